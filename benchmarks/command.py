@@ -17,9 +17,8 @@ from benchmarks.runs import Results
 from benchmarks.workloads import Workload
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 
 COMMAND = Path(sys.executable).with_name("headrace")

@@ -22,20 +22,19 @@ from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Run
 from benchmarks.workloads import Side
 from headrace.distribute.epoch import ComputedEpoch
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.model.time import instant
 from headrace.program import columns as c
 from headrace.runs.commits import Committer, attempts_of
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress
-from headrace.state.datafiles.cache import RowCache
-from headrace.state.datafiles.sorted_file import SortedFile as Rows
-from headrace.state.datafiles.writer import StoredRun
-from headrace.state.key_groups import groups_of
+from headrace.state.chunks import groups_of
+from headrace.state.file_cache import RowCache, StoredRun
+from headrace.state.sorted_file import SortedFile as Rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.format.manifest import UNNAMED
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 
 

@@ -19,8 +19,8 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 from benchmarks.start_to_published import airflow_cpu
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts.airflow_env import REPOSITORY, LocalAirflow
 from scripts.land_flights import flights, json_lines, split

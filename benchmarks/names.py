@@ -22,13 +22,12 @@ from pathlib import Path
 import headrace as hr
 from benchmarks.traffic import minio
 from headrace.read.snapshots.progress import progress_of, unread_files
-from headrace.runs.names_files import NamesFiles
+from headrace.runs.commits import NamesFiles
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.format.files import FileLog, FileRecord, InputFile
+from headrace_snapshots.format.manifest import INPUTS
 from headrace_snapshots.store import ObjectStore, open_store
 
 SHOPS, EPOCH = 400, 1_000

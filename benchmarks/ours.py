@@ -14,20 +14,18 @@ from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
 from benchmarks.workloads import RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.refs import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
-    from headrace.distribute.spark.types import SparkSession
+    from headrace.distribute.spark.application import SparkSession
 
 
 def options(run: Run) -> RunOptions:
@@ -125,7 +123,7 @@ def _session(run: Run) -> "SparkSession":
 
 
 def _results(run: Run, made: Pipeline, root: str) -> str:
-    from headrace.runs.client.deployment import open as open_root  # with DuckDB, which a run does not need
+    from headrace.runs.client.handle import open as open_root  # with DuckDB, which a run does not need
 
     return folded(made, run.workload, open_root(root)[made.name].current(at=MAIN).files())
 
@@ -135,7 +133,7 @@ def fetched(run: Run) -> Results:
     counts of that is the run's own.
     """
     assert run.root is not None
-    from headrace.runs.client.deployment import open as open_root
+    from headrace.runs.client.handle import open as open_root
 
     made = pipeline(run.workload, run.against, run.landing)
     manifest = open_root(run.root)[made.name].current(at=MAIN).manifest

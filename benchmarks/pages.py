@@ -20,10 +20,9 @@ from typing import Any
 from urllib.parse import quote
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import FileLog
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import INPUTS, REJECTED, UNNAMED
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.format.files import FileLog
+from headrace_snapshots.format.manifest import INPUTS, REJECTED, UNNAMED, Manifest
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectStore, open_store
 
 MEMORY = Path("/dev/shm")
@@ -59,7 +58,7 @@ def main() -> None:
 
 def build(store: ObjectStore, pipelines: int, snapshots: int) -> None:
     """Many pipelines with a line of snapshots each, published, and their summaries."""
-    from headrace.runs.reporting.summary_renewal import renew_summary
+    from headrace.runs.reporting.summary import renew_summary
 
     for number in range(pipelines):
         catalog = Catalog(store, f"p{number:04}")

@@ -28,10 +28,9 @@ from benchmarks.pipelines import pipeline
 from benchmarks.runs import timed
 from benchmarks.throughput import common_arguments
 from benchmarks.workloads import COMPARED, Side, Workload
+from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.session import spark_session
-from headrace.distribute.spark.types import SparkSession
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_snapshots.format.manifest import Manifest
 

@@ -31,11 +31,11 @@ from benchmarks.runs import Results
 from benchmarks.throughput import common_arguments
 from benchmarks.workloads import Side, Workload
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.format.manifest import UNNAMED
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 
 KINDS = ("changed", "merged", "catalog", "panes", "folded")

@@ -1,6 +1,6 @@
 """What Airflow imports first in the scheduler and the DAG processor: code of users does not see their secrets."""
 
-from headrace_airflow.isolation import install
+from headrace_airflow.processes import install
 
 __all__: list[str] = []
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from minio import Minio, MinioAdmin
 
-from headrace_snapshots.layout import ObjectKind
+from headrace_snapshots.names import ObjectKind
 from headrace_snapshots.store.s3 import S3Config
 
 ROOT = "root"

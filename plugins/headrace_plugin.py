@@ -10,10 +10,9 @@ from typing import Any
 from airflow.plugins_manager import AirflowPlugin
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from headrace_airflow import last_lines
-from headrace_airflow.families import preloading
-from headrace_airflow.pages.views import fastapi_apps, react_apps
-from headrace_airflow.settings import ALLOWED_HOSTS, allowed_hosts
+from headrace_airflow import plugin_parts
+from headrace_airflow.plugin_parts import fastapi_apps, react_apps
+from headrace_airflow.roots import ALLOWED_HOSTS, allowed_hosts
 
 
 def _middlewares() -> list[dict[str, Any]]:
@@ -24,7 +23,7 @@ def _middlewares() -> list[dict[str, Any]]:
     return [{"name": ALLOWED_HOSTS, "middleware": TrustedHostMiddleware, "kwargs": options}]
 
 
-preloading.preload()
+plugin_parts.preload()
 
 
 class HeadracePlugin(AirflowPlugin):
@@ -36,4 +35,4 @@ class HeadracePlugin(AirflowPlugin):
     fastapi_apps = fastapi_apps()
     react_apps = react_apps()
     fastapi_root_middlewares = _middlewares()
-    listeners = [last_lines]
+    listeners = [plugin_parts]

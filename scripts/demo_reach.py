@@ -34,7 +34,7 @@ from scripts.kafka import Kafka
 from scripts.postgres_server import Postgres, binaries
 
 if TYPE_CHECKING:
-    from headrace.distribute.spark.types import SparkSession
+    from headrace.distribute.spark.application import SparkSession
 
 FOLDER: Final = REPOSITORY / ".headrace" / "demo-reach"
 ORDERS: Final = 5_000

@@ -11,9 +11,8 @@ from typing import Any
 from headrace_lab.simulation import processes
 from headrace_lab.simulation.detection import BEHAVIOURS
 from headrace_snapshots.protocol import barriers, coordinator
-from headrace_snapshots.protocol.barriers import TASK_TABLE, PartState
+from headrace_snapshots.protocol.barriers import TASK_TABLE, PartState, Row
 from headrace_snapshots.protocol.coordinator import COORDINATOR_TABLE, RunState, SnapshotState
-from headrace_snapshots.protocol.messages import Row
 from scripts.state_diagrams import Arrow, Layout, Place, state_diagram
 
 FILE = Path(__file__).resolve().parents[1] / "docs" / "protocol.md"

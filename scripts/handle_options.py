@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from headrace.runs.option_kinds import RunOption
 from headrace.runs.options import COMMANDS, options_of_method
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CLIENT: Final = "jobs/headrace/runs/client"

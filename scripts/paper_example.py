@@ -14,7 +14,7 @@ from headrace.model.combiners import Combiner
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterEach, AfterWatermark, OrFinally, Repeatedly
-from headrace.model.triggers.leaves import AfterCount, AfterProcessingTime, Always, Default
+from headrace.model.triggers.elementary import AfterCount, AfterProcessingTime, Always, Default
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, Window, WindowFn
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,

@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from headrace import FileSource, Input, Pipeline
+from headrace.model.event_time import EventTime
 from headrace.model.time import Duration
-from headrace.pipeline.event_time import EventTime
 
 
 def pipeline(*, source: FileSource, event_time: EventTime, **parts: Any) -> Pipeline:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
-from headrace.garbage import collect_seldom
+from headrace.this_process import collect_seldom
 from scripts.java_server import QUICK_START
 from tests.cpu_by_file import pytest_runtest_makereport, pytest_runtest_protocol, pytest_terminal_summary
 from tests.kafka_broker import broker, running_broker
@@ -19,7 +19,7 @@ from tests.process.executors import Executed
 from tests.schedule import check_processes, pytest_collection_modifyitems, pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
-    from headrace.distribute.spark.types import SparkSession
+    from headrace.distribute.spark.application import SparkSession
 
 __all__ = [
     "broker",

@@ -6,7 +6,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.names import PUBLISHED
 from headrace_snapshots.store import open_store
 
 

@@ -21,13 +21,12 @@ FILE = os.environ.get("HEADRACE_MARKS")
 IS_APPLICATION = any(argument.endswith("submit.py") for argument in sys.orig_argv)
 MARKED = {
     "airflow.sdk.execution_time.task_runner": ("startup", "parse", "run", "finalize"),
-    "headrace_airflow.preconditions": ("PreconditionsOperator.execute",),
     "headrace_airflow.operators": (
         "HeadraceOperator.execute",
         "HeadraceOperator._choice",
         "HeadraceOperator._on_spark",
     ),
-    "headrace_airflow.publishing": ("PublishOperator.execute",),
+    "headrace_airflow.publishing": ("PreconditionsOperator.execute", "PublishOperator.execute"),
     "headrace_airflow.processes": ("OwnProcess.run",),
     "headrace.pipeline.loading.registry": ("resolve",),
     "headrace.runs.plan": ("plan_run",),
@@ -37,7 +36,7 @@ MARKED = {
     "headrace.distribute.spark.session": ("spark_session",),
     "headrace.audit.run": ("_check", "run_audit"),
     "headrace.audit.gx_runner": ("evaluate", "_page"),
-    "headrace.runs.publishing.planned_publish": ("PlannedPublish.publish",),
+    "headrace.runs.publishing.publish": ("PlannedPublish.publish",),
 }
 IMPORTS = ("headrace.audit.gx_runner", "great_expectations", "pyspark")
 

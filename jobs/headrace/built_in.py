@@ -22,8 +22,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "process": "headrace_airflow.families.own:PROCESS",
         "recover": "headrace_airflow.families.own:RECOVER",
         "backfill": "headrace_airflow.families.own:BACKFILL",
-        "deliver": "headrace_airflow.families.delivery:DELIVER",
-        "windows": "headrace_airflow.families.complete_windows:WINDOWS",
+        "deliver": "headrace_airflow.families.own:DELIVER",
+        "windows": "headrace_airflow.families.own:WINDOWS",
     },
     "headrace.executors": {
         "spark": "headrace.runs.executors.own:SPARK",
@@ -51,7 +51,7 @@ BUILT_IN: dict[str, dict[str, str]] = {
     "headrace.stores": {
         "file": "headrace_snapshots.store.local:FILE",
         "s3": "headrace_snapshots.store.s3_root:S3",
-        "memory": "headrace_snapshots.store.memory:MEMORY",
+        "memory": "headrace_snapshots.store.local:MEMORY",
     },
 }
 """Places by group and name, in the order in which messages list them."""

@@ -10,27 +10,27 @@ TREE: Final = """
 - headrace                             HeadraceError                headrace.errors
   - config                             FixConfigError               headrace.errors
     - config.access_denied             AccessDeniedError            headrace.distribute.spark.errors
-    - config.airflow_defaults          AirflowDefaultsError         headrace_airflow.families.options
+    - config.airflow_defaults          AirflowDefaultsError         headrace_airflow.families.family
     - config.audit_format              AuditFormatError             headrace.audit.store
     - config.avro_schema               AvroSchemaError              headrace.formats.avro_messages
     - config.broken_pipeline_files     BrokenPipelineFilesError     headrace_airflow.dags
-    - config.cache_folder              CacheFolderError             headrace.state.datafiles.cache
+    - config.cache_folder              CacheFolderError             headrace.state.file_cache
     - config.changed_code              ChangedCodeError             headrace.runs.restore
     - config.changed_pipeline          ChangedPipelineError         headrace.runs.restore
     - config.clock_ahead               ClockAheadError              headrace.runs.publishing.promotion
-    - config.compared_columns          ComparedColumnsError         headrace.read.diff.table_comparison
-    - config.compared_table            ComparedTableError           headrace.runs.delivering.against
+    - config.compared_columns          ComparedColumnsError         headrace.read.diff.target_comparison
+    - config.compared_table            ComparedTableError           headrace.runs.delivering.checking
     - config.conformance_case          CaseFormatError              headrace_lab.conformance.fields
     - config.conformance_unsupported   UnsupportedCaseError         headrace_lab.conformance.words
     - config.connection                MissingConnectionError       headrace.connections
-    - config.delivered                 DeliveredError               headrace.runs.publishing.promotion_checks
+    - config.delivered                 DeliveredError               headrace.runs.publishing.audits
     - config.deploy_mode               DeployModeError              headrace_airflow.operators
     - config.encryption                EncryptionRefusedError       headrace.ext.stores
-    - config.entry_point               BrokenEntryPointError        headrace.entry_points
-    - config.environment               DeploymentError              headrace_airflow.roots.root
+    - config.entry_point               BrokenEntryPointError        headrace.installed
+    - config.environment               DeploymentError              headrace_airflow.roots
     - config.expectation_not_evaluated ExpectationNotEvaluatedError headrace.audit.gx_library
     - config.expired                   ExpiredError                 headrace.read.snapshots.epoch_history
-    - config.explain                   ExplainError                 headrace.read.keys
+    - config.explain                   ExplainError                 headrace.read.views.arrow_types
     - config.fork_given_up             ForkGivenUpError             headrace.runs.publishing.promotion
     - config.form                      FormError                    headrace_airflow.forms
     - config.former_name               FormerNameError              headrace.read.definition_plan
@@ -38,77 +38,77 @@ TREE: Final = """
     - config.import_limit              ImportLimitError             headrace.pipeline.loading.registry
     - config.input_ended               InputEndedError              headrace.runs.publishing.promotion
     - config.jvm                       JvmRefusedError              headrace.distribute.spark.errors
-    - config.kafka_refused             KafkaRefusedError            headrace.connectors.kafka.errors
-    - config.keep                      KeepError                    headrace_snapshots.gc.gc_roots
-    - config.landing_again             LandingAgainError            headrace.runs.reprocessing.copies
-    - config.large_epoch               LargeEpochError              headrace.distribute.process_limits
+    - config.kafka_refused             KafkaRefusedError            headrace.connectors.kafka.definition
+    - config.keep                      KeepError                    headrace_snapshots.gc_roots
+    - config.landing_again             LandingAgainError            headrace.runs.relanding
+    - config.large_epoch               LargeEpochError              headrace.distribute.process
     - config.link_loop                 LinkLoopError                headrace_snapshots.store.local
     - config.local_memory              MemoryLimitError             headrace_airflow.processes
     - config.long_history              LongHistoryError             headrace.runs.parking
-    - config.missing_root              MissingRootError             headrace.read.roots
-    - config.needs_spark               LocalTransformError          headrace.distribute.local.engine
-    - config.never_final               NeverFinalError              headrace.read.diff.final_rows
+    - config.missing_root              MissingRootError             headrace.read.pipeline_reader
+    - config.needs_spark               LocalTransformError          headrace.distribute.local
+    - config.never_final               NeverFinalError              headrace.read.diff.appended_rows
     - config.new_pipeline              NewPipelineError             headrace.cli.commands.pipelines
     - config.no_snapshot               NoSnapshotError              headrace.read.snapshots.snapshot_refs
-    - config.not_adoptable             NotAdoptableError            headrace.runs.adopting.plan
-    - config.not_approved              NotApprovedError             headrace_airflow.decisions.reasons
+    - config.not_adoptable             NotAdoptableError            headrace.runs.publishing.adoption
+    - config.not_approved              NotApprovedError             headrace_airflow.forms
     - config.not_installed             NotInstalledError            headrace.errors
-    - config.not_registered            NotRegisteredError           headrace.entry_points
-    - config.not_rehearsed             NotRehearsedError            headrace_airflow.decisions.reasons
+    - config.not_registered            NotRegisteredError           headrace.installed
+    - config.not_rehearsed             NotRehearsedError            headrace_airflow.forms
     - config.nothing_to_release        NothingToReleaseError        headrace.runs.publishing.publish
     - config.object_path               ObjectPathError              headrace.ext.stores
-    - config.other_definition          OtherDefinitionError         headrace.runs.patching.plan
+    - config.other_definition          OtherDefinitionError         headrace.runs.publishing.patch
     - config.out_of_memory             OutOfMemoryError             headrace.distribute.spark.errors
     - config.output_diverged           DivergedError                headrace.distribute.epoch
     - config.partial_branch            PartialBranchError           headrace.runs.publishing.promotion
     - config.patched_since             PatchedSinceError            headrace.runs.publishing.promotion
     - config.pipeline                  PipelineError                headrace.errors
-      - config.loop                    LoopError                    headrace.pipeline.loop_step
+      - config.loop                    LoopError                    headrace.pipeline.stages
       - config.pipeline_file           PipelineFileError            headrace.pipeline.loading.registry
       - config.several_outputs         SeveralOutputsError          headrace.pipeline.pipeline
-      - config.upstream_cycle          UpstreamCycleError           headrace.pipeline.checks.graph_checks
+      - config.upstream_cycle          UpstreamCycleError           headrace.pipeline.validation
     - config.place                     PlaceError                   headrace.sources.landing
-    - config.pool                      PoolError                    headrace_airflow.preconditions
-    - config.pyspark_client            PysparkClientError           headrace.extras
+    - config.pool                      PoolError                    headrace_airflow.publishing
+    - config.pyspark_client            PysparkClientError           headrace.installed
     - config.query                     QueryError                   headrace.read.views.conditions
-    - config.range_columns             RangeColumnsError            headrace.connectors.spark.errors
-    - config.range_function            RangeFunctionError           headrace.connectors.spark.errors
-    - config.range_refused             RangeRefusedError            headrace.connectors.spark.errors
+    - config.range_columns             RangeColumnsError            headrace.connectors.spark.definition
+    - config.range_function            RangeFunctionError           headrace.connectors.spark.definition
+    - config.range_refused             RangeRefusedError            headrace.connectors.spark.definition
     - config.read_resources            ReadResourcesError           headrace.read.views.database
-    - config.reader_roots              ReaderRootsError             headrace.read.lineage.readers
+    - config.reader_roots              ReaderRootsError             headrace.read.lineage.cut
     - config.recover_options           RecoverOptionsError          headrace.runs.recover
     - config.refused                   RefusedError                 headrace_snapshots.errors
-    - config.rehearsal_outdated        RehearsalOutdatedError       headrace_airflow.decisions.reasons
+    - config.rehearsal_outdated        RehearsalOutdatedError       headrace_airflow.forms
     - config.result_format             ResultFormatError            headrace.runs.reporting.results
-    - config.roots                     RootsFileError               headrace_airflow.roots.served
+    - config.roots                     RootsFileError               headrace_airflow.roots
     - config.run_options               RunOptionsError              headrace.runs.option_kinds
     - config.s3_keys                   S3KeysError                  headrace.ext.stores
-    - config.schema_registry           RegistryRefusedError         headrace.connectors.kafka.errors
+    - config.schema_registry           RegistryRefusedError         headrace.connectors.kafka.definition
     - config.simulation                SimulationOptionError        headrace_lab.commands.simulate
     - config.sink_failed               SinkFailedError              headrace.sinks.failures
     - config.sink_refused              SinkRefusedError             headrace.ext.sinks
     - config.sink_taken                SinkTakenError               headrace.sinks.failures
-    - config.size                      SizeError                    headrace.sizes
+    - config.size                      SizeError                    headrace.this_process
     - config.snapshot_ref              AtError                      headrace.read.snapshots.snapshot_refs
     - config.spark_connection          SparkConnectionError         headrace_airflow.operators
     - config.spark_function            SparkFunctionError           headrace.distribute.spark.errors
-    - config.state_definition          StateDefinitionError         headrace.read.explain.waiting
-    - config.store_connection          StoreConnectionError         headrace_airflow.roots.connection
-    - config.tasks                     TasksSettingError            headrace.distribute.process_limits
+    - config.state_definition          StateDefinitionError         headrace.read.open_windows
+    - config.store_connection          StoreConnectionError         headrace_airflow.connection
+    - config.tasks                     TasksSettingError            headrace.distribute.process
     - config.unexplained               UnexplainedError             headrace_airflow.pages.explanation
     - config.unit_test                 UnitTestError                headrace.testing.steps
     - config.unknown_branch            UnknownBranchError           headrace.read.snapshots.snapshot_refs
     - config.unknown_output            UnknownOutputError           headrace_snapshots.format.output_view
     - config.unknown_pipeline          UnknownPipelineError         headrace.pipeline.loading.registry
     - config.unknown_position          UnknownPositionError         headrace.ext.sources
-    - config.unknown_reader            UnknownReaderError           headrace.runs.following.reading
-    - config.unknown_root              UnknownRootError             headrace_airflow.roots.served
+    - config.unknown_reader            UnknownReaderError           headrace.runs.upstream_holds
+    - config.unknown_root              UnknownRootError             headrace_airflow.roots
     - config.unknown_sink              UnknownSinkError             headrace.runs.delivering.deliver
-    - config.unpatchable               UnpatchableError             headrace.runs.patching.plan
+    - config.unpatchable               UnpatchableError             headrace.runs.publishing.patch
     - config.unserved_root             UnservedRootError            headrace_airflow.pages.lineage
     - config.unwatched_source          UnwatchedSourceError         headrace.read.pending_work
     - config.upstream_panes            UpstreamPanesError           headrace.read.upstream
-    - config.whole_pipeline            WholePipelineError           headrace.cli.catalog_names
+    - config.whole_pipeline            WholePipelineError           headrace.cli.deployments
   - data                               FixDataError                 headrace.errors
     - data.arithmetic                  ArithmeticDataError          headrace.distribute.spark.errors
     - data.audit_failed                AuditFailedError             headrace.audit.store
@@ -116,46 +116,46 @@ TREE: Final = """
       - data.unusual                   UnusualDataError             headrace.audit.store
     - data.changed_file                ChangedFileError             headrace.sources.file_planning
     - data.dead_letter_budget          DeadLetterBudgetError        headrace.sources.landing
-    - data.divided_file                DividedFileError             headrace.formats.errors
+    - data.divided_file                DividedFileError             headrace.formats.file_format
     - data.input_gone                  InputGoneError               headrace.runs.restore
-    - data.kafka_batch                 UnreadableBatchError         headrace.connectors.kafka.batches
+    - data.kafka_batch                 UnreadableBatchError         headrace.connectors.kafka.offsets
     - data.landed_damaged              LandedDamagedError           headrace.sources.landed.ranges
-    - data.large_file                  LargeFileError               headrace.formats.errors
-    - data.nothing_to_publish          NothingToPublishError        headrace.runs.publishing.planned_publish
+    - data.large_file                  LargeFileError               headrace.formats.file_format
+    - data.nothing_to_publish          NothingToPublishError        headrace.runs.publishing.publish
     - data.output_held                 OutputHeldError              headrace.runs.parking
     - data.overflow                    ValueOverflowError           headrace.errors
       - data.date_overflow             DateOverflowError            headrace.errors
       - data.decimal_overflow          DecimalOverflowError         headrace.errors
       - data.integer_overflow          IntegerOverflowError         headrace.errors
-    - data.records_lost                RecordsLostError             headrace.connectors.kafka.errors
+    - data.records_lost                RecordsLostError             headrace.connectors.kafka.definition
     - data.split_gone                  SplitGoneError               headrace.ext.sources
     - data.stale                       StaleDataError               headrace.audit.store
-    - data.topic_replaced              TopicReplacedError           headrace.connectors.kafka.errors
+    - data.topic_replaced              TopicReplacedError           headrace.connectors.kafka.definition
     - data.undeliverable               UndeliverableError           headrace.ext.sinks
-    - data.unreadable_file             UnreadableFileError          headrace.formats.errors
-      - data.file_columns              FileColumnsError             headrace.formats.errors
-        - data.csv_dialect             DialectError                 headrace.formats.errors
-        - data.landed_columns          LandedColumnsError           headrace.connectors.spark.errors
-        - data.missing_column          MissingColumnError           headrace.formats.errors
-    - data.upstream_unpublished        UpstreamUnpublishedError     headrace.runs.publishing.planned_publish
+    - data.unreadable_file             UnreadableFileError          headrace.formats.file_format
+      - data.file_columns              FileColumnsError             headrace.formats.file_format
+        - data.csv_dialect             DialectError                 headrace.formats.file_format
+        - data.landed_columns          LandedColumnsError           headrace.connectors.spark.definition
+        - data.missing_column          MissingColumnError           headrace.formats.file_format
+    - data.upstream_unpublished        UpstreamUnpublishedError     headrace.runs.publishing.publish
     - data.vanished_file               VanishedFileError            headrace.sources.file_planning
   - retry                              RetryError                   headrace.errors
-    - retry.airflow_api                ApiUnavailableError          headrace_airflow.preconditions
-    - retry.audit_missing              AuditMissingError            headrace.runs.publishing.planned_publish
+    - retry.airflow_api                ApiUnavailableError          headrace_airflow.publishing
+    - retry.audit_missing              AuditMissingError            headrace.runs.publishing.publish
     - retry.branch_behind              BranchBehindError            headrace.runs.publishing.promotion
     - retry.changing_file              ChangingFileError            headrace.sources.file_planning
     - retry.disk_full                  DiskFullError                headrace.distribute.spark.errors
     - retry.incomplete_epoch           IncompleteEpochError         headrace.runs.commits
-    - retry.kafka_unreachable          KafkaUnreachableError        headrace.connectors.kafka.errors
-    - retry.no_answer                  NoAnswerError                headrace_airflow.pages.forking.client
+    - retry.kafka_unreachable          KafkaUnreachableError        headrace.connectors.kafka.definition
+    - retry.no_answer                  NoAnswerError                headrace_airflow.pages.explanation
     - retry.nondeterministic_task      DisagreementError            headrace.distribute.tasks.task_results
     - retry.object_changed             ObjectChangedError           headrace.ext.stores
-    - retry.open_windows               OpenWindowsError             headrace.runs.patching.plan
+    - retry.open_windows               OpenWindowsError             headrace.runs.publishing.patch
     - retry.orphaned                   OrphanedError                headrace_airflow.processes
     - retry.publish_conflict           PublishConflictError         headrace_snapshots.errors
-    - retry.range_failed               RangeFailedError             headrace.connectors.spark.errors
+    - retry.range_failed               RangeFailedError             headrace.connectors.spark.definition
     - retry.root_silent                RootSilentError              headrace_airflow.pages.opened_roots
-    - retry.schema_registry            RegistryUnreachableError     headrace.connectors.kafka.errors
+    - retry.schema_registry            RegistryUnreachableError     headrace.connectors.kafka.definition
     - retry.shuffle_incomplete         TornExchangeError            headrace.distribute.tasks.exchange
     - retry.sink_moved                 SinkMovedError               headrace.ext.sinks
     - retry.sink_unreachable           SinkUnreachableError         headrace.ext.sinks
@@ -165,26 +165,26 @@ TREE: Final = """
     - retry.storage                    StorageFailedError           headrace.distribute.spark.errors
     - retry.store_unavailable          StoreUnavailableError        headrace.ext.stores
     - retry.unknown_outcome            UnknownOutcomeError          headrace.ext.stores
-    - retry.unpublished                UnpublishedError             headrace.runs.patching.plan
+    - retry.unpublished                UnpublishedError             headrace.runs.publishing.patch
   - restore                            RestoreError                 headrace.errors
     - restore.audit_damaged            AuditDamagedError            headrace.audit.store
     - restore.below_published          BelowPublishedError          headrace.runs.restore
     - restore.broken_object            BrokenObjectError            headrace_snapshots.format.codec
     - restore.damaged_log              DamagedLogError              headrace_snapshots.errors
     - restore.damaged_store            DamagedStoreError            headrace.application.maintain
-    - restore.history_damaged          HistoryDamagedError          headrace.audit.usual.measures
+    - restore.history_damaged          HistoryDamagedError          headrace.audit.store
     - restore.missing_snapshot         MissingSnapshotError         headrace_snapshots.errors
     - restore.newer_format             NewerFormatError             headrace_snapshots.format.codec
     - restore.object_not_found         ObjectNotFoundError          headrace.ext.stores
-    - restore.readers_cannot_follow    ReadersCannotFollowError     headrace.runs.following.recovery_cut
+    - restore.readers_cannot_follow    ReadersCannotFollowError     headrace.runs.recovery_target
     - restore.result_damaged           ResultDamagedError           headrace.runs.reporting.results
     - restore.target_broken            TargetBrokenError            headrace.runs.recovery_target
     - restore.upstream_expired         UpstreamExpiredError         headrace.connectors.published.source
-    - restore.upstream_moved           UpstreamMovedError           headrace.runs.following.moves
+    - restore.upstream_moved           UpstreamMovedError           headrace.runs.epochs
   - give_up                            GiveUpError                  headrace.errors
     - give_up.engine                   EngineError                  headrace.distribute.spark.errors
     - give_up.fenced                   FencedError                  headrace_snapshots.errors
       - give_up.fenced_after_commit    FencedAfterCommitError       headrace_snapshots.errors
     - give_up.object_exists            ObjectExistsError            headrace.ext.stores
-    - give_up.protocol                 ProtocolError                headrace_snapshots.protocol.messages
+    - give_up.protocol                 ProtocolError                headrace_snapshots.protocol.barriers
 """

@@ -46,15 +46,15 @@ FORMER_PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         ),
         "headrace_snapshots.store.scheme": ("StoreScheme",),
     },
-    "headrace.connectors.delta.definition": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
+    "headrace.connectors.delta.sink": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
     "headrace.connectors.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
-    "headrace.connectors.iceberg.definition": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
+    "headrace.connectors.iceberg.sink": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
     "headrace.connectors.files.definition": {"headrace.pipeline.sources": ("FileSource", "csv", "json", "parquet")},
     "headrace.connectors.kafka.definition": {
         "headrace.pipeline.sinks": ("KafkaSink", "kafka_sink"),
         "headrace.pipeline.systems.kafka": ("KafkaSource",),
     },
-    "headrace.connectors.postgres.definition": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
+    "headrace.connectors.postgres.sink": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
     "headrace.connectors.spark.definition": {"headrace.pipeline.sinks": ("SparkSink", "spark_sink")},
 }
 """The names of modules by where they were."""

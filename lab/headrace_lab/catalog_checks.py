@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import MAIN, is_published
 from headrace_snapshots.protocol import Head, Kind
-from headrace_snapshots.refs import MAIN, is_published
 from headrace_snapshots.store import ObjectStore
 
 _FENCING = {Kind.INIT, Kind.CLAIM, Kind.ROLLBACK, Kind.FORK, Kind.PROMOTE, Kind.EXPIRE}

@@ -5,25 +5,25 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from headrace.distribute.side_outputs import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
+from headrace.distribute.views import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
 from headrace.errors import ValueOverflowError
 from headrace.model.accumulation import Pane as ModelPane
 from headrace.model.changelog import SIGN
+from headrace.model.event_time import SplitStrategy
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, iso_8601
-from headrace.model.watermarks import SplitStrategy
+from headrace.pipeline.endpoints import OWN, Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import OWN, Input
 from headrace.sources.landing import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
-from headrace.testing.executors.interface import GivenEpoch, StepOutput
-from headrace.testing.files import ReadRecord
+from headrace.testing.deployment import ReadRecord
+from headrace.testing.pipeline_run import GivenEpoch, StepOutput
 from headrace.testing.results import PaneRow, Row, TimeSpan
 from headrace.testing.steps import real
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace_lab.reference.evaluate import evaluate
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.manifest import UNNAMED
 
 
 class ReferenceTestExecutor:

@@ -8,8 +8,8 @@ from airflow.sdk.configuration import conf
 
 from headrace.model.time import Duration
 from headrace.moved import moved
-from headrace.pipeline.schedules import dag_id
-from headrace_airflow.roots.root import Root, RootedPipeline
+from headrace.pipeline.scheduling import dag_id
+from headrace_airflow.roots import Root, RootedPipeline
 from headrace_airflow.run_ids import published_asset
 
 __getattr__ = moved(__name__)

@@ -1,4 +1,11 @@
-"""The DAGs of every registered pipeline, and what Airflow finds in ``dags/``.
+"""The DAGs of every registered pipeline, those of decisions and of upkeep, and what Airflow finds in ``dags/``.
+
+The task that looks after what is stored: old snapshots of pipelines go, and it checks that nothing is missing.
+
+The DAGs that look after what is stored: one that people start, and one for each schedule of a retention, whatever
+the number of pipelines that have it.
+
+The DAGs of decisions: one for each kind, whatever the number of pipelines, so that the list of DAGs stays short.
 
 The DAGs of every registered pipeline: those of each family (``DAG_FAMILIES``).
 
@@ -8,22 +15,333 @@ What Airflow finds in ``dags/``: the DAGs that it asks for; and pipeline files t
 error of a file that has no DAGs.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import json
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import DAG, get_parsing_context
+from airflow.sdk import DAG, BaseOperator, Context, Param, chain, get_parsing_context
 
+from headrace import application
 from headrace.errors import FixConfigError
-from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule
+from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, Times
 from headrace.pipeline.loading.registry import RegisteredFiles
-from headrace.pipeline.schedules import DAG_FAMILIES, owner_of
-from headrace_airflow.decisions.dags import decision_dag, decision_dags, decision_of
-from headrace_airflow.decisions.maintenance_dags import retention_dags, retention_schedule
-from headrace_airflow.families.options import options_of
-from headrace_airflow.roots.root import Root, RootedPipeline
-from headrace_airflow.roots.served import ServedRoots, served_roots
-from headrace_airflow.roots.store import forget_connections, without_connections
+from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
+from headrace.runs.reporting.results import redacted
+from headrace.this_process import visible
+from headrace_airflow.connection import forget_connections, reaching_store, without_connections
+from headrace_airflow.decisions import (
+    KINDS,
+    REHEARSE,
+    ApproveOperator,
+    Decision,
+    DecisionOperator,
+    PromoteOperator,
+    RehearsalOperator,
+    new_root_dag,
+    switch,
+)
+from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
+from headrace_airflow.families.family import call, options_of
+from headrace_airflow.forms import APPROVE, LENGTH_PATTERN, REASON, FormError, check_names, option_fields, reason_field
+from headrace_airflow.processes import OwnProcess
+from headrace_airflow.roots import Root, RootedPipeline, ServedRoots, local_memory, served_roots
+
+if TYPE_CHECKING:
+    from headrace.application.maintain import Maintained, Maintenance
+
+
+PROGRAM: Final = Path(application.__file__).with_name("maintain.py")
+_LESS: Final = "look after one pipeline at a time"
+
+Form = Mapping[str, Any]
+
+_RETENTION: Final = {
+    **{"pipeline": None, "expire": True, "keep_last": None, "keep_for": None, "keep_tags": "as the pipeline says"},
+    **{"check": False, "deep": False, "repair": False},
+}
+"""What the form of a retention's DAG does not ask."""
+
+
+class MaintainOperator(BaseOperator):
+    """Does for one pipeline, or for all, what the form says, in a process of its own, one after the other. An error in
+    one does not stop the others.
+
+    ``retention``: the name of the DAG that applies retentions of one schedule. Then it is done for the pipelines that
+    have this schedule, and their ``on_failure`` is told of errors.
+    """
+
+    def __init__(self, *, root: Root, names: Collection[str], retention: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.root, self.names, self.retention = root, names, retention
+        self._own: OwnProcess | None = None
+
+    def execute(self, context: Context) -> dict[str, list[str]]:
+        """What is said of each pipeline, in lines. Raises the first error that there was, after all have had a turn."""
+        form = {**_RETENTION, **context["params"]} if self.retention else context["params"]
+        with headrace_errors():
+            check_names(context, self.names)
+            asked, pipelines = _asked(form), self._pipelines(form)
+        try:
+            with reaching_store(self.root):
+                maintained = self._maintained(asked, pipelines)
+        except Exception as error:
+            self._tell(pipelines, {one.name: error for one in pipelines}, context)
+            raise
+        errors = {name: TypedTaskError(problem) for name, problem in maintained.errors.items()}
+        for name, problem in maintained.errors.items():
+            self.log.error("%s: %s: %s", name, problem.code, problem.message)
+        self._tell(pipelines, errors, context)
+        for raised in errors.values():
+            raise raised
+        return maintained.lines
+
+    def _tell(self, pipelines: Sequence[RootedPipeline], errors: Mapping[str, Exception], context: Context) -> None:
+        """Call what each pipeline names as ``on_failure``, if it had an error and this is its retention."""
+        for rooted in pipelines if self.retention else ():
+            error, reference = errors.get(rooted.name), options_of(rooted).on_failure
+            if error is None or reference is None:
+                continue
+            try:
+                call(reference, {**context, "exception": error, "headrace_pipeline": rooted.name})
+            except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
+                self.log.exception("on_failure=%r of %s failed", reference, rooted.name)
+
+    def on_kill(self) -> None:
+        """End the process."""
+        if self._own is not None:
+            self._own.stop()
+
+    def _pipelines(self, form: Form) -> list[RootedPipeline]:
+        """The pipeline that the form names; else all whose files can be used."""
+        if form["pipeline"]:
+            return [self.root.pipeline(form["pipeline"])]
+        files = self.root.files()
+        for problem in files.broken.values():
+            self.log.warning("pipelines of a file that cannot be used are left out: %s", problem)
+        return [one for one in self.root.rooted(files) if self.retention in (None, _retention_of(one))]
+
+    def _maintained(self, asked: "Maintenance", pipelines: Sequence[RootedPipeline]) -> "Maintained":
+        """What the process leaves. Raises TypedTaskError if it ends without that, and what OwnProcess raises."""
+        from headrace.application.maintain import Maintained
+
+        self._own = OwnProcess(local_memory(), otherwise=_LESS)
+        with TemporaryDirectory() as folder:
+            outcome = Path(folder) / "outcome.json"
+            options = [f"--root={self.root.uri}", f"--form={json.dumps(asdict(asked))}", f"--outcome={outcome}"]
+            command = [sys.executable, str(PROGRAM), *options, *(rooted.reference for rooted in pipelines)]
+            ended = self._own.run(command, lambda line: self.log.info("%s", visible(redacted(line))))
+            if not ended.well:
+                raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
+            return Maintained.of_json(outcome.read_text())
+
+
+def _retention_of(rooted: RootedPipeline) -> str:
+    """The name of the DAG that applies its retention; empty if none does."""
+    retention = rooted.pipeline.retention
+    return "" if retention is None or retention.schedule is None else retention_dag_name(retention.schedule)
+
+
+def _asked(form: Form) -> "Maintenance":
+    """What the form says. Raises FormError if something is wrong with it, before anything is done."""
+    from headrace.application.maintain import Maintenance
+    from headrace.runs.maintenance import keeping
+    from headrace_snapshots.gc_roots import KeepError
+
+    if not (form["expire"] or form["check"]):
+        raise FormError("the form says neither to expire nor to check: choose one of them, or both")
+    if (form["deep"] or form["repair"]) and not form["check"]:
+        raise FormError("deep and repair are ways to check, and the form says not to check")
+    try:
+        keeping(form["keep_last"] or 1, form["keep_for"] or None)
+    except KeepError as error:
+        raise FormError(str(error)) from error
+    return Maintenance(
+        expire=form["expire"],
+        keep_last=form["keep_last"],
+        keep_for=form["keep_for"] or None,
+        keep_tags={"yes": True, "no": False}.get(form["keep_tags"]),
+        check=form["check"],
+        deep=form["deep"],
+        repair=form["repair"],
+        dry_run=form["dry_run"],
+        is_named=bool(form["pipeline"]),
+    )
+
+
+_TASK: Final = "maintain"
+_DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
+
+
+def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
+    """The DAG that people start, with ``pipelines`` to choose from."""
+    about = (
+        "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
+        "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
+        "it marked, so readers have time until then, and a failed run is not tried again at once. It runs beside all "
+        "others."
+    )
+    choice: dict[str, Any] = {} if pipelines is None else {"enum": [None, *pipelines]}
+    params = {
+        "pipeline": Param(
+            None,
+            type=["null", "string"],
+            title="Pipeline",
+            description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
+            **choice,
+        ),
+        "expire": switch("Expire", "Let old snapshots go.", on=True),
+        "keep_last": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            title="Keep the last",
+            description="How many of the newest published snapshots to keep. Empty: as the pipeline says, else 100.",
+        ),
+        "keep_for": Param(
+            None,
+            type=["null", "string"],
+            pattern=LENGTH_PATTERN,
+            title="Keep for",
+            description="Also keep snapshots younger than this, such as 30d. Empty: as the pipeline says.",
+        ),
+        "keep_tags": Param(
+            "as the pipeline says",
+            type="string",
+            enum=["as the pipeline says", "yes", "no"],
+            title="Keep tags",
+            description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
+        ),
+        "check": switch("Check", "Look whether everything is there.", on=True),
+        "deep": switch("Deep", "When checking, read data files, too, and compare their checksums."),
+        "repair": switch("Repair", "When checking, make again what can be; have what no snapshot ever named deleted."),
+        "dry_run": switch(*_DRY_RUN),
+    }
+    with new_root_dag(root, MAINTAIN, about, params, command="`headrace expire` and `headrace fsck`") as dag:
+        MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retries=0)
+    return dag
+
+
+def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[Times, DAG | Exception]:
+    """For each schedule of a retention the DAG that applies it, or what Airflow has against it."""
+    schedules: dict[Times, list[str]] = {}
+    for rooted in pipelines:
+        if (schedule := retention_schedule(rooted)) is not None:
+            schedules.setdefault(schedule, []).append(rooted.name)
+    dags: dict[Times, DAG | Exception] = {}
+    for schedule, names in schedules.items():
+        try:
+            dags[schedule] = retention_dag(root, retention_dag_name(schedule), schedule, names)
+        except Exception as error:  # whatever Airflow says of this one, the others stay
+            dags[schedule] = error
+    return dags
+
+
+def retention_dag(root: Root, name: str, schedule: Times | None = None, pipelines: Sequence[str] = ()) -> DAG:
+    """The DAG that applies retentions of one schedule. For its task the name is enough."""
+    about = (
+        f"Let old snapshots go, with all that only they need, as retentions with the schedule {schedule} say: those of "
+        f"{', '.join(pipelines)}. Each run deletes what the one before it marked, so readers have time until then, and "
+        "a failed run is not tried again at once. An error in one pipeline does not stop the others."
+    )
+    params = {"dry_run": switch(*_DRY_RUN)}
+    tags = ("retention",)
+    with new_root_dag(root, name, about, params, command="`headrace expire`", tags=tags, schedule=schedule) as dag:
+        MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retention=name, retries=0)
+    dag.validate()  # type: ignore[no-untyped-call]
+    return dag
+
+
+def retention_schedule(rooted: RootedPipeline) -> Times | None:
+    """When the retention of a pipeline is applied; None if only people apply it, or it has none."""
+    retention = rooted.pipeline.retention
+    return None if retention is None else retention.schedule
+
+
+PROMOTE: Final = "promote"
+_KINDS: Final = {kind.name: kind for kind in KINDS}
+_NAMES: Final = (*_KINDS, PROMOTE, MAINTAIN)
+
+
+def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
+    """The DAGs of all kinds for ``root`` by DAG id, with ``pipelines`` to choose from; none without any."""
+    dags = [_built(root, name, pipelines) for name in _NAMES] if pipelines else []
+    return {dag.dag_id: dag for dag in dags}
+
+
+def decision_of(dag_id: str) -> tuple[str, str] | None:
+    """The name of the root and the kind of decision that a DAG id names; None where it names none."""
+    split = split_id(dag_id)
+    return split if split is not None and (split[1] in _NAMES or is_retention(split[1])) else None
+
+
+def decision_dag(root: Root, name: str) -> DAG:
+    """The DAG of that kind for one of its tasks, for which the form has been checked."""
+    return retention_dag(root, name) if is_retention(name) else _built(root, name, None)
+
+
+def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
+    own = {PROMOTE: _promote_dag, MAINTAIN: maintain_dag}.get(name)
+    dag = _decision_dag(root, _KINDS[name], pipelines) if own is None else own(root, pipelines)
+    dag.validate()  # type: ignore[no-untyped-call]
+    return dag
+
+
+def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -> DAG:
+    params = {"pipeline": _pipeline(pipelines), **kind.params(), REASON: reason_field(required=kind.needs_reason)}
+    with new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
+        DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
+    return dag
+
+
+def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
+    about = (
+        "Make a branch main and published, once a person has seen what readers will see change. Or replace rows of "
+        "main by those of the branch, as a patch; then main goes on as it is, and the branch stays. Or let main adopt "
+        "one output of the branch, which the next run publishes."
+    )
+    params = {
+        "pipeline": _pipeline(pipelines),
+        "branch": Param(type="string", minLength=1, title="Branch", description="A branch whose audit succeeded."),
+        "patch": Param(
+            False,
+            type="boolean",
+            title="Patch",
+            description="Replace only rows of windows that have expired on both; main goes on as it is.",
+        ),
+        "output": Param(
+            None,
+            type=["null", "string"],
+            title="Output",
+            description="One of several: which the patch is of, or which main adopts from a branch that has computed "
+            "it again. Empty: the whole branch.",
+        ),
+        "approve": Param(
+            True,
+            type="boolean",
+            title="Ask before",
+            description="Wait until a person has seen what would change and approves it; else promote at once.",
+        ),
+        **option_fields(PROMOTE),
+        REASON: reason_field(),
+    }
+    with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
+        chain(
+            RehearsalOperator(task_id=REHEARSE, root=root, names=tuple(params)),
+            ApproveOperator(
+                task_id=APPROVE, root=root, subject="Promote {{ params.branch }} of {{ params.pipeline }}?"
+            ),
+            PromoteOperator(task_id="promote", root=root),
+        )
+    return dag
+
+
+def _pipeline(pipelines: Sequence[str] | None) -> Param:
+    choice: dict[str, Any] = {} if pipelines is None else {"enum": [*pipelines]}
+    return Param(type="string", title="Pipeline", description="Which one it is about.", **choice)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.runs.reporting.results import RunError, redacted
-from headrace.terminal import visible
+from headrace.this_process import visible
 from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")

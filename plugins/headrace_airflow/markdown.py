@@ -1,14 +1,29 @@
-"""Markdown of which only the structure is ours. What data, names and messages say is text, whatever it holds.
+"""Texts for people, on pages and in logs: Markdown, proposals, and commands as pages say them.
+
+Texts in Markdown of which only the structure is ours, and proposals to those who are to approve something.
+
+Markdown of which only the structure is ours. What data, names and messages say is text, whatever it holds.
 
 Airflow shows it by react-markdown with remark-gfm. That takes addresses for links also where they are escaped, in all
 text but code, and ends the cell of a table at a ``|`` inside code.
+
+What a person is shown who is to approve something: as Markdown on the page that asks, in plain lines in the log.
+
+Texts for people as pages say them: where one names a command of the shell whose work a page does, it names that.
+
+Errors, warnings and explanations are written once, for all who read them. A command that no page does stays.
 """
 
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
-from headrace.terminal import LONGEST_CELL, LONGEST_MESSAGE, cut, in_one_line
+from headrace.model.accumulation import PANE_COLUMNS
+from headrace.runs.reporting.results import redacted
+from headrace.this_process import LONGEST_CELL, LONGEST_MESSAGE, cut, in_one_line
 
 _STRUCTURE: Final = re.compile(r"""[^\w\s,:;'"?/%$(]|_|^\s|\s$""", re.ASCII)
 """Characters of ASCII that may begin or end something; at its ends, spaces, too."""
@@ -80,3 +95,158 @@ def _spaced(shown: str) -> str:
 
 def _reference(characters: str) -> str:
     return "".join(f"&#{ord(character)};" for character in characters)
+
+
+_NULL: Final = "(NULL)"
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """The same twice: ``markdown`` for Airflow's page, ``lines`` for the log."""
+
+    markdown: str
+    lines: tuple[str, ...]
+
+    @classmethod
+    def of(cls, parts: "Sequence[Sentence | ChangedRows]") -> "Proposal":
+        """Parts below each other."""
+        shown = "\n\n".join("\n".join(part.markdown()) for part in parts)
+        return cls(shown, tuple(line for part in parts for line in part.lines()))
+
+    @classmethod
+    def as_list(cls, lines: Sequence[str]) -> "Proposal":
+        """Lines of text, a point of a list each."""
+        return cls("\n".join(bullets(lines)), tuple(map(in_one_line, lines)))
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A paragraph, whatever it quotes."""
+
+    text: str
+
+    def markdown(self) -> Iterator[str]:
+        """The text as Markdown."""
+        yield text(self.text)
+
+    def lines(self) -> Iterator[str]:
+        """The text for a log."""
+        yield in_one_line(self.text)
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """How many rows of what readers see become what, and the ``first`` of them: keys, windows and values, without what
+    is said of their panes.
+    """
+
+    counts: Mapping[str, int]
+    first: Sequence[Mapping[str, Any]]
+
+    def markdown(self) -> Iterator[str]:
+        """Numbers, and a table: values are set apart from what stands around them, which no value can imitate."""
+        yield self._numbers()
+        if self.first:
+            yield ""
+            names = self._names()
+            cells = [[row["kind"], *(_sides(row, name, _in_markdown) for name in names)] for row in self.first]
+            yield from table(["change", *names], cells)
+
+    def lines(self) -> Iterator[str]:
+        """Numbers, and a line for each row."""
+        yield self._numbers()
+        names = self._names()
+        for row in self.first:
+            values = [f"{in_one_line(name)} = {_sides(row, name, _in_log)}" for name in names]
+            yield f"{row['kind']}: {', '.join(values)}"
+
+    def _numbers(self) -> str:
+        return "Readers would see " + ", ".join(f"{number:,} rows {kind}" for kind, number in self.counts.items()) + "."
+
+    def _names(self) -> list[str]:
+        keys = dict.fromkeys(name for row in self.first for name in row["key"])
+        values = [name for row in self.first for side in _values(row) for name in side if name not in PANE_COLUMNS]
+        return [*(keys | dict.fromkeys(values))]
+
+
+def _values(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [side for side in (row["before"], row["after"]) if side is not None]
+
+
+def _sides(row: Mapping[str, Any], name: str, shown: Callable[[Any], str]) -> str:
+    """The value before and after, or the one that there is."""
+    if name in row["key"]:
+        return shown(row["key"][name])
+    values = [shown(side.get(name)) for side in _values(row)]
+    return " → ".join(dict.fromkeys(values))
+
+
+def _in_markdown(value: Any) -> str:
+    return _NULL if value is None else code(str(value))
+
+
+def _in_log(value: Any) -> str:
+    if value is None:
+        return _NULL
+    return in_one_line(
+        cut(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value), LONGEST_CELL)
+    )
+
+
+_NAME: Final = r"[A-Za-z]\w*"
+_SNAPSHOT: Final = "(?P<snapshot>[0-9a-f]{16})"
+
+_ON_PAGES: Final[Mapping[str, str]] = {
+    rf"read (?:{_NAME} )?--view (?:late|rejected)": "the tab Records",
+    rf"log {_NAME}": "the tab History",
+    "plot": "the tab Epochs",
+    rf"replay-(?:late|rejected)(?: {_NAME})?": "Land again… in the tab Records",
+    rf"release(?: {_NAME}(?:\.{_NAME})?(?: \S+)?)?(?: --message WHY)?": "Release…",
+    rf"promote {_NAME} [\w.-]+(?: --patch)?": "Promote… in the tab Overview",
+    rf"drop {_NAME} [\w./-]+": "Drop… in the tab Overview",
+    rf"rollback {_NAME} --to {_SNAPSHOT}": "Roll back to here… at {snapshot} in the tab History",
+    rf"recover {_NAME} {_SNAPSHOT}": "Recover from here… at {snapshot} in the tab History",
+    rf"run(?: {_NAME})?": "Process now in the tab Overview",
+    rf"backfill {_NAME}(?: --promote)?": "the DAG backfill",
+    rf"backfill {_NAME}\.(?P<output>{_NAME})(?: --promote)?": "the DAG backfill of output {output}",
+}
+"""Commands without the word that all begin with, and what pages have instead of each."""
+
+_BEGIN: Final = "headrace "
+_COMMANDS: Final = [
+    (re.compile(rf"(?:(?P<tick>`)|(?<=\()){_BEGIN}{command}(?(tick)`(?: \(or the backfill DAG\))?|(?=\)))"), words)
+    for command, words in _ON_PAGES.items()
+]
+
+
+def told(text: str) -> str:
+    """``text``, which may quote secrets, as a page says it."""
+    text = redacted(text)
+    for command, words in _COMMANDS if _BEGIN in text else ():
+        text = command.sub(partial(_in_words, words), text)
+    return text
+
+
+def _in_words(words: str, command: re.Match[str]) -> str:
+    return words.format(**command.groupdict())
+
+
+def told_of(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """The summary of a pipeline as a JSON value: its texts as a page says them."""
+    outputs = [{**one, "parked": one["parked"] and _told_of_parked(one["parked"])} for one in summary["outputs"]]
+    return {**summary, "run": summary["run"] and told_of_run(summary["run"]), "outputs": outputs}
+
+
+def _told_of_parked(parked: Mapping[str, Any]) -> dict[str, Any]:
+    return {**parked, "message": told(parked["message"])}
+
+
+def told_of_run(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The result of a run, or the line that a summary has of it, as a JSON value: its texts as a page says them."""
+    return {**result, "error": _told_of_error(result["error"]), "warnings": [*map(told, result["warnings"])]}
+
+
+def _told_of_error(error: Mapping[str, Any] | str | None) -> Mapping[str, Any] | str | None:
+    if isinstance(error, Mapping):
+        return {**error, "message": told(error["message"])}
+    return error if error is None else told(error)

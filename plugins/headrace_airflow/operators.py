@@ -2,38 +2,107 @@
 
 An application, of Spark or a process of the task's own, tells what it did by its result object; its exit code counts
 only when it left none.
+
+What epochs did, as metrics in Airflow's own channel: StatsD, Datadog or OpenTelemetry, as ``[metrics]`` says.
+
+Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are in
+docs/how-to/airflow.md.
 """
 
+import logging
 import sys
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from datetime import timedelta
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook, Context
+from airflow.sdk.configuration import conf
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.observability import stats
 
 from headrace import application
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, is_local, log_options, new_log
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.executors import EXECUTORS
-from headrace.pipeline.executors import ExecutorDecision
+from headrace.model.time import MIN_INSTANT, UNITS
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.reporting.results import Action, RunResult, read, redacted
-from headrace.terminal import visible
+from headrace.this_process import visible
+from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
-from headrace_airflow.families.options import options_of
-from headrace_airflow.metrics import epochs_measured
+from headrace_airflow.families.family import options_of
 from headrace_airflow.processes import Ended, OwnProcess, Supervised
-from headrace_airflow.roots.connection import reaching_system
-from headrace_airflow.roots.root import RootedPipeline
-from headrace_airflow.roots.store import reaching_store
+from headrace_airflow.roots import SPARK_CONNECTION, Root, RootedPipeline, driver_memory, local_memory, spark_connection
 from headrace_airflow.run_ids import request_of, run_id_of, told_where
-from headrace_airflow.settings import SPARK_CONNECTION, driver_memory, local_memory, spark_connection
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 if TYPE_CHECKING:
     from headrace.runs.executors.choice import WorkEstimate
+
+
+_CHANNELS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
+_COUNTS = {"records": "records", "rejected": "rejected", "late": "late_dropped"}
+_log = logging.getLogger("airflow.task")
+
+
+@contextmanager
+def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
+    """Send the metrics of each epoch that was committed to a branch inside, also if what is inside fails then.
+
+    It asks the catalog and each new manifest, and only if Airflow has a channel. What goes wrong with that is in the
+    task's log, and fails nothing.
+    """
+    if not any(conf.getboolean("metrics", channel, fallback=False) for channel in _CHANNELS):
+        yield
+        return
+    catalog = rooted.catalog()
+    before = _generation(catalog, branch)
+    try:
+        yield
+    finally:
+        try:
+            for manifest in _since(catalog, branch, before):
+                _send(manifest, rooted.root)
+        except Exception:  # whatever it is, the run is what it is
+            _log.exception("no metrics of these epochs were sent")
+
+
+def _generation(catalog: Catalog, branch: str) -> int:
+    return catalog.head().generations.get(branch, 0)
+
+
+def _since(catalog: Catalog, branch: str, before: int) -> list[Manifest]:
+    """The epochs of writers that have claimed the branch since ``before``, oldest first."""
+    head = catalog.head().refs.get(branch)
+    if head is None:
+        return []
+    newer = takewhile(lambda link: link.branch == branch and link.generation > before, catalog.ancestry(head))
+    return [manifest for manifest in newer if not manifest.is_patch][::-1]
+
+
+def _send(manifest: Manifest, root: Root) -> None:
+    from headrace.read.snapshots.epoch_history import EpochFigures
+    from headrace.runs.reporting.summary import written_bytes
+
+    tags = {"pipeline": manifest.pipeline, "branch": manifest.branch, **({"root": root.name} if root.name else {})}
+    stats.incr("headrace.epochs", tags=tags)
+    for name, counted in _COUNTS.items():
+        stats.incr(f"headrace.{name}", manifest.counts.get(counted, 0), tags=tags)
+    stats.incr("headrace.written_bytes", written_bytes(manifest), tags=tags)
+    stats.incr("headrace.requests", sum(manifest.requests.values()), tags=tags)
+    stats.timing("headrace.epoch_duration", timedelta(seconds=sum(manifest.timings.values())), tags=tags)
+    figures = EpochFigures.of(manifest)
+    if figures.watermark > MIN_INSTANT:
+        lag = (figures.processing_time - figures.watermark) / UNITS["seconds"]
+        stats.gauge("headrace.watermark_lag_seconds", lag, tags=tags)
+
 
 SUBMIT = Path(application.__file__).with_name("submit.py")
 _SPARK_CONF = {"spark.ui.enabled": "false"}

@@ -13,7 +13,7 @@ from airflow.sdk import Asset, Context
 from airflow.sdk.configuration import conf
 
 from headrace_airflow.failures import TypedTaskError
-from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.roots import RootedPipeline
 
 _WHERE_AIRFLOW_IS: Final = "http://localhost:8080/"
 """As Airflow itself has it where nobody says it."""

@@ -19,8 +19,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from headrace_snapshots import protocol
-from headrace_snapshots.ancestry import Link
-from headrace_snapshots.catalog_reader import CatalogReader
+from headrace_snapshots.catalog_reader import RELEASED, CatalogReader, Link, names_in, newest_seen
 from headrace_snapshots.errors import (
     FencedAfterCommitError,
     FencedError,
@@ -29,10 +28,10 @@ from headrace_snapshots.errors import (
     RefusedError,
 )
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
 from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of
-from headrace_snapshots.log import AppendResult, LostEntry
+from headrace_snapshots.log import AppendResult, Entry, LostEntry
+from headrace_snapshots.names import MAIN, TAGS, delivered_ref, delivering_ref, published_ref
 from headrace_snapshots.protocol import (
     BeginDelivery,
     Commit,
@@ -46,8 +45,6 @@ from headrace_snapshots.protocol import (
     Rollback,
     Tag,
 )
-from headrace_snapshots.refs import MAIN, TAGS, delivered_ref, delivering_ref, published_ref
-from headrace_snapshots.seen_snapshots import RELEASED, names_in, newest_seen
 from headrace_snapshots.store import ObjectStore
 
 

@@ -1,32 +1,138 @@
-"""What can be asked of the snapshots of one pipeline, and the objects of which they are made.
+"""What can be asked of the snapshots of one pipeline: they and their objects, their ancestry, and which readers saw.
+
+Ancestry of snapshots. Manifests are immutable, so a fact that was found once stays true.
+
+Searches go by the skip pointers of manifests (``format.skips``), and from one that has none by its parent. They read
+few of the manifests on the way; one that is missing or broken is passed by what the log has of its commit.
 
 The immutable objects that snapshots are made of: manifests, and nodes of file logs. What was read is remembered.
 
 What can be asked of the snapshots of one pipeline: where refs are, what came before what, what the log says.
+
+Which snapshots readers of an output could see, or a person has released, as the log tells.
+
+A rollback takes readers to no other. So it is held against the entries that let readers see something: a publish, a
+release, a promotion. A rollback is none of them: earlier versions took readers to snapshots that no audit had passed.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice, takewhile
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from headrace_snapshots import ancestry as lines
-from headrace_snapshots import layout
-from headrace_snapshots.ancestry import Link
+from headrace.errors import RestoreError
+from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
-from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, beyond, cut, iterate, newest_first
+from headrace_snapshots.format.codec import JSON, BrokenObjectError
+from headrace_snapshots.format.files import FileLog, FileRecord, IndexNode, append, beyond, cut, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import UnknownOutputError, output_names
-from headrace_snapshots.gc.deletion_list import Marks
-from headrace_snapshots.log import CatalogLog, LostEntry
+from headrace_snapshots.format.output_view import (
+    UnknownOutputError,
+    all_names_before,
+    called_in,
+    called_since,
+    output_names,
+)
+from headrace_snapshots.holds import Marks
+from headrace_snapshots.log import CatalogLog, Entry, LostEntry
+from headrace_snapshots.names import MAIN, is_published, output_of, published_of
 from headrace_snapshots.protocol import Head, Kind, Past
-from headrace_snapshots.refs import MAIN, published_of
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
+
+
+@dataclass(frozen=True)
+class Link:
+    """A snapshot in a line of descent. When its manifest cannot be read, ``problem`` says why.
+
+    Then there is no ``manifest``, and ``epoch`` and ``parent`` are those that the log has of its commit.
+    """
+
+    snapshot_id: str
+    epoch: int
+    parent: str | None
+    manifest: Manifest | None = None
+    problem: RestoreError | None = None
+
+    @property
+    def ancestors(self) -> dict[int, str]:
+        """Ancestors known without another request, by epoch: the parent, and whatever the manifest names."""
+        named = () if self.manifest is None else self.manifest.skips
+        parents = {} if self.parent is None else {self.epoch - 1: self.parent}
+        return {**{skip.epoch: skip.snapshot_id for skip in named}, **parents}
+
+
+READERS = 8
+"""Manifests that are read at once."""
+
+Look = Callable[[str], Link]
+"""Finds a snapshot by its id: a request, unless it is remembered."""
+
+
+def lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
+    """``snapshot_id`` and all that came before it, newest first."""
+    current: str | None = snapshot_id
+    while current is not None:
+        link = look(current)
+        yield link
+        current = link.parent
+
+
+def gathered(read: Callable[[str], Manifest | None], snapshot_id: str, after: int) -> dict[str, Manifest]:
+    """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after``, by id; each is read once,
+    as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends all.
+    """
+    manifests: dict[str, Manifest] = {}
+    requested = {snapshot_id}
+    pool = ThreadPoolExecutor(READERS, thread_name_prefix="manifests")
+    try:
+        waiting: set[Future[Manifest | None]] = {pool.submit(read, snapshot_id)}
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for manifest in filter(None, (future.result() for future in done)):
+                manifests[manifest.snapshot_id] = manifest
+                named = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
+                new = {ancestor for epoch, ancestor in named.items() if epoch > after} - requested
+                requested |= new
+                waiting |= {pool.submit(read, ancestor) for ancestor in new}
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return manifests
+
+
+def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:
+    """The id of the snapshot of ``epoch`` in the line of ``link``; None if that begins later or ends earlier."""
+    while link.epoch > epoch:
+        nearest = min((at for at in link.ancestors if at >= epoch), default=None)
+        if nearest is None:
+            return None
+        ancestor = link.ancestors[nearest]
+        if nearest == epoch:
+            return ancestor
+        link = look(ancestor)
+    return link.snapshot_id if link.epoch == epoch else None
+
+
+def common_ancestor(look: Look, one: Link, other: Link) -> Link | None:
+    """The newest snapshot in the lines of both, which may be one of them; None if they began apart."""
+    older, newer = sorted((one, other), key=lambda link: link.epoch)
+    beside = ancestor_at(look, newer, older.epoch)
+    if beside is None:
+        return None
+    newer = look(beside)
+    while older.snapshot_id != newer.snapshot_id:
+        left, right = older.ancestors, newer.ancestors
+        known = left.keys() & right.keys()
+        if not known:
+            return None
+        apart = [epoch for epoch in known if left[epoch] != right[epoch]]
+        nearest = min(apart) if apart else max(known)
+        older, newer = look(left[nearest]), look(right[nearest])
+    return older
+
 
 _CACHED = 256
 _SMALL = 128
@@ -110,7 +216,7 @@ class Objects:
 
     def data_prefix(self, epoch: int, attempt: str) -> str:
         """Where that attempt at that epoch puts its data files."""
-        return layout.data_prefix(self.pipeline, epoch, attempt)
+        return names.data_prefix(self.pipeline, epoch, attempt)
 
     def append_record(self, log: FileLog, record: FileRecord) -> FileLog:
         """``log`` with ``record`` at its end; index nodes that this completes are stored."""
@@ -145,10 +251,10 @@ class Objects:
                 del objects[next(iter(objects))]
 
     def _manifest_path(self, snapshot_id: str) -> str:
-        return layout.manifest_path(self.pipeline, snapshot_id)
+        return names.manifest_path(self.pipeline, snapshot_id)
 
     def _node_path(self, node_id: str) -> str:
-        return layout.node_path(self.pipeline, node_id)
+        return names.node_path(self.pipeline, node_id)
 
 
 class CatalogReader(Objects):
@@ -262,7 +368,7 @@ class CatalogReader(Objects):
             return None
 
         after = -1 if until is None else self.manifest(until).epoch
-        return lines.gathered(read, snapshot_id, after)
+        return gathered(read, snapshot_id, after)
 
     def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         grafts = self._grafts()
@@ -283,7 +389,7 @@ class CatalogReader(Objects):
     def ancestor_at(self, descendant: str, epoch: int) -> str | None:
         """The snapshot of ``epoch`` in the line of ``descendant``; None if it has none. Few requests, too."""
         try:
-            return lines.ancestor_at(self.link, self.link(descendant), epoch)
+            return ancestor_at(self.link, self.link(descendant), epoch)
         except MissingSnapshotError:  # what lies between has expired
             return next((link.snapshot_id for link in self.lineage(descendant) if link.epoch == epoch), None)
 
@@ -300,7 +406,7 @@ class CatalogReader(Objects):
         """The newest snapshot that is, or came before, both; None if they began apart. Few requests, too."""
         first, second = self.link(one), self.link(other)
         try:
-            return lines.common_ancestor(self.link, first, second)
+            return common_ancestor(self.link, first, second)
         except MissingSnapshotError:
             before = {link.snapshot_id for link in self.lineage(one)}
             return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
@@ -323,7 +429,7 @@ class CatalogReader(Objects):
         """
         return self._with_grafts(self.link, snapshot_id)
 
-    def _with_grafts(self, look: lines.Look, snapshot_id: str) -> Iterator[Link]:
+    def _with_grafts(self, look: Look, snapshot_id: str) -> Iterator[Link]:
         """The line of ``snapshot_id`` by what ``look`` finds, past parents that are not kept any more."""
         grafts = self._grafts()
 
@@ -331,7 +437,7 @@ class CatalogReader(Objects):
             link = look(snapshot)
             return replace(link, parent=grafts.get(snapshot, link.parent))
 
-        return lines.lineage(kept, snapshot_id)
+        return lineage(kept, snapshot_id)
 
     def readable(self, snapshot_id: str) -> Iterator[Manifest]:
         """The manifests of its ``lineage`` that can be read, newest first."""
@@ -367,3 +473,125 @@ class CatalogReader(Objects):
     def hint_problem(self) -> str | None:
         """What is wrong with the object that says where to look for the end of the log, if anything is."""
         return self._log.hint_problem()
+
+
+RELEASED: Final = "released"
+"""The field of the ``detail`` of a release that has what it is about: snapshots by ref, also where nothing moves."""
+
+_LETS_SEE = frozenset({Kind.PUBLISH, Kind.RELEASE, Kind.PROMOTE})
+_READERS = 16
+_UNREADABLE = (BrokenObjectError, MissingSnapshotError)
+
+
+def newest_entries(catalog: CatalogReader, oldest: int = 0, before: int | None = None) -> Iterator[Entry]:
+    """The entries of the log that can be read, newest first, down to number ``oldest``; several are read at once.
+    ``before``: only those with a lower number.
+    """
+    head = catalog.known_head()
+    first = max(head.base, oldest)
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="log") as pool:
+        for newest in range(head.entry if before is None else before - 1, first - 1, -_READERS):
+            numbers = range(newest, max(newest - _READERS, first - 1), -1)
+            yield from (entry for entry in pool.map(partial(_entry, catalog), numbers) if entry is not None)
+
+
+def _entry(catalog: CatalogReader, number: int) -> Entry | None:
+    """The entry of that number; None if it is lost, or was folded away meanwhile."""
+    entry = next(catalog.entries(number + 1), None)
+    return entry if entry is not None and entry.number == number else None
+
+
+def names_in(catalog: CatalogReader, to: str, main: str) -> dict[str, str | None] | None:
+    """What each output of ``to`` is called in ``main``, which has come from it: where that cannot be read, what it is
+    called in ``to``. None if that cannot be read either.
+    """
+    with suppress(*_UNREADABLE):
+        then = catalog.manifest(to)
+        with suppress(*_UNREADABLE):
+            return called_since(then, next(catalog.readable(main)))
+        return {output: output for output in output_names(then)}
+    return None
+
+
+def newest_seen(catalog: CatalogReader, to: str, output: str, main: str | None) -> str | None:
+    """The newest snapshot at or before ``to`` that readers of its ``output`` could see, or that was released, when main
+    went on to ``main``; None if none is kept.
+    """
+    line = _OutputLine.of(catalog, to, output, main)
+    oldest: Entry | None = None
+    for entry in newest_entries(catalog):
+        for ref, snapshot in lets_see(entry).items():
+            if line.has(ref, snapshot):
+                return snapshot
+        oldest = entry
+    before = () if oldest is None else [*_seen_before(catalog, oldest)]
+    known = {snapshot: catalog.link(snapshot).epoch for ref, snapshot in before if line.has(ref, snapshot)}
+    return max(known, key=known.__getitem__, default=None)
+
+
+def _seen_before(catalog: CatalogReader, oldest: Entry) -> Iterator[tuple[str, str]]:
+    """What readers could see before the ``oldest`` entry that is left, by ref."""
+    yield from ((ref, snapshot) for ref, snapshot in oldest.refs_before.items() if is_published(ref))
+    horizon = catalog.known_head().horizon
+    for ref, snapshots in () if horizon is None else horizon.seen.items():
+        yield from ((ref, snapshot) for snapshot in snapshots)
+
+
+def seen_until(catalog: CatalogReader, head: Head, first_entry: int, kept: Collection[str]) -> dict[str, list[str]]:
+    """Tell which ``kept`` snapshots readers could see, as entries below ``first_entry`` say, which are to be
+    deleted, and those that are deleted already; by ref.
+    """
+    seen = {} if head.horizon is None else {ref: dict.fromkeys(ids) for ref, ids in head.horizon.seen.items()}
+    for entry in newest_entries(catalog, before=first_entry) if kept else ():
+        for ref, snapshot in lets_see(entry).items():
+            seen.setdefault(ref, {})[snapshot] = None
+    of_kept = {ref: [snapshot for snapshot in snapshots if snapshot in kept] for ref, snapshots in seen.items()}
+    return {ref: snapshots for ref, snapshots in of_kept.items() if snapshots}
+
+
+def lets_see(entry: Entry) -> dict[str, str]:
+    """What readers may see from ``entry`` on, by ref."""
+    if entry.kind not in _LETS_SEE:
+        return {}
+    moved = {ref: after for ref, (_, after) in entry.moves.items() if is_published(ref) and after is not None}
+    released: Mapping[str, JSON] = (entry.detail or {}).get(RELEASED, {}) if entry.kind is Kind.RELEASE else {}
+    return {**released, **moved}
+
+
+class _OutputLine:
+    """The snapshots of an output up to one of them, and under which names it had them."""
+
+    def __init__(
+        self, catalog: CatalogReader, to: str, manifest: Manifest | None, output: str, since: set[str]
+    ) -> None:
+        self._catalog, self._to, self._manifest, self._output, self._since = catalog, to, manifest, output, since
+
+    @classmethod
+    def of(cls, catalog: CatalogReader, to: str, output: str, main: str | None) -> "_OutputLine":
+        """The line of ``output``, as ``to`` calls it, which has other names on the way to ``main``."""
+        then: Manifest | None = None
+        since = {output}
+        with suppress(*_UNREADABLE):
+            then = catalog.manifest(to)
+            now = None if main is None else next(catalog.readable(main), None)
+            called = None if now is None else called_since(then, now).get(output)
+            since |= set() if now is None or called is None else {called, *all_names_before(now, called)}
+        return cls(catalog, to, then, output, since)
+
+    def has(self, ref: str, snapshot: str) -> bool:
+        """Whether ``snapshot``, which readers by ``ref`` could see, is kept, and one of these."""
+        with suppress(*_UNREADABLE):
+            return (
+                self._catalog.is_ancestor(snapshot, self._to)
+                and self._is_called(output_of(ref), snapshot)
+                and self._catalog.is_kept(snapshot)
+            )
+        return False
+
+    def _is_called(self, name: str, snapshot: str) -> bool:
+        """Whether ``name`` was the output's, in ``snapshot`` or since."""
+        if self._manifest is None:
+            return name == self._output
+        there = self._catalog.manifest(snapshot)
+        then = called_in(there, self._manifest, self._output)
+        return then is not None and (name == then or (name in self._since and name not in output_names(there)))

@@ -35,19 +35,31 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
-from headrace_snapshots.ancestry import Link
 from headrace_snapshots.catalog import Catalog, LostEntry
+from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.expiry import KINDS, Expired, collect
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc.expiry import KINDS, Expired, collect
-from headrace_snapshots.gc.gc_roots import data_files, files_of, names_of
-from headrace_snapshots.layout import ObjectKind, entry_path, hint_path, kind_of, manifest_path, node_path
-from headrace_snapshots.patches import warned
-from headrace_snapshots.refs import BEGINNING, MAIN, TAGS, is_delivery, is_published, published_of
+from headrace_snapshots.gc_roots import data_files, files_of, names_of
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import (
+    BEGINNING,
+    MAIN,
+    TAGS,
+    ObjectKind,
+    entry_path,
+    hint_path,
+    is_delivery,
+    is_published,
+    kind_of,
+    manifest_path,
+    node_path,
+    published_of,
+)
+from headrace_snapshots.output_catalog import warned
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.pipeline.executors import EXECUTORS
+from headrace.pipeline.scheduling import EXECUTORS
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.option_values import checked_fields
 from headrace.runs.options import COMMANDS, FORMS, declared_options, options_of_method

@@ -105,4 +105,4 @@ def test_one_more_of_a_kind_touches_at_most_three_files_of_the_product(kind: str
 def test_a_sink_touches_its_folder_the_table_and_its_extra() -> None:
     files = re.findall(r"^\+\+\+ b/(.*)$", (PATCHES / "sink.patch").read_text(), re.MULTILINE)
     own = [file for file in files if file.startswith("jobs/headrace/connectors/folder/")]
-    assert {*files} - {*own} == {TABLE, "jobs/headrace/extras.py", "pyproject.toml"}
+    assert {*files} - {*own} == {TABLE, "jobs/headrace/installed.py", "pyproject.toml"}

@@ -37,7 +37,7 @@ from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace.runs.reporting.results import read
 from headrace_airflow.dags import built
-from headrace_airflow.roots.root import Root
+from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
 
 ExecutorSafeguard.test_mode = True

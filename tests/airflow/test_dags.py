@@ -337,7 +337,7 @@ RENDERED = """
 import json
 from airflow.serialization.helpers import serialize_template_field
 from headrace_airflow.dags import built
-from headrace_airflow.roots.root import Root
+from headrace_airflow.roots import Root
 
 def rendered(family, task_id, **form):
     dag = built(Root.of_environment()).dags[f"headrace_clicks_{family}"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from headrace.runs.backfill.abandoned_branches import KEPT, UNUSED
+from headrace.runs.backfill.branches import KEPT, UNUSED
 from tests.airflow.subprocesses import TWO_PIPELINES, python, write_pipeline
 
 pytestmark = pytest.mark.slow  # importing Airflow takes seconds
@@ -147,7 +147,7 @@ for name, minutes in (("ahead.jsonl", range(200, 210)), ("old.jsonl", range(3, 5
     hr.open(root)[resolve("clicks")].run()
 hr.open(root)[resolve("clicks")].backfill(branch="complete")
 
-import headrace.runs.patching.patch as patching
+import headrace.runs.publishing.patch as patching
 publish = patching._publish
 
 def killed(catalog, outcome, run_id):

@@ -15,10 +15,9 @@ import pytest
 
 import headrace as hr
 from headrace.pipeline.loading.registry import PipelineFolders, in_file
-from headrace_airflow.isolation import available
-from headrace_airflow.pages.explanation import UnexplainedError, explanation
-from headrace_airflow.pages.forking.client import ForkServer, NoAnswerError
-from headrace_airflow.roots.root import Root
+from headrace_airflow.pages.explanation import ForkServer, NoAnswerError, UnexplainedError, explanation
+from headrace_airflow.processes import available
+from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
 
 _CLICKS = """

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from headrace_airflow import isolation
+from headrace_airflow import processes
 
-pytestmark = pytest.mark.skipif(not isolation.available(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not processes.available(), reason="this kernel has no Landlock")
 
 READS = """
 import os, subprocess, sys
-from headrace_airflow.isolation import confine
+from headrace_airflow.processes import confine
 other, folder, user = sys.argv[1:]
 if os.geteuid() == 0:
     os.setgroups([])
@@ -78,15 +78,15 @@ def test_all_ways_of_giving_a_secret_are_left_out() -> None:
         "AIRFLOW__CORE__FERNET_KEY_SECRET": "x",
         "AIRFLOW__API_AUTH__JWT_SECRET": "x",
     }
-    assert isolation.without_secrets({**kept, **secret}) == kept
+    assert processes.without_secrets({**kept, **secret}) == kept
 
 
 @pytest.mark.slow  # it imports Airflow
 def test_functions_within_functions_are_found_again() -> None:
-    assert isolation._entry("os", "getcwd", ())() == str(Path.cwd())
-    assert isolation._entry(__name__, "made.<locals>.inner", ["kept"])() == "kept"
+    assert processes._entry("os", "getcwd", ())() == str(Path.cwd())
+    assert processes._entry(__name__, "made.<locals>.inner", ["kept"])() == "kept"
     of_airflow = "airflow.sdk.execution_time.callback_supervisor", "CallbackSubprocess.start.<locals>._target"
-    callback = isolation._entry(*of_airflow, (None, {}, "alerts.late", "sales.py"))
+    callback = processes._entry(*of_airflow, (None, {}, "alerts.late", "sales.py"))
     assert getattr(callback, "__closure__", None) is not None
 
 

@@ -135,8 +135,8 @@ done["readers of limited"] = catalog.head().refs.get("published")
 catalog.release(catalog.head().refs["main"], "ada: a test")
 done["stale"] = [execute("process", task, "limited") for task in ("process", "audit")]
 done["warned"] = Path(os.environ["WARNED"]).read_text().splitlines()
-from headrace.audit.usual.measures import write_history
-from headrace.audit.usual.measures import VersionMeasure
+from headrace.audit.store import write_history
+from headrace.audit.store import VersionMeasure
 usual = catalog.head().refs["published"]
 write_history(store, "limited", usual, [VersionMeasure(usual, 600, 3_600_000_000)])
 land("b.jsonl", 5, "limited", "no JSON")

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.pipeline.executors import ExecutorDecision
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.reporting.results import RunError, RunResult
 from tests.airflow.subprocesses import python, write_pipeline
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
 from headrace.runs.reporting.results import RunError, RunResult, write
-from headrace.pipeline.executors import ExecutorDecision
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))
 given = sys.argv[sys.argv.index("process"):]
@@ -44,7 +44,7 @@ import json, logging, os, structlog, types, uuid
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from headrace_airflow.failures import TypedRetries
 from headrace_airflow.operators import HeadraceOperator
-from headrace_airflow.roots.root import Root
+from headrace_airflow.roots import Root
 ExecutorSafeguard.test_mode = True
 flags = {"--max-epochs": "max_epochs", "--files-per-epoch": "files_per_epoch", "--full-sweep": "full_sweep",
          "--signal": "signals", "--strict": "strict", "--create": "create"}

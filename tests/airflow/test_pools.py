@@ -33,8 +33,8 @@ CHECK = """
 import json, os
 from headrace_airflow.failures import TypedRetries
 from headrace_airflow.forms import Form
-from headrace_airflow.preconditions import PreconditionsOperator
-from headrace_airflow.roots.root import Root
+from headrace_airflow.publishing import PreconditionsOperator
+from headrace_airflow.roots import Root
 from airflow.sdk.bases.operator import ExecutorSafeguard
 ExecutorSafeguard.test_mode = True
 def check(rooted):
@@ -53,7 +53,7 @@ ASKED: list[str] = []
 
 ADDRESSES = """
 import json, os
-from headrace_airflow.preconditions import ensure_pool
+from headrace_airflow.publishing import ensure_pool
 for settings in json.loads(os.environ["SETTINGS"]):
     os.environ.update(settings)
     ensure_pool("headrace_good")

@@ -19,7 +19,7 @@ from pathlib import Path
 where = Path(os.environ["DIES"])
 if sys.argv[0].endswith("submit.py") and where.exists():
     from headrace.runs.publishing import audits
-    from headrace.runs.publishing.planned_publish import PlannedPublish
+    from headrace.runs.publishing.publish import PlannedPublish
     publishes = PlannedPublish.publish
     def die(*_, **__):
         os.kill(os.getpid(), signal.SIGKILL)

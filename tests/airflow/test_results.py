@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import GiveUpError
-from headrace.runs.actions import ACTIONS
+from headrace.runs.client.recording import ACTIONS
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace_airflow.roots.served import ServedRoots, UnknownRootError, served_roots
+from headrace_airflow.roots import ServedRoots, UnknownRootError, served_roots
 from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
 
 SALES = '[[root]]\nname = "sales"\nuri = "s3://sales/headrace"\npipelines = ["sales"]\nstore = "sales_s3"\n'
@@ -190,8 +190,8 @@ for dag_id in ("headrace_risk.release", "headrace_gone.clicks_process", "headrac
 import socket, time
 from dataclasses import replace
 from headrace_airflow.pages.opened_roots import OpenedRoots
-from headrace_airflow.roots.root import Root
-from headrace_airflow.roots.served import ServedRoots
+from headrace_airflow.roots import Root
+from headrace_airflow.roots import ServedRoots
 
 silent = socket.create_server(("127.0.0.1", 0))  # it takes connections, and never answers
 os.environ |= {{"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "secret"}}

@@ -26,7 +26,7 @@ from minio.credentials import StaticProvider
 from sqlalchemy import make_url
 
 from headrace.ext.sinks import SinkRefusedError
-from headrace_airflow import isolation
+from headrace_airflow import processes
 from headrace_snapshots.store import ObjectStore, open_store
 from scripts import minio_server
 from scripts.airflow_api import AirflowApi, EndedRun
@@ -140,7 +140,7 @@ class Deployment:
     def airflow(self) -> Iterator[LocalAirflow]:
         """An Airflow with its keys, up."""
         # as in the compose file: code of users is kept from Airflow's own secrets
-        isolated = {"PYTHONPATH": str(DOCKER)} if isolation.available() else {}
+        isolated = {"PYTHONPATH": str(DOCKER)} if processes.available() else {}
         environment = {**CALM, **self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
         airflow = LocalAirflow(self.home, ROOT, environment)
         self.secrets += airflow.passwords.values()
@@ -267,7 +267,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     assert {*deployment.keys.read_text().splitlines()} == {
         "airflow ['AIRFLOW_CONN_KEYS']", "others ['AIRFLOW_CONN_OTHERS']"
     }  # fmt: skip
-    if isolation.available():
+    if processes.available():
         assert set(deployment.seen.read_text().splitlines()) == {"parses 0", "runs 0"}
 
 

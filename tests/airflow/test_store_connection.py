@@ -37,9 +37,9 @@ import json, os
 from dataclasses import replace
 from airflow.sdk import Connection
 from headrace.errors import HeadraceError
-from headrace_airflow.roots.connection import store_variables, variables_of
-from headrace_airflow.roots.root import Root
-from headrace_airflow.roots.store import KeptVariables, reaching_store
+from headrace_airflow.connection import store_variables, variables_of
+from headrace_airflow.roots import Root
+from headrace_airflow.connection import KeptVariables, reaching_store
 
 def asked(name, form):
     form = {{"conn_type": "aws", **form}}

@@ -25,7 +25,7 @@ def uri_of(**fields: Any) -> str:
     """The URI of a connection of Airflow's, which is not imported while tests are collected."""
     from airflow.sdk import Connection
 
-    from headrace_airflow.roots import connection
+    from headrace_airflow import connection
 
     return connection.uri_of(Connection(conn_id="lake", **fields))
 

@@ -5,8 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from headrace.runs.reporting.tally import Tally, noticed
-from headrace_airflow.pages.wording import told, told_of, told_of_run
+from headrace.runs.reporting.results import Tally, noticed
+from headrace_airflow.markdown import told, told_of, told_of_run
 
 SNAPSHOT = "0123456789abcdef"
 COMMANDS = {

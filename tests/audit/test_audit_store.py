@@ -15,9 +15,14 @@ from headrace.audit.store import (
     AuditFailedError,
     AuditFormatError,
     AuditOutcome,
+    ColumnMeasure,
     Finding,
     LimitExceededError,
     UnusualDataError,
+    UsualFinding,
+    UsualOutcome,
+    VersionMeasure,
+    ViewMeasure,
     audit_error,
     failure_message,
     read_audit,
@@ -25,13 +30,11 @@ from headrace.audit.store import (
     with_limits,
     write_audit,
 )
-from headrace.audit.usual.measures import ColumnMeasure, UsualFinding, UsualOutcome, VersionMeasure, ViewMeasure
 from headrace.errors import PipelineError
 from headrace.model.time import Duration, Instant
-from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.quality import Limit, Severity
-from headrace_snapshots.layout import audit_folder
-from headrace_snapshots.store.memory import MemoryStore
+from headrace.pipeline.quality import ExpectationView, Limit, Severity
+from headrace_snapshots.names import audit_folder
+from headrace_snapshots.store.local import MemoryStore
 
 HOUR = Duration(3_600_000_000)
 POSITIVE = Finding(

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from headrace import Pipeline, expect
-from headrace.distribute.spark.types import DataFrame, SparkSession
+from headrace.distribute.spark.application import DataFrame, SparkSession
 from headrace.pipeline.loading.registry import registered_files
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.results import RunResult
-from headrace.sizes import SizeError
+from headrace.this_process import SizeError
 from headrace_snapshots.format.codec import BrokenObjectError, unsealed
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land

@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from headrace.garbage import without_collection
+from headrace.this_process import without_collection
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])

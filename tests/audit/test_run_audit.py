@@ -28,12 +28,11 @@ from headrace.audit.range import Frame
 from headrace.audit.run import Audited, run_audit
 from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import duration
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 from headrace_snapshots.store import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.process.executors import Executed, on_both, on_spark
 
 SCHEMA = pa.schema({"origin": pa.string(), "delay": pa.float64()})
@@ -264,7 +263,7 @@ import sys
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.range import Frame
 from headrace.audit.run import Audited, run_audit
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 outcome = run_audit(
     store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited=Audited((), None)
 )
@@ -282,7 +281,7 @@ from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.gx_library import leave_out_spark
 from headrace.audit.gx_runner import evaluate
 from headrace import (expect)
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 leave_out_spark()
 frame = ArrowFrame(pa.table({"origin": ["EWR", "JFK", "JFK", "EWR"]}))
 plain = expect("table_row_count_to_be_between", min_value=1)

@@ -12,8 +12,8 @@ import pytest
 
 import headrace as hr
 from headrace.audit.arrow_frames import ArrowFrame
-from headrace.audit.usual.audit import measured, rows_to_blame
-from headrace.audit.usual.measures import ColumnMeasure, ViewMeasure
+from headrace.audit.store import ColumnMeasure, ViewMeasure
+from headrace.audit.usual import measured, rows_to_blame
 from headrace.distribute.column_figures import Blamed, BlamedRows
 from tests.process.executors import Executed, on_both
 

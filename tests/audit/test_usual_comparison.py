@@ -8,11 +8,10 @@ from statistics import median
 import pytest
 
 import headrace as hr
-from headrace.audit.usual.comparison import compare
-from headrace.audit.usual.measures import ColumnMeasure, VersionMeasure, ViewMeasure
+from headrace.audit.store import ColumnMeasure, VersionMeasure, ViewMeasure
+from headrace.audit.usual import compare
 from headrace.distribute.column_figures import Blamed, BlamedRows
-from headrace.pipeline.expectations import ExpectationView
-from headrace.pipeline.quality import Severity, UsualCheck
+from headrace.pipeline.quality import ExpectationView, Severity, UsualCheck
 
 HOUR = 3_600_000_000
 CURRENT = ExpectationView.CURRENT

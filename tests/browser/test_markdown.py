@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from headrace.terminal import in_one_line
+from headrace.this_process import in_one_line
 from headrace_airflow import markdown
-from headrace_airflow.decisions.proposals import ChangedRows, Proposal, Sentence
+from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from tests.browser.markdown_renderer import Element, MarkdownRenderer, airflow_markdown
 from tests.reference.strategies import examples
 

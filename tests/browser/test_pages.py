@@ -18,10 +18,9 @@ from selenium.webdriver.support.select import Select
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
 import headrace as hr
-from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.loading.registry import in_file
-from headrace.runs.reporting.listener import Silent
-from headrace.runs.reporting.progress_notes import ProgressNotes
+from headrace.pipeline.scheduling import LevelProgress
+from headrace.runs.reporting.listener import ProgressNotes, Silent
 from headrace.runs.reporting.summary import UnderWay, read_summary, write_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest

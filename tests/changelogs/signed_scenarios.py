@@ -10,7 +10,7 @@ from headrace import FileSource, col
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.source import Input
+from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.reference.scenarios import _PARTS, ROWS, SCHEMA, SECOND, Scenario, epochs

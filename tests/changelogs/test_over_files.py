@@ -9,12 +9,10 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.dropped_records import land_late, land_rejected
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
-from headrace.runs.reprocessing.copies import LandingAgainError
-from headrace.runs.reprocessing.late import land_late
-from headrace.runs.reprocessing.rejected import land_rejected
+from headrace.runs.relanding import LandingAgainError
 from headrace.testing.deployment import TemporaryDeployment
 
 LSN = hr.field("source.lsn", int)

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import SparkSession
 from tests.changelogs.signed_scenarios import signed_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.several import several_outputs

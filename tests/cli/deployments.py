@@ -17,10 +17,9 @@ from headrace.pipeline.loading.registry import resolve
 from headrace.read.views.columns import View, ViewColumns
 from headrace.sources.progress import HeldBack, PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.manifests import new_manifest
 from tests.reading import schema

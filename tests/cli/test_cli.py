@@ -13,10 +13,10 @@ from click.testing import CliRunner, Result
 
 from headrace import Pipeline
 from headrace.cli.main import app
-from headrace.distribute.file_times import lags_of
+from headrace.distribute.watermark_inputs import lags_of
 from headrace.model.time import Duration, Instant
-from headrace.observe.history import EpochFigures
 from headrace.observe.lateness import behind, quantiles
+from headrace.read.snapshots.epoch_history import EpochFigures
 from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult, now

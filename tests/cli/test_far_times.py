@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness
 from headrace.model.time import (
     BEGIN_OF_CALENDAR,
     END_OF_CALENDAR,
@@ -27,7 +28,6 @@ from headrace.model.time import (
     parse,
     render,
 )
-from headrace.model.watermarks import BoundedOutOfOrderness
 from tests.reference.strategies import examples
 
 FILE = """

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.runs.maintenance import check
 from headrace_snapshots.format.codec import encode
-from headrace_snapshots.layout import entry_path, hint_path
+from headrace_snapshots.names import entry_path, hint_path
 from tests.cli.test_upkeep import Live
 
 pytestmark = pytest.mark.slow

@@ -16,13 +16,13 @@ from click.testing import CliRunner, Result
 
 import headrace as hr
 from headrace.cli.commands import pipelines
-from headrace.cli.display.output import Format
 from headrace.cli.main import app
+from headrace.cli.output import Format
 from headrace.describe import check
 from headrace.read.deployment import Deployment
 from headrace.read.shown_values import as_json
 from headrace.runs.client.handle import PipelineHandle
-from headrace.testing.yaml import suite
+from headrace.testing import suite
 from tests.cli.deployments import PIPELINE_FILE
 
 DEFINITION = {"run", "deliver", "backfill", "recover", "replay-late", "replay-rejected", "explain", "plan"}

@@ -12,8 +12,7 @@ import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.runs.client import recording
-from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError
-from headrace.runs.publishing.rehearsal import rehearse_for_readers
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError

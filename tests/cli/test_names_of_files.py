@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from headrace.cli.display.output import as_typed
 from headrace.cli.main import app
+from headrace.cli.output import as_typed
 from headrace.pipeline.loading.registry import REFERENCES, resolve
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace.pipeline.loading.registry import SHIPPED, resolve
-from headrace.pipeline.schedules import DAG_FAMILIES, dag_id
+from headrace.pipeline.scheduling import DAG_FAMILIES, dag_id
 from tests.cli.deployments import PIPELINE_FILE
 
 

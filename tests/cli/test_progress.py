@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from headrace.cli.display import progress
-from headrace.cli.display.progress import Bar
+from headrace.cli import display
+from headrace.cli.display import Bar
 from headrace_snapshots.format.manifest import Manifest
 from tests.cli.deployments import Deployment, pane
 
@@ -23,7 +23,7 @@ def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
     manifest: Manifest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter((10.0, 11.0, 14.0))
-    monkeypatch.setattr(progress, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(display, "monotonic", lambda: next(seconds))
     written = io.StringIO()
     with Bar.shown(Console(file=written, force_terminal=True, width=200, highlight=False)) as bar:
         bar.noted("starting [Spark]")

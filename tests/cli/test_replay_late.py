@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from headrace import Input, Pipeline, SlidingWindows
 from headrace.cli.main import app
-from headrace.runs.reprocessing.copies import LandingAgainError
-from headrace.runs.reprocessing.late import LandedLate, land_late
+from headrace.runs.dropped_records import LandedLate, land_late
+from headrace.runs.relanding import LandingAgainError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.building import changed

@@ -12,10 +12,10 @@ from click.testing import CliRunner
 
 from headrace import DataType, Input, Pipeline
 from headrace.cli.main import app
-from headrace.runs.reprocessing.copies import LandingAgainError
-from headrace.runs.reprocessing.rejected import LandedRejected, land_rejected
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
+from headrace.runs.dropped_records import LandedRejected, land_rejected
+from headrace.runs.relanding import LandingAgainError
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.gc_roots import Keep
 from tests.building import changed
 from tests.cli.deployments import Deployment
 

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from headrace.application.submit import main as submit
-from headrace.cli.display.progress import Bar
+from headrace.cli.display import Bar
 from headrace.cli.main import app
 from headrace.model.expressions.data_types import DataType
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
-from headrace.terminal import in_one_line, visible
+from headrace.this_process import in_one_line, visible
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile, Layer
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour, pane

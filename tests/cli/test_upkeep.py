@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.gc.holds import ReaderHold, dropped
+from headrace_snapshots.holds import ReaderHold, dropped
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace_snapshots.format import filelog
-from headrace_snapshots.layout import manifest_path, node_path
+from headrace_snapshots.format import files
+from headrace_snapshots.names import manifest_path, node_path
 from tests.cli.test_upkeep import Live
 
 pytestmark = pytest.mark.slow
@@ -34,7 +34,7 @@ class Damaged:
 def small_nodes() -> Iterator[None]:
     """Few records make a node."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(filelog, "RADIX", 4)
+        patch.setattr(files, "RADIX", 4)
         yield
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from headrace.pipeline.loading.registry import resolve
-from headrace_airflow import isolation
+from headrace_airflow import processes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from scripts.airflow_env import LocalAirflow
@@ -77,7 +77,7 @@ def airflow(tmp_path: Path, cluster: SparkCluster, postgres: Postgres | None) ->
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": cluster.url}),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_DRIVER_MEMORY": "1g",
-        **({"PYTHONPATH": str(DOCKER)} if isolation.available() else {}),  # as in the compose file
+        **({"PYTHONPATH": str(DOCKER)} if processes.available() else {}),  # as in the compose file
         **({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url} if postgres else {}),
     }
     local = LocalAirflow(tmp_path / "airflow", ROOT, environment)

@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.tasks.levels import Rows
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment
 from headrace_lab.conformance import on_local
 from headrace_lab.conformance.on_local import LocalExecutor
 from headrace_lab.conformance.on_tasks import map_elements

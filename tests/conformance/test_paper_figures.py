@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import SparkSession
 from headrace.model.accumulation import Timing
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor

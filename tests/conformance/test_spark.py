@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import SparkSession
 from headrace.model.accumulation import Accumulation
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
 from headrace_lab.conformance.on_spark import SparkExecutor, representatives

@@ -8,11 +8,11 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.describe.pipeline import describe, graph, life, notes
+from headrace.model.event_time import BoundedOutOfOrderness
 from headrace.model.time import Instant, instant, parse
-from headrace.model.triggers.trigger import condition, panes
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.triggers.elementary import condition, panes
 from headrace.model.windows import describe_windows, window_at
-from headrace.pipeline.checks.trigger_checks import VOCABULARY
+from headrace.pipeline.stages import TRIGGER_KINDS
 from headrace_lab.reference.windows import assign
 from tests.own_triggers import Jump
 
@@ -56,7 +56,7 @@ def test_a_trigger_in_words(trigger: hr.Trigger) -> None:
 
 def test_every_trigger_has_words() -> None:
     told = {type(trigger) for trigger in CONDITIONS} - {Jump}
-    assert told | {hr.CustomTrigger} == {*VOCABULARY}
+    assert told | {hr.CustomTrigger} == {*TRIGGER_KINDS}
 
 
 def test_a_trigger_that_finishes_says_that_it_drops() -> None:

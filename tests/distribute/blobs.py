@@ -5,7 +5,7 @@ from typing import ParamSpec, TypeVar
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace_lab.conformance.blobs import Blobs
 
 P = ParamSpec("P")

@@ -26,8 +26,8 @@ from headrace.distribute.tasks.task_results import (
 from headrace.distribute.watermark_inputs import InputObservations
 from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
+from headrace.model.event_time import SplitFacts
 from headrace.model.time import Instant
-from headrace.model.watermarks import SplitFacts
 from headrace.sources.progress import Ahead
 from headrace_snapshots.format.files import DataFile
 

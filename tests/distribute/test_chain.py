@@ -7,12 +7,12 @@ import pytest
 
 from headrace import Deduplicate, Pipeline
 from headrace.distribute.epoch import Attempt, ComputedEpoch
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.model.time import Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.sources.landing import Landing
-from headrace_snapshots.format.table_names import IDS, REJECTED, UNNAMED, OutputTables
-from headrace_snapshots.layout import ObjectKind, data_prefix, kind_of
+from headrace_snapshots.format.manifest import IDS, REJECTED, UNNAMED, OutputTables
+from headrace_snapshots.names import ObjectKind, data_prefix, kind_of
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.distribute.blobs import OverBlobs

@@ -12,13 +12,12 @@ from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
 from headrace.distribute.tasks.exchange import ReceivedMessage, TornExchangeError, hear, say
 from headrace.distribute.tasks.levels import level_below, map_level
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment
 from headrace.distribute.tasks.task_results import DisagreementError
 from headrace.errors import RetryError
 from headrace.ext.sources import SourceSplit
 from headrace.model.time import Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.landing import Landing
 from headrace_lab.conformance.blobs import Blobs, numbers

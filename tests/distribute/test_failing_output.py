@@ -8,13 +8,13 @@ import pytest
 import headrace as hr
 from headrace import Deduplicate, Output, Pipeline, col
 from headrace.distribute.epoch import Again, Attempt, ComputedEpoch
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.errors import HeadraceError
 from headrace.model.time import Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.sources.landing import Landing
-from headrace_snapshots.format.table_names import IDS
-from headrace_snapshots.layout import data_prefix
+from headrace_snapshots.format.manifest import IDS
+from headrace_snapshots.names import data_prefix
 from headrace_snapshots.store import open_store
 from tests.distribute.blobs import OverBlobs
 from tests.process.clicks import land

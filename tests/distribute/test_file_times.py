@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.distribute.file_times import MOST_BINS, FileTimes, count_behind, joined_files, lags_of
+from headrace.distribute.watermark_inputs import MOST_BINS, FileTimes, count_behind, joined_files, lags_of
 from headrace.model.time import UNITS, Instant
 from tests.reference.strategies import examples
 

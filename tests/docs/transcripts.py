@@ -21,9 +21,9 @@ from headrace.model.accumulation import Pane
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
-from headrace.model.triggers import Signal, composites, data_driven, leaves
-from headrace.pipeline.loop import Loop
+from headrace.model.triggers import Signal, composites, data_driven, elementary
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.stages import Loop
 from headrace_lab.reference.contents import Contents
 from headrace_lab.reference.elements import DroppedElement, Element
 from headrace_lab.reference.evaluate import evaluate
@@ -33,7 +33,7 @@ from headrace_lab.reference.stages import Entrance
 from tests.docs.pages import Block
 
 SECOND = 1_000_000
-NAMES = {**vars(accumulation), **vars(leaves), **vars(data_driven), **vars(composites), **vars(windows)}
+NAMES = {**vars(accumulation), **vars(elementary), **vars(data_driven), **vars(composites), **vars(windows)}
 NAMES |= {"Loop": Loop, **{name: col(name) for name in ("vertex", "value", "weight")}}
 _EDGE = re.compile(r"(\w+)>(\w+)(?::(\d+))?")
 _HEAD = re.compile(

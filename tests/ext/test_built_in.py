@@ -13,9 +13,9 @@ from zipfile import ZipFile
 import pytest
 
 from headrace.built_in import BUILT_IN, PORTS
-from headrace.entry_points import BrokenEntryPointError, EntryPointGroup, NotRegisteredError
 from headrace.ext.formats import FORMATS
 from headrace.ext.stores import SCHEMES, open_store
+from headrace.installed import BrokenEntryPointError, EntryPointGroup, NotRegisteredError
 from tests.distributions import installed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,7 +34,7 @@ importlib.metadata.entry_points = scanned
 import headrace
 assert headrace.__file__.startswith({archive!r}), headrace.__file__
 from headrace.built_in import BUILT_IN
-from headrace.entry_points import EntryPointGroup
+from headrace.installed import EntryPointGroup
 own = [(group, name) for group in BUILT_IN if group != {airflow!r} for name in BUILT_IN[group]]
 found = [EntryPointGroup(group, "part").get(name) for group, name in own]
 print(len(found), None in found)

@@ -69,8 +69,8 @@ STAYING = (
     "headrace.connections:connection",
     "headrace.model.expressions.data_types:DataType",
     "headrace.model.expressions.columns:SourceFields",
-    "headrace_airflow.roots.root:RootedPipeline",
-    "headrace_airflow.roots.store:reaching_store",
+    "headrace_airflow.roots:RootedPipeline",
+    "headrace_airflow.connection:reaching_store",
     "headrace_snapshots.store:ObjectStore",
     "headrace_snapshots.store:open_store",
 )

@@ -93,7 +93,7 @@ def functions(role: str) -> Iterator[tuple[str, Any]]:
     for name in names:
         value = getattr(module, name)
         home = str(getattr(value, "__module__", ""))
-        if not home.startswith("headrace") or home.startswith(("headrace.connections", "headrace.entry_points")):
+        if not home.startswith("headrace") or home.startswith(("headrace.connections", "headrace.installed")):
             continue
         if inspect.isclass(value):
             for called, member in vars(value).items():

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import headrace as hr
 from headrace import col
-from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting import results
 from headrace.runs.reporting.results import RunResult
-from headrace.state.datafiles.cache import FOLDER_VARIABLE, default_cache
+from headrace.state.file_cache import FOLDER_VARIABLE, default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.gc.gc_roots import files_of
-from headrace_snapshots.layout import manifest_path, node_path
+from headrace_snapshots.gc_roots import files_of
+from headrace_snapshots.names import manifest_path, node_path
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import land_file, pipeline
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from urllib3.connection import HTTPConnection
 
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.layout import summarized
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import summarized
 from headrace_snapshots.protocol import Kind, coordinator
-from headrace_snapshots.protocol.messages import Row, Table
+from headrace_snapshots.protocol.barriers import Row, Table
 from headrace_snapshots.store import ObjectInfo
 from headrace_snapshots.store.local import LocalStore
 from headrace_snapshots.store.s3 import S3Store

@@ -19,7 +19,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.refs import published_of, published_ref
+from headrace_snapshots.names import published_of, published_ref
 from headrace_snapshots.store import open_store
 from tests.faults.points import ENTRIES, ROWS, Moment, Point, watch
 from tests.faults.scenarios import PIPELINES, land, results

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import Silent

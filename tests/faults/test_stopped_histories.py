@@ -15,10 +15,10 @@ import headrace as hr
 from headrace.errors import HeadraceError
 from headrace.runs import process as running
 from headrace.runs.backfill import backfill as filling
-from headrace.runs.client import deployment as opening
+from headrace.runs.client import handle as opening
 from headrace.runs.client import recording
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.gc import expiry
+from headrace_snapshots import expiry
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 from tests.process.late_clicks import Live, pipeline

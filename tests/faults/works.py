@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import headrace as hr
 from headrace.ext.sinks import FinalRows
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.publishing.promotion import cut_over
@@ -19,7 +19,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore, open_store
 from tests.faults.scenarios import FAILING_OUTPUT, OUTBOX, PIPELINES, broken
 

@@ -15,8 +15,7 @@ import pytest
 
 from headrace import Pipeline
 from headrace.pipeline.loading.registry import resolve
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.reporting.results import RunResult
 from tests.flights import flight_truth
 from tests.process.executors import Executed

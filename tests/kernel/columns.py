@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.columns import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType, of_billionths
 
 _FLOATS = (0.0, -0.0, 1.0, -2.5, 7.0, 1e-5, 1e7, 2.0**53, 2.0**63, -(2.0**63), 1e300, math.nan, math.inf, -math.inf)

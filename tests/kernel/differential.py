@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from headrace import Pipeline
 from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace_lab.conformance.values import element_rows
 from headrace_lab.reference import Epoch, EpochResult, evaluate
 from headrace_lab.reference.intake import Intake, Taken

@@ -7,9 +7,9 @@ from functools import cache
 
 from hypothesis import strategies as st
 
+from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
-from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 
 Trees = st.SearchStrategy[Expr]

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from headrace.errors import ValueOverflowError
 from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, compile_aggregates
-from headrace.kernel.grouping import Groups, of_ids
-from headrace.kernel.types import ARROW_TYPES, TIMESTAMP
+from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, of_ids
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column

@@ -30,15 +30,14 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.expressions.functions import if_else
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
+from headrace.model.expressions.columns import if_else
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.model.triggers.composites import AfterAny, AfterEach, OrFinally
 from headrace.model.triggers.data_driven import AfterPattern, DataDriven
-from headrace.model.triggers.leaves import AfterSignal
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.triggers.elementary import AfterSignal
 from headrace.model.windows import CustomWindows, MergeGroup, ShiftedOutputTime, Window, WindowFn
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch
 from tests.own_windows import Validity
 

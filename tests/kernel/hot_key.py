@@ -29,18 +29,17 @@ from headrace import (
     count,
     discarding,
 )
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.distribute.tasks.engine import TasksEngine
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Duration, Instant, parse
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.files import read_rows
+from headrace.state.files import read_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.manifest import UNNAMED
 from headrace_snapshots.store import open_store
 
 START = parse("2026-01-01T00:00:00Z")

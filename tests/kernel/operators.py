@@ -11,19 +11,18 @@ import pyarrow as pa
 
 from headrace.distribute.chain import StageClocks
 from headrace.distribute.epoch import StageOutcome
-from headrace.kernel.delta import Accounting, AggregatedBundle, aggregate
-from headrace.kernel.elements import Columns, judge
+from headrace.kernel.delta import Accounting, AggregatedBundle, Columns, aggregate, judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant, instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
+from headrace.state.sorted_file import SortedFile
 from headrace_lab.conformance.values import plain_value
 
 NOTHING = AggregatedBundle()

@@ -27,10 +27,9 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import Firing
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch
 
 EARLY_LATE = AfterWatermark(early=AfterCount(2), late=AfterCount(1))

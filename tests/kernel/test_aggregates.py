@@ -15,8 +15,7 @@ from pyarrow import parquet
 
 from headrace.errors import IntegerOverflowError, PipelineError
 from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
-from headrace.kernel.grouping import Groups
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.columns import ARROW_TYPES, Groups
 from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.expr import Column, col
 from headrace.model.expressions.typing import output_type
@@ -289,7 +288,7 @@ def test_an_aggregate_of_nothing_is_its_identity() -> None:
 
 
 def test_the_types_of_results() -> None:
-    from headrace.kernel.types import arrow_type
+    from headrace.kernel.columns import arrow_type
 
     for withdrawable in (False, True):
         for name, made in compile_aggregates(WHAT, SCHEMA, withdrawable=withdrawable, all_kept=False).items():

@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.windows.assignment import assigned
-from headrace.model.calendar import CalendarWindows, calendar_window
+from headrace.kernel.windows import assigned
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
+from headrace.model.windows import CalendarWindows, calendar_window
 
 LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
 OTHERS: list[tuple[str, int, dict[str, Any]]] = [

@@ -33,18 +33,17 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.ext.sources import SourceSplit
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Duration, Instant, parse
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
-from headrace.state.datafiles import writer
+from headrace.state import file_cache
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.own_combiners import Span
 
 START = parse("2026-01-01T00:00:00Z")
@@ -218,7 +217,7 @@ PIPELINES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
 def test_calls_do_not_grow_with_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "RUN_BYTES", 10**9)  # into how many files a layer is cut goes by bytes
+    monkeypatch.setattr(file_cache, "RUN_BYTES", 10**9)  # into how many files a layer is cut goes by bytes
     calls_of(PIPELINES[name], ROWS)  # what is made once
     few, many = (calls_of(PIPELINES[name], rows) for rows in (ROWS, 8 * ROWS))
     if many > few + 200:

@@ -14,7 +14,7 @@ from headrace.kernel.expressions.evaluation import column, evaluate
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import type_of
-from headrace.program.lets import settled
+from headrace.program.columns import settled
 from headrace_lab.reference import evaluate as evaluate_record
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
 from tests.reference.strategies import examples

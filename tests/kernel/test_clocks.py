@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from headrace.errors import PipelineError
-from headrace.kernel.expressions.dates import calendar_windows
+from headrace.kernel.expressions.casts import calendar_windows
 from headrace.kernel.expressions.evaluation import column
-from headrace.model.calendar import CalendarWindows
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col, render
 from headrace.model.expressions.methods import TimeUnit
-from headrace.model.expressions.trees import same
+from headrace.model.expressions.typing import same
 from headrace.model.time import Instant, instant
 from headrace.model.time import render as rendered
+from headrace.model.windows import CalendarWindows
 from headrace_lab.reference import evaluate
 from tests.kernel.columns import arrow, python
 

@@ -24,10 +24,9 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import Pane
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import WindowFn
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, EpochResult, run_pipeline
 from tests.kernel.differential import Found, run_on_kernel
 from tests.own_combiners import Bins, Longest, Nearness, Span, Until

@@ -30,9 +30,8 @@ from headrace import (
     retracting,
 )
 from headrace.errors import IntegerOverflowError, PipelineError
-from headrace.model.calendar import CalendarWindows
 from headrace.model.time import Instant, instant
-from headrace.model.windows import WindowFn
+from headrace.model.windows import CalendarWindows, WindowFn
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
 from tests.kernel import plain_scenarios as plain

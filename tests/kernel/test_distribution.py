@@ -11,18 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.delta import aggregate
-from headrace.kernel.elements import judge
+from headrace.kernel.delta import aggregate, judge
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult, in_emitted_order, step
 from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
-from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
+from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.layers import Layers
+from headrace.state.sorted_file import SortedFile
 from headrace_lab.conformance.values import element_rows
 from headrace_lab.reference import evaluate, run_pipeline
 from headrace_lab.reference.intake import Intake, Taken

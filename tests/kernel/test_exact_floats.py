@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel.aggregates.sums import exact_sum
-from headrace.kernel.grouping import Groups
-from headrace.kernel.types import as_now
+from headrace.kernel.columns import Groups, as_now
 from headrace.model.expressions.expr import col
 from tests.kernel.folding import Row, accumulator, folded, gathered, over_bundles, results
 from tests.reference.strategies import examples

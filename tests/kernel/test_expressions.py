@@ -19,18 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import OPERANDS, IntegerOverflowError, ValueOverflowError
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import column, column_apart
 from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
-from headrace.kernel.expressions.overflowing import column_apart
+from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Binary, Expr, Function, Literal, col, lit, render
-from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.methods import TimeUnit
-from headrace.model.expressions.trees import columns_of
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import columns_of, type_of
 from headrace.model.triggers.custom import CustomTrigger, TriggerElement, TriggerMoment
 from headrace.model.triggers.data_driven import compile_pattern
-from headrace.program.lets import Call
+from headrace.program.columns import Call
 from headrace_lab.reference import evaluate
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
 from tests.kernel.expression_trees import KINDS, PARTS, trees

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from headrace import col
 from headrace.errors import PipelineError
-from headrace.kernel.elements import element_size
+from headrace.kernel.columns import arrow_type, with_items
+from headrace.kernel.delta import element_size
 from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.grouping import with_items
-from headrace.kernel.types import arrow_type
 from headrace.model.expressions.data_types import DataType, ListType
 from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of

@@ -12,10 +12,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.kernel import keys
-from headrace.kernel.loops import rounds as turning
-from headrace.kernel.loops.compiled import CompiledLoop
-from headrace.kernel.loops.places import in_order_of
-from headrace.kernel.loops.rounds import Rounds
+from headrace.kernel import loops as turning
+from headrace.kernel.loops import CompiledLoop, Rounds, in_order_of
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import rows_of
 from headrace.program import columns as c

@@ -21,10 +21,9 @@ from headrace import (
     lit,
 )
 from headrace.errors import PipelineError
+from headrace.model.event_time import EventTime, Monotonic
 from headrace.model.time import Duration, Instant
-from headrace.model.watermarks import Monotonic
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import Input
+from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel.differential import check, run_on_kernel
 from tests.reference.naming import NAMES, UNTAKEN, renamed

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.kernel.aggregates import AccumulatorPart, Elements
 from headrace.kernel.aggregates.sketches import CAPACITY, HASHES, REGISTERS
-from headrace.kernel.grouping import Groups
+from headrace.kernel.columns import Groups
 from headrace.model.combiners import DISTINCT_ERROR, RANK_ERROR
 from headrace.model.expressions.expr import col
 from tests.kernel.folding import accumulator, gathered

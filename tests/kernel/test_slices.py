@@ -29,10 +29,9 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.kernel.delta import AggregatedBundle, aggregate
-from headrace.kernel.elements import judge
+from headrace.kernel.delta import AggregatedBundle, aggregate, judge
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.windows.assignment import assigned, slice_starts
+from headrace.kernel.windows import assigned, slice_starts
 from headrace.model.combiners import Aggregate
 from headrace.model.time import Instant
 from headrace.model.windows import ShiftedOutputTime

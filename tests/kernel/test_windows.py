@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.windows.assignment import assigned, count_windows, merged_windows, output_times
-from headrace.model.calendar import CalendarWindows
+from headrace.kernel.windows import assigned, count_windows, merged_windows, output_times
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
+    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from headrace.pipeline.checks.graph_checks import UpstreamCycleError
+from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import consistent_cut, upstream_last
 
 DEPLOYMENTS = 4_000

@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace import col
 from headrace.cli.main import app
-from headrace.pipeline.checks.graph_checks import UpstreamCycleError
 from headrace.pipeline.loading.registry import VARIABLE
+from headrace.pipeline.validation import UpstreamCycleError
 from headrace.runs.client.handle import PipelineHandle
 from tests.process.chains import FINE
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.read.lineage.lineage import Dependent, Lineage, PlacedPipeline, dependents, lineage
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.process.chains import Chain, pipelines
 

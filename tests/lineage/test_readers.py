@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.read.lineage.readers import READER_ROOTS, SERVED_ROOTS, ReaderRootsError
-from headrace.read.roots import MissingRootError
-from headrace.runs.following.recovery_cut import ReadersCannotFollowError
-from headrace_snapshots.refs import MAIN
+from headrace.read.lineage.cut import READER_ROOTS, SERVED_ROOTS, ReaderRootsError
+from headrace.read.pipeline_reader import MissingRootError
+from headrace.runs.recovery_target import ReadersCannotFollowError
+from headrace_snapshots.names import MAIN
 from tests.lineage.test_lineage import chain_in
 from tests.process.chains import Chain
 from tests.process.test_published import line

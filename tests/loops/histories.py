@@ -16,17 +16,16 @@ import headrace as hr
 from headrace import col
 from headrace.pipeline.identity import definition
 from headrace.read.snapshots.progress import LastStage
-from headrace.runs.adopting.adopt import adopt
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace.runs.publishing.adoption import adopt
 from headrace.runs.recover import recover
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import INPUTS, Manifest, OutputTables
 from headrace_snapshots.format.output_view import outputs_of, parked_in, seen_by
-from headrace_snapshots.format.table_names import INPUTS, OutputTables
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import open_store
 from tests.loops.graphs import Edge

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
-from headrace.distribute.process_limits import TASKS_VARIABLE
+from headrace.distribute.process import TASKS_VARIABLE
 from headrace.runs.options import RunOptions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.distribute.tasks import loop as loops
+from headrace.distribute.tasks import stages as loops
 from headrace.errors import RetryError
 from headrace.model.time import instant
 from headrace_lab.catalog_checks import check_catalog

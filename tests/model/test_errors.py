@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from headrace.errors import FixDataError, HeadraceError
-from headrace.formats.errors import FileColumnsError, LargeFileError, UnreadableFileError
+from headrace.formats.file_format import FileColumnsError, LargeFileError, UnreadableFileError
 from headrace.sources.file_planning import VanishedFileError
 from headrace_snapshots.format.codec import BrokenObjectError
 

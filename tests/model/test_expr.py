@@ -13,8 +13,7 @@ import headrace as hr
 from headrace import DataType, Expr, col, lit
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import render
-from headrace.model.expressions.trees import to_json
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import to_json, type_of
 
 A, S, AT, B = col("a"), col("s"), col("at"), col("b")
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -7,7 +7,7 @@ from headrace.model.expressions.expr import col
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.model.triggers.data_driven import AfterPunctuation
-from headrace.model.triggers.leaves import (
+from headrace.model.triggers.elementary import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,

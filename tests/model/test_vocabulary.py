@@ -15,15 +15,15 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.kernel.aggregates import compile_aggregates
 from headrace.kernel.expressions import evaluation
-from headrace.kernel.windows.assignment import assigned
+from headrace.kernel.windows import assigned
+from headrace.model.arguments import WORDS, words
 from headrace.model.combiners import TRAITS, Combiner, CombinerTraits, ResultType
 from headrace.model.expressions import typing
 from headrace.model.time import Instant
-from headrace.model.triggers.trigger import condition, inputs, missing, predicates
-from headrace.model.vocabulary import WORDS, words
+from headrace.model.triggers.elementary import condition, inputs, missing, predicates
 from headrace.model.windows import describe_windows, touching
 from headrace.program.triggers import TriggerPlace, compile_trigger
-from headrace.read.explain import waiting
+from headrace.read import open_windows
 from headrace_lab.conformance import words as conformance
 from headrace_lab.reference.contents import combine
 from headrace_lab.reference.evaluate import _FUNCTIONS as EVALUATED
@@ -93,7 +93,7 @@ def forgot_trigger(trigger: hr.Trigger) -> Iterator[str]:
         yield "its class: a word (model/vocabulary)"
     if kind not in condition.registry:
         yield "its class: its condition (model/triggers/words)"
-    if kind not in (waiting.condition.registry if trigger.children else missing.registry):
+    if kind not in (open_windows.condition.registry if trigger.children else missing.registry):
         yield "read/explain/waiting" if trigger.children else "its class: what is missing (model/triggers/words)"
     reads = any(_holds(value, hr.Expr | hr.Aggregate) for value in _values(trigger))
     if reads and not {kind} <= inputs.registry.keys() & predicates.registry.keys():

@@ -8,10 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.model.expressions.expr import col
-from headrace.model.expressions.trees import same
-from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
-from headrace.model.watermarks import (
+from headrace.model.event_time import (
     LAG_BUCKETS,
     BoundedOutOfOrderness,
     Ingestion,
@@ -22,6 +19,9 @@ from headrace.model.watermarks import (
     SplitStrategy,
     heard,
 )
+from headrace.model.expressions.expr import col
+from headrace.model.expressions.typing import same
+from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
 from tests.reference.strategies import examples
 
 

@@ -8,11 +8,11 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.observe.pane_history import KeyPanes, PaneHistory
-from headrace.read.keys import ExplainError
+from headrace.read.views.arrow_types import ExplainError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 
 pytestmark = pytest.mark.slow  # whole runs

@@ -13,12 +13,11 @@ import headrace as hr
 from headrace import Expr, Pipeline, Trigger, col
 from headrace.describe.pipeline import describe, notes
 from headrace.errors import PipelineError
-from headrace.model.expressions.trees import DEEPEST, MOST_NODES, Extent, children, extent
-from headrace.pipeline.checks.validation import DEEPEST_TRIGGER, MOST_AGGREGATIONS
+from headrace.model.expressions.typing import DEEPEST, MOST_NODES, Extent, children, extent
 from headrace.pipeline.identity import fingerprint
+from headrace.pipeline.validation import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.read.views.conditions import QueryError
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import Epoch, run_pipeline
 

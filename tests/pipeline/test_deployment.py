@@ -9,7 +9,7 @@ import headrace as hr
 from headrace.errors import PipelineError
 from headrace.pipeline.deployment import AirflowOptions
 from headrace.pipeline.identity import fingerprint
-from headrace.pipeline.schedules import owner_of, retention_dag_id
+from headrace.pipeline.scheduling import owner_of, retention_dag_id
 
 CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="1m")
 

@@ -15,9 +15,8 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.model.vocabulary import WORDS
-from headrace.model.watermarks import FromSource, Monotonic
-from headrace.pipeline.event_time import EventTime
+from headrace.model.arguments import WORDS
+from headrace.model.event_time import EventTime, FromSource, Monotonic
 from headrace.pipeline.identity import fingerprint, meaning
 from headrace.pipeline.loading.registry import resolve
 from tests.own_combiners import Longest

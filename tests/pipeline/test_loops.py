@@ -11,7 +11,7 @@ import headrace as hr
 from headrace import col
 from headrace.model.expressions.expr import render
 from headrace.pipeline.identity import definition, fingerprint, renamed
-from headrace.pipeline.loop_step import LoopError
+from headrace.pipeline.stages import LoopError
 from headrace.read.definition_plan import Action, changes
 from tests.own_triggers import Jump
 

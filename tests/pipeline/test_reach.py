@@ -20,7 +20,7 @@ from headrace import (
 )
 from headrace.model.time import Duration, Instant, instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
-from headrace.runs.backfill.fork_point import reach
+from headrace.runs.backfill.branches import reach
 from headrace_lab.reference.windows import assign
 from tests.building import changed
 from tests.own_windows import Validity

@@ -41,8 +41,7 @@ from headrace import (
 )
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, TimestampCombiner
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.pipeline.identity import fingerprint
 from tests.building import pipeline
 

@@ -16,9 +16,9 @@ from headrace import col
 from headrace.model.accumulation import How
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.following.moves import UpstreamMovedError
-from headrace.runs.following.recovery_cut import ReadersCannotFollowError
-from headrace_snapshots.refs import MAIN
+from headrace.runs.epochs import UpstreamMovedError
+from headrace.runs.recovery_target import ReadersCannotFollowError
+from headrace_snapshots.names import MAIN
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DISORDER = 20

@@ -21,9 +21,8 @@ from headrace import (
     expect,
     retracting,
 )
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.windows import WindowFn
-from headrace.pipeline.event_time import EventTime
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 USERS = 20

@@ -9,9 +9,8 @@ from typing import Any
 
 from headrace import CustomCombiner, DataType, Deduplicate, Expr, FileSource, Input, Output, Pipeline, col
 from headrace.model.combiners import Accumulator
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import instant
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
 from tests.process.clicks import START, records
 from tests.process.outputs import DAILY, HOURLY, VISITS
 

@@ -12,8 +12,8 @@ from headrace import col
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import RunOptions
-from headrace.runs.patching.patch import PatchRehearsal
 from headrace.runs.process import process
+from headrace.runs.publishing.patch import PatchRehearsal
 from headrace.runs.reporting.results import RunResult
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog

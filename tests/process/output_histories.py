@@ -14,14 +14,13 @@ import headrace as hr
 from headrace import col
 from headrace.audit.store import AuditFailedError
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.publishing.planned_publish import UpstreamUnpublishedError
-from headrace.runs.publishing.publish import NothingToReleaseError
+from headrace.runs.publishing.publish import NothingToReleaseError, UpstreamUnpublishedError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.output_view import output_names
 from headrace_snapshots.fsck import fsck
+from headrace_snapshots.names import published_of
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.refs import published_of
 from tests.process.fragile import Fragile
 
 BEGIN = datetime(2026, 5, 1, tzinfo=UTC)

@@ -24,11 +24,10 @@ from headrace.model.changelog import SIGN, SignedBy
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
 from headrace.model.windows import Window
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.views.arrow_types import schema_of
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import DropCause, DroppedElement, Epoch, EpochResult, run_outputs
 from headrace_lab.reference.evaluate import Record

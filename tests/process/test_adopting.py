@@ -17,24 +17,23 @@ import headrace as hr
 from headrace import Deduplicate, Pipeline, col
 from headrace.audit.range import audited_files
 from headrace.audit.store import AuditFailedError
-from headrace.cli import catalog_names
+from headrace.cli import deployments
 from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource
-from headrace.pipeline.expectations import ExpectationView, expect
+from headrace.pipeline.quality import ExpectationView, expect
 from headrace.read.diff.changes import changes_between
 from headrace.runs import parking
-from headrace.runs.adopting.adopt import adopt, published, rehearse_adoption
-from headrace.runs.adopting.plan import NotAdoptableError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
+from headrace.runs.publishing.adoption import NotAdoptableError, adopt, published, rehearse_adoption
 from headrace.runs.publishing.promotion import PartialBranchError, cut_over
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, parked_in, seen_by
+from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from tests.process.clicks import START
 from tests.process.executors import LOCAL, Executed, on_both
@@ -396,7 +395,7 @@ def test_an_audit_that_fails_keeps_it_out(executor: Executed, roots: Roots, tmp_
 
 KILLS_ITSELF = """
 import sys
-from headrace.runs.adopting.adopt import adopt
+from headrace.runs.publishing.adoption import adopt
 from headrace_snapshots.catalog import Catalog
 from tests.process.dying import deadly
 
@@ -444,7 +443,7 @@ def test_from_the_command_line(
     root = tmp_path / "root"
     roots.history(root, VISITED)
     for given in ("resolve", "resolve_to_run"):
-        monkeypatch.setattr(catalog_names, given, lambda reference: VISITED)
+        monkeypatch.setattr(deployments, given, lambda reference: VISITED)
 
     def said(*arguments: str) -> str:
         result = CliRunner().invoke(app, [*arguments, "--root", root.as_uri()])

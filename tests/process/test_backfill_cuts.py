@@ -22,16 +22,15 @@ from headrace import col
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.time import instant, to_datetime
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.modes import Mode
 from headrace.runs.option_values import parse_span
-from headrace.runs.options import RunOptions
-from headrace.runs.patching.plan import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
+from headrace.runs.publishing.patch import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError, cut_over
 from headrace.runs.recover import recover
 from headrace_lab.reference.windows import assign
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import manifest_path
+from headrace_snapshots.names import manifest_path
 from headrace_snapshots.store import open_store
 from tests.process.late_clicks import Live
 from tests.process.late_clicks import pipeline as clicks_in_time

@@ -22,29 +22,28 @@ from headrace import (
     col,
     retracting,
 )
+from headrace.model.event_time import arrival_time
 from headrace.model.time import Instant, instant
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.event_time import arrival_time
 from headrace.pipeline.identity import fingerprint
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.backfill.fork_point import fork_point
-from headrace.runs.client.deployment import open as open_history
-from headrace.runs.modes import Mode
+from headrace.runs.backfill.branches import fork_point
+from headrace.runs.client.handle import open as open_history
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_span
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
-from headrace.runs.publishing.planned_publish import AuditMissingError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, cut_over
+from headrace.runs.publishing.publish import AuditMissingError
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.manifests import new_manifest

@@ -12,18 +12,17 @@ from headrace import Pipeline, col
 from headrace.audit.range import audited_files
 from headrace.errors import PipelineError
 from headrace.ext.sinks import ChangeSource
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.diff.changes import changes_between
 from headrace.runs import parking
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.planned_publish import NothingToPublishError
-from headrace.runs.publishing.publish import publish_audited
+from headrace.runs.publishing.publish import NothingToPublishError, publish_audited
 from headrace.runs.restore import ChangedPipelineError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import parked_in, seen_by, with_names
+from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, land
 from tests.process.executors import Executed

@@ -16,8 +16,7 @@ from uuid import uuid4
 import pytest
 
 from headrace import DataType, Pipeline, SparkFunction
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError
 from headrace.sources.file_planning import ChangedFileError, ChangingFileError, VanishedFileError

@@ -9,8 +9,8 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.checks.graph_checks import UpstreamCycleError
 from headrace.pipeline.loading.registry import VARIABLE
+from headrace.pipeline.validation import UpstreamCycleError
 from tests.lineage.test_defined_inputs import HOURLY, files, land, of, opened, run
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import FixedWindows, Pipeline
 from headrace.audit.store import read_audit
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.commits import attempts_of
 from headrace.runs.maintenance import check
@@ -19,12 +19,12 @@ from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import ChangedPipelineError
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.cache import default_cache
+from headrace.state.file_cache import default_cache
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import FANOUT
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.layout import audit_folder
+from headrace_snapshots.names import audit_folder
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, MODEST, clicks, land, truth
 from tests.process.executors import Executed

@@ -9,18 +9,16 @@ import pytest
 
 from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
-from headrace.pipeline.csv_dialect import CsvDialect
-from headrace.pipeline.sources import NameOrder
-from headrace.runs.modes import Mode
+from headrace.pipeline.sources import CsvDialect, NameOrder
+from headrace.runs.dropped_records import land_rejected
 from headrace.runs.option_values import parse_span
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import promote
 from headrace.runs.replay_clock import ReplayClock
-from headrace.runs.reprocessing.rejected import land_rejected
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, START

@@ -21,10 +21,8 @@ from headrace import (
     count,
     retracting,
 )
-from headrace.model.watermarks import Monotonic
-from headrace.pipeline.event_time import EventTime
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.model.event_time import EventTime, Monotonic
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.reporting.results import RunResult
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, USERS, land, records, truth

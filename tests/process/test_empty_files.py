@@ -13,8 +13,8 @@ import pytest
 
 import headrace as hr
 from headrace import DataType, Pipeline, SparkFunction, col
+from headrace.runs.dropped_records import land_late
 from headrace.runs.options import RunOptions
-from headrace.runs.reprocessing.late import land_late
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import FILES, land_file, results
 from tests.process.executors import Executed, on_spark
@@ -88,7 +88,7 @@ def test_files_without_records_change_nothing(
     executor: Executed, kind: str, tasks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
-    monkeypatch.setattr("headrace.distribute.local.engine.TASK_BYTES", 100)
+    monkeypatch.setattr("headrace.distribute.local.TASK_BYTES", 100)
     pipeline = deduplicating(kind)
     without = computed(executor, pipeline, kind, tmp_path / "without", ())
     root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))

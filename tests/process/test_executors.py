@@ -10,14 +10,13 @@ from click.testing import CliRunner
 from headrace import Pipeline, SparkFunction
 from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.executors import ExecutorDecision
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting, work_of
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.listener import LineListener
 from headrace.runs.reporting.results import Action, from_json, to_json
-from headrace.sizes import SizeError, shown, size_in
+from headrace.this_process import SizeError, shown_size, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -120,7 +119,7 @@ def test_what_is_no_size_is_an_error(monkeypatch: pytest.MonkeyPatch, text: str)
     ],
 )
 def test_sizes_are_told_with_three_digits(size: int, text: str) -> None:
-    assert shown(size) == text
+    assert shown_size(size) == text
 
 
 def test_an_executor_that_there_is_not_is_refused() -> None:

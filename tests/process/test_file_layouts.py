@@ -13,7 +13,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.runs import names_files
+from headrace.runs import commits
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources import known_names, names_file
 from headrace_snapshots.format.manifest import Manifest
@@ -122,7 +122,7 @@ class World:
 def test_every_file_counts_once(layouts: tuple[str, str], seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         if MOST < 1_000:  # what a thousand names are to a run is that few here
-            patch.setattr(names_files, "AT_LEAST", 8)
+            patch.setattr(commits, "AT_LEAST", 8)
             patch.setattr(names_file, "ROWS", 4)
             patch.setattr(known_names, "AT_ONCE", 6)
         world = World(Path(folder), layouts, seed)

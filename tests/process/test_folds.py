@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace.distribute.epoch import ComputedEpoch
-from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.tasks.background_work import Stop
+from headrace.distribute.local import LocalEngine
+from headrace.distribute.process import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import Committer, attempts_of
 from headrace.runs.executors import on_local
 from headrace.runs.options import RunOptions

@@ -11,13 +11,13 @@ import headrace as hr
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.identity import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.runs.client.deployment import Deployment
+from headrace.runs.client.handle import Deployment
 from headrace.runs.delivering.delivery_notes import notes
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.gc.holds import holds
+from headrace_snapshots.holds import holds
 from headrace_snapshots.store import open_store
 from tests.process import golden_bills
 from tests.process.golden_bills import BILLS

@@ -24,9 +24,8 @@ from headrace import (
     count,
     retracting,
 )
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
 from headrace.model.time import Duration, Instant, instant, render, to_datetime
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
-from headrace.pipeline.event_time import EventTime
 from headrace.runs.options import RunOptions
 from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.reference import DropCause, Epoch, EpochResult, run_pipeline

@@ -14,11 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import DataType, Pipeline, accumulating
-from headrace.pipeline.source import OnUnreadable
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
-from headrace.runs.reprocessing.late import land_late
-from headrace.runs.reprocessing.rejected import land_rejected
+from headrace.pipeline.endpoints import OnUnreadable
+from headrace.runs.dropped_records import land_late, land_rejected
+from headrace.runs.options import Mode, RunOptions
 from tests.building import changed
 from tests.process.clicks import CLICKS, START
 from tests.process.executors import Executed, on_both

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Pipeline
 from headrace.cli.main import app
-from headrace.observe.history import EpochFigures
 from headrace.pipeline.loading.registry import resolve
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.read.snapshots.epoch_history import EpochFigures
+from headrace.runs.options import Mode, RunOptions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

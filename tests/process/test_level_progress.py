@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from headrace import Aggregation, Deduplicate, FixedWindows, col, count
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.errors import HeadraceError, RetryError
 from headrace.model.time import Instant
-from headrace.pipeline.executors import FindLevel, LevelProgress
+from headrace.pipeline.scheduling import FindLevel, LevelProgress
 from headrace.runs.commits import attempts_of
 from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import Silent
-from headrace.runs.reporting.progress_notes import ProgressNotes
-from headrace.runs.reporting.summary import UnderWay, read_summary
-from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace.runs.reporting.listener import ProgressNotes, Silent
+from headrace.runs.reporting.summary import UnderWay, read_summary, renew_summary
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store

@@ -14,15 +14,14 @@ from headrace.audit.limits import check_limits
 from headrace.audit.run import run_audit
 from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
 from headrace.pipeline.quality import Severity
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.store import open_store
 
 START = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -12,13 +12,11 @@ import pyarrow as pa
 import pytest
 
 from headrace import FileSource, Pipeline, SparkFunction
-from headrace.distribute.process_limits import LargeEpochError, columns_fit
+from headrace.distribute.process import LargeEpochError, columns_fit
+from headrace.model.event_time import EventTime, Punctuated
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
-from headrace.model.watermarks import Punctuated
-from headrace.pipeline.event_time import EventTime
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from headrace import Pipeline
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.commits import attempts_of
 from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.process import process
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.cache import default_cache
+from headrace.state.file_cache import default_cache
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile

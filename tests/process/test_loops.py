@@ -12,16 +12,15 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.distribute.tasks import loop as rounds_of_loops
+from headrace.distribute.tasks import stages as rounds_of_loops
 from headrace.errors import IntegerOverflowError
 from headrace.ext.sources import SourceSplit
 from headrace.model.time import instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import LastStage
 from headrace.runs.commits import IncompleteEpochError
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
-from headrace.runs.reprocessing.copies import late_behind
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.relanding import late_behind
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.distribute.local import engine as local_engine
-from headrace.distribute.local.engine import Threads
+from headrace.distribute import local as local_engine
+from headrace.distribute.local import Threads
+from headrace.distribute.process import Beside, Stop
 from headrace.distribute.tasks.background import MergePlan
-from headrace.distribute.tasks.background_work import Beside, Stop
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
 from headrace.runs.options import RunOptions

@@ -12,10 +12,9 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.formats.errors import FileColumnsError, MissingColumnError
+from headrace.formats.file_format import FileColumnsError, MissingColumnError
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
 from headrace.sources.required_columns import required_by

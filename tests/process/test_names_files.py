@@ -14,8 +14,8 @@ from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace_snapshots.format.filelog import FileLog
-from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.format.files import FileLog
+from headrace_snapshots.format.manifest import INPUTS
 from headrace_snapshots.store import LocalStore
 from tests.read.test_pending_work import now
 

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.runs.backfill.abandoned_branches import KEPT, STILL, UNUSED, drop_abandoned, how_long
+from headrace.runs.backfill.branches import KEPT, STILL, UNUSED, drop_abandoned, how_long
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.store.local import MemoryStore
 from tests.manifests import new_manifest
 
 FIRST = datetime(2026, 5, 1, 3, tzinfo=UTC)

@@ -8,19 +8,18 @@ from pathlib import Path
 import pytest
 
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import progress_of
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.restore import restore
 from headrace.sources.file_planning import ChangedFileError, advance
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import FileLog, FileRecord
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import Executed

@@ -12,7 +12,7 @@ import pytest
 
 import headrace as hr
 from headrace import CalendarWindows, Deduplicate, Output, Pipeline, col, count, expect
-from headrace.audit.releases import releases_that_hold
+from headrace.audit.range import releases_that_hold
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import HeadraceError, PipelineError
 from headrace.observe.pane_history import PaneHistory
@@ -21,18 +21,17 @@ from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.planned_publish import UpstreamUnpublishedError
-from headrace.runs.publishing.promotion import cut_over
-from headrace.runs.publishing.rehearsal import rehearse_for_readers
+from headrace.runs.publishing.promotion import cut_over, rehearse_for_readers
+from headrace.runs.publishing.publish import UpstreamUnpublishedError
 from headrace.runs.recovery_target import with_epochs
-from headrace.runs.reporting.summarize import summarize
+from headrace.runs.reporting.summary import summarize
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
+from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore, Operation
 from tests.process.clicks import CLICKS, FILES, land, records

@@ -9,8 +9,7 @@ import pytest
 
 import headrace as hr
 from headrace import CalendarWindows, FixedWindows, Output, col, on_update, retracting
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import cut_over
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.files import DataFile

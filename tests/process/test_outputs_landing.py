@@ -10,14 +10,13 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace import col
-from headrace.cli import catalog_names
+from headrace.cli import deployments
 from headrace.cli.main import app
 from headrace.read.snapshots.read_names import dropped
 from headrace.read.views.columns import View
-from headrace.runs.adopting.adopt import adopt
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
-from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.publishing.adoption import adopt
+from headrace.runs.relanding import LandingAgainError
 from tests.process.clicks import START, land
 from tests.process.executors import Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, line
@@ -211,7 +210,7 @@ def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed
 
 
 def test_commands_name_the_output(executor: Executed, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_names, "resolve", lambda reference: SHOP)
+    monkeypatch.setattr(deployments, "resolve", lambda reference: SHOP)
     monkeypatch.setattr("headrace.read.pipeline_reader.PipelineReader._needed_definition", lambda *_: SHOP)
     for command, folder in (("replay-late", "late"), ("replay-rejected", "rejected")):
         result = CliRunner().invoke(app, [command, "shop.visits", "--root", root.as_uri()])

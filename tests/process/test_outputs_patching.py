@@ -9,11 +9,11 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.adopting.adopt import adopt
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
-from headrace.runs.patching import patch as patching
-from headrace.runs.patching.plan import OtherDefinitionError, UnpatchableError
+from headrace.runs.publishing import patch as patching
+from headrace.runs.publishing.adoption import adopt
+from headrace.runs.publishing.patch import OtherDefinitionError, UnpatchableError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.manifest import Manifest, Patch

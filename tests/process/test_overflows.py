@@ -14,7 +14,7 @@ import pytest
 import headrace as hr
 from headrace import col, testing
 from headrace.errors import DecimalOverflowError, HeadraceError, IntegerOverflowError
-from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 

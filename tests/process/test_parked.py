@@ -19,7 +19,7 @@ from headrace.runs.parking import OutputHeldError
 from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import published_of
+from headrace_snapshots.names import published_of
 from headrace_snapshots.store import open_store
 from tests.process.executors import LOCAL, Executed
 from tests.process.fragile import Fragile, breaking, land_with_ids

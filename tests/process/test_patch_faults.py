@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.patching.patch import patch
+from headrace.runs.publishing.patch import patch
 from headrace.runs.reporting.summary import read_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError

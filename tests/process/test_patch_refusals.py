@@ -8,9 +8,9 @@ import headrace as hr
 from headrace import col, expect
 from headrace.audit.store import AuditFailedError
 from headrace.errors import HeadraceError
-from headrace.runs.patching.plan import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
-from headrace.runs.publishing.planned_publish import AuditMissingError
+from headrace.runs.publishing.patch import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError
+from headrace.runs.publishing.publish import AuditMissingError
 from tests.own_windows import Validity
 from tests.process.late_clicks import SESSIONS, Live, late_for_main, pipeline
 

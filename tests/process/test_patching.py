@@ -13,9 +13,8 @@ import headrace as hr
 from headrace import col
 from headrace.model.time import instant
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.recover import recover
 from headrace.runs.restore import BelowPublishedError
 from headrace_snapshots.format.codec import BrokenObjectError

@@ -10,16 +10,15 @@ from headrace import Pipeline
 from headrace.errors import PipelineError
 from headrace.pipeline.pipeline import Pipeline as Graph
 from headrace.runs.backfill.backfill import backfill
-from headrace.runs.client.deployment import open as open_root
+from headrace.runs.client.handle import open as open_root
+from headrace.runs.dropped_records import land_late, land_rejected
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace.runs.relanding import LandingAgainError
 from headrace.runs.reporting.results import write
-from headrace.runs.reprocessing.copies import LandingAgainError
-from headrace.runs.reprocessing.late import land_late
-from headrace.runs.reprocessing.rejected import land_rejected
 from headrace.sources.landing import PlaceError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.gc.deletion_list import Batch, DeletionList
+from headrace_snapshots.holds import Batch, DeletionList
 from headrace_snapshots.protocol import Horizon
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, records

@@ -12,15 +12,14 @@ import pytest
 from headrace import FixedWindows, Pipeline, retracting
 from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.epoch import ComputedEpoch
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.ext.stores import StoreUnavailableError
 from headrace.model.time import Instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.sources import NameOrder
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
 from headrace.runs.publishing.publish import publish_audited
 from headrace.runs.restore import ChangedPipelineError

@@ -9,10 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.pipeline.loading.registry import in_file
-from headrace.runs.reporting.listener import Silent
-from headrace.runs.reporting.progress_notes import NOTED_EVERY, ProgressNotes
-from headrace.runs.reporting.summary import PipelineState, UnderWay, read_summary
-from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace.runs.reporting.listener import NOTED_EVERY, ProgressNotes, Silent
+from headrace.runs.reporting.summary import PipelineState, UnderWay, read_summary, renew_summary
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore, open_store

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runs.publishing.planned_publish import OutputVersions, held_back, publishable
+from headrace.runs.publishing.publish import OutputVersions, held_back, publishable
 
 
 def versions(published: int, *passed: int, of: tuple[str, ...] = ()) -> OutputVersions:

@@ -14,18 +14,18 @@ from headrace import col
 from headrace.connectors.published.source import UpstreamExpiredError
 from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
-from headrace.pipeline.checks.graph_checks import UpstreamCycleError
+from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import RootStores
 from headrace.read.lineage.lineage import lineage, neighbours_of
 from headrace.read.upstream import StepKind, UpstreamPanesError, UpstreamPosition, UpstreamStep, upstreams_of
 from headrace.runs import maintenance
-from headrace.runs.following.moves import UpstreamMovedError
-from headrace.runs.following.reading import UnknownReaderError
-from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.epochs import UpstreamMovedError
+from headrace.runs.relanding import LandingAgainError
+from headrace.runs.upstream_holds import UnknownReaderError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.output_view import UnknownOutputError
-from headrace_snapshots.gc.holds import holds
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.holds import holds
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import LocalStore
 from tests.process.chains import CLICKS, FINE, UPSTREAM, Chain, pipelines, rows
 from tests.process.executors import Executed, on_spark
@@ -420,7 +420,7 @@ def expired(pair: Pair, keep_last: int) -> None:
 @pytest.fixture
 def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Logs of files whose leaves are small, so that few epochs are enough for some to be left out."""
-    monkeypatch.setattr("headrace_snapshots.format.filelog.RADIX", 4)
+    monkeypatch.setattr("headrace_snapshots.format.files.RADIX", 4)
 
 
 def discarding(pair: Pair) -> None:

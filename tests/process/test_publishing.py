@@ -11,19 +11,23 @@ import pytest
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import MIN_INSTANT, Instant, instant, render
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.planned_publish import AuditMissingError
-from headrace.runs.publishing.promotion import BranchBehindError, ClockAheadError, ForkGivenUpError, cut_over, promote
-from headrace.runs.publishing.publish import publish_audited
-from headrace.runs.publishing.rehearsal import rehearse
+from headrace.runs.publishing.promotion import (
+    BranchBehindError,
+    ClockAheadError,
+    ForkGivenUpError,
+    cut_over,
+    promote,
+    rehearse,
+)
+from headrace.runs.publishing.publish import AuditMissingError, publish_audited
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import PublishConflictError
-from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
-from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.files import RADIX, FileLog, FileRecord, InputFile
 from headrace_snapshots.store import open_store
 from headrace_snapshots.testing import FaultyStore
 from tests.manifests import new_manifest

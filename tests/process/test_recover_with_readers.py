@@ -14,13 +14,13 @@ import headrace as hr
 from headrace import col
 from headrace.read.upstream import upstreams_of
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.following.recovery_cut import ReadersCannotFollowError
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.planned_publish import PlannedPublish
+from headrace.runs.publishing.publish import PlannedPublish
 from headrace.runs.recover import recover
+from headrace.runs.recovery_target import ReadersCannotFollowError
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.protocol import BeginDelivery
-from headrace_snapshots.refs import MAIN, PUBLISHED
 from tests.process.chains import FINE, Chain, pipelines, rows
 from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
 

@@ -14,7 +14,7 @@ from headrace.runs.recover import recover
 from headrace.runs.restore import ChangedPipelineError, InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.files import FileLog
 from headrace_snapshots.store import open_store
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, clicks

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from headrace.errors import FixConfigError, RetryError
-from headrace.runs.publishing.refusals import RefusalCheck, begin_change, find_refusals
+from headrace.runs.publishing.audits import RefusalCheck, begin_change, find_refusals
 
 
 class _RefusedError(FixConfigError):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, retracting
-from headrace.model.expressions.functions import if_else
+from headrace.model.expressions.columns import if_else
 from headrace.model.time import instant
 from headrace.runs.options import RunOptions
 from headrace_lab.reference import Epoch, run_pipeline

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import expect
-from headrace.audit.releases import releases_that_hold
+from headrace.audit.range import releases_that_hold
 from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.executors.on_spark import AUDIT_BYTES

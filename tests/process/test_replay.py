@@ -10,19 +10,17 @@ from typing import Any
 import pytest
 
 from headrace import AfterAny, AfterCount, AfterProcessingTime, AfterWatermark, Pipeline, col, retracting
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Duration, instant
 from headrace.model.triggers import Signal
-from headrace.model.triggers.leaves import AfterSignal
-from headrace.model.watermarks import BoundedOutOfOrderness
+from headrace.model.triggers.elementary import AfterSignal
 from headrace.model.windows import Window
-from headrace.pipeline.event_time import EventTime
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.replay_clock import ReplayClock, parse_clock
 from headrace.runs.restore import InputGoneError
@@ -201,8 +199,7 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def commit_by_hand(root: Path) -> None:
     """Two epochs of main that read a file each, as a run would record them."""
     from headrace.pipeline.identity import fingerprint
-    from headrace_snapshots.format.filelog import FileLog, FileRecord
-    from headrace_snapshots.format.files import InputFile
+    from headrace_snapshots.format.files import FileLog, FileRecord, InputFile
 
     store = open_store(root.as_uri())
     catalog = Catalog(store, CLICKS.name)

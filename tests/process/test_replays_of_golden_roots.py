@@ -7,8 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from tests.process.golden_clicks import CLICKS
 from tests.process.golden_roots import copied

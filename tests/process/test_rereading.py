@@ -5,12 +5,12 @@ from dataclasses import replace
 
 from headrace import Deduplicate, accumulating
 from headrace.ext.sources import SourceSplit
+from headrace.model.event_time import arrival_time
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.event_time import arrival_time
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch
-from headrace.runs.backfill.backfill_plan import Begun, Rereading, reread
+from headrace.runs.backfill.replay import Begun, Rereading, reread
 from headrace.sources.progress import WatermarkHold
 from tests.building import changed
 from tests.process.clicks import CLICKS

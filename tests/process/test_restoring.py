@@ -8,7 +8,7 @@ import pytest
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
 from headrace.model.triggers import Signal
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
 from headrace.sources.progress import PipelineProgress
 from headrace_lab.catalog_checks import check_catalog
@@ -17,11 +17,10 @@ from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.format import files as format_files
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore
 from tests.manifests import new_manifest
 from tests.stored_progress import written

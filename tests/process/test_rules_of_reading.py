@@ -7,11 +7,10 @@ import pytest
 
 from headrace.connectors.files.source import FileReader
 from headrace.pipeline.pipeline import Pipeline
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.format.table_names import INPUTS
+from headrace_snapshots.format.manifest import INPUTS
 from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.process.clicks import CLICKS, START

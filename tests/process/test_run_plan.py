@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.runs import process as processing
-from headrace.runs.dry_run import look_ahead
 from headrace.runs.epochs import RunContext
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
-from headrace.runs.plan import plan_run
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.plan import look_ahead, plan_run
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import watched
 from headrace.runs.stages import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch

@@ -8,7 +8,7 @@ import pytest
 from headrace import Default, accumulating
 from headrace.model.triggers import Signal
 from headrace.model.triggers.composites import OrFinally, Repeatedly
-from headrace.model.triggers.leaves import AfterSignal
+from headrace.model.triggers.elementary import AfterSignal
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_signal
 from headrace.runs.options import RunOptions

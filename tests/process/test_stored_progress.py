@@ -8,11 +8,11 @@ import pytest
 
 from headrace.errors import RestoreError
 from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.model.event_time import Split
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Instant
 from headrace.model.triggers import Signal
-from headrace.model.watermarks import Split
 from headrace.model.windows import Window
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import (
     ListingPosition,
     StoredProgress,
@@ -21,10 +21,10 @@ from headrace.read.snapshots.progress import (
     progress_of,
 )
 from headrace.runs.restore import restore
-from headrace.sources.chain_clocks import ChainClocks
 from headrace.sources.newest_event_time import NOT_SAID
 from headrace.sources.progress import (
     Ahead,
+    ChainClocks,
     HeldBack,
     InputHold,
     InputProgress,
@@ -35,9 +35,9 @@ from headrace.sources.progress import (
 )
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format import files as stored
-from headrace_snapshots.format.filelog import FileLog, FileRecord
+from headrace_snapshots.format.files import FileLog, FileRecord
 from headrace_snapshots.format.manifest import OF_EPOCH, Manifest
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.manifests import new_manifest
 from tests.stored_progress import progress_to_json
 

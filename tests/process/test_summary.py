@@ -12,10 +12,16 @@ import pytest
 import headrace as hr
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError
 from headrace.model.time import instant
-from headrace.runs.reporting.summarize import summarize
-from headrace.runs.reporting.summary import EPOCHS, PipelineState, PipelineSummary, read_summary, urgent_first
+from headrace.runs.reporting.summary import (
+    EPOCHS,
+    PipelineState,
+    PipelineSummary,
+    read_summary,
+    summarize,
+    urgent_first,
+)
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import manifest_path, summarized, summary_path
+from headrace_snapshots.names import manifest_path, summarized, summary_path
 from headrace_snapshots.store import ObjectStore, open_store
 
 START = datetime(2026, 11, 20, tzinfo=UTC)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.modes import Mode
+from headrace.runs.options import Mode
 from headrace.runs.publishing.promotion import InputEndedError
 from headrace_snapshots.errors import RefusedError
 from tests.process.late_clicks import Live, late_for_main, pipeline

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.engine import LocalEngine, Threads
+from headrace.distribute.local import LocalEngine, Threads
 from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.runs.executors.on_local import LocalExecution
-from headrace.state import stage_epoch
+from headrace.state import layers
 from headrace_snapshots.format import files
 from tests.distribute.blobs import OverBlobs
 from tests.process.random_runs import SCHEDULES, Schedule, check
@@ -57,7 +57,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     def engine(side: LocalExecution, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
-        patch.setattr(stage_epoch, "SLICE_ROWS", cut.rows)
+        patch.setattr(layers, "SLICE_ROWS", cut.rows)
         if cut.blobs:
             return OverBlobs(TaskEnvironment.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
         made = LocalEngine(side.pipeline, side.store, side.landing, attempts)

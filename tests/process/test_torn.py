@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from headrace import FixedWindows, Pipeline, col
-from headrace.model.watermarks import Monotonic
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import OnUnreadable
+from headrace.model.event_time import EventTime, Monotonic
+from headrace.pipeline.endpoints import OnUnreadable
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from tests.building import changed

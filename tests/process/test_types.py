@@ -16,9 +16,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import DecimalOverflowError
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
-from headrace.runs.reprocessing.late import land_late
+from headrace.runs.dropped_records import land_late
+from headrace.runs.options import Mode, RunOptions
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 

@@ -24,7 +24,7 @@ from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.results import write
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.filelog import RADIX
+from headrace_snapshots.format.files import RADIX
 from headrace_snapshots.store import open_store
 
 EPOCHS = int(os.environ.get("HEADRACE_EPOCHS", "300"))

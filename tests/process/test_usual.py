@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.audit.store import AuditOutcome, UnusualDataError, read_audit
-from headrace.audit.usual.measures import read_history
-from headrace.pipeline.expectations import ExpectationView
+from headrace.audit.store import AuditOutcome, UnusualDataError, read_audit, read_history
 from headrace.pipeline.identity import fingerprint
-from headrace.pipeline.quality import Severity
+from headrace.pipeline.quality import ExpectationView, Severity
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.maintenance import check, expire, keeping
 from headrace.runs.options import RunOptions
@@ -22,8 +20,7 @@ from headrace.runs.process import audit, process
 from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import history_path
-from headrace_snapshots.refs import MAIN, PUBLISHED, published_of
+from headrace_snapshots.names import MAIN, PUBLISHED, history_path, published_of
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import LocalStore
 from tests.process.executors import LOCAL, Executed, on_both

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from headrace import FileSource, ListType, field, if_else
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic, Punctuated
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col, lit
 from headrace.model.time import Duration
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, Punctuated
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import Input
+from headrace.pipeline.endpoints import Input
 from headrace_lab.reference import Epoch
 from tests.building import lengths
 from tests.own_windows import Validity

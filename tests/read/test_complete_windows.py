@@ -8,8 +8,8 @@ from pathlib import Path
 import headrace as hr
 from headrace.model.time import instant, parse
 from headrace.model.windows import Window, WindowFn
-from headrace.read.diff import final_rows
-from headrace.read.diff.final_rows import AnnouncedWindows, WindowNews, window_news
+from headrace.read.diff import appended_rows
+from headrace.read.diff.appended_rows import AnnouncedWindows, WindowNews, window_news
 from headrace.runs.client.handle import PipelineHandle
 
 DAY = datetime(2024, 1, 1, tzinfo=UTC)
@@ -150,8 +150,8 @@ def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_k
     ends = Story(tmp_path / "quiet")
     ends.land(10, 70)
     ends.news()
-    ends.land(final_rows.MOST_QUIET * 60 + 600)
-    assert len(ends.news().completed) == final_rows.MOST_QUIET
+    ends.land(appended_rows.MOST_QUIET * 60 + 600)
+    assert len(ends.news().completed) == appended_rows.MOST_QUIET
 
 
 def test_a_global_window_is_never_complete(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.read.diff.differences import SnapshotDiff
-from headrace.read.diff.row_changes import ChangeKind, RowCounts
+from headrace.read.diff.comparison import SnapshotDiff
+from headrace.read.diff.layered_tables import ChangeKind, RowCounts
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import RunOptions

@@ -15,7 +15,7 @@ from pyspark.errors import PythonException
 
 import headrace as hr
 from headrace import Pipeline, col
-from headrace.read.roots import MissingRootError
+from headrace.read.pipeline_reader import MissingRootError
 from headrace.read.views.conditions import QueryError
 from headrace.read.views.database import ReadResourcesError, check_room
 from headrace.runs.options import RunOptions
@@ -26,7 +26,7 @@ from tests.minio_bucket import BUCKET
 from tests.process.clicks import CLICKS, SESSIONS, land
 
 if TYPE_CHECKING:
-    from headrace.distribute.spark.types import SparkSession
+    from headrace.distribute.spark.application import SparkSession
 
 
 @pytest.mark.s3

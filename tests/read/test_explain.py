@@ -11,13 +11,13 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.model.time import render
-from headrace.read.explain.explanation import Explanation, WindowStatus
-from headrace.read.explain.waiting import StateDefinitionError
-from headrace.read.keys import ExplainError
+from headrace.read.explanation import Explanation, WindowStatus
+from headrace.read.open_windows import StateDefinitionError
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
+from headrace.read.views.arrow_types import ExplainError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.read.test_state import NOON, Element, pipeline, ran
 

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.read.snapshots.graph import Lanes, snapshot_graph
+from headrace.read.snapshots.catalog_log import Lanes, snapshot_graph
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.snapshots.catalog_helpers import commit_some
 
 OUTSIDE = "older than what is drawn"

@@ -12,8 +12,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.identity import definition, fingerprint
 from headrace.read.snapshots.progress import LastStage, MergingWindows
-from headrace.sources.chain_clocks import ChainClocks
-from headrace.sources.progress import PipelineProgress
+from headrace.sources.progress import ChainClocks, PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
 from tests.manifests import new_manifest
 from tests.own_windows import Validity

@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 from headrace.errors import FixConfigError
 from headrace.pipeline.loading.registry import UnknownPipelineError
-from headrace.read.roots import MissingRootError
+from headrace.read.pipeline_reader import MissingRootError
 from headrace.read.views import lazy_view
 from headrace.read.views.sources import OutputFiles
 from headrace.runs.client.handle import PipelineHandle

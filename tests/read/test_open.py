@@ -17,8 +17,7 @@ import headrace as hr
 from headrace import col
 from headrace.errors import FixConfigError, HeadraceError, IntegerOverflowError
 from headrace.read.deployment import UnknownResultsError
-from headrace.read.pipeline_reader import PipelineReader
-from headrace.read.roots import MissingRootError
+from headrace.read.pipeline_reader import MissingRootError, PipelineReader
 from headrace.read.snapshots.snapshot_refs import AtError, NoSnapshotError, UnknownBranchError
 from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView

@@ -18,15 +18,15 @@ from headrace.model.expressions.data_types import of_billionths
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views import row_files
 from headrace.read.views.columns import EarlierColumns, View, ViewColumns
+from headrace.read.views.conditions import ColumnBounds, Needed, needed
 from headrace.read.views.lazy_view import LazyView
-from headrace.read.views.pruning import ColumnBounds, Needed, needed
 from headrace.read.views.sources import OutputFiles
-from headrace.state.datafiles import chunks, files
-from headrace.state.datafiles.files import put_rows
+from headrace.state import chunks, files
+from headrace.state.files import put_rows
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.cli.deployments import Deployment, hour, pane
 from tests.reading import schema
 

@@ -10,8 +10,8 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, Trigger, col
-from headrace.read.explain import waiting as read_state
-from headrace.read.explain.waiting import StateDefinitionError
+from headrace.read import open_windows as read_state
+from headrace.read.open_windows import StateDefinitionError
 from headrace.read.views.lazy_view import LazyView
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

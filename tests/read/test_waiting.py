@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import DataType, Trigger
 from headrace.distribute.chain import StageClocks
+from headrace.kernel.columns import ARROW_TYPES
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import ARROW_TYPES
 from headrace.model.time import Instant
-from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
-from headrace.read.explain.waiting import Readiness, TriggerCondition, waits_for
+from headrace.read.open_windows import Readiness, TriggerCondition, waits_for
 from tests.reference.strategies import TRIGGERS, examples
 
 END = 3_600_000_000

@@ -13,15 +13,21 @@ from hypothesis import strategies as st
 from headrace import Aggregation, Deduplicate, FileSource, Pipeline, Signal, count
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.calendar import CalendarWindows
 from headrace.model.combiners import Aggregate, Outer
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
+from headrace.model.expressions.columns import coalesce
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
-from headrace.model.expressions.functions import coalesce
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
-from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, ShiftedOutputTime, SlidingWindows, WindowFn
-from headrace.pipeline.event_time import EventTime
+from headrace.model.windows import (
+    CalendarWindows,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    WindowFn,
+)
 from headrace_lab.reference import Epoch
 from tests.building import lengths, pipeline
 from tests.own_combiners import Bins, Longest, Span

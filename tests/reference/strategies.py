@@ -20,7 +20,7 @@ from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
-from headrace.model.triggers.leaves import (
+from headrace.model.triggers.elementary import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,

@@ -32,10 +32,9 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import Pane
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, EpochResult, Rejected, fold_current, run_pipeline
 from headrace_lab.reference.windows import assign
 from tests.building import pipeline

@@ -21,9 +21,8 @@ from headrace import (
 )
 from headrace.errors import PipelineError
 from headrace.model.combiners import Accumulator, Combiner
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.expressions.typing import output_type
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity import fingerprint
 from headrace_lab.reference import combine
 from tests.own_combiners import Bins, Longest, Nearness, Refusing, Span, Until

@@ -30,10 +30,9 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import Timing
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, Duration, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.building import lengths
 from tests.reference.strategies import examples

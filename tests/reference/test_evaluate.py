@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
-from headrace.model.expressions.functions import coalesce, concat, greatest, if_else, least
 from headrace.model.time import instant
 from headrace_lab.reference import IntegerOverflowError, evaluate
 

@@ -24,9 +24,8 @@ from headrace import (
     retracting,
 )
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic
-from headrace.pipeline.event_time import EventTime
 from headrace.pipeline.identity import fingerprint
 from headrace_lab.reference import DropCause, Epoch, Rejected, run_pipeline
 from tests.building import pipeline

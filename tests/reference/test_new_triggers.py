@@ -26,10 +26,9 @@ from headrace import (
     discarding,
 )
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, PipelineRun
 from tests.building import pipeline
 

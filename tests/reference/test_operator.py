@@ -12,7 +12,7 @@ from headrace.model.accumulation import How, Pane, TimestampCombiner, discarding
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterEach, Repeatedly
-from headrace.model.triggers.leaves import AfterCount, AfterProcessingTime, Default
+from headrace.model.triggers.elementary import AfterCount, AfterProcessingTime, Default
 from headrace.model.windows import (
     CustomWindows,
     FixedWindows,

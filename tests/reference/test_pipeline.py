@@ -22,10 +22,9 @@ from headrace import (
     retracting,
 )
 from headrace.model.accumulation import Pane, Timing
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import Window
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import DropCause, Epoch, IntegerOverflowError, element_size, fold_current, run_pipeline
 from tests.building import pipeline
 

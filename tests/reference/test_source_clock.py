@@ -21,9 +21,8 @@ from headrace import (
     retracting,
 )
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Ingestion, Monotonic
 from headrace.model.time import Duration, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Monotonic
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, Rejected, run_pipeline
 from tests.building import pipeline
 

@@ -27,10 +27,9 @@ from headrace import (
     sliding_count_windows,
 )
 from headrace.errors import PipelineError
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Instant, instant, to_datetime
-from headrace.model.watermarks import BoundedOutOfOrderness
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference import Epoch, evaluate, run_pipeline
 from headrace_lab.reference.windows import assign
 from tests.building import pipeline

@@ -8,7 +8,31 @@ from typing import Any
 import pytest
 
 from headrace_lab.simulation import Settings, random_dataflow, simulate
-from headrace_snapshots.protocol.barriers import RULES, TASK_TABLE, Protocol, Task
+from headrace_snapshots.protocol.barriers import (
+    ORDER,
+    RULES,
+    TASK_TABLE,
+    Abandon,
+    Acknowledge,
+    Barrier,
+    Block,
+    Decline,
+    Deliver,
+    Discard,
+    Forward,
+    Hold,
+    Log,
+    Protocol,
+    ProtocolError,
+    Record,
+    Release,
+    Resume,
+    SnapshotId,
+    Table,
+    TakeState,
+    Task,
+    Unblock,
+)
 from headrace_snapshots.protocol.coordinator import (
     COORDINATOR_TABLE,
     Acknowledged,
@@ -27,27 +51,6 @@ from headrace_snapshots.protocol.coordinator import (
     StartTimer,
     TaskLost,
     TimedOut,
-)
-from headrace_snapshots.protocol.messages import (
-    ORDER,
-    Abandon,
-    Acknowledge,
-    Barrier,
-    Block,
-    Decline,
-    Deliver,
-    Discard,
-    Forward,
-    Hold,
-    Log,
-    ProtocolError,
-    Record,
-    Release,
-    Resume,
-    SnapshotId,
-    Table,
-    TakeState,
-    Unblock,
 )
 from scripts.diagrams import FIGURES, FILE, drawn, page
 

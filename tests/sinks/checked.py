@@ -4,7 +4,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.model.expressions.data_types import DataType
-from headrace.testing.connectors.pipelines import SinkDeployment
+from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.delivered import Delivered, delivered
 
 MODES = ("discarding", "accumulating", "retracting")

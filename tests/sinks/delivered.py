@@ -6,7 +6,7 @@ from typing import Any
 
 import headrace as hr
 from headrace.ext.sinks import ChangeSource, FillReason
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import pytest
 from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import zoneless_rows
-from headrace.runs.client.deployment import open as open_root
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.client.handle import open as open_root
 from headrace.runs.delivering.deliver import Delivery
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import plain

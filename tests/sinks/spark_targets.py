@@ -7,8 +7,8 @@ from uuid import uuid4
 
 from pyspark.sql.functions import expr
 
-from headrace.connectors.spark.session import ConnectedSession
-from headrace.distribute.spark.types import DataFrame
+from headrace.connectors.spark.ranges import ConnectedSession
+from headrace.distribute.spark.application import DataFrame
 from headrace.ext.sinks import SinkMovedError
 from tests.sinks.worlds import state_of
 

@@ -21,11 +21,10 @@ from headrace import DataType
 from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.pipeline.sink import Sink
-from headrace.read.diff.table_comparison import ComparedColumnsError
-from headrace.runs.delivering.against import ComparedTableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
-from headrace.testing.connectors.worlds import VALUES
+from headrace.pipeline.endpoints import Sink
+from headrace.read.diff.target_comparison import ComparedColumnsError
+from headrace.runs.delivering.checking import ComparedTableError
+from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
 from headrace_snapshots.store import open_store
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, PostgresWorld

@@ -12,12 +12,11 @@ from aiokafka import errors as kafka_errors
 from psycopg import errors as pg
 
 import headrace as hr
-from headrace.connections import connection
+from headrace.connections import SqlAnswer, answer_of, connection
 from headrace.connectors.kafka.sink import translated
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.sql_states import SqlAnswer, answer_of
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld

@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, KafkaWorld, PostgresWorld

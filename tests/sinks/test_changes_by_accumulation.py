@@ -27,13 +27,13 @@ from headrace.ext.sinks import (
     StoredRecords,
 )
 from headrace.model.expressions.data_types import DataType, ValueType
+from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import Sink
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.format import filelog
+from headrace_snapshots.format import files
 
 Sums = Mapping[tuple[Any, ...], int]
 
@@ -212,7 +212,7 @@ def test_a_move_takes_back_the_panes_that_are_given_up_and_no_others(deployment:
 def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(
     deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filelog, "RADIX", 2)  # panes of epochs that have expired are left out by leaves
+    monkeypatch.setattr(files, "RADIX", 2)  # panes of epochs that have expired are left out by leaves
     sales = of(deployment, "discarding")
     handle = deployment.handle(sales)
     for number in range(4):

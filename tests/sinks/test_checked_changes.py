@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from headrace.model.expressions.data_types import DataType
-from headrace.testing.connectors.pipelines import SinkDeployment
+from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.checked import MODES, counts, delivered_twice, how, values_are_right
 from tests.sinks.delivered import delivered
 from tests.sinks.warehouse import Warehouse
@@ -80,9 +80,9 @@ def test_a_change_that_is_there_twice_is_named(
 def test_panes_that_have_expired_are_said_to_be_unknown(
     changes: SinkDeployment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headrace_snapshots.format import filelog
+    from headrace_snapshots.format import files
 
-    monkeypatch.setattr(filelog, "RADIX", 2)
+    monkeypatch.setattr(files, "RADIX", 2)
     held = delivered(changes, how=how("discarding"))
     for _ in range(8):
         held.more()

@@ -10,7 +10,7 @@ from headrace.connectors.delta.table import DeltaTarget
 from headrace.errors import HeadraceError
 from headrace.runs.delivering.delivery_notes import notes
 from headrace.sinks.failures import SinkFailedError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.store import open_store
 from tests.sinks.worlds import DeltaWorld
 

@@ -11,8 +11,8 @@ from headrace.cli.main import app
 from headrace.connections import MissingConnectionError
 from headrace.connectors.delta.table import DeltaTarget
 from headrace.ext.sinks import SinkState
-from headrace.pipeline.sink import Sink
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.pipeline.endpoints import Sink
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 PIPELINE = """

@@ -7,10 +7,10 @@ import pytest
 
 from headrace.errors import HeadraceError
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note, notes
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.layout import ObjectKind, delivery_path, kind_of
+from headrace_snapshots.names import ObjectKind, delivery_path, kind_of
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store
 from tests.sinks.warehouse import Warehouse
 

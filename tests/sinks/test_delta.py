@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import DataType
 from headrace.connectors.delta.table import DeltaTarget, _id_of, _version_of
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 pytestmark = pytest.mark.slow

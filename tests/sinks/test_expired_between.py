@@ -8,8 +8,8 @@ import pytest
 
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.runs.client.handle import PipelineHandle
-from headrace.testing.connectors.pipelines import SinkDeployment, order
-from headrace_snapshots.format import filelog
+from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_snapshots.format import files
 from tests.sinks.worlds import DeltaWorld
 
 EPOCHS = 12
@@ -17,7 +17,7 @@ EPOCHS = 12
 
 @pytest.fixture
 def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
-    monkeypatch.setattr(filelog, "RADIX", 4)  # panes of epochs that have expired are left out by leaves
+    monkeypatch.setattr(files, "RADIX", 4)  # panes of epochs that have expired are left out by leaves
     made = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
     for name, value in made.world.environment.items():
         monkeypatch.setenv(name, value)

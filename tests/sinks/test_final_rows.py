@@ -12,11 +12,11 @@ import pytest
 import headrace as hr
 from headrace.errors import PipelineError, RetryError
 from headrace.ext.sinks import ChangeSource, FinalRows, SinkRefusedError
-from headrace.read.diff.final_rows import NeverFinalError
+from headrace.read.diff.appended_rows import NeverFinalError
 from headrace.runs.delivering.deliver import Delivery
-from headrace.runs.publishing.promotion_checks import DeliveredError
+from headrace.runs.publishing.audits import DeliveredError
 from headrace.sinks.failures import SinkFailedError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.store import open_store

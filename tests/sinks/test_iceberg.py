@@ -18,7 +18,7 @@ import headrace as hr
 from headrace.connections import connection
 from headrace.connectors.iceberg.sink import catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.signed_catalog import Key, signed_by
 from tests.sinks.test_delta import pairs
@@ -363,7 +363,7 @@ s3 =
 """
 DELIVERS = """import sys
 from pathlib import Path
-from headrace.testing.connectors.pipelines import SinkDeployment
+from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.worlds import IcebergWorld
 deployment = SinkDeployment(IcebergWorld(sys.argv[1], sys.argv[2]), Path(sys.argv[3]))
 print(deployment.deliver(deployment.sales()).written)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.model.expressions.data_types import DataType
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.checked import KINDS, MODES, counts, delivered_twice, values_are_right
 from tests.sinks.delivered import Delivered
 from tests.sinks.worlds import KafkaWorld

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaProducer
 
 from headrace.connectors.kafka.target import DELIVERIES
 from headrace.ext.sinks import ChangeSource, FillReason
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.worlds import KafkaWorld
 from tests.sources.kafka_topics import Topics

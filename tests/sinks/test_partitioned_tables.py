@@ -9,11 +9,10 @@ import pytest
 
 from headrace import DataType
 from headrace.ext.sinks import SinkRefusedError
-from headrace.read.diff.table_comparison import ComparedColumnsError
+from headrace.read.diff.target_comparison import ComparedColumnsError
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.against import ComparedTableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
-from headrace.testing.connectors.worlds import VALUES
+from headrace.runs.delivering.checking import ComparedTableError
+from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 TEXTS = ("007", "7", "a/b c=%41", "é", "+1", "__x")

@@ -10,7 +10,7 @@ from headrace.connections import MissingConnectionError
 from headrace.connectors.postgres.tables import PostgresTable
 from headrace.ext.sinks import ChangeSource, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.runs.delivering.deliver import UnknownSinkError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.warehouse import Warehouse
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,7 @@ import headrace as hr
 from headrace import DataType
 from headrace.errors import PipelineError
 from headrace.ext.sinks import SinkRefusedError, UndeliverableError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
-from headrace.testing.connectors.worlds import VALUES
+from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import PostgresWorld
 

@@ -8,7 +8,7 @@ import pytest
 import headrace as hr
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.sinks.failures import SinkTakenError
-from headrace.testing.connectors.pipelines import SinkDeployment, order
+from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from headrace import DataType
 from headrace.testing.connectors import SinkConformance
-from headrace.testing.connectors.pipelines import SinkDeployment
+from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.delivered import delivered
 from tests.sinks.worlds import SparkWorld, state_of
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 import headrace as hr
 from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource, FillReason, SinkRefusedError
-from headrace.testing.connectors.pipelines import SinkDeployment
+from headrace.testing.connectors.worlds import SinkDeployment
 from tests.sinks.delivered import Delivered, delivered
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
@@ -225,7 +225,7 @@ def test_a_table_that_somebody_has_made_in_place_of_ours_is_left_alone(of_delta:
 def test_the_command_checks_and_fills_again(of_delta: Delivered, tmp_path: Path) -> None:
     (tmp_path / "sales.py").write_text(
         "import headrace as hr\nfrom datetime import datetime\n"
-        "from headrace.testing.connectors.pipelines import SinkDeployment\n"
+        "from headrace.testing.connectors.worlds import SinkDeployment\n"
         "from tests.sinks.worlds import DeltaWorld\nfrom pathlib import Path\n"
         f"sales = SinkDeployment(DeltaWorld({str(tmp_path / 'lake')!r}), Path({str(tmp_path)!r})).sales()\n"
     )

@@ -27,7 +27,7 @@ import headrace as hr
 from headrace.connections import connection
 from headrace.connectors.iceberg.sink import catalog_properties
 from headrace.connectors.postgres.target import PostgresTarget
-from headrace.pipeline.sink import Sink
+from headrace.pipeline.endpoints import Sink
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld, SinkWorld
 from tests.s3_proxy import Proxy

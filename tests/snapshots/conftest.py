@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
 
 

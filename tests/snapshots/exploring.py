@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from headrace.ext.stores import RequestCounts
 from headrace_snapshots.store import ObjectInfo, ObjectStore, StoreUnavailableError, UnknownOutcomeError
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 Objects = frozenset[tuple[str, bytes]]
 """What is stored: paths and contents."""

@@ -18,18 +18,17 @@ from headrace_snapshots.errors import (
     PublishConflictError,
     RefusedError,
 )
+from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import checksum
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc.deletion_list import DeletionList
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep, files_of
-from headrace_snapshots.layout import data_path, manifest_path
+from headrace_snapshots.gc_roots import Keep, files_of
+from headrace_snapshots.holds import DeletionList
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import data_path, is_published, manifest_path, output_of, published_ref
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery, Horizon, Kind
-from headrace_snapshots.refs import is_published, output_of, published_ref
 from headrace_snapshots.store import ObjectStore, StoreUnavailableError, UnknownOutcomeError
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 EMPTY: Objects = frozenset()

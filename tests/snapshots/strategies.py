@@ -2,8 +2,7 @@
 
 from hypothesis import strategies as st
 
-from headrace_snapshots.format.filelog import FileLog, FileRecord, append
-from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, InputFile, Layer, append
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip
 
 names = st.text(min_size=1, max_size=12)

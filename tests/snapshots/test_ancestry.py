@@ -11,14 +11,14 @@ from catalog_helpers import commit_some
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace_snapshots.ancestry import READERS, Link, ancestor_at, common_ancestor, lineage
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog_reader import READERS, Link, ancestor_at, common_ancestor, lineage
 from headrace_snapshots.errors import RefusedError
+from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Skip, skips_after
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.store.local import MemoryStore
 from tests.manifests import new_manifest
 
 EPOCHS = 2_000

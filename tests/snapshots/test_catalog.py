@@ -16,12 +16,11 @@ from headrace_snapshots.errors import (
     RefusedError,
 )
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, InputFile
-from headrace_snapshots.layout import data_path
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, InputFile
+from headrace_snapshots.names import data_path
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 
 @pytest.fixture

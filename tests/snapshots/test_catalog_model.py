@@ -18,7 +18,7 @@ from headrace_snapshots.errors import FencedError, PublishConflictError, Refused
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])

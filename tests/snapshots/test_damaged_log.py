@@ -11,7 +11,7 @@ from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.errors import DamagedLogError, FencedError, RefusedError
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.store import ObjectInfo
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 LAST = 9
 """Entries of the log below: began, claimed, eight epochs; its hint names the last."""

@@ -7,19 +7,17 @@ import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace_lab.fault_plans import hold_first
+from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
+from headrace_snapshots.expiry import Amount, Expired, Total, expire
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
-from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.gc import expiry
-from headrace_snapshots.gc.expiry import Amount, Expired, Total, expire
-from headrace_snapshots.gc.gc_roots import Keep, KeepError
-from headrace_snapshots.layout import ObjectKind
-from headrace_snapshots.log import LostEntry
+from headrace_snapshots.format.files import RADIX, FileLog, FileRecord, InputFile
+from headrace_snapshots.gc_roots import Keep, KeepError
+from headrace_snapshots.log import Entry, LostEntry
+from headrace_snapshots.names import ObjectKind
 from headrace_snapshots.store import ObjectInfo
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 
 NOW = datetime(2026, 2, 1, tzinfo=UTC)

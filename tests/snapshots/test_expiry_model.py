@@ -16,18 +16,16 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.fault_plans import hold_first
-from headrace_snapshots import layout
+from headrace_snapshots import expiry, names
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, InputFile, Layer
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, InputFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import Witness, fsck
-from headrace_snapshots.gc import expiry
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import FaultyStore
 
 BRANCHES = st.sampled_from(["main", "main", "main", "backfill"])
@@ -354,9 +352,9 @@ class ExpiryMachine(RuleBasedStateMachine):
         """What a killed run leaves."""
         self.claimed += 1
         killed = {
-            "data": layout.data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
-            "manifests": layout.manifest_path("p", f"{2**63 + self.claimed:016x}"),
-            "index": layout.node_path("p", f"{self.claimed:032x}"),
+            "data": names.data_path("p", 99, f"{self.claimed:016x}", "panes", "0"),
+            "manifests": names.manifest_path("p", f"{2**63 + self.claimed:016x}"),
+            "index": names.node_path("p", f"{self.claimed:032x}"),
         }
         self.store.write(killed[name], b"?")
 

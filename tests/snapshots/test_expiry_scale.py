@@ -13,15 +13,14 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.format.filelog import RADIX, FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, InputFile, Layer, plan_merge
+from headrace_snapshots.expiry import KEPT_ENTRIES, expire
+from headrace_snapshots.format.files import RADIX, DataFile, FileLog, FileRecord, InputFile, Layer, plan_merge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.gc.deletion_list import DeletionList
-from headrace_snapshots.gc.expiry import KEPT_ENTRIES, expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.layout import ObjectKind
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.holds import DeletionList
+from headrace_snapshots.names import ObjectKind
+from headrace_snapshots.store.local import MemoryStore
 
 EPOCHS = max(2_500, int(os.environ.get("HEADRACE_EPOCHS", "0")))
 EARLY = 1_000

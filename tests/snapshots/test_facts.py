@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.gc.gc_roots import FactsIndex, NodeFacts, SnapshotFacts
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.gc_roots import FactsIndex, NodeFacts, SnapshotFacts
+from headrace_snapshots.store.local import MemoryStore
 
 NAMES = st.sampled_from([f"p/data/{number:08d}-a/panes-{number}.parquet" for number in range(30)])
 IDS = st.integers(0, 15).map("{:032x}".format)

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, FileRecord, IndexNode, append, cut, iterate
-from headrace_snapshots.format.files import DataFile, InputFile
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, IndexNode, InputFile, append, cut, iterate
+from headrace_snapshots.store.local import MemoryStore
 from tests.snapshots.strategies import records
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from headrace.errors import RestoreError
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.log import Entry
 from headrace_snapshots.protocol import Kind
 from tests.snapshots.strategies import manifests
 

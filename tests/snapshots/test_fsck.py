@@ -8,16 +8,15 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_lab.fault_plans import hold_first
+from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import Expired, Total, expire
 from headrace_snapshots.format.codec import encode
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import FsckReport, Witness, fsck
-from headrace_snapshots.gc import expiry
-from headrace_snapshots.gc.expiry import Expired, Total, expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import FaultyStore, Operation, Plan
 
 EPOCHS = 6

@@ -9,10 +9,10 @@ import pytest
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError, StoredObject
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.filelog import IndexNode
+from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc.deletion_list import DeletionList
+from headrace_snapshots.holds import DeletionList
+from headrace_snapshots.log import Entry
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import LocalStore
 

@@ -8,13 +8,13 @@ from catalog_helpers import commit_some
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import Expired, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.gc.expiry import Expired, expire
-from headrace_snapshots.gc.gc_roots import Keep
-from headrace_snapshots.gc.holds import ReaderHold, dropped, holds
-from headrace_snapshots.layout import ObjectKind, kind_of
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.holds import ReaderHold, dropped, holds
+from headrace_snapshots.names import ObjectKind, kind_of
+from headrace_snapshots.store.local import MemoryStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 READER = ReaderHold("file:///elsewhere", "daily", "source", "", ())

@@ -34,12 +34,10 @@ from interleaved import (
     takes_back,
 )
 
-from headrace_snapshots import catalog, seen_snapshots
+from headrace_snapshots import catalog, catalog_reader, expiry, gc_roots
 from headrace_snapshots.format.codec import StoredObject
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.gc import expiry, gc_roots
-from headrace_snapshots.gc.deletion_list import Marks
-from headrace_snapshots.log import CatalogLog
+from headrace_snapshots.holds import Marks
+from headrace_snapshots.log import CatalogLog, Entry
 from headrace_snapshots.protocol import transitions
 from headrace_snapshots.store import ObjectExistsError
 
@@ -70,7 +68,7 @@ def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCa
     _read_once(monkeypatch)
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
-    for module in (expiry, gc_roots, seen_snapshots):
+    for module in (expiry, gc_roots, catalog_reader):
         monkeypatch.setattr(module, "ThreadPoolExecutor", _InTurn)
     monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
 

@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 import headrace_snapshots
-from headrace_snapshots.format.filelog import FileLog
+from headrace_snapshots.format.files import FileLog
 from headrace_snapshots.format.manifest import OF_EPOCH, Continuing, EpochFields, Manifest, Patch
 
 PRODUCT = tuple(Path(package.__path__[0]) for package in (headrace, headrace_snapshots))

@@ -8,15 +8,15 @@ from catalog_helpers import commit_some
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import PublishConflictError, RefusedError
+from headrace_snapshots.expiry import expire
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
-from headrace_snapshots.format.entry import Entry
 from headrace_snapshots.format.output_view import as_called_in
-from headrace_snapshots.gc.expiry import expire
-from headrace_snapshots.gc.gc_roots import Keep
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.store import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BOTH = ("x", "y")

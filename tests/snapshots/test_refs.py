@@ -7,10 +7,9 @@ from catalog_helpers import commit_some
 
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.layout import kind_of, manifest_path
+from headrace_snapshots.names import NameKind, kind_of, kind_of_name, manifest_path, ref_of, why_not
 from headrace_snapshots.protocol import Append, ClaimBranch, Tag, decide
-from headrace_snapshots.refs import NameKind, kind_of_name, ref_of, why_not
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 NAMES = (
     "fix",

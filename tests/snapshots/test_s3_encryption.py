@@ -9,7 +9,7 @@ from catalog_helpers import commit_some
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectExistsError, open_store
 from scripts import minio_server
 from scripts.minio_server import KMS_KEY, Server

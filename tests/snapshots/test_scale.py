@@ -4,10 +4,9 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.format.filelog import FileLog, FileRecord
-from headrace_snapshots.format.files import DataFile, Layer, plan_merge
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, Layer, plan_merge
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 ROWS = 1_000
 FILES = {"panes": 1, "inputs": 2}

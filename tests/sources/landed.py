@@ -10,21 +10,20 @@ import pyarrow.parquet as pq
 
 from headrace import AfterWatermark, FileSource, FixedWindows, Input, Pipeline, count, discarding
 from headrace.distribute.epoch import ComputedEpoch
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.distribute.records import in_arrival_order, read_records
 from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
 from headrace.model.time import parse
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import OWN, OnMissing, OnUnreadable
+from headrace.pipeline.endpoints import OWN, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.table_names import REJECTED
+from headrace_snapshots.format.manifest import REJECTED
 from headrace_snapshots.store import LocalStore
 from tests.corpus import SCHEMA
 

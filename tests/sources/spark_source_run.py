@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 import headrace as hr
-from headrace.connectors.spark.errors import RangeColumnsError, RangeFailedError, RangeRefusedError
+from headrace.connectors.spark.definition import RangeColumnsError, RangeFailedError, RangeRefusedError
 from headrace.runs.client.handle import PipelineHandle
 from tests.docs.pages import DOCS, blocks
 

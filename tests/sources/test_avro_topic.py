@@ -17,9 +17,9 @@ import pytest
 
 import headrace as hr
 from headrace.connectors.kafka import messages as reading
-from headrace.connectors.kafka.errors import RegistryRefusedError, RegistryUnreachableError
+from headrace.connectors.kafka.definition import RegistryRefusedError, RegistryUnreachableError
 from headrace.errors import HeadraceError
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from scripts.airflow_env import free_port

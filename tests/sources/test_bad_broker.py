@@ -13,7 +13,7 @@ import pytest
 import tenacity
 
 import headrace as hr
-from headrace.connectors.kafka.errors import KafkaRefusedError, KafkaUnreachableError
+from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaUnreachableError
 from headrace.runs.client.handle import PipelineHandle
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics

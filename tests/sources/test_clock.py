@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 
+from headrace.model.event_time import EventTime, SplitFacts, SplitStrategy
 from headrace.model.expressions.expr import col
 from headrace.model.time import MIN_INSTANT, Duration, Instant
-from headrace.model.watermarks import SplitFacts, SplitStrategy
-from headrace.pipeline.event_time import EventTime
 from headrace.sources.source_clock import SourceClock
 
 

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, read_file
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, UnreadableFileError, read_file
 from headrace.formats.json_lines import JSON
 from tests.reference.strategies import examples
 

@@ -15,14 +15,14 @@ import pytest
 
 import headrace as hr
 from headrace.describe.pipeline import describe
-from headrace.entry_points import NotRegisteredError
 from headrace.errors import PipelineError
 from headrace.formats.file_format import ScannedRecords
+from headrace.installed import NotRegisteredError
 from headrace.model.time import MAX_INSTANT
+from headrace.pipeline.endpoints import Source
 from headrace.pipeline.identity import meaning
-from headrace.pipeline.source import Source
 from headrace.read.pending_work import watched_inputs
-from headrace.runs.reprocessing.copies import LandingAgainError
+from headrace.runs.relanding import LandingAgainError
 from headrace.testing import at, end, rows, run
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from tests.distributions import installed

@@ -3,8 +3,7 @@
 import pytest
 
 import headrace as hr
-from headrace.formats.errors import DialectError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.formats.file_format import WHOLE_FILE, DialectError, RequiredColumns, ScannedRecords, Span, read_file
 
 COLUMNS = {"id": int, "city": str, "street": str}
 HEADER = b"id,city,street\n"

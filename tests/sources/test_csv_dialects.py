@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.describe.pipeline import describe
 from headrace.errors import PipelineError
-from headrace.formats.errors import DialectError, MissingColumnError, UnreadableFileError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.formats.file_format import (
+    WHOLE_FILE,
+    DialectError,
+    MissingColumnError,
+    RequiredColumns,
+    ScannedRecords,
+    Span,
+    UnreadableFileError,
+    read_file,
+)
 from headrace.pipeline.identity import fingerprint
 from tests.reference.strategies import examples
 

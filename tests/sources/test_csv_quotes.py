@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 from headrace import FileSource, field
 from headrace.formats import lines
 from headrace.formats.csv_lines import CSV
-from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
+from headrace.formats.file_format import (
+    WHOLE_FILE,
+    RequiredColumns,
+    ScannedRecords,
+    Span,
+    UnreadableFileError,
+    read_file,
+)
 from headrace.model.expressions.data_types import DataType
 from tests.reference.strategies import examples
 

@@ -26,14 +26,13 @@ from headrace import (
     count,
     discarding,
 )
-from headrace.distribute.local.engine import LocalEngine
+from headrace.distribute.local import LocalEngine
 from headrace.ext.sources import SourceSplit
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic, SplitStrategy
 from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
 from headrace.model.triggers import Trigger
-from headrace.model.triggers.leaves import AfterPercentileWatermark
-from headrace.model.watermarks import BoundedOutOfOrderness, Monotonic, SplitStrategy
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import OWN
+from headrace.model.triggers.elementary import AfterPercentileWatermark
+from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace.sources.progress import PipelineProgress
@@ -42,7 +41,7 @@ from headrace_lab.reference.intake import Intake, Taken
 from headrace_lab.reference.source_clock import SourceClock as ReferenceClock
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import Fields
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.building import changed
 from tests.reference.strategies import examples
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import Pipeline
-from headrace.formats.errors import FileColumnsError, UnreadableFileError
+from headrace.formats.file_format import FileColumnsError, UnreadableFileError
+from headrace.model.expressions.columns import coalesce, concat
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col, lit
-from headrace.model.expressions.functions import coalesce, concat
-from headrace.pipeline.source import OnUnreadable
+from headrace.pipeline.endpoints import OnUnreadable
 from headrace.sources.file_planning import VanishedFileError
 from tests.corpus import SCHEMA, T_MICROS, BrokenFile, Line, T, csv_lines, json_lines, positions
 from tests.corpus.files import OPENED, TORN, not_utf8, parquet, table

@@ -20,9 +20,16 @@ import headrace as hr
 from headrace import FileSource
 from headrace.errors import PipelineError
 from headrace.ext.formats import FORMATS
-from headrace.formats.errors import FileColumnsError, MissingColumnError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords, Span, read_file
-from headrace.kernel.types import arrow_type
+from headrace.formats.file_format import (
+    WHOLE_FILE,
+    FileColumnsError,
+    MissingColumnError,
+    RequiredColumns,
+    ScannedRecords,
+    Span,
+    read_file,
+)
+from headrace.kernel.columns import arrow_type
 from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField
 from tests.reference.strategies import examples
 

@@ -24,9 +24,9 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.connectors.kafka.client import MOST_BYTES
-from headrace.connectors.kafka.definition import KafkaSource
-from headrace.connectors.kafka.errors import (
+from headrace.connectors.kafka.definition import (
     KafkaRefusedError,
+    KafkaSource,
     KafkaUnreachableError,
     RecordsLostError,
     TopicReplacedError,
@@ -37,7 +37,7 @@ from headrace.connectors.kafka.source import MOST_BYTES as SPLIT_BYTES
 from headrace.errors import PipelineError
 from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, ScannedRecords
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
 from headrace.sources.landed.ranges import LandedDamagedError
@@ -46,7 +46,7 @@ from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from scripts.kafka import PASSWORD, USER, Kafka
 from tests.kafka_broker import RunningBroker
 from tests.sources import test_landed_damage as damage

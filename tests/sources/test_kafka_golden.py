@@ -11,7 +11,7 @@ from headrace.connectors.kafka.source import KAFKA
 from headrace.ext.sources import SourcePosition
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace_snapshots.format.codec import encode
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.process.golden_roots import copied, values
 from tests.process.golden_sales import CLAIMED, SALES, SENT
 from tests.sources.kafka_topics import Topics

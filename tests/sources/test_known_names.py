@@ -13,7 +13,7 @@ from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion
 from headrace.sources.names_file import bounds, merged, names_table, table_of, to_bytes
 from headrace_snapshots.store import LocalStore, ObjectInfo, open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
 from tests.reference.strategies import examples
 

@@ -14,15 +14,14 @@ import headrace as hr
 from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.epochs import RunContext
-from headrace.runs.modes import Mode
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import looked_ahead, plan_run
 from headrace.runs.replay_clock import parse_clock
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
 from headrace.runs.stages import LandRecords, RunStage, TakeBranch
 from headrace.sources.landing import Landing, PlaceError
-from headrace.testing.connectors.pipelines import records
+from headrace.testing.connectors.worlds import records
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, Operation

@@ -18,7 +18,7 @@ from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace.sources.landing import Landing
-from headrace.testing.connectors.pipelines import records
+from headrace.testing.connectors.worlds import records
 from headrace_snapshots.format.codec import encode
 from headrace_snapshots.store import ObjectStore
 from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox

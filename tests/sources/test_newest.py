@@ -13,7 +13,7 @@ from headrace import col
 from headrace.distribute.records import Piece, ReadShare, read_records
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant, instant
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.newest_event_time import NOT_SAID, newest_read
 from headrace.sources.progress import EpochClocks

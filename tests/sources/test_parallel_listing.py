@@ -16,7 +16,7 @@ from headrace.ext.stores import RequestCounts, sort_key
 from headrace.sources import parallel_listing
 from headrace.sources.file_planning import gone, inputs_of, listed_inputs
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
 from tests.reference.strategies import examples
 

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, read_file
-from headrace.formats.parquet_counts import data_pages
+from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, UnreadableFileError, read_file
+from headrace.formats.parquet import data_pages
 from tests.reference.strategies import examples
 
 TABLE = pa.table(

@@ -15,12 +15,11 @@ from headrace import FileSource
 from headrace.distribute.records import Piece
 from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
 from headrace.ext.sources import SourceSplit
-from headrace.formats.errors import UnreadableFileError
-from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span, read_file
+from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span, UnreadableFileError, read_file
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.source import OWN, OnUnreadable
+from headrace.pipeline.endpoints import OWN, OnUnreadable
 from headrace.sources.landing import Landing
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.process.clicks import CLICKS
 from tests.sources.landed import NOW, Landed, pipeline
 
@@ -142,7 +141,7 @@ def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monke
     at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(8).column(0).data_page_offset
     data[at : at + 20] = bytes(20)
     landed.write("torn.parquet", bytes(data))
-    monkeypatch.setattr("headrace.distribute.local.engine.TASK_BYTES", 100)
+    monkeypatch.setattr("headrace.distribute.local.TASK_BYTES", 100)
     assert landed.compute(tested).counts["accepted"] == 90
     (dead,) = landed.rejected(tested)
     assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)

@@ -25,7 +25,7 @@ from headrace.sources.file_planning import (
 )
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.store import LocalStore, ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 SOURCE = FileSource(path="landing", format="json", schema={"a": DataType.INT})
 

@@ -19,16 +19,15 @@ from headrace.ext.sources import (
     SplitEnumerator,
     UnknownPositionError,
 )
+from headrace.model.event_time import EventTime, FromSource, Split, SplitFacts
 from headrace.model.time import Instant
-from headrace.model.watermarks import FromSource, Split, SplitFacts
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.sources.landing import Landing
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.codec import Fields
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.store import ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant, instant
-from headrace.sources.chain_clocks import ChainClocks
-from headrace.sources.progress import PipelineProgress
+from headrace.sources.progress import ChainClocks, PipelineProgress
 from headrace_snapshots.format.codec import Fields
 
 

@@ -11,13 +11,12 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.source import Input, Source
+from headrace.pipeline.endpoints import Input, Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors import SourceConformance, SourceWorld
 from headrace.testing.connectors.worlds import COLUMNS
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import manifest_path
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.names import PUBLISHED, manifest_path
 from headrace_snapshots.store import LocalStore
 
 

@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats import text_format
-from headrace.formats.errors import LargeFileError, UnreadableFileError
-from headrace.formats.file_format import RequiredColumns, ScannedRecords, read_file
+from headrace.formats import lines
+from headrace.formats.file_format import LargeFileError, RequiredColumns, ScannedRecords, UnreadableFileError, read_file
 from headrace.formats.lines import cut
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
@@ -162,6 +161,6 @@ def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str
 
 
 def test_more_text_than_offsets_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(text_format, "MOST_BYTES", 100)
+    monkeypatch.setattr(lines, "MOST_BYTES", 100)
     with pytest.raises(LargeFileError, match="holds 103 bytes"):
         read(b"{}\n" * 34 + b"\n", "json")

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 import headrace as hr
-from headrace.connectors.kafka.batches import SCHEMA
+from headrace.connectors.kafka.offsets import SCHEMA
 from headrace.connectors.kafka.source import RULES, TopicReader
 from headrace.formats.file_format import RequiredColumns
 from headrace.formats.json_lines import JSON

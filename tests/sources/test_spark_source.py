@@ -13,18 +13,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
-from headrace.connectors.spark.errors import LandedColumnsError, RangeColumnsError, RangeFailedError, RangeFunctionError
+from headrace.connectors.spark.definition import (
+    LandedColumnsError,
+    RangeColumnsError,
+    RangeFailedError,
+    RangeFunctionError,
+)
+from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.errors import ArithmeticDataError
-from headrace.distribute.spark.types import SparkSession
 from headrace.errors import HeadraceError, PipelineError, RetryError
 from headrace.ext.sources import SplitGoneError
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
-from headrace.testing.connectors.pipelines import records
-from headrace.testing.connectors.worlds import COLUMNS
+from headrace.testing.connectors.worlds import COLUMNS, records
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import Fault, FaultyStore
 from tests.process.golden_roots import GOLDEN, copied, values

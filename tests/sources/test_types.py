@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats.errors import FileColumnsError
-from headrace.formats.file_format import NOUNS, RequiredColumns, ScannedRecords, read_file
+from headrace.formats.file_format import NOUNS, FileColumnsError, RequiredColumns, ScannedRecords, read_file
 from headrace.model.expressions.data_types import DataType
 from tests.corpus.typed import BAD, COLUMNS, OTHERS, TEXTS, Written
 from tests.kernel.columns import VALUES, arrow, python

@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace.connections import MissingConnectionError
 from headrace.errors import PipelineError
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceWorld
@@ -96,7 +96,7 @@ class ConnectedTable(Source):
 
 def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace import connections
-    from headrace_airflow.roots.connection import reached
+    from headrace_airflow.connection import reached
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
     watched = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)

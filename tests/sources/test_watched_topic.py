@@ -47,7 +47,7 @@ class Watched:
     def __init__(self, pipeline: hr.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
         from headrace.pipeline.loading.registry import Registered
         from headrace_airflow.assets import landed
-        from headrace_airflow.roots.root import Root, RootedPipeline
+        from headrace_airflow.roots import Root, RootedPipeline
         from headrace_airflow.watching import trigger
         from headrace_airflow.watching.watch import Runs
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import psutil
 
+from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.session import spark_session
-from headrace.distribute.spark.types import SparkSession
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog

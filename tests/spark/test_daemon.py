@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import SparkSession
 
 pytestmark = pytest.mark.spark
 

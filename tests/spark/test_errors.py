@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.errors import (
     AccessDeniedError,
     ArithmeticDataError,
@@ -18,9 +19,8 @@ from headrace.distribute.spark.errors import (
     StorageFailedError,
 )
 from headrace.distribute.spark.failures import readable_uri, spark_errors, translate_spark_error
-from headrace.distribute.spark.types import SparkSession
 from headrace.errors import FixDataError, HeadraceError
-from headrace.formats.errors import FileColumnsError, UnreadableFileError
+from headrace.formats.file_format import FileColumnsError, UnreadableFileError
 from headrace.sources.file_planning import VanishedFileError
 from headrace_snapshots.store import StoreUnavailableError
 

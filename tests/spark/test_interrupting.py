@@ -8,9 +8,8 @@ from time import monotonic, sleep
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.spark.application import interrupted
-from headrace.distribute.spark.types import SparkSession
-from headrace.distribute.tasks.background_work import Beside, Stop
+from headrace.distribute.process import Beside, Stop
+from headrace.distribute.spark.application import SparkSession, interrupted
 
 SECONDS = 120.0
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 
 from headrace import Aggregation, Deduplicate, FixedWindows, Pipeline, col, count
 from headrace.distribute.spark import engine
-from headrace.distribute.spark.types import DataFrame, SparkSession
+from headrace.distribute.spark.application import DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 import headrace as hr
-from headrace.distribute.spark.application import BACKGROUND_POOL, in_background_pool, tasks_of
-from headrace.distribute.spark.types import SparkSession
+from headrace.distribute.spark.application import BACKGROUND_POOL, SparkSession, in_background_pool, tasks_of
 from tests.process.clicks import CLICKS, land
 
 

@@ -25,11 +25,10 @@ from headrace import (
     field,
     retracting,
 )
+from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.spark.errors import SparkFunctionError
-from headrace.distribute.spark.types import SparkSession
 from headrace.errors import PipelineError
-from headrace.model.watermarks import BoundedOutOfOrderness
-from headrace.pipeline.event_time import EventTime
+from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.pipeline.identity import fingerprint
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process

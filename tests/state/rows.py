@@ -15,8 +15,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
 from headrace.program import columns as c
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.open_layer import StateLayer
+from headrace.state.sorted_file import SortedFile, StateLayer
 from tests.building import changed
 from tests.process.clicks import CLICKS
 

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pytest
 
 from headrace.errors import FixConfigError
-from headrace.state.datafiles.cache import LayerCache, default_cache, write_run
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.datafiles.writer import put_runs
+from headrace.state.file_cache import LayerCache, default_cache, put_runs, write_run
+from headrace.state.sorted_file import SortedFile
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import STAGE, Row, batch
 
 SCHEMA = STAGE.state_schema
@@ -181,7 +180,7 @@ def test_a_folder_that_is_removed_is_made_again(
             shutil.rmtree(cache.folder)
             removed.append(path)
 
-    monkeypatch.setattr("headrace.state.datafiles.cache.write_run", written)
+    monkeypatch.setattr("headrace.state.file_cache.write_run", written)
     put(store, cache, ROWS.slice(0, 20), "another")
     assert removed
     assert len(files(cache)) == 1
@@ -288,7 +287,7 @@ def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache:
 SHARING = """
 import sys
 from pathlib import Path
-from headrace.state.datafiles.cache import LayerCache
+from headrace.state.file_cache import LayerCache
 from headrace_snapshots.store import LocalStore
 from tests.state.test_cache import ROWS, SCHEMA, put
 folder, root, limit = Path(sys.argv[1]), LocalStore(Path(sys.argv[2])), int(sys.argv[3])
@@ -316,7 +315,7 @@ DYING = """
 import os, sys
 from pathlib import Path
 from headrace.state.datafiles import cache as caches
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.state.test_cache import LARGE, put
 caches.write_run = lambda path, *_: os._exit(9)
 put(MemoryStore(), caches.LayerCache(Path(sys.argv[1]), LARGE))

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.state.datafiles import files
-from headrace.state.datafiles.files import parquet, put_rows, read_rows
+from headrace.state import files
+from headrace.state.files import parquet, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 PAIR = pa.struct([("left", pa.int64()), pa.field("right", pa.string(), nullable=False)])
 TIME = pa.timestamp("us", "UTC")

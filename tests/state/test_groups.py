@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.state.key_groups import GROUPS, WHOLE, groups_of, part_of, parts
+from headrace.state.chunks import GROUPS, WHOLE, groups_of, part_of, parts
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda found: np.sort(np.array(found, np.uint64)))
 

@@ -18,16 +18,13 @@ from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.datafiles.writer import put_runs
-from headrace.state.layer_reader import open_rows
-from headrace.state.layers import Layers
+from headrace.state.file_cache import LayerCache, put_runs
+from headrace.state.layers import Layers, open_rows
 from headrace.state.migration import merge_layers
-from headrace.state.open_layer import StateLayer
+from headrace.state.sorted_file import SortedFile, StateLayer
 from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
 

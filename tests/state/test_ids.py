@@ -18,15 +18,13 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import Duration, Instant
 from headrace.program import columns as c
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.writer import put_runs
-from headrace.state.ids import RememberedIds
-from headrace.state.key_groups import parts
-from headrace.state.layer_reader import open_rows
+from headrace.state.chunks import parts
+from headrace.state.file_cache import LayerCache, put_runs
+from headrace.state.layers import RememberedIds, open_rows
 from headrace.state.migration import merge_ids
 from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
 
 HORIZON = 10

@@ -21,8 +21,8 @@ WRITE = """
 import pickle, sys
 from pathlib import Path
 from headrace.state.datafiles import writer
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.writer import put_runs
+from headrace.state.file_cache import LayerCache
+from headrace.state.file_cache import put_runs
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store import LocalStore
 from tests.state.rows import many
@@ -53,14 +53,14 @@ from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state import merge
 from headrace.state.datafiles import writer
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.key_groups import WHOLE
+from headrace.state.file_cache import LayerCache
+from headrace.state.chunks import WHOLE
 from headrace.state.layers import Layers
 from headrace.state.migration import merge_layers
-from headrace.state.layer_reader import open_rows
-from headrace.state.datafiles.writer import put_runs
+from headrace.state.layers import open_rows
+from headrace.state.file_cache import put_runs
 from headrace_snapshots.store import LocalStore
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import COUNTS, many
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])

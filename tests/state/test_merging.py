@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from headrace.kernel.state import newest
 from headrace.program import columns as c
 from headrace.state import migration
-from headrace.state.datafiles.sorted_file import SortedFile
 from headrace.state.migration import merge_ids, merge_layers
-from headrace.state.open_layer import StateLayer
+from headrace.state.sorted_file import SortedFile, StateLayer
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, STAGE, Row, batch, layer, together
 

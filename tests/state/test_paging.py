@@ -9,15 +9,12 @@ import pytest
 
 from headrace.model.time import Instant
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles import sorted_file
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.resident import RESIDENT, Resident
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.datafiles.writer import put_runs
+from headrace.state import sorted_file
+from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers
 from headrace.state.migration import merge_layers
-from headrace.state.open_layer import StateLayer
-from headrace_snapshots.store.memory import MemoryStore
+from headrace.state.sorted_file import RESIDENT, Resident, SortedFile, StateLayer
+from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import COUNTS, many
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="only Linux tells")

@@ -7,21 +7,16 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.delta import aggregate
-from headrace.kernel.elements import judge
+from headrace.kernel.delta import aggregate, judge
 from headrace.kernel.step import Counts, StageResult, step
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state import stage_epoch
-from headrace.state.datafiles import writer
-from headrace.state.datafiles.cache import RowsInMemory
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.datafiles.writer import RunWriter
-from headrace.state.layers import Layers
-from headrace.state.open_layer import StateLayer
-from headrace.state.stage_epoch import StageEpoch
-from headrace_snapshots.store.memory import MemoryStore
+from headrace.state import file_cache, layers
+from headrace.state.file_cache import RowsInMemory, RunWriter
+from headrace.state.layers import Layers, StageEpoch
+from headrace.state.sorted_file import SortedFile, StateLayer
+from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import HOUR, STAGE, many
 
 KEYS = 500
@@ -54,7 +49,7 @@ def epoch() -> StageEpoch:
 
 @pytest.fixture
 def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stage_epoch, "SLICE_ROWS", 50)
+    monkeypatch.setattr(layers, "SLICE_ROWS", 50)
 
 
 def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, Counts | None]:
@@ -70,7 +65,7 @@ def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, C
 def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch, monkeypatch: pytest.MonkeyPatch) -> None:
     (whole,), (again,) = epoch.results(), epoch.results()
     assert content([whole]) == content([again])
-    monkeypatch.setattr(stage_epoch, "SLICE_ROWS", 50)
+    monkeypatch.setattr(layers, "SLICE_ROWS", 50)
     slices = [*epoch.results()]
     assert len(slices) > 5
     assert content(slices) == content([whole])
@@ -101,7 +96,7 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
         were_gone.extend(one() is None for one in last[-1:])
         return step(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(stage_epoch, "step", watched)
+    monkeypatch.setattr(layers, "step", watched)
     for result in epoch.results():
         last.append(weakref.ref(result))
         del result
@@ -111,7 +106,7 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
 
 def test_a_writer_stores_files_while_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = many(0, 1000)
-    monkeypatch.setattr(writer, "RUN_BYTES", rows.nbytes // 4)
+    monkeypatch.setattr(file_cache, "RUN_BYTES", rows.nbytes // 4)
     store = MemoryStore()
     given = RunWriter(store, RowsInMemory(), "p/state")
     counts = []

@@ -13,16 +13,14 @@ from hypothesis import strategies as st
 from headrace.model.time import NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
+from headrace.state import file_cache
 from headrace.state import layers as growing
-from headrace.state.datafiles import writer
-from headrace.state.datafiles.cache import LayerCache
-from headrace.state.datafiles.writer import put_runs
-from headrace.state.key_groups import parts
-from headrace.state.layer_reader import open_rows
-from headrace.state.layers import Layers
-from headrace.state.open_layer import StateLayer
+from headrace.state.chunks import parts
+from headrace.state.file_cache import LayerCache, put_runs
+from headrace.state.layers import Layers, open_rows
+from headrace.state.sorted_file import StateLayer
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, STAGE, Row, batch, together
 
@@ -31,7 +29,7 @@ INSTANTS = st.integers(0, 10)
 
 
 def stored(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch, run_bytes: int) -> Layer:
-    with mock.patch.object(writer, "RUN_BYTES", run_bytes):
+    with mock.patch.object(file_cache, "RUN_BYTES", run_bytes):
         files = tuple(each.file for each in put_runs(store, cache, "state", [rows]))
     return Layer(files, rows.num_rows, 3, 5, 77)
 
@@ -69,7 +67,7 @@ def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[in
     before, after = sorted(event)
     previous, now = sorted(time)
     clocks = FiringClocks(Instant(before), Instant(after), Instant(previous), Instant(now))
-    layers = Layers(STAGE, (StateLayer((writer.SortedFile(batch(rows)),), 0, 0),))
+    layers = Layers(STAGE, (StateLayer((file_cache.SortedFile(batch(rows)),), 0, 0),))
     found = {key["user"] for key in layers.lookup(NOBODY, clocks).to_pylist()}
     due = {row.key for row in rows if before <= row.due_event < after or previous < row.due_time <= now}
     assert found == {row.key for row in rows if row.key in due and row.status != 2}
@@ -82,7 +80,7 @@ def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[in
 def test_the_earliest_hold_is_that_of_an_open_window(
     batches: list[list[Row]], watermark: int, few: int, bits: int
 ) -> None:
-    runs = (writer.SortedFile(batch(rows, epoch, bits)) for epoch, rows in enumerate(batches))
+    runs = (file_cache.SortedFile(batch(rows, epoch, bits)) for epoch, rows in enumerate(batches))
     layers = Layers(STAGE, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
     newest = {(row.key, row.start): row for rows in batches for row in rows}
     holds = [row.hold for row in newest.values() if row.status == c.OPEN and row.hold is not None]
@@ -106,7 +104,7 @@ def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: i
     store, cache = MemoryStore(), LayerCache(tmp_path, 10**9)
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
     layer = stored(store, cache, rows, 10**9)
-    old = Layer(tuple(writer.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
+    old = Layer(tuple(file_cache.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
     opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in parts(number)]
     assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
     assert opened[0].expires == NEVER

@@ -15,7 +15,7 @@ from headrace.testing import (
     run,
     watermark,
 )
-from headrace.testing.comparison import equal
+from headrace.testing.results import equal
 from tests.testing.pipelines import delays, flight
 
 RESULT = run(delays(), [rows(flight("13:05", 5), flight("14:05", 7)), watermark("14:00")])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.time import Instant, to_datetime
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 from headrace.testing import PaneRow, Step, StepResults, run, together, watermark
 from headrace_lab.reference import Epoch
 from headrace_lab.reference.evaluate import Record

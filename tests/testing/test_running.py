@@ -351,9 +351,9 @@ def test_spark_code_is_for_the_fixture_that_starts_spark() -> None:
 
 def test_a_run_leaves_no_files(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    from headrace.state.datafiles import cache
+    from headrace.state import file_cache
 
-    monkeypatch.setattr(cache, "default_cache", lambda: pytest.fail("rows of state went to the disk"))
+    monkeypatch.setattr(file_cache, "default_cache", lambda: pytest.fail("rows of state went to the disk"))
     pipeline = delays(input=hr.json("s3://nowhere/flights", SCHEMA).event_time("at", bound="1h"))
     assert run(pipeline, [rows(flight("13:05")), rows(flight("13:06")), end()]).current
     assert not list(tmp_path.iterdir())

@@ -13,8 +13,8 @@ from headrace.cli.main import app
 from headrace.errors import NotInstalledError
 from headrace.pipeline.loading.registry import SHIPPED
 from headrace.testing.steps import UnitTestError
-from headrace.testing.yaml.suite import Verdict, find, run_tests
-from headrace.testing.yaml.unit_tests import read_tests
+from headrace.testing.suite import Verdict, find, run_tests
+from headrace.testing.yaml_tests import read_tests
 
 PIPELINE = """
 from datetime import datetime
@@ -457,7 +457,7 @@ def test_a_run_that_must_raise_gives_no_results(folder: Path) -> None:
 
 def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(folder, "", "tests/test_delays.py")
-    monkeypatch.setattr("headrace.extras.find_spec", lambda _: None)
+    monkeypatch.setattr("headrace.installed.find_spec", lambda _: None)
     with pytest.raises(
         NotInstalledError, match=re.escape("needs pytest, which is not installed: pip install 'headrace[test]'")
     ):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, UNNAMED, OutputTables, is_current
+from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, UNNAMED, OutputTables, is_current
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = (
@@ -16,7 +16,7 @@ PRODUCT = (
     "plugins/headrace_airflow",
     "benchmarks",
 )
-HOME = "snapshots/headrace_snapshots/format/table_names.py"
+HOME = "snapshots/headrace_snapshots/format/manifest.py"
 NAMES = {IDS, INPUTS, REJECTED, UNNAMED.state(0), UNNAMED.current, UNNAMED.panes, UNNAMED.late}
 HOLDERS = {"tables", "logs"}
 FILE_NAMERS = {"put", "putting", "run_writer", "put_pieces", "open_table", "file_name", "data_path"}

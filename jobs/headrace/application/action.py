@@ -9,18 +9,16 @@ from headrace.application.task_process import tell
 from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
 from headrace.ext.executors import EXECUTORS
-from headrace.pipeline.executors import LOCAL, SPARK
 from headrace.pipeline.loading.registry import resolve
-from headrace.read.roots import MissingRootError
-from headrace.runs.actions import ACTIONS
+from headrace.pipeline.scheduling import LOCAL, SPARK
+from headrace.read.pipeline_reader import MissingRootError
+from headrace.runs.client.recording import ACTIONS
 from headrace.runs.option_values import fields_of_texts
 from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, watched
-from headrace.runs.reporting.progress_notes import ProgressNotes
+from headrace.runs.reporting.listener import LineListener, Listener, ProgressNotes, Where, ending, watched
 from headrace.runs.reporting.results import RunError, RunResult, now, write
-from headrace.runs.reporting.summary import UnderWay
-from headrace.runs.reporting.summary_renewal import renew_summary
-from headrace.terminal import flush_output
+from headrace.runs.reporting.summary import UnderWay, renew_summary
+from headrace.this_process import flush_output
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

@@ -12,16 +12,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headrace.application.fast_exit import exit_with
-from headrace.application.task_process import end_with_input, tell
+from headrace.application.task_process import end_with_input, exit_with, tell
 from headrace.errors import HeadraceError, RestoreError
-from headrace.garbage import collect_seldom
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.roots import check_root
+from headrace.read.pipeline_reader import check_root
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.results import RunError
-from headrace.terminal import flush_output
+from headrace.this_process import collect_seldom, flush_output
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 

@@ -7,10 +7,9 @@ there is input, Spark starts beside all other imports.
 import argparse
 import sys
 
-from headrace.application.fast_exit import exit_with
-from headrace.application.task_process import end_with_input
-from headrace.garbage import collect_seldom
+from headrace.application.task_process import end_with_input, exit_with
 from headrace.runs.options import declared_options
+from headrace.this_process import collect_seldom
 
 _ACTIONS = ("process", "audit", "recover", "backfill")
 

@@ -10,10 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.audit.range import AuditedFiles
-from headrace.audit.releases import ReleasedPanes
+from headrace.audit.range import AuditedFiles, ReleasedPanes
 from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
 from headrace.read.views.row_files import newest_rows, rows_without, tables

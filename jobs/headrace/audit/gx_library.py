@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from headrace.errors import FixConfigError
-from headrace.garbage import without_collection
+from headrace.this_process import without_collection
 
 
 class _Later(ModuleType):

@@ -19,7 +19,7 @@ from headrace.audit.range import FAILING_ROWS, Frame, Row, shown_value
 from headrace.audit.store import Finding
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import Scalar
-from headrace.pipeline.expectations import Expectation, ExpectationView
+from headrace.pipeline.quality import Expectation, ExpectationView
 
 RESULT_FORMAT: Final = {"result_format": "BASIC", "partial_unexpected_count": 0}
 

@@ -16,8 +16,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from headrace.audit.range import UnpublishedRange
-from headrace.audit.releases import counts_of, released_again
+from headrace.audit.range import UnpublishedRange, counts_of, released_again
 from headrace.model.time import (
     MAX_INSTANT,
     MIN_INSTANT,
@@ -35,8 +34,8 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import MAIN
 
 _SECOND: Final = 1_000_000
 _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FAILED"}

@@ -13,16 +13,15 @@ from functools import cached_property
 from typing import TypeVar
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.range import Frame
-from headrace.audit.releases import ReleasedPanes
+from headrace.audit.range import Frame, ReleasedPanes
 from headrace.audit.store import AuditOutcome, Finding, succeeds, write_audit
-from headrace.audit.usual.audit import UsualAudit, ViewFindings
+from headrace.audit.usual import UsualAudit, ViewFindings
 from headrace.model.time import instant, render
-from headrace.pipeline.expectations import Expectation, ExpectationView
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality import Expectation, ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
-from headrace_snapshots.layout import audit_folder
+from headrace_snapshots.names import audit_folder
 from headrace_snapshots.store import ObjectStore
 
 _Found = TypeVar("_Found")

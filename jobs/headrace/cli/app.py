@@ -25,19 +25,21 @@ from typing import Annotated, Any, Final, ParamSpec
 import click
 
 from headrace import __version__
-from headrace.cli.completion import (
+from headrace.cli.output import Format, reported
+from headrace.cli.parameters import (
+    Argument,
+    Option,
     complete_at,
     complete_droppable,
     complete_pipeline,
     complete_snapshot,
+    parameters,
+    run_options,
     show_completion,
 )
-from headrace.cli.display.output import Format, reported
-from headrace.cli.parameters import Argument, Option, parameters, run_options
-from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.extras import require_library
-from headrace.terminal import visible
+from headrace.installed import EntryPointGroup, require_library
+from headrace.this_process import visible
 
 DONE: Final = 0
 FAILED_CASES: Final = 1

@@ -10,19 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
-from headrace.cli.commands import history, maintenance, pipelines, run, snapshots
-from headrace.cli.display.output import (
-    Format,
-    notice,
-    print_fields,
-    print_json,
-    print_json_rows,
-    print_names,
-    print_table,
-)
+from headrace.cli.commands import history, pipelines, run, snapshots
+from headrace.cli.output import Format, notice, print_fields, print_json, print_json_rows, print_names, print_table
 from headrace.cli.parameters import Option
-from headrace.terminal import speak_utf8
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace.this_process import speak_utf8
+from headrace_snapshots.names import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.read.pipeline_reader import PipelineReader
@@ -32,7 +24,6 @@ __all__ = [
     "app",
     "history",
     "main",
-    "maintenance",
     "pipelines",
     "run",
     "snapshots",
@@ -59,7 +50,7 @@ def read(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the rows of a view: the results of a pipeline."""
-    from headrace.cli.catalog_names import reader_of
+    from headrace.cli.deployments import reader_of
     from headrace.model.accumulation import PANE_COLUMNS, WINDOW_END, WINDOW_START
 
     handle = reader_of(pipeline, root)
@@ -87,7 +78,7 @@ def files(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the paths of a view's Parquet files, for engines of your own."""
-    from headrace.cli.catalog_names import reader_of
+    from headrace.cli.deployments import reader_of
 
     handle = reader_of(pipeline, root)
     rows = handle.read(view, at=at)
@@ -110,10 +101,10 @@ def plot(
     output: Output = Format.TEXT,
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
-    from headrace.cli.catalog_names import handle_of
-    from headrace.observe.history import SUMMARY
+    from headrace.cli.deployments import handle_of
     from headrace.observe.lateness import told
     from headrace.pipeline.loading.registry import output_named
+    from headrace.read.snapshots.epoch_history import SUMMARY
 
     reference, of_output = output_named(pipeline)
     summary = handle_of(reference, root).plot(out=out, at=at, epochs=epochs, output=of_output or None)
@@ -145,8 +136,8 @@ def main() -> None:
     """The entry point of the command ``headrace``. Its process ends as that of a task does, which for a short run is a
     third of its CPU.
     """
-    from headrace.application.fast_exit import exit_with
-    from headrace.garbage import collect_seldom
+    from headrace.application.task_process import exit_with
+    from headrace.this_process import collect_seldom
 
     _begin_in_utf8()
     collect_seldom()

@@ -1,24 +1,34 @@
-"""What a command takes, said by the signature of its function and by the declarations of a run's options, for Click.
+"""What a command takes, and what a shell offers for it while somebody types.
+
+What a command takes, said by the signature of its function and by the declarations of a run's options, for Click.
 
 ``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows that form
 too, but imports pydantic to convert values, which takes longer than all else that most commands do.
+
+What a shell offers while somebody types: names of pipelines, branches, tags and snapshots.
+
+Whatever goes wrong here offers nothing: a shell has no place for an error, and the command itself will tell it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
+from itertools import islice
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import click
 
-from headrace.entry_points import EntryPointGroup
-from headrace.pipeline.executors import AUTO, EXECUTORS
+from headrace.installed import EntryPointGroup
+from headrace.pipeline.scheduling import AUTO, EXECUTORS
+from headrace_snapshots.names import MAIN, PUBLISHED, TAGS
 
 if TYPE_CHECKING:
     from headrace.runs.option_kinds import RunOption
+    from headrace_snapshots.catalog import Catalog
+
 
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
@@ -193,7 +203,6 @@ def flags_again(command: str, options: Mapping[str, Any]) -> str:
 
 
 def _shown(option: "RunOption") -> Option:
-    from headrace.cli.completion import complete_branch
     from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, WholeOption
 
     kind = option.kind
@@ -207,3 +216,89 @@ def _shown(option: "RunOption") -> Option:
         words=(*EXECUTORS.built_in, AUTO) if is_executor else (),
         group=EXECUTORS if is_executor else None,
     )
+
+
+_RECENT = 20
+"""Entries of the log whose snapshots are offered."""
+
+_FIXED = {MAIN, PUBLISHED}
+
+_SHELLS = ("bash", "zsh", "fish")
+
+
+def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Registered names."""
+    return _offered(_registered, incomplete)
+
+
+def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches and tags of the pipeline that the line names."""
+    return _offered(lambda: [*_FIXED, *_names(ctx)], incomplete)
+
+
+def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
+    return _offered(lambda: [*_FIXED, *_names(ctx), *_recent(ctx)], incomplete)
+
+
+def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of branches and tags that can be dropped."""
+    return _offered(lambda: _names(ctx) - _FIXED, incomplete)
+
+
+def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    """Branches, tags, and the newest snapshots of the pipeline that the line names."""
+    return _offered(lambda: [*_names(ctx), *_recent(ctx)], incomplete)
+
+
+def show_completion(program: str) -> click.Option:
+    """The option that prints the script with which a shell completes ``program``."""
+
+    def show(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+        if shell is None:
+            return
+        from click.shell_completion import get_completion_class
+
+        completion = get_completion_class(shell)
+        assert completion is not None  # Click has those of _SHELLS
+        click.echo(completion(ctx.command, {}, program, f"_{program.upper()}_COMPLETE").source())
+        ctx.exit()
+
+    return click.Option(
+        ["--show-completion"],
+        type=click.Choice(_SHELLS),
+        is_eager=True,
+        expose_value=False,
+        callback=show,
+        help='Print what makes a shell complete names: eval "$(headrace --show-completion bash)" in ~/.bashrc.',
+    )
+
+
+def _offered(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+    try:
+        return sorted({name for name in names() if name.startswith(incomplete)})
+    except Exception:
+        return []
+
+
+def _registered() -> Iterable[str]:
+    from headrace.pipeline.loading.registry import registered_files
+
+    return registered_files().pipelines
+
+
+def _names(ctx: click.Context) -> set[str]:
+    head = _catalog(ctx).head()
+    return {name.removeprefix(TAGS) for name in (*head.refs, *head.generations)}
+
+
+def _recent(ctx: click.Context) -> set[str]:
+    moves = [entry.moves for entry in islice(_catalog(ctx).entries(), _RECENT)]
+    return {after for move in moves for _, after in move.values() if after is not None}
+
+
+def _catalog(ctx: click.Context) -> "Catalog":
+    from headrace.cli.deployments import handle_of
+
+    # a line that ends with an option is not taken apart to its end: its arguments are what is left
+    return handle_of(ctx.params.get("pipeline") or ctx.args[0], ctx.params["root"]).catalog

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 from headrace.connections import Connection
 from headrace.ext.sinks import FinalRows, OpenReceiver, SinkConnector, SinkRefusedError
 from headrace.model.arguments import Arguments, keywords
+from headrace.pipeline.endpoints import FunctionSink, Sink, connection_name, function_name, sink_name
 from headrace.pipeline.loading.code_digests import named_function
 from headrace.pipeline.loading.modules import current
-from headrace.pipeline.sink import FunctionSink, Sink, connection_name, function_name, sink_name
 
 
 @dataclass(frozen=True)

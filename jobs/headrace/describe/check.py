@@ -11,12 +11,12 @@ from headrace.connections import MissingConnectionError, connection
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments, Suggesting, keywords
-from headrace.pipeline.checks.graph_checks import UpstreamCycleError, check_beside
+from headrace.pipeline.endpoints import SparkFunction
 from headrace.pipeline.loading.modules import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.schedules import DAG_FAMILIES, dag_id, retention_dag_id
-from headrace.pipeline.source import SparkFunction
+from headrace.pipeline.scheduling import DAG_FAMILIES, dag_id, retention_dag_id
+from headrace.pipeline.validation import UpstreamCycleError, check_beside
 
 
 @dataclass(frozen=True)

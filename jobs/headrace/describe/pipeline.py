@@ -13,17 +13,9 @@ from itertools import pairwise
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.arguments import shown
 from headrace.model.combiners import Combiner, render_aggregate
-from headrace.model.expressions.columns import ColumnType, SourceField
-from headrace.model.expressions.data_types import in_words
-from headrace.model.expressions.expr import Binary, Expr, Literal
-from headrace.model.expressions.expr import render as render_expression
-from headrace.model.expressions.trees import walk
-from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, render_duration
-from headrace.model.time import render as render_time
-from headrace.model.triggers.leaves import AfterProcessingTime
-from headrace.model.triggers.trigger import panes
-from headrace.model.watermarks import (
+from headrace.model.event_time import (
     BoundedOutOfOrderness,
+    EventTime,
     FromSource,
     Ingestion,
     Monotonic,
@@ -31,16 +23,20 @@ from headrace.model.watermarks import (
     SplitStrategy,
     WatermarkStrategy,
 )
+from headrace.model.expressions.columns import ColumnType, SourceField
+from headrace.model.expressions.data_types import in_words
+from headrace.model.expressions.expr import Binary, Expr, Literal
+from headrace.model.expressions.expr import render as render_expression
+from headrace.model.expressions.typing import walk
+from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, render_duration
+from headrace.model.time import render as render_time
+from headrace.model.triggers.elementary import AfterProcessingTime, panes
 from headrace.model.windows import GlobalWindows, SlidingWindows, WindowFn, describe_windows, window_at
-from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.checks.trigger_checks import looks_at_values, nodes
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.loop import VERTEX, Loop
+from headrace.pipeline.endpoints import Input, Sink
 from headrace.pipeline.output import upstream_first
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import Sink
-from headrace.pipeline.source import Input
 from headrace.pipeline.sources import FilesSource, NameOrder
+from headrace.pipeline.stages import VERTEX, Loop, Stage, looks_at_values, trigger_nodes
 
 _EXAMPLE = instant(datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -208,7 +204,9 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
         yield from _of_stage(stage)
         if stage.aggregation.how.allowed_lateness is None and not isinstance(stage.aggregation.where, GlobalWindows):
             yield "windows never expire (allowed_lateness None): their state grows with time"
-        if pipeline.schedule is None and any(isinstance(node, AfterProcessingTime) for node in nodes(stage.when)):
+        if pipeline.schedule is None and any(
+            isinstance(node, AfterProcessingTime) for node in trigger_nodes(stage.when)
+        ):
             yield "a trigger waits for the clock, and without a schedule= only runs by hand look at the clock"
 
 

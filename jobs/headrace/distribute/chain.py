@@ -16,7 +16,7 @@ from functools import cached_property
 from itertools import pairwise
 from operator import add
 
-from headrace.kernel.loops.compiled import CompiledLoop
+from headrace.kernel.loops import CompiledLoop
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.output import Upstream, upstream_first
@@ -25,7 +25,7 @@ from headrace.program.firing import FiringClocks
 from headrace.sources.progress import EpochClocks
 from headrace.sources.source_clock import SourceClock
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.table_names import UNNAMED, OutputTables
+from headrace_snapshots.format.manifest import UNNAMED, OutputTables
 
 
 @dataclass(frozen=True)

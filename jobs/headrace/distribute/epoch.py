@@ -9,9 +9,9 @@ from headrace.kernel.step import Counts
 from headrace.model.triggers import Signal
 from headrace.sources.landing import ByInput, counted
 from headrace.sources.progress import PipelineProgress
-from headrace.state.datafiles.files import Written
+from headrace.state.files import Written
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.table_names import REJECTED, UNNAMED, OutputTables
+from headrace_snapshots.format.manifest import REJECTED, UNNAMED, OutputTables
 
 
 @dataclass(frozen=True)

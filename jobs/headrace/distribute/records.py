@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 
 from headrace.errors import HeadraceError
 from headrace.ext.sources import SourceSplit
-from headrace.formats.errors import DividedFileError, UnreadableFileError
-from headrace.formats.file_format import WHOLE_FILE, ScannedRecords, Span
-from headrace.kernel.elements import Columns
-from headrace.kernel.grouping import Ints, valid
+from headrace.formats.file_format import WHOLE_FILE, DividedFileError, ScannedRecords, Span, UnreadableFileError
+from headrace.kernel.columns import Ints, arrow_type, valid
+from headrace.kernel.delta import Columns
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import arrow_type
 from headrace.model.time import Instant
+from headrace.pipeline.endpoints import Input, OnUnreadable
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Input, OnUnreadable
 from headrace.program import columns as c
 from headrace.sources.changelogs import as_changes
 from headrace.sources.landing import ByInput, Landing

@@ -1,19 +1,30 @@
-"""What readers see: the newest records of a pipeline's panes, as ``current``; the rows that fulfil a condition."""
+"""What readers see beside panes: the newest records, as ``current``; late records, and dead letters."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from headrace.distribute.records import Records
+from headrace.formats.fields import as_json
+from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, Ints, timestamps, valid
+from headrace.kernel.delta import Columns, Disposition, takes_part
 from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.grouping import Groups, Ints
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import ARROW_TYPES
+from headrace.kernel.windows import Assigned
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT
+from headrace.program import columns as c
+from headrace.state.files import stored
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import UNNAMED
+from headrace_snapshots.store import ObjectStore
 
 _MOST = 2**63 - 1
 
@@ -57,3 +68,161 @@ def _last(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
     greatest = groups.reduce(np.maximum, arranged, 0)
     rows = np.flatnonzero(arranged == np.repeat(greatest, groups.sizes))
     return rows if groups.order is None else groups.order[rows]
+
+
+def late_rows(
+    stage: CompiledStage, records: Records, judged: Columns, late: Assigned | None, epoch: int
+) -> pa.RecordBatch | None:
+    """Dropped (record, window) pairs of ``records``, which were ``judged`` for ``stage``: keys, event time, window, the
+    reason, input, file, the raw record and the epoch.
+
+    The window of a record that is too late to be told from a duplicate is NULL.
+    """
+    rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
+    forgotten = _forgotten(judged)
+    dropped = np.concatenate([rows, forgotten])
+    if not len(dropped):
+        return None
+    order = np.argsort(dropped, kind="stable")
+    indices, has_window = pa.array(dropped[order]), order < len(rows)
+    no_window = np.zeros(len(forgotten), np.int64)
+    windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
+    origins = records.of(dropped[order])
+    columns = {name: judged[name].take(indices) for name in stage.record_keys}
+    columns["event_time"] = judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
+    columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
+    columns["reason"] = _why_late(judged, indices, pa.array(has_window))
+    columns |= {"input": origins["input"], "file": origins["file"], "raw": _text(origins["raw"])[0]}
+    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
+    return pa.RecordBatch.from_pydict(columns)
+
+
+WINDOW_EXPIRED, BEYOND_HORIZON = "window expired", "id beyond its horizon"
+OF_WITHDRAWAL = "withdrawal: "
+"""What begins the reason why a record was late that would have withdrawn a row."""
+
+
+def _why_late(judged: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
+    reasons = pc.if_else(has_window, WINDOW_EXPIRED, BEYOND_HORIZON)
+    if c.SIGN not in judged:
+        return reasons
+    withdraws = pc.less(judged[c.SIGN].take(rows), 0)
+    return pc.binary_join_element_wise(pc.if_else(withdraws, OF_WITHDRAWAL, ""), reasons, "")
+
+
+def _forgotten(judged: Columns) -> Ints:
+    if c.SEEN not in judged:
+        return np.zeros(0, np.int64)
+    forgotten = pc.equal(judged[c.SEEN], int(Disposition.FORGOTTEN)).fill_null(False)
+    return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & takes_part(judged))
+
+
+def rejected_rows(
+    records: Records,
+    epoch: int,
+    *,
+    output: str | None,
+    judged: Columns | None = None,
+    by_none: NDArray[np.bool_] | None = None,
+) -> pa.RecordBatch | None:
+    """The dead letters that nobody can take: ``input``, ``file``, ``position``, ``reason``, ``raw``, ``raw_bytes``,
+    ``epoch``; with what is ``judged`` for one ``output`` those that others can take and it cannot. ``by_none``: those
+    that nobody can take, where that is not what is judged now. None if all is well.
+
+    ``position`` and ``raw`` are NULL for a file that cannot be read at all. ``raw_bytes`` are those of a record that is
+    no text; ``raw`` has U+FFFD in place of some then. Where outputs have names, the column ``output`` says which, NULL:
+    nobody can take the record.
+    """
+    by_none = records.is_rejected if by_none is None else by_none
+    reasons = records.columns[c.REJECT] if judged is None else judged[c.REJECT]
+    rows = np.flatnonzero(by_none if judged is None else valid(reasons) & ~by_none)
+    if not len(rows):
+        return None
+    return _dead_letters(records.of(rows), reasons.take(pa.array(rows)), epoch, output)
+
+
+def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[tuple[str, str], list[int | None]]:
+    """The positions of the dead letters in ``files`` that nobody could take, by input and file; None is a whole file.
+    Raises BrokenObjectError.
+    """
+    places: defaultdict[tuple[str, str], list[int | None]] = defaultdict(list)
+    for file in files:
+        rows = stored(verify(store, file))
+        if "output" in rows.column_names:  # else it is from before outputs had names
+            rows = rows.filter(rows["output"].is_null())
+        for row in rows.select(["input", "file", "position"]).to_pylist():
+            places[row["input"], row["file"]].append(row["position"])
+    return places
+
+
+def dead_panes(
+    stage: CompiledStage,
+    above: str,
+    panes: Mapping[str, pa.Array],
+    judged: Mapping[str, pa.Array],
+    epoch: int,
+    *,
+    output: str,
+) -> pa.RecordBatch | None:
+    """The ``panes`` of what is ``above`` ("aggregation 1") that ``stage`` of an ``output`` cannot take (``judged`` says
+    why); None if it takes all.
+    """
+    reasons = judged[c.REJECT]
+    dead = np.flatnonzero(valid(reasons))
+    if not len(dead):
+        return None
+    shown = {name: panes[name] for name in stage.stage.schema}
+    shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
+    if stage.stage.withdrawable:
+        shown["is_retraction"] = pc.less(panes[c.SIGN], 0)
+    return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch, output)
+
+
+def _rejected_panes(above: str, reasons: pa.Array, raw: pa.Array, epoch: int, output: str) -> pa.RecordBatch:
+    """Panes of what is ``above`` that the stage below it cannot take, as ``rejected_rows`` gives them. They have no
+    file.
+    """
+    length = len(reasons)
+    places = {
+        "input": pa.repeat(pa.scalar(above), length),
+        "file": pa.nulls(length, pa.string()),
+        "position": pa.nulls(length, pa.int64()),
+        "raw": raw,
+    }
+    return _dead_letters(places, reasons, epoch, output)
+
+
+def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int, output: str | None) -> pa.RecordBatch:
+    text, octets = _text(places["raw"])
+    of = {} if output == UNNAMED.output else {"output": pa.repeat(pa.scalar(output, pa.string()), len(reasons))}
+    return pa.RecordBatch.from_pydict(
+        {
+            **of,
+            "input": places["input"],
+            "file": places["file"],
+            "position": places["position"],
+            "reason": reasons,
+            "raw": text,
+            "raw_bytes": octets,
+            "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(reasons)),
+        }
+    )
+
+
+def _text(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """Records as text, and the bytes of those that are none."""
+    try:
+        return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        values: Sequence[bytes | None] = raw.to_pylist()  # where some are not text: they are dead letters, one by one
+        texts = [None if value is None else value.decode(errors="replace") for value in values]
+        octets = [None if value is None or _is_text(value) else value for value in values]
+        return pa.array(texts, pa.string()), pa.array(octets, pa.binary())
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -54,9 +54,9 @@ A DAG that runs once for each complete window waits for ``windows_asset("sales")
 something else waits for ``published_asset("sales")``.
 """
 
+from headrace_airflow.connection import reaching_store
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
-from headrace_airflow.roots.root import RootedPipeline
-from headrace_airflow.roots.store import reaching_store
+from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import published_asset, windows_asset
 
 __all__ = [

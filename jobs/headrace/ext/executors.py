@@ -44,22 +44,21 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
-from headrace.entry_points import EntryPointGroup
-from headrace.pipeline import executors
+from headrace.installed import EntryPointGroup
+from headrace.pipeline import scheduling
 
 if TYPE_CHECKING:  # naming an executor imports nothing of what computes
-    from headrace.audit.range import AuditedFiles, Frame
-    from headrace.audit.releases import ReleasedPanes
+    from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
     from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
-    from headrace.distribute.tasks.background_work import Stop
+    from headrace.distribute.process import Stop
     from headrace.ext.stores import ObjectStore
-    from headrace.kernel.types import Names
+    from headrace.kernel.columns import Names
     from headrace.model.time import Instant
     from headrace.model.triggers import Signal
-    from headrace.pipeline.executors import LevelProgress
-    from headrace.pipeline.expectations import ExpectationView
     from headrace.pipeline.identity import Formerly
     from headrace.pipeline.pipeline import Pipeline
+    from headrace.pipeline.quality import ExpectationView
+    from headrace.pipeline.scheduling import LevelProgress
     from headrace.read.views.columns import ViewColumns
     from headrace.sources.landing import ByInput, Landing
     from headrace.sources.progress import PipelineProgress, WatermarkHold
@@ -333,7 +332,7 @@ class Executor:
     is_submitted: bool = False
 
 
-EXECUTORS: Final[EntryPointGroup[Executor]] = executors.EXECUTORS
+EXECUTORS: Final[EntryPointGroup[Executor]] = scheduling.EXECUTORS
 """Executors by name, as pipelines name them."""
 
 

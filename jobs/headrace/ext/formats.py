@@ -69,22 +69,23 @@ Example::
 
 from typing import Final
 
-from headrace.entry_points import EntryPointGroup
-from headrace.formats.errors import FileColumnsError, MissingColumnError, UnreadableFileError
 from headrace.formats.fields import typed
 from headrace.formats.file_format import (
     NOT_UTF8,
     WHOLE_FILE,
+    FileColumnsError,
     FileFormat,
+    MissingColumnError,
     RequiredColumns,
     ScannedRecords,
     Span,
+    UnreadableFileError,
     misfit,
     nothing,
 )
 from headrace.formats.json_lines import JSON, read_json
-from headrace.formats.lines import TextLines
-from headrace.formats.text_format import TextFormat
+from headrace.formats.lines import TextFormat, TextLines
+from headrace.installed import EntryPointGroup
 from headrace.model.expressions.columns import SourceField, SourceFields
 
 __all__ = [

@@ -84,10 +84,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.connections import Connection, connection
-from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError, RetryError
+from headrace.installed import EntryPointGroup
 from headrace.model.expressions.data_types import ValueType
-from headrace.pipeline.sink import Sink
+from headrace.pipeline.endpoints import Sink
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -107,11 +107,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from headrace.connections import Connection, connection
-from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, FixDataError
 from headrace.ext.stores import ObjectStore
+from headrace.installed import EntryPointGroup
 from headrace.model.time import Instant
-from headrace.pipeline.source import Input, Source
+from headrace.pipeline.endpoints import Input, Source
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
     import pyarrow as pa

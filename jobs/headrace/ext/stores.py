@@ -87,8 +87,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Protocol
 
-from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, GiveUpError, RestoreError, RetryError
+from headrace.installed import EntryPointGroup
 
 __all__ = [
     "KINDS",

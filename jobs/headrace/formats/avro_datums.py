@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.grouping import Ints
+from headrace.kernel.columns import Ints
 
 Octets = NDArray[np.uint8]
 

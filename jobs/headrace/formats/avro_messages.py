@@ -27,11 +27,17 @@ from headrace.formats.avro_datums import (
     UnionType,
     Wanted,
 )
-from headrace.formats.errors import FileColumnsError
-from headrace.formats.file_format import NOT_UTF8, RequiredColumns, ScannedRecords, misfit, nearest, nothing
+from headrace.formats.file_format import (
+    NOT_UTF8,
+    FileColumnsError,
+    RequiredColumns,
+    ScannedRecords,
+    misfit,
+    nearest,
+    nothing,
+)
 from headrace.formats.parquet import is_read, places, type_there, values_as
-from headrace.kernel.grouping import Ints
-from headrace.kernel.types import arrow_type
+from headrace.kernel.columns import Ints, arrow_type
 from headrace.model.expressions.columns import SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
 

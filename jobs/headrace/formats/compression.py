@@ -14,7 +14,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import UnreadableFileError
 
 _HEAD: Final = 65536
 """So many bytes show whether a file is text."""

@@ -24,11 +24,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.formats.errors import DialectError, FileColumnsError, UnreadableFileError
+from headrace.formats.file_format import DialectError, FileColumnsError, UnreadableFileError
 from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines, cut
-from headrace.kernel.grouping import truths
+from headrace.kernel.columns import truths
 from headrace.model.expressions.columns import SourceFields
-from headrace.pipeline.csv_dialect import CsvDialect
+from headrace.pipeline.sources import CsvDialect
 
 ODD, OPEN = "a quote is not closed on its line", "a quote is not closed before the file ends"
 LOOSE = "quotes with a line break in them do not enclose their field"

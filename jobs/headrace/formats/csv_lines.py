@@ -18,16 +18,23 @@ import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
 from headrace.formats.csv_dialect import Header, JudgedLines, Quoting, check_body, check_preamble, header_of, layout_of
-from headrace.formats.errors import DialectError, FileColumnsError, UnreadableFileError
 from headrace.formats.fields import typed
-from headrace.formats.file_format import NOT_UTF8, RequiredColumns, ScannedRecords, Span, nothing
-from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines
-from headrace.formats.text_format import TextFormat
-from headrace.kernel.grouping import Ints, truths
+from headrace.formats.file_format import (
+    NOT_UTF8,
+    DialectError,
+    FileColumnsError,
+    RequiredColumns,
+    ScannedRecords,
+    Span,
+    UnreadableFileError,
+    nothing,
+)
+from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines
+from headrace.kernel.columns import Ints, truths
 from headrace.model.expressions.columns import SourceFields
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.trees import constant_to_json
-from headrace.pipeline.csv_dialect import CsvDialect
+from headrace.model.expressions.typing import constant_to_json
+from headrace.pipeline.sources import CsvDialect
 
 
 @dataclass(frozen=True)

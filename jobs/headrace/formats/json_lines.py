@@ -25,19 +25,33 @@ import pyarrow.json as pj
 from numpy.typing import NDArray
 
 from headrace.formats.compression import what_is
-from headrace.formats.errors import UnreadableFileError
-from headrace.formats.fields import typed
-from headrace.formats.file_format import NOT_UTF8, RequiredColumns, ScannedRecords, misfit, nearest, nothing
-from headrace.formats.json_values import DEEPEST, FROM_TEXT, fits, has_lone_surrogate, parsed, stored_type, stored_value
-from headrace.formats.lines import TextLines
-from headrace.formats.text_format import TextFormat
+from headrace.formats.fields import (
+    DEEPEST,
+    FROM_TEXT,
+    fits,
+    has_lone_surrogate,
+    parsed,
+    stored_type,
+    stored_value,
+    typed,
+)
+from headrace.formats.file_format import (
+    NOT_UTF8,
+    RequiredColumns,
+    ScannedRecords,
+    UnreadableFileError,
+    misfit,
+    nearest,
+    nothing,
+)
+from headrace.formats.lines import TextFormat, TextLines
+from headrace.kernel.columns import Ints, truths
 from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.string_bytes import are_text
-from headrace.kernel.grouping import Ints, truths
 from headrace.model.arguments import shown
 from headrace.model.expressions.columns import SourceField, SourceFields, in_objects
 from headrace.model.expressions.data_types import DataType, ListType
-from headrace.model.expressions.trees import constant_to_json
+from headrace.model.expressions.typing import constant_to_json
 
 _ONE_A_LINE: Final = "land each record on a line of its own (jq -c {})"
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")

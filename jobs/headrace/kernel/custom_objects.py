@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.errors import PipelineError
-from headrace.kernel.grouping import Ints
-from headrace.kernel.types import own_arrow_type
+from headrace.kernel.columns import Ints, own_arrow_type
+from headrace.model.arguments import user_code
 from headrace.model.time import Instant
 from headrace.model.triggers.custom import (
     CustomTrigger,
@@ -30,7 +30,6 @@ from headrace.model.triggers.custom import (
     checked_state,
     state_types,
 )
-from headrace.model.vocabulary import user_code
 from headrace.model.windows import CustomWindows, MergeGroup, Window
 from headrace.program.triggers.leaves import AT, DEADLINE, FINISHED, RECORD, state_field
 

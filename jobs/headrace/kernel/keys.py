@@ -23,11 +23,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.expressions.dates import days_of
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, Groups, Ints, of_sorted, run_begins, with_first
+from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, octets
-from headrace.kernel.grouping import Groups, Ints, of_sorted, run_begins, with_first
-from headrace.kernel.types import ARROW_TYPES, DATE, DECIMAL
 from headrace.model.expressions.data_types import DataType
 
 UInt64s = NDArray[np.uint64]

@@ -17,18 +17,16 @@ from headrace.kernel.aggregates import (
     KeptPart,
     compile_aggregates,
 )
+from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, own_arrow_type
 from headrace.kernel.expressions.string_bytes import Words
-from headrace.kernel.grouping import Ints
 from headrace.kernel.keys import hashes
-from headrace.kernel.types import ARROW_TYPES, TIMESTAMP, arrow_type, own_arrow_type
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.trees import to_json
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import to_json, type_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
-from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
 from headrace.program.firing import FiringPlan, compile_firing

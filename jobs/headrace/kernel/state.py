@@ -23,13 +23,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.grouping import Groups, Ints
+from headrace.kernel.columns import ARROW_TYPES, Groups, Ints
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import ARROW_TYPES
-from headrace.kernel.windows.assignment import merged_windows
+from headrace.kernel.windows import merged_windows
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.trees import constant_to_json
+from headrace.model.expressions.typing import constant_to_json
 from headrace.model.triggers import Signal
 from headrace.program import columns as c
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
-from headrace.model.arguments import Arguments, Length, Suggesting, keywords
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
 from headrace.model.time import Duration, Instant
-from headrace.model.vocabulary import REQUIRED, word
 from headrace.model.windows import Window
 
 

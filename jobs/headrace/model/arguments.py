@@ -1,25 +1,37 @@
-"""What users pass, in the form that the model keeps; and what a mistyped name may have meant.
-
-What a mistyped name may have meant: one answer for keyword arguments, methods and columns.
+"""What users pass, in the form that the model keeps; and what classes of the model are called, for good.
 
 Each method of ``Arguments`` gives the value back, or raises one error (a PipelineError, if no other is asked for) that
-names the argument, shows what was given, and says what to write instead.
+names the argument, shows what was given, and says what to write instead. A mistyped name is answered with the nearest
+one, whether it is of a keyword argument, a method or a column.
+
+A class that may stand in a pipeline says its word where it is defined::
+
+    @word("after count", count=REQUIRED)
+    @dataclass(frozen=True)
+    class AfterCount(Trigger): ...
+
+Fingerprints and recorded definitions are made of words (``pipeline.identity``), checks know by them what may stand in a
+pipeline, and conformance cases are read by them. So neither names in the code nor defaults count: a class may be
+renamed and a default may change, its word and its parts never do.
+
+Users' own objects are told apart by their fields, and what they raise becomes a PipelineError.
 """
 
 import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import cache, update_wrapper, wraps
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, Unpack, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar, Unpack, cast, get_args, get_origin
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from headrace.entry_points import EntryPointGroup
 from headrace.errors import FixConfigError, PipelineError
+from headrace.installed import EntryPointGroup
 from headrace.model.time import LONGEST, Duration, parse_duration
 from headrace.model.time import duration as of_timedelta
 
@@ -333,3 +345,65 @@ def shown(value: object) -> str:
     except Exception as error:  # a value of a user's own class may fail to show itself
         text = f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH - 3]}..."
+
+
+T = TypeVar("T")
+
+REQUIRED: Any = object()
+"""In the place of a value: the part is never left out."""
+
+
+class Word(NamedTuple):
+    """What a class is called, and its parts, each with the value that counts as left out (a tuple: one of these).
+
+    A new part has the value that means "as before": then it changes nothing for pipelines that do not use it.
+    """
+
+    name: str
+    parts: Mapping[str, Any]
+
+
+WORDS: dict[type, Word] = {}
+"""The words of all classes that have been imported."""
+
+
+def word(name: str, /, **parts: Any) -> Callable[[type[T]], type[T]]:
+    """Call the decorated class ``name``; ``parts`` are fields of it."""
+
+    def called(kind: type[T]) -> type[T]:
+        WORDS[kind] = Word(name, parts)
+        return kind
+
+    return called
+
+
+def words(kind: type[T]) -> dict[str, type[T]]:
+    """The subclasses of ``kind`` that have a word, by it."""
+    return {known.name: subclass for subclass, known in WORDS.items() if issubclass(subclass, kind)}
+
+
+@contextmanager
+def user_code(owner: object, doing: str) -> Iterator[None]:
+    """Raise what ``owner``, a user's own object, raises inside the block as a PipelineError that names it."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        raise PipelineError(f"{owner!r} could not {doing}: {error!r}") from error
+
+
+def check_frozen(owner: object) -> None:
+    """Raise PipelineError unless ``owner`` is a frozen dataclass: its fields are part of the pipeline's fingerprint."""
+    params = getattr(type(owner), "__dataclass_params__", None)
+    if params is None or not params.frozen:
+        raise PipelineError(f"{owner!r} must be a frozen dataclass: put @dataclass(frozen=True) on its class")
+
+
+def check_fields(owner: object, what: str, made: Collection[str], declared: Collection[str]) -> None:
+    """Raise PipelineError unless ``what``, which ``owner`` made, has exactly the declared fields."""
+    if set(made) != set(declared):
+        raise PipelineError(
+            f"{owner!r} made {what} with the fields {', '.join(sorted(made)) or 'of nothing'}; "
+            f"it declares {', '.join(sorted(declared))}"
+        )

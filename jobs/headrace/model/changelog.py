@@ -8,13 +8,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.expressions.columns import Path, SourceColumns, SourceField, SourceFields, fields_of
+from headrace.model.arguments import REQUIRED, Arguments, keywords, word
+from headrace.model.expressions.columns import (
+    Path,
+    Read,
+    SourceColumns,
+    SourceField,
+    SourceFields,
+    fields_of,
+    if_else,
+    read,
+)
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr, render
-from headrace.model.expressions.functions import Read, if_else, read
-from headrace.model.expressions.trees import columns_of
-from headrace.model.vocabulary import REQUIRED, word
+from headrace.model.expressions.typing import columns_of
 
 SIGN: Final = "_sign"
 """The column of a change's sign, beside those of its row."""

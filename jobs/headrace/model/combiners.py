@@ -16,9 +16,17 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, Suggesting, keywords
+from headrace.model.arguments import (
+    REQUIRED,
+    Arguments,
+    Suggesting,
+    check_fields,
+    check_frozen,
+    keywords,
+    user_code,
+    word,
+)
 from headrace.model.expressions.data_types import DataType, ListType, StoredType, stored_type
-from headrace.model.vocabulary import REQUIRED, check_fields, check_frozen, user_code, word
 
 if TYPE_CHECKING:
     from headrace.model.expressions.expr import Expr

@@ -1,23 +1,32 @@
-"""How late data was, as ``headrace plot`` tells it, from manifests and from the files of late rows: quantiles from
+"""How late the data of some epochs was: quantiles, counts, and what ``headrace plot`` shows of them.
+
+How late data was, as ``headrace plot`` tells it, from manifests and from the files of late rows: quantiles from
 which to choose a bound of out-of-orderness and an allowed lateness.
+
+``headrace plot``: how late the data of some epochs was, and the picture of it.
 """
 
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import accumulate
+from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from headrace.installed import require
 from headrace.model.accumulation import WINDOW_END
 from headrace.model.time import UNITS, Duration, Instant, is_finite
-from headrace.observe.history import EpochFigures
+from headrace.read.snapshots.epoch_history import EpochFigures, history, totals
+from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.row_files import tables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.format.output_view import seen_by
 
 SHARES = (50, 90, 99, 100)
 """Quantiles, in percent."""
@@ -99,3 +108,44 @@ def _late_rows(catalog: Catalog, head: Manifest, since: int) -> Iterator[tuple[i
         for epoch, end in zip(table.column("epoch").to_pylist(), ends, strict=True):
             if end is not None:  # NULL: it was in no window any more
                 yield epoch, Instant(end - 1)
+
+
+@dataclass(frozen=True)
+class LatenessPlot:
+    """How late the data of ``epochs`` epochs was: their counts together, and quantiles of ``lateness``. ``picture`` is
+    the file that it was drawn into, None for none.
+    """
+
+    pipeline: str
+    epochs: int
+    counts: Mapping[str, int]
+    lateness: Lateness
+    picture: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value; quantiles are in seconds."""
+        return {
+            "epochs": self.epochs,
+            "counts": dict(self.counts),
+            "lateness_seconds": seconds(self.lateness),
+            "picture": self.picture,
+        }
+
+
+def plot(catalog: Catalog, at: At, epochs: int, out: Path | None) -> LatenessPlot:
+    """Sum up the newest ``epochs`` of the snapshot that ``at`` means, and draw them into ``out`` unless that is None.
+
+    Raises NotInstalledError if a picture is asked for and cannot be drawn, and what snapshot_at raises.
+    """
+    if out is not None:
+        require("plots", "a picture")
+    head = snapshot_at(catalog, at).manifest
+    if head is not None:
+        seen_by(head, UNNAMED.output)  # which says what to name where there are several outputs
+    figures = [] if head is None else history(catalog, head.snapshot_id, epochs)
+    if out is not None:
+        from headrace.observe.picture import draw
+
+        draw(figures, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
+    late = lateness(catalog, head, figures)
+    return LatenessPlot(catalog.pipeline, len(figures), totals(figures), late, None if out is None else str(out))

@@ -18,19 +18,17 @@ import pyarrow as pa
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
-from headrace.read.keys import Given, typed_key
 from headrace.read.shown_values import as_json
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.views.arrow_types import python_rows
+from headrace.read.views.arrow_types import Given, python_rows, typed_key
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.row_files import tables
 from headrace.read.views.sources import OutputFiles
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import seen_by
-from headrace_snapshots.format.table_names import UNNAMED
 
 _MOST_ROWS: Final = 500_000
 """Rows of panes that are looked through for keys; the file in which they end is looked through to its end."""

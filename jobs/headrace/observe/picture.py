@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from headrace.errors import FixConfigError
 from headrace.model.time import UNITS, Instant, is_finite, to_datetime
-from headrace.observe.history import EpochFigures
+from headrace.read.snapshots.epoch_history import EpochFigures
 
 _BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"
 _COUNTS = (

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from headrace.model.arguments import Arguments, Length, keywords
 from headrace.model.time import Duration, duration, render_duration
-from headrace.pipeline.schedules import check_cron, check_schedule
+from headrace.pipeline.scheduling import check_cron, check_schedule
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLBACK = "my_package.alerts:page"

@@ -25,15 +25,15 @@ from enum import StrEnum
 from functools import wraps
 from typing import Any, TypeVar
 
+from headrace.model.arguments import WORDS, Word
 from headrace.model.combiners import CustomCombiner, accumulator_types, result_type
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.trees import constant_to_json, to_json
+from headrace.model.expressions.typing import constant_to_json, to_json
 from headrace.model.triggers.custom import CustomTrigger, state_types
-from headrace.model.vocabulary import WORDS, Word
-from headrace.pipeline.aggregation import Aggregation, Stage
+from headrace.pipeline.endpoints import Input, Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Input, Source
 from headrace.pipeline.sources import FilesSource
+from headrace.pipeline.stages import Aggregation, Stage
 
 Answer = TypeVar("Answer")
 

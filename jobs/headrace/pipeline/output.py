@@ -1,33 +1,30 @@
-"""One of several outputs of a pipeline, and what one reads that is computed of others.
+"""One of several outputs of a pipeline, what one reads that is computed of others, and well-known shapes of one.
 
-What an output with ``of=`` reads: panes of other outputs of its pipeline, in one form.
-
-One of several outputs of a pipeline: what is computed of the same records as its others.
+An output with ``of=`` reads panes of other outputs of its pipeline, in one form. The others are computed of the same
+records.
 """
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, behind
+from headrace.model.accumulation import How, accumulating, behind, discarding
 from headrace.model.arguments import Arguments, Suggesting, did_you_mean, keywords
 from headrace.model.combiners import Aggregate
+from headrace.model.expressions.columns import Key
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
-from headrace.model.expressions.functions import Key
 from headrace.model.expressions.typing import type_of
 from headrace.model.triggers import Trigger
-from headrace.model.triggers.leaves import Default
-from headrace.model.windows import WindowFn
-from headrace.pipeline.aggregation import Aggregation, Stage
-from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.loop import OF_PANES, Loop, grouping
-from headrace.pipeline.loop_step import LoopError
-from headrace.pipeline.names import NAME
-from headrace.pipeline.quality import Limits, UsualCheck
-from headrace.pipeline.sink import Sink, named_sinks
+from headrace.model.triggers.composites import Repeatedly
+from headrace.model.triggers.elementary import AfterCount, Default
+from headrace.model.windows import GlobalWindows, WindowFn
+from headrace.pipeline.endpoints import Sink, named_sinks
+from headrace.pipeline.quality import Expectation, Limits, UsualCheck
+from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
+from headrace.pipeline.stages import OF_PANES, Aggregation, Loop, LoopError, Stage, grouping
 
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline
@@ -308,3 +305,41 @@ def check_apart(given: Arguments, own: Mapping[str, object]) -> None:
     for name, value in own.items():
         if isinstance(value, Expr) or value:  # the truth of an expression is nobody's to tell
             raise given.wrong(name, value, "a pipeline with outputs= has it in each of them; write it into an Output")
+
+
+class WhereWhenHow(TypedDict):
+    """Three arguments of a pipeline, to be given with ``**``."""
+
+    where: WindowFn
+    when: Trigger
+    how: How
+
+
+@keywords
+def count_windows(n: int) -> WhereWhenHow:
+    """Windows of ``n`` elements of a key in their order of arrival: ``Pipeline(..., **count_windows(100))``.
+
+    They are panes of the global window (semantics 9.9): pane_index counts them. Bundles are atomic, so a pane holds all
+    that came up to the epoch in which the count was reached: ``n`` elements or more. A remainder below ``n`` is
+    emitted when the input ends.
+
+    >>> sorted(hr.count_windows(100))
+    ['how', 'when', 'where']
+    """
+    Arguments("count_windows").whole("n", n, least=1)
+    return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
+
+
+@keywords
+def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
+    """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
+
+    As with ``count_windows``, what comes in one epoch makes one pane: of its last ``size`` elements.
+
+    >>> hr.sliding_count_windows(size=100, period=10)["how"].keep_last
+    100
+    """
+    given = Arguments("sliding_count_windows")
+    given.whole("size", size, least=1)
+    given.whole("period", period, least=1)
+    return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(period)), how=accumulating(keep_last=size))

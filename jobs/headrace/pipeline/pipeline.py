@@ -13,21 +13,14 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import How
 from headrace.model.arguments import Arguments, Suggesting, keywords
 from headrace.model.combiners import Aggregate
+from headrace.model.event_time import Deduplicate, EventTime
+from headrace.model.expressions.columns import Key, expression
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.functions import Key, expression
 from headrace.model.triggers import Trigger
 from headrace.model.windows import WindowFn
-from headrace.pipeline.aggregation import Aggregation, Stage
-from headrace.pipeline.checks.trigger_checks import nodes
-from headrace.pipeline.checks.validation import check
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
-from headrace.pipeline.event_time import Deduplicate, EventTime
-from headrace.pipeline.executors import SPARK, executor_name
-from headrace.pipeline.expectations import Expectation
-from headrace.pipeline.loop import Loop, element_schema, grouping
-from headrace.pipeline.loop_step import LoopError
-from headrace.pipeline.names import NAME
+from headrace.pipeline.endpoints import OWN, Input, Sink, Source, SparkFunction, named_sinks
 from headrace.pipeline.output import (
     AT_THE_END,
     Output,
@@ -37,9 +30,10 @@ from headrace.pipeline.output import (
     named_outputs,
     upstream_first,
 )
-from headrace.pipeline.quality import Limits, UsualCheck
-from headrace.pipeline.sink import Sink, named_sinks
-from headrace.pipeline.source import OWN, Input, Source, SparkFunction
+from headrace.pipeline.quality import Expectation, Limits, UsualCheck
+from headrace.pipeline.scheduling import PIPELINE_NAME, SPARK, executor_name
+from headrace.pipeline.stages import Aggregation, Loop, LoopError, Stage, element_schema, grouping, trigger_nodes
+from headrace.pipeline.validation import check
 
 _NOT_AS_THEY_ARE: Final = frozenset({"of", "columns", "first", "filter", "limits", "description", "formerly"})
 """Fields of an output that a pipeline with it alone lacks, or has with something more."""
@@ -158,7 +152,7 @@ class Pipeline(Suggesting):
         allow_double_counting: bool = False,
         _upstream: Sequence[Upstream] = (),
     ) -> None:
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str) or not PIPELINE_NAME.fullmatch(name):
             raise Arguments("Pipeline").wrong(
                 "name", name, "write lower case letters, digits and _, at most 63, starting with a letter"
             )
@@ -337,7 +331,7 @@ class Pipeline(Suggesting):
     def signals(self) -> list[str]:
         """The names of the signals that its triggers wait for."""
         stages = [stage for own in self.by_output.values() for stage in own.stages]
-        triggers = [node for stage in stages for node in nodes(stage.when)]
+        triggers = [node for stage in stages for node in trigger_nodes(stage.when)]
         return sorted({name for node in triggers for name in node.signals})
 
     @property

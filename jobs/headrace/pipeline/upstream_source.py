@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 
 if TYPE_CHECKING:
     from headrace.pipeline.pipeline import Pipeline

@@ -1,8 +1,23 @@
-"""Names of the columns that executors add to rows, in one place. They start with ``_``, which users' columns may
-not.
+"""Columns of rows while they are computed: their names, and programs over them.
+
+Names start with ``_``, which users' columns may not.
+
+A program is straight-line code over the columns of one row, built once and run by every executor. Every ``let`` names
+an intermediate result, so that a value used twice is computed once: expressions stay small where nested substitution
+would grow exponentially. ``compile`` groups the lets by depth; each phase becomes one projection.
 """
 
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import and_, or_
+
 from headrace.model import changelog
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lift
+from headrace.model.expressions.typing import children, columns_of, type_of
+from headrace.model.triggers.custom import CustomTrigger
 
 EVENT_TIME = "_event_time"  # long, granules; of elements
 REJECT = "_reject"  # why a record takes no part; NULL if it does
@@ -53,3 +68,152 @@ PERCENTILE_BEFORE = "_q0_"  # followed by the position of the percentile among t
 PERCENTILE_AFTER = "_q1_"
 
 OPEN, CLOSED, DELETED = 0, 1, 2
+
+
+TRUE = Literal(True)
+FALSE = Literal(False)
+
+
+@dataclass(frozen=True, eq=False)
+class Call(Function):
+    """A function that no expression can write: the method ``name`` of ``owner``, a user's own object, over Arrow
+    batches of ``args`` (``kernel.firing.custom_triggers``).
+    """
+
+    owner: CustomTrigger
+
+
+def is_literal(expr: Expr, value: object) -> bool:
+    """Whether ``expr`` is the constant ``value``."""
+    return isinstance(expr, Literal) and expr.value is value
+
+
+def all_of(*terms: Expr) -> Expr:
+    """Conjunction, with constants folded away."""
+    return _folded(and_, terms, empty=TRUE, decisive=FALSE)
+
+
+def any_of(*terms: Expr) -> Expr:
+    """Disjunction, with constants folded away."""
+    return _folded(or_, terms, empty=FALSE, decisive=TRUE)
+
+
+def _folded(join: Callable[[Expr, Expr], Expr], terms: Sequence[Expr], *, empty: Literal, decisive: Literal) -> Expr:
+    """``terms`` as one; ``empty`` is what none of them come to, ``decisive`` what one of them makes of all."""
+    kept = [term for term in terms if not is_literal(term, empty.value)]
+    if any(is_literal(term, decisive.value) for term in kept):
+        return decisive
+    return reduce(join, kept) if kept else empty
+
+
+def negate(term: Expr) -> Expr:
+    """Negation, with constants folded away."""
+    if is_literal(term, True):
+        return FALSE
+    if is_literal(term, False):
+        return TRUE
+    return Function("not", (term,))
+
+
+def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | int | bool | None) -> Expr:
+    """``then`` where the condition is TRUE, else ``otherwise``; a constant condition is folded away."""
+    yes, no = lift(then), lift(otherwise)
+    if is_literal(condition, True):
+        return yes
+    if is_literal(condition, False):
+        return no
+    if yes is no:
+        return yes
+    return Function("if", (condition, yes, no))
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One projection: what it computes, and which earlier columns must be carried along that later ones read."""
+
+    computes: Mapping[str, Expr]
+    carries: frozenset[str]
+
+
+@dataclass
+class Program:
+    """A growing list of named expressions over the columns of a row."""
+
+    prefix: str = "_v"
+    lets: dict[str, Expr] = field(default_factory=dict)
+
+    def let(self, hint: str, expr: Expr) -> Expr:
+        """Name ``expr``; what comes back stands for its value. Columns and constants need no name."""
+        if isinstance(expr, Column | Literal):
+            return expr
+        name = f"{self.prefix}{len(self.lets)}_{hint}"
+        self.lets[name] = expr
+        return Column(name)
+
+    def compile(self, outputs: Mapping[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
+        """The phases to run, and ``outputs`` over what they leave.
+
+        What is used once is put where it is used, and what is not used is left out: Spark finds that out too, but
+        spend most of an epoch's planning on it.
+        """
+        uses: Counter[str] = Counter()
+        for expr in (*self.lets.values(), *outputs.values()):
+            uses.update(_mentions(expr))
+        inlined: dict[str, Expr] = {}
+        kept: dict[str, Expr] = {}
+        for name, expr in self.lets.items():
+            flat = substitute(expr, inlined)
+            (inlined if uses[name] <= 1 else kept)[name] = flat
+        final = {name: substitute(expr, inlined) for name, expr in outputs.items()}
+        return _phases(kept, final.values()), final
+
+
+def _mentions(expr: Expr) -> Iterator[str]:
+    if isinstance(expr, Column):
+        yield expr.name
+    for child in children(expr):
+        yield from _mentions(child)
+
+
+def substitute(expr: Expr, names: Mapping[str, Expr]) -> Expr:
+    """``expr`` with each column of ``names`` replaced."""
+    match expr:
+        case Column(name):
+            return names.get(name, expr)
+        case Function(_, args):
+            return replace(expr, args=tuple(substitute(a, names) for a in args))
+        case Binary(op, left, right):
+            return Binary(op, substitute(left, names), substitute(right, names))
+    return expr
+
+
+def _phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
+    """Lets by depth; each phase carries what it or an earlier one knows and a later one (or an output) still reads."""
+    depth: dict[str, int] = {}
+    for name, expr in lets.items():
+        depth[name] = 1 + max((depth.get(read, 0) for read in columns_of(expr)), default=0)
+    wanted = frozenset[str]().union(*(columns_of(expr) for expr in outputs))
+    phases: list[Phase] = []
+    for level in sorted(set(depth.values()), reverse=True):
+        computes = {name: expr for name, expr in lets.items() if depth[name] == level}
+        carries = wanted - computes.keys()
+        phases.append(Phase(computes, carries))
+        wanted = carries.union(*(columns_of(expr) for expr in computes.values()))
+    return phases[::-1]
+
+
+FROM = "from_"
+"""A cast that needs no schema (``settled``) has the type of what it reads in its name: ``from_string_int``."""
+
+
+def settled(expr: Expr, schema: Schema) -> Expr:
+    """``expr`` with casts that need no schema any more: what they read may then be put in place of its columns."""
+    match expr:
+        case Binary(op, left, right):
+            return Binary(op, settled(left, schema), settled(right, schema))
+        case Function(name, args):
+            if name.startswith("cast_"):
+                source = type_of(args[0], schema) or DataType.STRING  # a bare NULL is NULL as any type
+                name = f"{FROM}{source.value}_{name.removeprefix('cast_')}"
+            return Function(name, tuple(settled(a, schema) for a in args))
+    return expr

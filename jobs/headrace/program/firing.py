@@ -12,13 +12,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing
+from headrace.model.expressions.columns import coalesce, greatest, least
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col
-from headrace.model.expressions.functions import coalesce, greatest, least
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
-from headrace.program.lets import FALSE, TRUE, Program, all_of, any_of, choose, negate
+from headrace.program.columns import FALSE, TRUE, Program, all_of, any_of, choose, negate
 from headrace.program.triggers import Bundle, Moment, Node, columns, fresh, next_deadline
 
 

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.aggregation import Stage
 from headrace.pipeline.identity import Formerly, Renamed, definition, fingerprint, parts, renamed, upstream_before
 from headrace.pipeline.loading.code_digests import changed_code
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.stages import Stage
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import called_now, output_names, outputs_of, seen_by, with_names

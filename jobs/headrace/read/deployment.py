@@ -13,12 +13,10 @@ from headrace.model.arguments import Suggesting
 from headrace.model.time import instant, render
 from headrace.pipeline.loading.registry import UnknownPipelineError, registered_files
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.pipeline_reader import PipelineReader
-from headrace.read.roots import has_run, pipelines_under
-from headrace.read.snapshots.output_positions import OutputPosition, output_positions
-from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.pipeline_reader import PipelineReader, has_run, pipelines_under
+from headrace.read.snapshots.progress import OutputPosition, StoredProgress, output_positions
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:

@@ -1,5 +1,5 @@
 """The rows of ``current`` that differ between main and a branch, and the records of an output patch that replaces those
-of main (``runs/patching/patch`` has the theory). DuckDB finds them, in bounded memory.
+of main (``runs/publishing/patch`` has the theory). DuckDB finds them, in bounded memory.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,16 +14,14 @@ import duckdb
 from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
-from headrace.read.diff.current_files import files_of
-from headrace.read.diff.row_changes import ChangeKind, RowChange, RowCounts
+from headrace.read.diff.layered_tables import ChangeKind, RowChange, RowCounts, files_of
 from headrace.read.snapshots.progress import MergingWindows
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, literal, no_rows, quoted, sql_types, working_folder
 from headrace.read.views.row_files import NamedFile, brought, newest_of, rows_of, same_identity
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
 
 if TYPE_CHECKING:
     import pyarrow as pa

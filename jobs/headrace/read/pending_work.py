@@ -24,8 +24,8 @@ from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.ext.sources import ENOUGH, SOURCES, OpenSource, SourcePosition, SourceSplit
 from headrace.model.expressions.data_types import DataType
 from headrace.model.time import Instant
+from headrace.pipeline.endpoints import Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Source
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.read.snapshots.progress import progress_of, without_copies
 from headrace.read.snapshots.read_names import ReadNames
@@ -36,7 +36,7 @@ from headrace.sources.landing import landed_first
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectStore
 
 

@@ -1,35 +1,101 @@
-"""The results of one pipeline, and what its snapshots and its log say of it."""
+"""Roots, and the results of one pipeline under one: what its snapshots and its log say of it.
 
-from collections.abc import Sequence
+Roots: what has run under one; and those that are not there, since a typing mistake makes none.
+
+The definition of a pipeline that has results: given, by its file, or registered under its name.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import FixConfigError
 from headrace.model.arguments import Arguments, Suggesting, did_you_mean, shown
 from headrace.model.expressions.expr import Expr
-from headrace.pipeline.loading.registry import UnknownPipelineError
+from headrace.pipeline.loading.registry import UnknownPipelineError, resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.log_entries import LogEntries
-from headrace.read.roots import Definition, definition_of, registered_definition
+from headrace.read.snapshots.catalog_log import LogEntries
 from headrace.read.snapshots.snapshot_refs import At, NoSnapshotError, ResolvedSnapshot, named_id, snapshot_at
 from headrace.read.views.columns import STATE, View, ViewColumns
 from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles, SnapshotRows
+from headrace.sources.file_planning import around, children, exists
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
-from headrace_snapshots.format.table_names import UNNAMED
+from headrace_snapshots.log import has_log
+from headrace_snapshots.names import MAIN, is_published
 from headrace_snapshots.output_catalog import OutputCatalog
-from headrace_snapshots.refs import MAIN, is_published
+from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
     from headrace.read.definition_plan import Plan
-    from headrace.read.diff.differences import SnapshotDiff
-    from headrace.read.explain.explanation import Explanation
-    from headrace.read.snapshots.graph import SnapshotGraph
-    from headrace.read.snapshots.output_positions import OutputPosition
+    from headrace.read.diff.comparison import SnapshotDiff
+    from headrace.read.explanation import Explanation
+    from headrace.read.snapshots.catalog_log import SnapshotGraph
+    from headrace.read.snapshots.progress import OutputPosition
+
+
+class MissingRootError(FixConfigError, code="config.missing_root"):
+    """There is no such root, and nothing to make it for."""
+
+
+def check_root(store: ObjectStore) -> None:
+    """Raise MissingRootError, with what there is instead, unless the root of ``store`` exists."""
+    if not exists(store):
+        raise MissingRootError(
+            f"the root {store.uri} does not exist: {around(store)}. A run that finds input makes it, and so does "
+            "`headrace run --create`"
+        )
+
+
+def has_run(store: ObjectStore, name: str) -> bool:
+    """Whether a pipeline of that name has run under the root of ``store``."""
+    return name.isidentifier() and has_log(store, name)
+
+
+def pipelines_under(store: ObjectStore) -> Iterator[str]:
+    """The names of the pipelines that have run under the root of ``store``."""
+    folders = (name.removesuffix("/") for name in children(store, "") if name.endswith("/"))
+    return (name for name in folders if has_run(store, name))
+
+
+Definition = Pipeline | str | PathLike[str]
+"""A pipeline, a registered name, or ``path/to/file.py[:name]``."""
+
+_WRITE = "give a Pipeline, a registered name, or path/to/file.py[:name]"
+
+
+def definition_of(given: Definition, call: str, name: str | None = None) -> Pipeline:
+    """The pipeline that argument ``pipeline`` of ``call`` gives; it must be called ``name`` unless that is None.
+
+    Raises UnknownPipelineError, and PipelineFileError for a file that is named.
+    """
+    if isinstance(given, Pipeline):
+        pipeline = given
+    elif isinstance(given, str | PathLike) and isinstance(path := fspath(given), str):
+        pipeline = resolve(path)
+    else:
+        raise Arguments(call).wrong("pipeline", given, _WRITE)
+    if name is not None and pipeline.name != name:
+        raise UnknownPipelineError(
+            f"{call}(...): the given pipeline is {pipeline.name!r}, and these are the results of {name!r}: take the "
+            f"results of {pipeline.name!r}, hr.open(root)[{pipeline.name!r}]"
+        )
+    return pipeline
+
+
+def registered_definition(name: str) -> Pipeline | None:
+    """The registered pipeline of that name; None if there is none."""
+    try:
+        return resolve(name)
+    except UnknownPipelineError:
+        return None
+
 
 Where = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
@@ -80,7 +146,7 @@ class PipelineReader(Suggesting):
         """For each output with a name: what its readers see, how far that is behind main, since when and why it is
         parked if it is.
         """
-        from headrace.read.snapshots.output_positions import output_positions
+        from headrace.read.snapshots.progress import output_positions
 
         refs = self._catalog.head().refs
         if MAIN not in refs:
@@ -104,7 +170,7 @@ class PipelineReader(Suggesting):
 
     def _has_had(self, output: str) -> bool:
         """Whether some branch, tag or older snapshot has an ``output`` that main has not."""
-        from headrace.read.snapshots.output_positions import has_had
+        from headrace.read.snapshots.progress import has_had
 
         return has_had(self._catalog, output)
 
@@ -155,8 +221,11 @@ class PipelineReader(Suggesting):
         made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
         without it you read the last, as in all other views. Raises StateDefinitionError.
         """
-        from headrace.read.explain.waiting import StageState, check_number
-        from headrace.read.views.open_windows import OpenWindows  # with the kernel, which other views do without
+        from headrace.read.open_windows import (
+            OpenWindows,  # with the kernel, which other views do without
+            StageState,
+            check_number,
+        )
 
         definition = self._state_definition(pipeline, "state")
         number = len(definition.stages) if stage is None else stage
@@ -186,8 +255,8 @@ class PipelineReader(Suggesting):
         panes and late rows those of the newest ``epochs``, by default all.
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
-        from headrace.read.explain.investigation import explain  # with the kernel
-        from headrace.read.explain.waiting import StageState
+        from headrace.read.explanation import explain  # with the kernel
+        from headrace.read.open_windows import StageState
 
         definition = self._state_definition(pipeline, "explain")
         manifest = self._snapshot_of_output(at).manifest
@@ -218,7 +287,7 @@ class PipelineReader(Suggesting):
         """The newest ``limit`` snapshots and doings of people in the log (of its entries below number ``before``) as a
         graph; ``str`` draws it.
         """
-        from headrace.read.snapshots.graph import snapshot_graph
+        from headrace.read.snapshots.catalog_log import snapshot_graph
 
         limit, before = _counted("graph", limit, before)
         return snapshot_graph(self._catalog, limit=limit, before=before)
@@ -229,8 +298,7 @@ class PipelineReader(Suggesting):
         the first ``limit`` given. An output that has another name in one of them is found by the names that the other
         has recorded.
         """
-        from headrace.read.diff.comparison import diff
-        from headrace.read.diff.sides import compared_sides
+        from headrace.read.diff.comparison import compared_sides, diff
 
         limit = Arguments("diff").whole("limit", limit, least=0)
         return diff(self._catalog, *compared_sides(self._catalog, before, after), limit=limit)
@@ -298,7 +366,7 @@ class PipelineReader(Suggesting):
 
     def _state_definition(self, given: Definition | None, call: str) -> Pipeline:
         """The same, for what reads state. Raises StateDefinitionError."""
-        from headrace.read.explain.waiting import StateDefinitionError
+        from headrace.read.open_windows import StateDefinitionError
 
         try:
             return self._needed_definition(given, call)

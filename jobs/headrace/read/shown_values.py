@@ -11,7 +11,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-from headrace.terminal import LONGEST_CELL, cut, in_one_line
+from headrace.this_process import LONGEST_CELL, cut, in_one_line
 
 
 def as_json(value: object) -> str:
@@ -39,7 +39,7 @@ def in_utc(value: datetime) -> datetime:
 
 def constant_text(value: bytes | date | Decimal) -> str:
     """A constant as text, spelled as expressions and snapshots spell it."""
-    from headrace.model.expressions.trees import constant_to_json
+    from headrace.model.expressions.typing import constant_to_json
 
     return str(constant_to_json(value))
 

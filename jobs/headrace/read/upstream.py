@@ -24,16 +24,16 @@ from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import in_words
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.pipeline.upstream_source import OF_PANES, PUBLISHED_KIND, UpstreamSource
-from headrace.read.snapshots.named_panes import common_epoch
+from headrace.read.snapshots.progress import common_epoch
 from headrace.read.views.columns import View, ViewColumns
-from headrace.sources.stored_times import in_calendar, instant_of, instants_of
+from headrace.sources.progress import in_calendar, instant_of, instants_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError
 from headrace_snapshots.format.manifest import POSITION, Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, come_to, goes_on, seen_by
+from headrace_snapshots.names import MAIN, NOTHING, PUBLISHED, SNAPSHOT
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import MAIN, NOTHING, PUBLISHED, SNAPSHOT
 from headrace_snapshots.store import ObjectStore, open_store
 
 FORMAT = 1

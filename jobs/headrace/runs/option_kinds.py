@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.executors import executor_name
+from headrace.pipeline.scheduling import executor_name
 
 if TYPE_CHECKING:
     from headrace.model.arguments import Arguments

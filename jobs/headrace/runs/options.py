@@ -4,15 +4,17 @@ Each option is declared here, once: the methods of ``PipelineHandle``, the optio
 process that a task of Airflow runs, and the fields of forms are made of it. ``COMMANDS`` and ``FORMS`` say where people
 may give it, in which order; others are for Headrace alone. To add one, declare its field, name it there, and run
 ``python -m scripts.handle_options``.
+
+The modes of a run, apart from its other options: a command line that only names them starts sooner.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import (
     DECLARED,
     BranchOption,
@@ -31,12 +33,22 @@ from headrace.runs.option_kinds import (
     WholeOption,
     option,
 )
-from headrace_snapshots.refs import MAIN, PUBLISHED, why_not
+from headrace_snapshots.names import MAIN, PUBLISHED, why_not
 
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
     from headrace.model.windows import Window
     from headrace.runs.replay_clock import ReplayClock
+
+
+class Mode(StrEnum):
+    """How input is cut into epochs, and under which clock; the pipeline is the same, and for input within its bound so
+    are final panes.
+    """
+
+    MICRO_BATCH = "micro-batch"
+    BATCH = "batch"
+    REPLAY = "replay"
 
 
 @dataclass(frozen=True)
@@ -314,7 +326,7 @@ class RunOptions:
         return self.mode is Mode.MICRO_BATCH and self.branch == MAIN
 
     def __post_init__(self) -> None:
-        from headrace_snapshots.layout import RUN_ID  # which takes longer to import than all else here
+        from headrace_snapshots.names import RUN_ID  # which takes longer to import than all else here
 
         if not re.fullmatch(RUN_ID, self.run_id):
             raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")

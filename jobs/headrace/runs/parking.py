@@ -32,17 +32,14 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import landed_from
 from headrace.read.views.columns import View
 from headrace.runs.commits import attempts_of
-from headrace.runs.epochs import RunContext
-from headrace.runs.following.moves import UpstreamMovedError, check_counted
+from headrace.runs.epochs import RunContext, UpstreamMovedError, check_counted
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import ChangedPipelineError, changed_outputs, definition_change
-from headrace.sources.chain_clocks import ChainClocks, Parked
-from headrace.sources.progress import PipelineProgress
+from headrace.sources.progress import ChainClocks, Parked, PipelineProgress
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, Manifest, OutputTables
 from headrace_snapshots.format.output_view import as_called_in, called_since, outputs_of, seen_by
-from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputTables
 
 
 def left_out(run: RunContext) -> frozenset[str]:

@@ -1,32 +1,34 @@
-"""The plan of a run: its stages, one after the other, as values.
+"""The plan of a run, its stages one after the other as values; and a dry run, which says what they would do.
 
 Planning reads and reports. It claims no branch, starts nothing, lands nothing, and writes nothing. What only an effect
 can tell ends a plan, and what follows is planned from the result: which records have landed (``stages_after_landing``),
 and from which snapshot the claimed branch goes on (``stages_after_restoring``). ``process`` performs the stages.
+
+A dry run: what a run would do, as far as that can be told without doing it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
+from typing import Any
 
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import instant
-from headrace.pipeline.executors import ExecutorDecision
-from headrace.read.roots import check_root
-from headrace.runs.backfill.backfill_plan import MainsReading, reread
-from headrace.runs.backfill.replay import next_number, open_replay, replay_head
-from headrace.runs.epochs import PlannedEpoch, RunContext, batch, micro_batches
+from headrace.pipeline.scheduling import ExecutorDecision
+from headrace.read.pipeline_reader import check_root
+from headrace.read.snapshots.snapshot_refs import ways_out
+from headrace.runs.backfill.replay import MainsReading, next_number, open_replay, replay_head, reread
+from headrace.runs.epochs import PlannedEpoch, RunContext, batch, check_circles, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
-from headrace.runs.following.moves import check_circles
-from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.results import Action
 from headrace.runs.restore import RestoredRun
 from headrace.runs.stages import (
+    NAMED,
     AuditBranch,
     CatchUpOutputs,
     ComputeEpochs,
@@ -35,15 +37,16 @@ from headrace.runs.stages import (
     PublishAudited,
     RestoreState,
     RunStage,
+    Stage,
     TakeBranch,
 )
 from headrace.sources.landed.lander import LandedPortions
-from headrace.sources.landing import check_places, counted
+from headrace.sources.landing import ByInput, check_places, counted
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 
 
 @dataclass(frozen=True)
@@ -263,3 +266,70 @@ def _check_batch(options: RunOptions, head: Manifest | None) -> None:
             f"mode batch takes all input at once, and branch {options.branch} is at snapshot {head.snapshot_id} "
             "already: name a new branch, or an empty root"
         )
+
+
+_LISTED = 20
+"""Splits of an input that are listed; JSON has all."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """The ``stages`` that a run of ``pipeline`` would perform, and what it would warn of. They are all there are, but
+    where only records that have landed can tell more: then the last one says so.
+    """
+
+    pipeline: str
+    stages: tuple[Stage, ...]
+    warnings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """For people: a sentence for each stage, below it what it reads where that is more than the sentence names."""
+        for stage in self.stages:
+            yield str(stage)
+            for name, splits in reads_of(stage).items():
+                yield from _listed(name, [split.path for split in splits])
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {
+            "pipeline": self.pipeline,
+            "stages": [_as_json(stage) for stage in self.stages],
+            "warnings": [*self.warnings],
+        }
+
+
+def look_ahead(prepared: PreparedRun) -> DryRun:
+    """What a run would do. Nothing moves, starts or lands, and nothing is written. Raises what stands against it, as
+    far as that can be seen.
+    """
+    run = prepared.context
+    with run.landing.connected(), ways_out(run.catalog, run.options.branch):
+        stages = looked_ahead(run, prepared.plan(run))
+    return DryRun(run.pipeline.name, stages, tuple(run.warnings))
+
+
+def reads_of(stage: Stage) -> ByInput:
+    """What ``stage`` lands or reads, by input."""
+    match stage:
+        case LandRecords():
+            return stage.waiting or {}
+        case ComputeEpochs():
+            return {name: splits for name, splits in stage.reads.items() if splits}
+    return {}
+
+
+def _as_json(stage: Stage) -> dict[str, Any]:
+    reads = {name: [split.path for split in splits] for name, splits in reads_of(stage).items()}
+    return {"stage": stage.word, "does": str(stage), **({"reads": reads} if reads else {})}
+
+
+def _listed(name: str, paths: list[str]) -> Iterator[str]:
+    if len(paths) <= NAMED:
+        return
+    for path in paths[:_LISTED]:
+        yield f"  {name}: {path}"
+    if len(paths) > _LISTED:
+        yield f"  {name}: and {len(paths) - _LISTED:,} more"

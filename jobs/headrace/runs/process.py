@@ -17,24 +17,19 @@ from headrace.audit.run import expectations_checked
 from headrace.audit.store import failing, stale_error
 from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
-from headrace.pipeline.executors import ExecutorDecision
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.definition_plan import plan as definition_plan
-from headrace.read.snapshots.damage import damage_under, ways_out
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
-from headrace.runs.backfill.fork_point import fork_branch
+from headrace.read.snapshots.snapshot_refs import damage_under, ways_out
+from headrace.runs.backfill.branches import fork_branch
 from headrace.runs.backfill.replay import replay_head
-from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.epochs import RunContext, commit_epochs
+from headrace.runs.commits import Committer, NamesFiles, attempts_of
+from headrace.runs.epochs import RunContext, check_counted, commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
-from headrace.runs.following.moves import check_counted
-from headrace.runs.following.reading import hold
-from headrace.runs.following.recovery_cut import take_readers_back
-from headrace.runs.modes import Mode
-from headrace.runs.names_files import NamesFiles
-from headrace.runs.options import RunOptions
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.plan import (
     PreparedRun,
@@ -45,13 +40,11 @@ from headrace.runs.plan import (
     stages_after_restoring,
 )
 from headrace.runs.publishing.audits import Auditor, BranchAudits
-from headrace.runs.publishing.planned_publish import PlannedPublish
-from headrace.runs.publishing.publish import output_results, reference
-from headrace.runs.recovery_move import move_back
+from headrace.runs.publishing.publish import PlannedPublish, output_results, reference
+from headrace.runs.recovery_target import move_back, take_readers_back
 from headrace.runs.reporting.listener import Listener, Watched, watched
-from headrace.runs.reporting.results import RunResult
+from headrace.runs.reporting.results import RunResult, Tally, noticed
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.reporting.tally import Tally, noticed
 from headrace.runs.restore import RestoredRun, definition_change, restore
 from headrace.runs.stages import (
     AuditBranch,
@@ -67,6 +60,7 @@ from headrace.runs.stages import (
     TakeBranch,
     TakeReadersBack,
 )
+from headrace.runs.upstream_holds import hold
 from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Claim

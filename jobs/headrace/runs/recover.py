@@ -13,12 +13,10 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import under_new_names
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
-from headrace.runs.following.recovery_cut import check_can_follow
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import PreparedRun, plan_from
 from headrace.runs.process import perform, wall_clock
-from headrace.runs.recovery_move import given_up_by, moved_back_before, recovery_of
-from headrace.runs.recovery_target import gone_since
+from headrace.runs.recovery_target import check_can_follow, given_up_by, gone_since, moved_back_before, recovery_of
 from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError, check_continues

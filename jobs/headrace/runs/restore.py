@@ -33,11 +33,10 @@ from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace_snapshots.catalog import Catalog, Claim, Link
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.format.output_view import outputs_of, seen_by
-from headrace_snapshots.format.table_names import INPUTS, is_current
-from headrace_snapshots.patches import how_back, patches_given_up, told, warned
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
+from headrace_snapshots.output_catalog import how_back, patches_given_up, told, warned
 
 
 class ChangedPipelineError(FixConfigError, code="config.changed_pipeline"):

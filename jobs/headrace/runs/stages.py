@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.pipeline.executors import ExecutorDecision
-from headrace.pipeline.sink import Sink
-from headrace.runs.backfill.backfill_plan import MainsReading
-from headrace.runs.backfill.fork_point import ForkPoint
-from headrace.runs.backfill.replay import Replay
+from headrace.pipeline.endpoints import Sink
+from headrace.pipeline.scheduling import ExecutorDecision
+from headrace.runs.backfill.branches import ForkPoint
+from headrace.runs.backfill.replay import MainsReading, Replay
 from headrace.runs.reporting.listener import number_of
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import PipelineProgress

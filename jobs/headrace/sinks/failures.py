@@ -12,11 +12,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.connections import Connection, failure, hide_secrets, variable
+from headrace.connections import Connection, SqlAnswer, answer_of, failure, hide_secrets, variable
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.pipeline.sink import Sink
-from headrace.sql_states import SqlAnswer, answer_of
+from headrace.pipeline.endpoints import Sink
 
 if TYPE_CHECKING:
     import psycopg

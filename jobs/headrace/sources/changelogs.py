@@ -22,11 +22,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.formats.file_format import NO_VALUE, ScannedRecords
-from headrace.kernel.expressions.overflowing import column_apart
-from headrace.kernel.grouping import Ints, truths
-from headrace.kernel.types import arrow_type
+from headrace.kernel.columns import Ints, arrow_type, truths
+from headrace.kernel.expressions.evaluation import column_apart
 from headrace.model.changelog import DebeziumEnvelope, RecordSign
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.program import columns as c
 
 _BLANKS: Final = re.compile(r"[ \t\n\r]*")

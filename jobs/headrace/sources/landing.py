@@ -29,16 +29,16 @@ from headrace.ext.sources import (
     WritingReader,
 )
 from headrace.model.time import Instant
+from headrace.pipeline.endpoints import Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Source
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, next_batch
 from headrace.sources.known_names import KnownNames
 from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader, LandedEnumerator, LandedReader, landed_as
 from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
-from headrace_snapshots.layout import kind_of, landed_file
 from headrace_snapshots.log import has_log
+from headrace_snapshots.names import kind_of, landed_file
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.expressions.overflowing import column_apart
-from headrace.kernel.types import TIMESTAMP
-from headrace.model.expressions.trees import columns_of
+from headrace.kernel.columns import TIMESTAMP
+from headrace.kernel.expressions.evaluation import column_apart
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import MAX_INSTANT, Instant
+from headrace.pipeline.endpoints import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Input
 from headrace.sources.progress import EpochClocks
 from headrace.sources.validation import LATEST
 

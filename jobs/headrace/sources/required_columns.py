@@ -9,14 +9,14 @@ from dataclasses import replace
 from headrace.formats.file_format import RequiredColumns
 from headrace.model.changelog import DebeziumEnvelope, DeltaChangeType, SignedBy
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
 from headrace.moved import moved
-from headrace.pipeline.checks.trigger_checks import nodes
+from headrace.pipeline.endpoints import OWN, Input, OnMissing
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import OWN, Input, OnMissing
-from headrace.program.lets import substitute
+from headrace.pipeline.stages import trigger_nodes
+from headrace.program.columns import substitute
 
 
 def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
@@ -56,7 +56,10 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
         yield "the id of Deduplicate", pipeline.deduplicate.id
     where = first.where.inner if isinstance(first.where, ShiftedOutputTime) else first.where
     own = [where] if isinstance(where, CustomWindows) else []
-    for user_code in [*own, *(node for node in nodes(pipeline.stages[0].when) if isinstance(node, CustomTrigger))]:
+    for user_code in [
+        *own,
+        *(node for node in trigger_nodes(pipeline.stages[0].when) if isinstance(node, CustomTrigger)),
+    ]:
         yield from ((type(user_code).__name__, Column(name)) for name in pipeline.schema)
 
 

@@ -6,9 +6,16 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from headrace.model.event_time import (
+    BoundedOutOfOrderness,
+    EventTime,
+    Ingestion,
+    Split,
+    SplitFacts,
+    SplitStrategy,
+    heard,
+)
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Ingestion, Split, SplitFacts, SplitStrategy, heard
-from headrace.pipeline.event_time import EventTime
 from headrace.sources.progress import HeldBack, InputHold, InputProgress
 
 

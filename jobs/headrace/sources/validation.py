@@ -15,17 +15,16 @@ import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
 from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.elements import Columns, decide, inputs_of, rejecting, with_size
-from headrace.kernel.expressions.overflowing import Overflow, RowOverflowsError, column_apart
+from headrace.kernel.columns import TIMESTAMP
+from headrace.kernel.delta import Columns, decide, inputs_of, rejecting, with_size
+from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.types import TIMESTAMP
+from headrace.model.event_time import EventTime, FromSource, SplitStrategy
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Column, Expr
 from headrace.model.time import Instant
-from headrace.model.watermarks import FromSource, SplitStrategy
-from headrace.pipeline.event_time import EventTime
+from headrace.pipeline.endpoints import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Input
 from headrace.program import columns as c
 
 EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999

@@ -1,21 +1,178 @@
-"""The state of a stage as immutable layers: what an epoch looks up in them, and how they grow."""
+"""The state of a stage as immutable layers: opened for a part of the keys, looked up, and grown by an epoch.
 
-from collections.abc import Iterator, Sequence
+A remembered id is a row: the id with its hash, the event time of its record, and the epoch that it came in. Only the
+first of an id counts (semantics 12.10); where records can withdraw others, the first of either sign (14.7). Rows are
+kept in the order of their hashes. An id is forgotten once the watermark has passed its event time plus the horizon: it
+counts no more from then on, and is left out when its layer is merged.
+
+An epoch of a part of a stage is a function: of its rows of state, its share of the delta and the clocks. The result
+comes in slices of the keys where there is much to do, so that memory does not grow with what an epoch touches, nor with
+how many windows are due at once. Nothing is stored here.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
+from headrace.kernel.columns import ARROW_TYPES
+from headrace.kernel.delta import Disposition, takes_part
+from headrace.kernel.keys import grouped
+from headrace.kernel.keys import hashes as key_hashes
+from headrace.kernel.loops import CompiledLoop
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import Hashes, distinct, hashes_of, newest, remaining, there, told
-from headrace.model.time import NEVER, Instant
+from headrace.kernel.state import Hashes, distinct, hashes_of, newest, remaining, there, together, told
+from headrace.kernel.step import StageResult, step
+from headrace.model.event_time import Deduplicate
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.typing import type_of
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.datafiles.sorted_file import SortedFile, in_turn
-from headrace.state.key_groups import KeyGroupRange
-from headrace.state.open_layer import StateLayer
+from headrace.state.chunks import WHOLE, KeyGroupRange, in_part, some_rows
+from headrace.state.file_cache import RowCache
+from headrace.state.files import as_stored, decoded
+from headrace.state.sorted_file import SortedFile, StateLayer, in_turn
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.manifest import IDS, OutputTables
+from headrace_snapshots.store import ObjectStore
+
+_AT = "at"
+
+
+@dataclass(frozen=True)
+class RememberedIds:
+    """The ids of one pipeline after an epoch, under the watermark that it left."""
+
+    deduplicate: Deduplicate
+    columns: Schema
+    layers: tuple[StateLayer, ...] = ()
+    watermark: Instant = MIN_INSTANT
+    is_signed: bool = False
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, watermark: Instant = MIN_INSTANT) -> "RememberedIds":
+        """The ids of ``pipeline``, which has some, without their layers."""
+        assert pipeline.deduplicate is not None
+        return cls(pipeline.deduplicate, pipeline.schema, (), watermark, is_signed=pipeline.withdraws_records)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """A stored row."""
+        kind = ARROW_TYPES[type_of(self.deduplicate.id, self.columns) or DataType.STRING]
+        sign = [(c.SIGN, pa.int64())] if self.is_signed else []
+        return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_AT, pa.int64()), (c.EPOCH, pa.int64())])
+
+    @property
+    def _identity(self) -> list[str]:
+        """Columns that are the same for duplicates."""
+        return [c.ID, c.SIGN] if self.is_signed else [c.ID]
+
+    def seen(self, judged: Mapping[str, pa.Array]) -> pa.Array:
+        """What ids say of judged records, which stand in their order of arrival. DUPLICATE: the id is known, or another
+        of its records came before in this epoch. FORGOTTEN: nobody can tell any more. NULL: the first of an id, and
+        records that take no part.
+        """
+        counting = takes_part(judged)
+        at = judged[c.EVENT_TIME].fill_null(0).to_numpy(zero_copy_only=False)
+        beyond = counting & self._is_beyond(at)
+        counts = np.flatnonzero(counting & ~beyond)
+        again = np.zeros(len(at), np.bool_)
+        own = [judged[name].take(pa.array(counts)) for name in self._identity]
+        hashed = key_hashes(own[:1])
+        known = self._alive(distinct([hashed]))
+        both = grouped(
+            np.concatenate([known.column(c.HASH).to_numpy(), hashed]),
+            [pa.concat_arrays([known.column(name), new]) for name, new in zip(self._identity, own, strict=True)],
+        )
+        first = both.first_rows[both.of_each]
+        is_first = first == np.arange(len(first))
+        again[counts] = ~is_first[known.num_rows :]
+        fates = np.where(beyond, int(Disposition.FORGOTTEN), int(Disposition.DUPLICATE)).astype(np.int8)
+        return pa.array(fates, mask=~(beyond | again))
+
+    def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
+        """The rows of some hashes that are not forgotten."""
+        batches = [run.rows_of(wanted) for layer in self.layers for run in in_turn(layer.runs)]
+        rows = together(self.schema, batches)
+        return rows.filter(pa.array(self.counts(rows)))
+
+    def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+        """Which stored rows are not forgotten."""
+        return ~self._is_beyond(rows.column(_AT).to_numpy())
+
+    def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
+        beyond: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
+        return beyond
+
+    def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
+        """The rows to remember of the records of ``epoch``, in the order of their hashes."""
+        rows = pa.array(np.flatnonzero(takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
+        ids = [judged[name].take(rows) for name in self._identity]
+        columns = [pa.array(key_hashes(ids[:1])), *ids, judged[c.EVENT_TIME].take(rows)]
+        columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
+        return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
+
+    def expiry(self, rows: pa.RecordBatch) -> Instant:
+        """The watermark that must be exceeded for all of ``rows`` to be forgotten."""
+        return Instant(pc.max(rows.column(_AT)).as_py() + int(self.deduplicate.horizon))
+
+
+def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    order = np.argsort(rows.column(c.HASH).to_numpy(), kind="stable")
+    return rows.take(pa.array(order))
+
+
+def open_rows(
+    cache: RowCache, store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroupRange = WHOLE
+) -> StateLayer:
+    """The rows of ``stored``, which have a hash, whose keys are in ``part``: mapped, none copied. Files that have none
+    are not looked at. Raises BrokenObjectError, for a file that is read and is not what was written.
+    """
+    runs = []
+    for file in stored.files:
+        if part.overlaps(file.groups):
+            run = cache.run(store, file, schema)
+            runs.append(run if part.holds(file.groups) else run.cut(part))
+    expires = NEVER if stored.expires is None else Instant(stored.expires)
+    filled = tuple(run for run in runs if run.rows.num_rows)
+    return StateLayer(filled, stored.first_epoch, stored.last_epoch, expires)
+
+
+def some_of(store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroupRange) -> list[pa.RecordBatch]:
+    """The rows of ``stored``, which have a hash, by file and in its order: of those whose keys are in ``part`` all, and
+    few others. What is not needed for them is not read. Raises BrokenObjectError.
+    """
+    batches = []
+    for file in stored.files:
+        if part.overlaps(file.groups):
+            rows = some_rows(store, file, in_part(part))
+            batches.append(decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema))
+    return batches
+
+
+def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
+    """What a row is of each table that holds state."""
+    schemas = {
+        OutputTables(output).state(number): CompiledStage(stage).state_schema
+        for output, alone in pipeline.by_output.items()
+        for number, stage in enumerate(alone.stages)
+    }
+    for output, alone in pipeline.by_output.items():
+        if alone.loop is not None and alone.edges is not None:
+            loop = CompiledLoop.of(alone.loop, alone.edges, CompiledStage(alone.stages[0]))
+            names = OutputTables(output)
+            schemas |= {names.edges: loop.edge_schema, names.in_flight: loop.message_schema}
+    if pipeline.deduplicate is not None:
+        schemas[IDS] = RememberedIds.of(pipeline).schema
+    return schemas
+
 
 FEW = 64
 """Rows of a run that are looked at for the earliest hold at first."""
@@ -122,3 +279,68 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
         places = zip(in_turn(runs), indexes, begins, ends, strict=True)
         yield bound, distinct([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
         begins, few = ends, few * 8
+
+
+SLICE_ROWS = 2**16
+"""Of so many rows an epoch is computed at a time, about: each takes 600 bytes meanwhile."""
+
+
+@dataclass(frozen=True)
+class StageEpoch:
+    """An epoch, by its ``number``, of the part of a stage that has these ``keys``. ``layers`` are the state before it;
+    ``deltas`` are the delta in pieces, each in the order of its hashes. ``is_batch``: the epoch is all that there is.
+    """
+
+    number: int
+    layers: Layers
+    deltas: Sequence[pa.RecordBatch]
+    clocks: FiringClocks
+    keys: KeyGroupRange = WHOLE
+    output_watermark: Instant = MIN_INSTANT
+    signals: Sequence[Signal] = ()
+    is_batch: bool = False
+
+    @property
+    def stage(self) -> CompiledStage:
+        """Whose epoch it is."""
+        return self.layers.stage
+
+    def results(self) -> Iterator[StageResult]:
+        """Compute it, a slice of the keys at a time, in the order of their hashes; slices in which there is nothing to
+        look at give no result. One that is let go takes no memory while the next one is computed.
+        """
+        for layers, delta in self._slices():
+            touched = np.zeros(0, np.uint64) if delta is None else distinct([delta.column(c.HASH).to_numpy()])
+            result = step(
+                self.stage,
+                layers.lookup(touched, self.clocks, self.signals),
+                delta,
+                self.clocks,
+                self.number,
+                output_watermark=self.output_watermark,
+                signals=self.signals,
+                is_batch=self.is_batch,
+            )
+            if result is not None:
+                yield result
+            del result
+
+    def _slices(self) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
+        """The layers and the delta of each slice."""
+        rows = sum(delta.num_rows for delta in self.deltas) + self.layers.most_found(self.clocks, self.signals)
+        slices = self.keys.cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
+        if not slices:
+            yield self.layers, one_below_the_other(self.deltas)
+        for keys in slices:
+            spans = [keys.span(delta.column(c.HASH).to_numpy()) for delta in self.deltas]
+            cut = [
+                delta.slice(span.start, span.stop - span.start) for delta, span in zip(self.deltas, spans, strict=True)
+            ]
+            yield self.layers.within(keys), one_below_the_other([rows for rows in cut if rows.num_rows])
+
+
+def one_below_the_other(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:
+    """Pieces as one; None if there are none."""
+    if len(pieces) < 2:
+        return pieces[0] if pieces else None
+    return pa.concat_batches(pieces)

@@ -17,18 +17,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.grouping import Ints
+from headrace.kernel.columns import Ints, Names, as_now
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import newest, there, together
-from headrace.kernel.types import Names, as_now
 from headrace.pipeline.identity import Formerly
 from headrace.program import columns as c
-from headrace.state.datafiles.cache import RowCache
-from headrace.state.datafiles.files import stored
-from headrace.state.datafiles.sorted_file import SortedFile
-from headrace.state.datafiles.writer import put_runs
-from headrace.state.key_groups import Hashes
-from headrace.state.open_layer import StateLayer
+from headrace.state.chunks import Hashes
+from headrace.state.file_cache import RowCache, put_runs
+from headrace.state.files import stored
+from headrace.state.sorted_file import SortedFile, StateLayer
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore

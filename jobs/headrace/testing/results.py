@@ -1,14 +1,24 @@
-"""What a run of a test gives: panes and rows as plain values."""
+"""What a run of a test gives, and what the test expects beside it.
 
+What a run of a test gives: panes and rows as plain values.
+
+Expected rows beside the rows that were found: as many pairs as possible, and a difference that can be read.
+
+Users' tests and conformance cases are compared by this; what a row is, and what is equal in it, each says itself.
+"""
+
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, NamedTuple, overload
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
-from headrace.model.accumulation import Timing
-from headrace.model.arguments import Suggesting
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
+from headrace.model.arguments import Arguments, Suggesting, did_you_mean, keywords
+from headrace.model.expressions.typing import constant_to_json
 from headrace.model.time import instant, parse
-from headrace.testing.steps import text_of
+from headrace.testing.steps import UnitTestError, moment, real, text_of
 
 Row = dict[str, Any]
 
@@ -169,3 +179,292 @@ def _first(start: datetime | None) -> tuple[bool, datetime | None]:
 
 def _last(end: datetime | None) -> tuple[bool, datetime | None]:
     return (end is None, end)
+
+
+Found_contra = TypeVar("Found_contra", contravariant=True)
+T = TypeVar("T")
+
+ExpectedRow = Mapping[str, Any]
+"""The values by column that a test wrote. What it leaves out does not count."""
+
+RELATIVE_ERROR = 1e-9
+"""How far two floats may be apart and still be equal (semantics 12.4); everything else compares exactly."""
+
+ABSOLUTE_ERROR = 1e-12
+"""The same near 0, where what sums leave of values that cancel out has no size to be relative to."""
+
+
+class RowKind(Protocol[Found_contra]):
+    """Rows of one kind: what is equal in them, and how they are written."""
+
+    def unequal(self, expected: ExpectedRow, actual: Found_contra) -> Sequence[str]:
+        """The columns in which ``actual`` is not what is ``expected``."""
+
+    def both(self, column: str, expected: ExpectedRow, actual: Found_contra) -> tuple[str, str]:
+        """What is expected and what was found in ``column``, in words."""
+
+    def expected(self, row: ExpectedRow) -> str:
+        """An expected row in words."""
+
+    def found(self, row: Found_contra) -> str:
+        """A row that was found, in words."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How many expected rows were not found, how many found rows were not expected, and both in ``lines``: a row that
+    is missing stands beside the one that is most like it.
+    """
+
+    missing: int
+    unexpected: int
+    lines: tuple[str, ...]
+
+
+def row_difference(kind: RowKind[T], expected: Sequence[ExpectedRow], actual: Sequence[T]) -> Difference | None:
+    """How ``actual`` differs from what is ``expected`` in any order; None if it does not."""
+    compared = _Compared(kind, expected, actual)
+    pairs = compared.pairs()
+    missing = [number for number in range(len(expected)) if number not in pairs]
+    taken = {*pairs.values()}
+    left = [number for number in range(len(actual)) if number not in taken]
+    if not missing and not left:
+        return None
+    return Difference(len(missing), len(left), tuple(compared.lines(missing, left)))
+
+
+@dataclass(frozen=True)
+class _Compared(Generic[T]):
+    kind: RowKind[T]
+    expected: Sequence[ExpectedRow]
+    rows: Sequence[T]
+
+    def pairs(self) -> dict[int, int]:
+        """The row of each expected one, so that as many as possible have one: a largest pairing, by augmenting paths.
+        A greedy one would not do, since an expected row that lists few columns fits many.
+        """
+        fits = [
+            [number for number, row in enumerate(self.rows) if not self.kind.unequal(expected_row, row)]
+            for expected_row in self.expected
+        ]
+        owner: dict[int, int] = {}
+
+        def place(number: int, seen: set[int]) -> bool:
+            for row in fits[number]:
+                if row not in seen:
+                    seen.add(row)
+                    if row not in owner or place(owner[row], seen):
+                        owner[row] = number
+                        return True
+            return False
+
+        for number in range(len(self.expected)):
+            place(number, set())
+        return {number: row for row, number in owner.items()}
+
+    def lines(self, missing: Sequence[int], left: list[int]) -> list[str]:
+        """Each ``missing`` row beside the closest of those ``left``, if they have anything in common; then the rest."""
+        lines: list[str] = []
+        for number in missing:
+            expected = self.expected[number]
+            lines.append(f"  - expected {self.kind.expected(expected)}")
+            closest = min(left, key=lambda row: len(self.kind.unequal(expected, self.rows[row])), default=None)
+            if closest is not None and self._is_alike(expected, self.rows[closest]):
+                left.remove(closest)
+                lines += self._beside(expected, self.rows[closest])
+        return [*lines, *(f"  + found    {self.kind.found(self.rows[row])}, which was not expected" for row in left)]
+
+    def _is_alike(self, expected: ExpectedRow, row: T) -> bool:
+        wrong = self.kind.unequal(expected, row)
+        return not expected or any(column not in wrong for column in expected)
+
+    def _beside(self, expected: ExpectedRow, row: T) -> list[str]:
+        lines = [f"  + found    {self.kind.found(row)}"]
+        for column in self.kind.unequal(expected, row):
+            wanted, there = self.kind.both(column, expected, row)
+            lines.append(f"      {column}: {wanted} expected, {there} found")
+        return lines
+
+
+def equal_numbers(expected: float, actual: float) -> bool:
+    """Whether two numbers, one of them a float, are the same to the errors above; NaN is NaN."""
+    both_nan = expected != expected and actual != actual  # noqa: PLR0124 (also where an int is too large for a float)
+    return both_nan or math.isclose(expected, actual, rel_tol=RELATIVE_ERROR, abs_tol=ABSOLUTE_ERROR)
+
+
+Expected = Sequence[Mapping[str, Any]]
+
+VIEWS = ("panes", "current", "late", "rejected")
+
+
+@keywords
+def assert_panes(result: StepResults, expected: Expected) -> None:
+    """The panes of ``result`` are these, in any order.
+
+    Columns that an expected pane leaves out do not count, but one that does not say ``is_retraction: True`` is not a
+    retraction. ``window`` is a pair of times; times may be short. Raises AssertionError with the difference.
+    """
+    _assert(result, "panes", expected)
+
+
+@keywords
+def assert_current(result: StepResults, expected: Expected) -> None:
+    """What counts after ``result`` is this, in any order; as ``assert_panes``."""
+    _assert(result, "current", expected)
+
+
+@keywords
+def assert_late(result: StepResults, expected: Expected) -> None:
+    """The late records of ``result`` are these, in any order; as ``assert_panes``."""
+    _assert(result, "late", expected)
+
+
+@keywords
+def assert_rejected(result: StepResults, expected: Expected) -> None:
+    """The dead letters of ``result`` are these, in any order; as ``assert_panes``."""
+    _assert(result, "rejected", expected)
+
+
+def _assert(result: StepResults, view: str, expected: Expected) -> None:
+    __tracebackhide__ = True
+    given = Arguments(f"assert_{view}", UnitTestError)
+    given.instance("result", result, StepResults, "the result of run(...)")
+    given.several("expected", expected, Mapping, '{"origin": "EWR", "n": 3}')  # type: ignore[type-abstract]
+    if text := difference(result, view, expected):
+        raise AssertionError(text)
+
+
+def difference(result: StepResults, view: str, expected: Expected) -> str | None:
+    """How the ``view`` of ``result`` differs from what is ``expected``; None if it does not.
+
+    Raises UnitTestError for an expected column that there is not.
+    """
+    _check_columns(result.columns[view], view, expected)
+    rows = [_ViewRow(row, _row(row)) for row in getattr(result, view)]
+    mismatch = row_difference(_ViewRows(), expected, rows)
+    if mismatch is None:
+        return None
+    return "\n".join((f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}", *mismatch.lines))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number or 'none'} {what}"
+
+
+@dataclass(frozen=True)
+class _ViewRow:
+    """A row as the result has it, and its values by column."""
+
+    given: PaneRow | Row
+    values: Row
+
+
+class _ViewRows:
+    """How rows of views are compared and written."""
+
+    def unequal(self, expected: Mapping[str, Any], actual: _ViewRow) -> list[str]:
+        """The columns that differ; a row that does not say so is no retraction."""
+        wrong = [name for name, value in expected.items() if not equal(value, actual.values.get(name), name)]
+        if "is_retraction" not in expected and actual.values.get("is_retraction"):
+            wrong.append("is_retraction")
+        return wrong
+
+    def both(self, column: str, expected: Mapping[str, Any], actual: _ViewRow) -> tuple[str, str]:
+        """Both values of a column."""
+        return shown(expected.get(column, False)), shown(actual.values.get(column))
+
+    def expected(self, row: Mapping[str, Any]) -> str:
+        """The columns that a test wrote."""
+        return "{" + ", ".join(f"{name}: {shown(value)}" for name, value in row.items()) + "}"
+
+    def found(self, row: _ViewRow) -> str:
+        """A pane in a line; of another row what is not null."""
+        if isinstance(row.given, PaneRow):
+            return repr(row.given)
+        return self.expected({name: value for name, value in row.given.items() if value is not None})
+
+
+def _row(given: PaneRow | Row) -> Row:
+    row = given.row if isinstance(given, PaneRow) else given
+    if WINDOW_START not in row:
+        return row
+    return {**row, "window": TimeSpan(row[WINDOW_START], row[WINDOW_END])}
+
+
+def _check_columns(known: Sequence[str], view: str, expected: Expected) -> None:
+    for row in expected:
+        if not isinstance(row, Mapping):
+            raise UnitTestError(f"{view}: {shown(row)} is expected; write a dict of values by column")
+        for name in row:
+            if name not in known:
+                hint = did_you_mean(str(name), known)
+                raise UnitTestError(f"{view} have no column {name!r}; {hint}they have {', '.join(known)}")
+
+
+def equal(expected: Any, actual: Any, column: str) -> bool:
+    """Whether ``actual`` is what a test wrote: times as text too, floats to a relative error of 1e-9."""
+    match actual:
+        case None:
+            same = expected is None
+        case _ if expected is None:
+            same = False
+        case TimeSpan():
+            same = _equal_windows(expected, actual)
+        case datetime():
+            same = real(moment(expected, f"the expected {column}")) == actual
+        case list() | tuple():
+            same = _equal_lists(expected, actual, column)
+        case bool():
+            same = expected is actual
+        case float():
+            same = _is_number(expected) and equal_numbers(expected, actual)
+        case date():
+            same = expected in (actual, actual.isoformat())
+        case Decimal():
+            same = _equal_decimals(expected, actual)
+        case bytes():
+            same = expected in (actual, constant_to_json(actual))
+        case _ if column == "timing":
+            same = _timing(expected) == actual
+        case _:
+            same = not isinstance(expected, bool) and bool(expected == actual)
+    return same
+
+
+def _equal_decimals(expected: Any, actual: Decimal) -> bool:
+    """A float stands for the number that it is written as."""
+    try:
+        return not isinstance(expected, bool) and Decimal(str(expected)) == actual
+    except InvalidOperation:
+        return False
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _equal_lists(expected: Any, actual: Sequence[Any], column: str) -> bool:
+    if not isinstance(expected, list | tuple) or len(expected) != len(actual):
+        return False
+    return all(
+        equal(expected_value, actual_value, column)
+        for expected_value, actual_value in zip(expected, actual, strict=True)
+    )
+
+
+def _equal_windows(expected: Any, actual: TimeSpan) -> bool:
+    if not isinstance(expected, list | tuple) or len(expected) != 2:
+        raise UnitTestError(f'the expected window is {shown(expected)}; write both ends, such as ["13:00", "14:00"]')
+    return all(
+        actual_bound is None
+        if expected_bound is None
+        else real(moment(expected_bound, "an end of the expected window")) == actual_bound
+        for expected_bound, actual_bound in zip(expected, actual, strict=True)
+    )
+
+
+def _timing(expected: object) -> str:
+    text = str(expected).upper().replace(" ", "_")
+    if text not in list(Timing):
+        raise UnitTestError(f"the expected timing is {shown(expected)}; write one of {', '.join(Timing)}")
+    return text

@@ -24,7 +24,7 @@ from headrace.model.time import (
     to_datetime,
 )
 from headrace.model.triggers import Signal
-from headrace.pipeline.source import OWN
+from headrace.pipeline.endpoints import OWN
 
 
 class UnitTestError(FixConfigError, code="config.unit_test"):

@@ -6,7 +6,7 @@ from typing import Annotated
 from click.exceptions import Exit
 
 from headrace.cli.app import Output, separate_command
-from headrace.cli.display.output import Format
+from headrace.cli.output import Format
 from headrace.cli.parameters import Argument, Option
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, Output, separate_command
-from headrace.cli.display.output import Format, print_fields, print_json, print_lines
+from headrace.cli.output import Format, print_fields, print_json, print_lines
 from headrace.cli.parameters import Option
 from headrace.errors import FixConfigError
 

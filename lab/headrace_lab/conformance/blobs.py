@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from headrace.distribute.process import Stop
 from headrace.distribute.tasks.background import FoldPlan, MergePlan
-from headrace.distribute.tasks.background_work import Stop
 from headrace.distribute.tasks.exchange import ReceivedMessage, hear
 from headrace.distribute.tasks.levels import (
     MapLevel,
@@ -21,9 +21,7 @@ from headrace.distribute.tasks.levels import (
     merge_level,
     tasks_above,
 )
-from headrace.distribute.tasks.parts import tasks_of_first_level
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, tasks_of_first_level
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from headrace.model.accumulation import How
 from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.loop import Loop
+from headrace.pipeline.stages import Loop
 
 Json = Mapping[str, Any]
 

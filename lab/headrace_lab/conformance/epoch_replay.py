@@ -17,11 +17,11 @@ from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.triggers.leaves import Always
+from headrace.model.triggers.elementary import Always
 from headrace.model.windows import FixedWindows, GlobalWindows, Window
-from headrace.pipeline.aggregation import Aggregation, Stage
 from headrace.pipeline.output import Output
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.stages import Aggregation, Stage
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     RESULT,

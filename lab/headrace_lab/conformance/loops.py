@@ -13,11 +13,10 @@ from typing import Any
 
 from headrace import json
 from headrace.errors import PipelineError
+from headrace.model.expressions.columns import greatest, if_else, least
 from headrace.model.expressions.expr import Expr, col
-from headrace.model.expressions.functions import greatest, if_else, least
-from headrace.pipeline.loop import VERTEX, Combine, Loop
-from headrace.pipeline.loop_step import VALUE
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.stages import VALUE, VERTEX, Combine, Loop
 from headrace_lab.conformance.cases import CaseElement, CaseStage, Json
 from headrace_lab.conformance.fields import (
     CaseFormatError,

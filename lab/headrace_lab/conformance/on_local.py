@@ -4,16 +4,16 @@ from collections.abc import Iterator, Sequence
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.cache import RowsInMemory
+from headrace.state.file_cache import RowsInMemory
 from headrace_lab.conformance.blobs import Blobs
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.epoch_replay import StageRunner, replay_case
 from headrace_lab.conformance.on_tasks import OnTasks, map_elements
 from headrace_lab.conformance.replay import CaseReplay
-from headrace_snapshots.store.memory import MemoryStore
+from headrace_snapshots.store.local import MemoryStore
 
 TASKS = 3
 

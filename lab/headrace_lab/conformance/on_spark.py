@@ -13,14 +13,12 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.application import tasks_of
+from headrace.distribute.spark.application import SparkSession, tasks_of, travels
 from headrace.distribute.spark.engine import SparkRunner
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.session import spark_session
-from headrace.distribute.spark.task_payload import travels
-from headrace.distribute.spark.types import SparkSession
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.pipeline.loading.code_digests import modules_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import Landing

@@ -17,20 +17,18 @@ from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.exchange import bundle
 from headrace.distribute.tasks.levels import Rows, numbers_in, parts_below, run_task
 from headrace.distribute.tasks.map_side import Bundles
-from headrace.distribute.tasks.parts import addressed, parts_at
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
+from headrace.distribute.tasks.plan import EpochPlan, EpochTask, TaskEnvironment, addressed, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
 from headrace.ext.sources import SourceSplit
-from headrace.kernel.elements import judge
+from headrace.kernel.delta import judge
 from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import OWN
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.row_files import tables
 from headrace_lab.conformance.epoch_replay import StageElement, StagesOutcome
 from headrace_lab.conformance.values import element_rows, stored_panes
-from headrace_snapshots.format.table_names import OutputTables
+from headrace_snapshots.format.manifest import OutputTables
 
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 

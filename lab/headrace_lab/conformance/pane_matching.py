@@ -8,7 +8,7 @@ from typing import Any
 from headrace.model.accumulation import Pane
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
-from headrace.testing.comparison import equal_numbers, row_difference
+from headrace.testing.results import equal_numbers, row_difference
 from headrace_lab.conformance.cases import RESULT, Expect, Json
 from headrace_lab.conformance.schema import read_window
 

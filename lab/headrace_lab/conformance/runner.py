@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headrace.errors import FixConfigError
-from headrace.extras import require
-from headrace.terminal import visible
+from headrace.installed import require
+from headrace.this_process import visible
 from headrace_lab.conformance.cases import Case, ExpectState
 from headrace_lab.conformance.fields import CaseFormatError
 from headrace_lab.conformance.on_reference import ReferenceExecutor

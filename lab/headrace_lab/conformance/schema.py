@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing, behind
 from headrace.model.combiners import TRAITS
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
 from headrace.model.windows import ShiftedOutputTime, Window
 from headrace_lab.conformance.cases import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.kernel.types import arrow_type
+from headrace.kernel.columns import arrow_type
 from headrace.model.accumulation import Pane, Timing
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant

@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import FixConfigError
-from headrace.model.beginnings import Weekday
-from headrace.model.calendar import CalendarUnit
+from headrace.model.arguments import REQUIRED, WORDS, words
 from headrace.model.combiners import TRAITS, Combiner
 from headrace.model.expressions.expr import Binary, Expr, col, lit
+from headrace.model.expressions.methods import Weekday
 from headrace.model.time import Duration
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
-from headrace.model.triggers.leaves import AfterBytes, AfterProcessingTime
-from headrace.model.vocabulary import REQUIRED, WORDS, words
-from headrace.model.windows import WindowFn
+from headrace.model.triggers.elementary import AfterBytes, AfterProcessingTime
+from headrace.model.windows import CalendarUnit, WindowFn
 from headrace_lab.conformance.cases import Json
 from headrace_lab.conformance.fields import (
     CaseFormatError,

@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from headrace.model.calendar import CalendarWindows, number_of, periods, start_of
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, duration, instant, is_finite, to_datetime
+from headrace.model.windows import CalendarWindows, number_of, periods, start_of
 
 _OF_A_CLOCK = (TimeUnit.HOUR, TimeUnit.MINUTE)
 

@@ -12,11 +12,11 @@ from fractions import Fraction
 from itertools import groupby
 from typing import Any
 
+from headrace.model.arguments import user_code
 from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.typing import output_type
 from headrace.model.time import Instant
-from headrace.model.vocabulary import user_code
 from headrace_lab.reference.billionths import rounded
 from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
 

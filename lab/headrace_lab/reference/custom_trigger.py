@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Self
 
+from headrace.model.arguments import user_code
 from headrace.model.time import Instant
 from headrace.model.triggers.custom import (
     CustomTrigger,
@@ -12,7 +13,6 @@ from headrace.model.triggers.custom import (
     checked_progress,
     checked_state,
 )
-from headrace.model.vocabulary import user_code
 from headrace_lab.reference.trigger_node import Arrival, Moment, Node
 
 

@@ -11,8 +11,8 @@ from headrace.errors import ValueOverflowError
 from headrace.model.changelog import SIGN, RecordSign
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline.endpoints import Source
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Source
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
 from headrace_lab.reference.source_clock import SourceClock

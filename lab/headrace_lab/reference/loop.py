@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.model.expressions.data_types import Schema
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Window
-from headrace.pipeline.aggregation import Stage
-from headrace.pipeline.loop import VERTEX, Loop
-from headrace.pipeline.loop_step import VALUE
+from headrace.pipeline.stages import VALUE, VERTEX, Loop, Stage
 from headrace_lab.reference.chain import Between, Chain
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
 from headrace_lab.reference.evaluate import evaluate

@@ -9,11 +9,11 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal, Trigger
-from headrace.model.triggers.leaves import AfterPercentileWatermark
+from headrace.model.triggers.elementary import AfterPercentileWatermark
 from headrace.model.windows import Window
+from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.output import Upstream, upstream_first
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import OWN
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.elements import DroppedElement, Element
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of

@@ -3,10 +3,17 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from headrace.model.event_time import (
+    BoundedOutOfOrderness,
+    EventTime,
+    Punctuated,
+    Split,
+    SplitFacts,
+    SplitStrategy,
+    heard,
+)
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.model.watermarks import BoundedOutOfOrderness, Punctuated, Split, SplitFacts, SplitStrategy, heard
-from headrace.pipeline.event_time import EventTime
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 
 

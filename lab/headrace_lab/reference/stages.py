@@ -9,7 +9,7 @@ from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
 from headrace.model.windows import Window
-from headrace.pipeline.aggregation import Stage
+from headrace.pipeline.stages import Stage
 from headrace_lab.reference.contents import extract_with, read
 from headrace_lab.reference.elements import Element, Key
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of

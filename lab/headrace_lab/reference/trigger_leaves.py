@@ -20,7 +20,7 @@ from headrace.model.triggers.data_driven import (
     is_nullable,
     parse_pattern,
 )
-from headrace.model.triggers.leaves import (
+from headrace.model.triggers.elementary import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,

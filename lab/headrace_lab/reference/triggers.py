@@ -10,7 +10,7 @@ from typing import Self
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.model.triggers.custom import CustomTrigger
-from headrace.model.triggers.leaves import Never
+from headrace.model.triggers.elementary import Never
 from headrace_lab.reference.custom_trigger import OwnNode
 from headrace_lab.reference.trigger_leaves import OncePastEnd
 from headrace_lab.reference.trigger_node import Moment, Node, start

@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.calendar import CalendarWindows, calendar_window
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import Instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
+    CalendarWindows,
     CustomWindows,
     FixedWindows,
     GlobalWindows,
@@ -19,6 +19,7 @@ from headrace.model.windows import (
     SlidingWindows,
     Window,
     WindowFn,
+    calendar_window,
 )
 from headrace_lab.reference.evaluate import Record, evaluate
 

@@ -7,10 +7,19 @@ from random import Random
 from headrace_lab.simulation.settings import Assumption, Settings
 from headrace_lab.simulation.timeline import Timeline
 from headrace_lab.simulation.workload import SentRecord, SnapshotPart, TaskState, Workload
-from headrace_snapshots.protocol import messages
-from headrace_snapshots.protocol.barriers import DELIVERED, RULES, Task
+from headrace_snapshots.protocol import barriers
+from headrace_snapshots.protocol.barriers import (
+    DELIVERED,
+    ORDER,
+    RULES,
+    Barrier,
+    Record,
+    SnapshotId,
+    Task,
+    TaskEffect,
+    TaskEvent,
+)
 from headrace_snapshots.protocol.coordinator import Acknowledged, Declined
-from headrace_snapshots.protocol.messages import ORDER, Barrier, Record, SnapshotId, TaskEffect, TaskEvent
 
 Message = SentRecord | SnapshotId
 
@@ -177,11 +186,11 @@ class Dataflow:
     def _do_with(self, task: int, effect: TaskEffect, channel: int, message: Message) -> bool:
         """Do what ``effect`` says of the message at hand, if it does."""
         match effect:
-            case messages.Deliver() if isinstance(message, SentRecord):
+            case barriers.Deliver() if isinstance(message, SentRecord):
                 self._deliver(task, channel, message)
-            case messages.Log(snapshot) if isinstance(message, SentRecord):
+            case barriers.Log(snapshot) if isinstance(message, SentRecord):
                 self._parts[task][snapshot].log.setdefault(channel, []).append(message)
-            case messages.Hold():
+            case barriers.Hold():
                 self._held[task].append((channel, message))
             case _:
                 return False
@@ -189,21 +198,21 @@ class Dataflow:
 
     def _do(self, task: int, effect: TaskEffect) -> None:
         match effect:
-            case messages.TakeState(snapshot):
+            case barriers.TakeState(snapshot):
                 self._busy_until[task] = max(self._busy_until[task], self._timeline.now) + self._settings.snapshot_cost
                 self._parts[task][snapshot] = self._part(task)
-            case messages.Forward(snapshot):
+            case barriers.Forward(snapshot):
                 self._forward(task, snapshot)
-            case messages.Unblock(blocked):
+            case barriers.Unblock(blocked):
                 self._ready[task].extend([blocked] * len(self._queues[blocked]))
-            case messages.Release():
+            case barriers.Release():
                 self._release(task)
-            case messages.Acknowledge(snapshot):
+            case barriers.Acknowledge(snapshot):
                 part = self._parts[task].pop(snapshot)
                 self._timeline.after(self._settings.store_delay, self._stored, task, snapshot, part)
-            case messages.Decline(snapshot):
+            case barriers.Decline(snapshot):
                 self._hear(task, Declined(snapshot), None)
-            case messages.Discard(snapshot):
+            case barriers.Discard(snapshot):
                 self._parts[task].pop(snapshot, None)
 
     def _deliver(self, task: int, channel: int, sent: SentRecord) -> None:

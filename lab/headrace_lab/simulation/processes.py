@@ -24,10 +24,9 @@ from random import Random
 from typing import Any, NamedTuple, Protocol
 
 from headrace_lab.simulation.graphs import Graph
-from headrace_snapshots.protocol import barriers, coordinator, messages
-from headrace_snapshots.protocol.barriers import RULES, Task
+from headrace_snapshots.protocol import barriers, coordinator
+from headrace_snapshots.protocol.barriers import ORDER, RULES, Barrier, Record, SnapshotId, Task
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
-from headrace_snapshots.protocol.messages import ORDER, Barrier, Record, SnapshotId
 
 MOST_IN_FLIGHT = 2
 
@@ -192,25 +191,25 @@ class Processes:
             self._perform(process, self._roles[process].receive(Barrier(channel, message)))
             return
         for effect in self._roles[process].receive(Record(channel)):
-            if isinstance(effect, messages.Log):
+            if isinstance(effect, barriers.Log):
                 self._beginnings[effect.snapshot].parts[process].log.setdefault(channel, []).append(message)
         step = self.behaviour.receive(process, self._states[process], channel, message)
         self._happen(process, (channel, message), step)
 
     # Snapshots
 
-    def _perform(self, process: int, effects: Sequence[messages.TaskEffect]) -> None:
+    def _perform(self, process: int, effects: Sequence[barriers.TaskEffect]) -> None:
         for effect in effects:
             match effect:
-                case messages.TakeState(snapshot):
+                case barriers.TakeState(snapshot):
                     part = _Part(self._states[process], len(self.events))
                     self._beginnings[snapshot].parts[process] = part
-                case messages.Forward(snapshot):
+                case barriers.Forward(snapshot):
                     for channel in self.graph.outputs[process]:
                         self._send(channel, snapshot)
-                case messages.Acknowledge(snapshot):
+                case barriers.Acknowledge(snapshot):
                     self._tell(coordinator.Acknowledged(process, snapshot))
-                case messages.Decline(snapshot):
+                case barriers.Decline(snapshot):
                     self._tell(coordinator.Declined(snapshot))
 
     def _tell(self, event: CoordinatorEvent) -> None:

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from headrace_lab.simulation.workload import SnapshotPart
 from headrace_lab.simulation.world import World
-from headrace_snapshots.protocol.barriers import Protocol, TakesAt
-from headrace_snapshots.protocol.messages import SnapshotId
+from headrace_snapshots.protocol.barriers import Protocol, SnapshotId, TakesAt
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,8 @@ from headrace_lab.simulation.settings import Assumption, Settings
 from headrace_lab.simulation.timeline import Timeline
 from headrace_lab.simulation.workload import SnapshotPart, TaskState, Workload
 from headrace_snapshots.protocol import coordinator
-from headrace_snapshots.protocol.barriers import RULES, Holds
+from headrace_snapshots.protocol.barriers import ORDER, RULES, Abandon, Barrier, Holds, Resume, SnapshotId, TaskEvent
 from headrace_snapshots.protocol.coordinator import Coordinator, CoordinatorEvent
-from headrace_snapshots.protocol.messages import ORDER, Abandon, Barrier, Resume, SnapshotId, TaskEvent
 
 _PATIENCE = 20
 """A run ends when nothing has come of it for so many timeouts."""

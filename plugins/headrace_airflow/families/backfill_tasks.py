@@ -1,29 +1,54 @@
-"""Tasks of a backfill: replay on a branch beside main, ask a person, cut over."""
+"""Tasks of a backfill: replay on a branch beside main, ask a person, cut over.
 
+Branches of which runs of Airflow are not done: something computes them, or a person is asked about them.
+"""
+
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
 from airflow.sdk import Context
-from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.api.datamodels._generated import DagRunType, TerminalTIState
 from airflow.sdk.exceptions import AirflowSkipException
 
 from headrace.pipeline.deployment import NEVER, WHEN_APPROVED
 from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
-from headrace_airflow.decisions.building import AskingOperator
-from headrace_airflow.decisions.operators import REHEARSED, check_shown, finish, handle_of, readers_see, rehearsed
-from headrace_airflow.decisions.proposals import Proposal
-from headrace_airflow.decisions.reasons import APPROVE, decided, done_already, earlier_try, unreasoned
-from headrace_airflow.families.awaited_branches import awaited_branches
+from headrace_airflow.dags import PROMOTE
+from headrace_airflow.decisions import REHEARSED, AskingOperator, check_shown, finish, handle_of, readers_see, rehearsed
 from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
-from headrace_airflow.forms import asked_in_form, option_flags
+from headrace_airflow.forms import APPROVE, asked_in_form, decided, done_already, earlier_try, option_flags, unreasoned
+from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary, summary
-from headrace_airflow.roots.root import RootedPipeline
-from headrace_airflow.run_ids import backfill_branch
+from headrace_airflow.roots import RootedPipeline
+from headrace_airflow.run_ids import backfill_branch, branch_of_run
+from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.refs import published_of
+
+_OVER = frozenset(state.value for state in TerminalTIState)
+
+
+def awaited_branches(rooted: RootedPipeline) -> set[str]:
+    """The branches of a pipeline that its backfills are at work on or ask about, and those that somebody is asked to
+    promote: however long ago that began. It is asked in a task.
+    """
+    backfill, promote = rooted.dag_id("backfill"), rooted.root.named(PROMOTE)
+    names = {str(form.get("branch") or branch_of_run(run)) for run, form in _open_runs(backfill)}
+    asked = (form for _, form in _open_runs(promote) if form.get("pipeline") == rooted.name)
+    return names | {str(form["branch"]) for form in asked}
+
+
+def _open_runs(dag_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The runs of a DAG with a task that is not over, by their id, and what the form of each was given."""
+    from airflow.sdk.execution_time import task_runner  # not for who parses DAGs
+    from airflow.sdk.execution_time.comms import GetDagRun
+
+    for run_id, states in task_runner.RuntimeTaskInstance.get_task_states(dag_id).items():
+        if any(state not in _OVER for state in states.values()):
+            run = task_runner.SUPERVISOR_COMMS.send(GetDagRun(dag_id=dag_id, run_id=run_id))
+            yield run_id, getattr(run, "conf", None) or {}
 
 
 class _BackfillOperator(HeadraceOperator):
@@ -73,7 +98,7 @@ class ReplayOperator(_BackfillOperator):
 
     def begin(self, context: Context) -> str | None:
         """The snapshot from which a branch that is not there yet is forked."""
-        from headrace.runs.backfill.fork_point import fork_point
+        from headrace.runs.backfill.branches import fork_point
 
         pipeline = self.rooted.pipeline
         catalog = self.rooted.catalog()
@@ -86,8 +111,8 @@ class ReplayOperator(_BackfillOperator):
         """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed; a dry
         run too, once the log says what it would do.
         """
-        from headrace.runs.backfill.abandoned_branches import drop_abandoned
         from headrace.runs.backfill.backfill import has_input
+        from headrace.runs.backfill.branches import drop_abandoned
 
         if not has_input(self.rooted.pipeline, self.rooted.root.uri):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
@@ -143,7 +168,7 @@ class CutOverOperator(_BackfillOperator):
         """Cut over and announce it; raises when the branch is not audited, its audit failed, or nobody has approved it.
         Skipped, and so without an event, when the form says not to promote, and when a patch changes nothing.
         """
-        from headrace.runs.backfill.abandoned_branches import how_long
+        from headrace.runs.backfill.branches import how_long
         from headrace.runs.publishing.promotion import BranchBehindError
 
         branch, form = self.branch(context), context["params"]
@@ -182,8 +207,8 @@ class CutOverOperator(_BackfillOperator):
         return self._announced(context, summary(result))
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
-        from headrace.runs.adopting.adopt import adopt
-        from headrace.runs.patching.patch import patch
+        from headrace.runs.publishing.adoption import adopt
+        from headrace.runs.publishing.patch import patch
         from headrace.runs.publishing.promotion import promote
 
         catalog, branch, output = self.rooted.catalog(), self.branch(context), context["params"].get("output")

@@ -52,7 +52,7 @@ def outlive_removal() -> None:
 
 
 def _is_of_a_pipeline(file: Path) -> bool:
-    from headrace_airflow.roots.served import served_roots
+    from headrace_airflow.roots import served_roots
 
     folders = (folder for root in served_roots().roots for folder in root.folders.folders)
     return any(file.parent == folder.absolute() for folder in folders)

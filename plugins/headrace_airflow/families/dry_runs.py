@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from airflow.sdk import Context, Param
 from airflow.sdk.exceptions import AirflowSkipException
 
-from headrace.terminal import in_one_line
-from headrace_airflow.roots.root import RootedPipeline
+from headrace.this_process import in_one_line
+from headrace_airflow.roots import RootedPipeline
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
-    from headrace.runs.dry_run import DryRun
+    from headrace.runs.plan import DryRun
 
 DRY_RUN: Final = "dry_run"
 """The field of a form."""

@@ -3,21 +3,31 @@
 Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
 
 Tasks that audit and publish what a run has computed: of each output that has a name, two of its own.
+
+The DAG of a pipeline that announces windows: it says which are complete, and which were corrected since.
+
+The asset ``headrace://NAME/windows`` has a partition for each window, so that a DAG which is scheduled by partitions of
+assets runs once for a window that is complete, and again when it is corrected.
+
+The DAG of a pipeline with sinks: it brings them to what readers see whenever that moves.
 """
 
-from typing import Any, Final
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import DAG, BaseOperator, Param, TriggerRule, chain
+from airflow.sdk import DAG, BaseOperator, Context, Param, TriggerRule, chain
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+from airflow.sdk.exceptions import AirflowSkipException
 
+from headrace.model.windows import GlobalWindows
 from headrace.pipeline.deployment import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
+from headrace.pipeline.endpoints import Sink
 from headrace_airflow.assets import Published
-from headrace_airflow.audit_task import AuditOperator
-from headrace_airflow.decisions.operators import REHEARSE
-from headrace_airflow.decisions.reasons import REASON, reason_field
+from headrace_airflow.connection import reaching_store, reaching_system
+from headrace_airflow.decisions import REHEARSE
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dry_runs import DRY_RUN, dry_run_field
-from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag
+from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag, new_dag_after_publish, options_of
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.families.recovery_tasks import (
     ApproveRecoveryOperator,
@@ -25,10 +35,13 @@ from headrace_airflow.families.recovery_tasks import (
     RecoverOperator,
     RehearseRecoveryOperator,
 )
-from headrace_airflow.forms import END, Form, option_fields, option_flags
-from headrace_airflow.preconditions import PreconditionsOperator
-from headrace_airflow.publishing import PublishOperator
-from headrace_airflow.roots.root import RootedPipeline
+from headrace_airflow.forms import END, REASON, Form, option_fields, option_flags, reason_field
+from headrace_airflow.publishing import AuditOperator, PreconditionsOperator, PublishOperator
+from headrace_airflow.roots import RootedPipeline
+from headrace_airflow.run_ids import windows_asset
+
+if TYPE_CHECKING:
+    from headrace.read.diff.appended_rows import AnnouncedWindows
 
 
 def audit_and_publish(rooted: RootedPipeline, after: BaseOperator, *, is_made_here: bool = False) -> None:
@@ -171,3 +184,141 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
 PROCESS: Final = DagFamily(process_dag)
 RECOVER: Final = DagFamily(recover_dag)
 BACKFILL: Final = DagFamily(backfill_dag)
+
+
+_ANNOUNCED: Final = "announced"
+"""Under this key Airflow keeps, beside the asset, what was announced last."""
+
+_ANNOUNCING: Final = "announcing"
+"""Under this key what the last run was about to announce: it has, if the newest event says so."""
+
+_UNTIL: Final = "until"
+"""Events of ours say up to when windows were complete then."""
+
+_EVENTS: Final = 100
+"""The newest event of ours is looked for among so many."""
+
+_AT_FIRST: Final = 1_000
+"""Complete windows of which it is told when nothing was told before, at most."""
+
+
+class AnnounceWindowsOperator(BaseOperator):
+    """Gives the asset of windows an event for each window that is complete or was corrected since the last one; skipped
+    if there is none. A task that is killed, retried or cleared says again what it may not have said.
+    """
+
+    def __init__(self, *, rooted: RootedPipeline, output: str, **kwargs: Any) -> None:
+        qualified = "/".join(filter(None, (rooted.qualified, output)))
+        self.windows = windows_asset(qualified)
+        super().__init__(inlets=[self.windows], outlets=[self.windows], max_active_tis_per_dag=1, **kwargs)
+        self.rooted, self.of_output = rooted, output
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """How many windows were announced."""
+        from headrace.read.diff.appended_rows import window_news
+        from headrace.runs.client.handle import open as open_root
+
+        state = context["asset_state_store"][self.windows]
+        announced = self._announced(context)
+        where = self.rooted.pipeline.by_output[self.of_output].stages[-1].aggregation.where
+        with reaching_store(self.rooted.root):
+            reader = open_root(self.rooted.root.uri)[self.rooted.name]
+            news = window_news(
+                reader[self.of_output] if self.of_output else reader, where, announced, at_first=_AT_FIRST
+            )
+        if news.is_guess:
+            self.log.warning("what was announced last has expired: all complete windows are announced again")
+        keys, now = news.keys(), news.announced.to_json()
+        if not keys:
+            state.set(_ANNOUNCED, now)
+            state.set(_ANNOUNCING, None)
+            raise AirflowSkipException("no window is complete that was not, and none was corrected")
+        state.set(_ANNOUNCED, None if announced is None else announced.to_json())
+        state.set(_ANNOUNCING, now)
+        event = context["outlet_events"][self.windows]
+        event.add_partitions(keys)
+        event.extra = {**now, "completed": len(news.completed), "corrected": len(news.corrected)}
+        self.log.info("%s windows are complete, and %s were corrected", len(news.completed), len(news.corrected))
+        return {"partitions": len(keys), **event.extra}
+
+    def _announced(self, context: Context) -> "AnnouncedWindows | None":
+        """What was announced last, as far as anyone knows."""
+        state = context["asset_state_store"][self.windows]
+        announcing, announced = (
+            None if (kept := state.get(key)) is None else _read(kept) for key in (_ANNOUNCING, _ANNOUNCED)
+        )
+        events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS)
+        # a person may have made events of the asset, too, as in order to have a window done once more
+        newest = next((_read(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
+        return announcing if announcing is not None and newest == announcing else announced
+
+
+def _read(kept: Any) -> "AnnouncedWindows":
+    from headrace.read.diff.appended_rows import AnnouncedWindows
+
+    return AnnouncedWindows.from_json(kept)
+
+
+def windows_dag(rooted: RootedPipeline) -> DAG | None:
+    """Announce windows that are complete, and those that were corrected: after each publish, release, rollback,
+    promotion and patch. Each is a partition of an asset, `headrace://NAME/windows`; its key is when the window begins.
+    """
+    outputs = [
+        output
+        for output, alone in rooted.pipeline.by_output.items()
+        if not isinstance(alone.stages[-1].aggregation.where, GlobalWindows)
+    ]
+    if not options_of(rooted).announce_windows or not outputs:
+        return None
+    by_hand = [DagRunType.ASSET_MATERIALIZATION, *BY_HAND]
+    with new_dag_after_publish(rooted, "windows", windows_dag.__doc__, outputs, by_hand) as dag:
+        for output in outputs:
+            AnnounceWindowsOperator(task_id=output or "windows", rooted=rooted, output=output)
+    return dag
+
+
+WINDOWS: Final = DagFamily(windows_dag)
+
+
+class DeliverOperator(BaseOperator):
+    """Makes one sink hold what readers see; skipped if it does. What the sink says that it holds decides, so a task
+    that is killed, retried, cleared or marked takes nothing away and does nothing twice.
+    """
+
+    def __init__(self, *, rooted: RootedPipeline, output: str, sink: Sink, **kwargs: Any) -> None:
+        # one at a time: a second one would be refused by the sink, and tried again for nothing
+        super().__init__(max_active_tis_per_dag=1, **kwargs)
+        self.rooted, self.of_output, self.sink = rooted, output, sink
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """What was delivered."""
+        from headrace.runs.client.handle import open as open_root
+
+        del context
+        reached = reaching_system(self.sink.connection) if self.sink.connection else nullcontext()
+        with reaching_store(self.rooted.root), reached:
+            handle = open_root(self.rooted.root.uri)[self.rooted.pipeline]
+            (delivery,) = handle.deliver(output=self.of_output, sinks=[self.sink.name])
+        self.log.info("%s", delivery.describe())
+        if delivery.source is None:
+            raise AirflowSkipException("the sink holds what readers see")
+        return delivery.to_json()
+
+
+def deliver_dag(rooted: RootedPipeline) -> DAG | None:
+    """Bring the sinks of the pipeline to what readers see: after each publish, release, rollback, promotion and patch.
+
+    Each sink is a task of its own. One that fails holds what it held, and gets all that it lacks the next time.
+    """
+    tasks = [(output, sink) for output, alone in rooted.pipeline.by_output.items() for sink in alone.sinks]
+    if not tasks:
+        return None
+    outputs = dict.fromkeys(output for output, _ in tasks)
+    with new_dag_after_publish(rooted, "deliver", deliver_dag.__doc__, outputs) as dag:
+        for output, sink in tasks:
+            task_id = ".".join(filter(None, (output, sink.name)))
+            DeliverOperator(task_id=task_id, rooted=rooted, output=output, sink=sink)
+    return dag
+
+
+DELIVER: Final = DagFamily(deliver_dag)

@@ -14,32 +14,31 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment import AT_ONCE, NEVER, WHEN_APPROVED
 from headrace.runs.reporting.results import redacted
-from headrace_airflow.decisions.building import AskingOperator
-from headrace_airflow.decisions.operators import REHEARSE, handle_of
-from headrace_airflow.decisions.proposals import Proposal
-from headrace_airflow.decisions.reasons import (
+from headrace_airflow.connection import reaching_store
+from headrace_airflow.decisions import REHEARSE, AskingOperator, handle_of
+from headrace_airflow.failures import TypedTaskError, problem_left
+from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
+from headrace_airflow.forms import (
     APPROVE,
     NotRehearsedError,
     RehearsalOutdatedError,
+    asked_in_form,
     decided,
     done_already,
     unreasoned,
 )
-from headrace_airflow.failures import TypedTaskError, problem_left
-from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
-from headrace_airflow.forms import asked_in_form
+from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary
-from headrace_airflow.roots.root import RootedPipeline
-from headrace_airflow.roots.store import reaching_store
+from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import request_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import MAIN
 
 if TYPE_CHECKING:
-    from headrace.runs.following.recovery_cut import CutMove, RecoveryCut
+    from headrace.runs.recovery_target import CutMove, RecoveryCut
 
 
 Places = Mapping[str, Mapping[str, str | None]]
@@ -71,7 +70,7 @@ def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, a
     A reader that cannot follow is none of this: the recovery itself refuses it.
     """
     from headrace.read.lineage.cut import RootStores
-    from headrace.runs.following.recovery_cut import recovery_cut
+    from headrace.runs.recovery_target import recovery_cut
 
     stores = RootStores(catalog.store)
     for move in _readers(recovery_cut(catalog, snapshot, **asked)):
@@ -336,7 +335,7 @@ def _check_ahead(catalog: Catalog, rehearsed: str | None) -> None:
 
 def _done(catalog: Catalog, context: Context) -> Entry | None:
     """The entry by which an earlier try of this run has gone back; None if none has."""
-    from headrace.runs.recovery_move import is_recovery
+    from headrace.runs.recovery_target import is_recovery
 
     request = request_of(context, RECOVER)
     return next((entry for entry in catalog.entries() if is_recovery(entry, request)), None)

@@ -3,6 +3,10 @@
 Which run made which epochs: the run that had claimed the branch, as the log of the catalog says.
 
 What readers of each output see now, and would see after a decision: the snapshots with their epochs.
+
+Audits as pages show them: what was found, with rows for those who may see them, and Great Expectations' own page.
+
+Figures of the newest epoch for the graph of a pipeline: of each input, of each aggregation, of what readers see.
 """
 
 import threading
@@ -13,34 +17,234 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.audit.store import read_audit
+from headrace.audit.store import AuditOutcome, Finding, UsualFinding, read_audit
 from headrace.errors import HeadraceError
-from headrace.model.time import instant, render
+from headrace.model.event_time import Split
+from headrace.model.time import MIN_INSTANT, instant, render
+from headrace.observe.lateness import plot
 from headrace.observe.pane_history import PaneHistory
-from headrace.observe.plot import plot
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits_read, watermarks_of
 from headrace.read.snapshots.snapshot_refs import named_id, snapshot_at
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.delivering.delivery_notes import notes
-from headrace.runs.publishing.rehearsal import rehearse_for_readers
+from headrace.runs.publishing.promotion import rehearse_for_readers
 from headrace.runs.recovery_target import TargetBrokenError, check_there, recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
-from headrace.runs.reporting.summarize import summarize
-from headrace.runs.reporting.summary import EpochLine, PipelineSummary, written_bytes
-from headrace_airflow.pages.audit_answers import audit_to_json, styled
-from headrace_airflow.pages.figures import graph_figures, table_figures
-from headrace_airflow.pages.wording import told, told_of_run
+from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
+from headrace_airflow.markdown import told, told_of_run
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.output_view import output_names
-from headrace_snapshots.layout import ObjectKind, audit_folder, folder
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, UNNAMED, Manifest
+from headrace_snapshots.format.output_view import output_names, outputs_of, seen_by, upstream_of
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import (
+    MAIN,
+    PUBLISHED,
+    ObjectKind,
+    audit_folder,
+    folder,
+    is_published,
+    output_of,
+    published_of,
+)
 from headrace_snapshots.protocol import Kind
-from headrace_snapshots.refs import MAIN, PUBLISHED, is_published, output_of, published_of
-from headrace_snapshots.store import ObjectNotFoundError
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+
+SANDBOX: Final = {
+    "Content-Security-Policy": (
+        "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "private, no-store",
+}
+"""Headers of a stored page, which Great Expectations and a bucket have made: it runs no script, loads nothing from
+elsewhere, and has no part in the origin of Airflow's UI.
+"""
+
+_STYLE: Final = (
+    b"<style>:root{color-scheme:light dark}body{font-family:system-ui,sans-serif;margin:2rem}nav,footer,.modal{display:"
+    b"none!important}table{border-collapse:collapse;margin:1rem 0}td,th{border:1px solid #8888;padding:.3rem .6rem;"
+    b"text-align:left;vertical-align:top}</style></head>"
+)
+
+
+def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]:
+    """An audit; rows and aggregates of values only ``with_values``. ``docs`` are the views that have a page."""
+    return {
+        "after": outcome.from_snapshot,
+        "until": outcome.to_snapshot,
+        "output": outcome.output,
+        "success": outcome.success,
+        "finished_at": outcome.finished_at,
+        "rows": {str(view): count for view, count in outcome.rows.items()},
+        "docs": sorted({str(finding.view) for finding in outcome.findings}) if with_values else [],
+        "findings": [_expectation(finding, with_values=with_values) for finding in outcome.findings],
+        "limits": [
+            {"limit": finding.describe(), "severity": finding.severity, "released": list(finding.released)}
+            for finding in outcome.limits
+        ],
+        "usual": [
+            _usual(finding, with_values=with_values)
+            for finding in (() if outcome.usual is None else outcome.usual.findings)
+        ],
+    }
+
+
+def _expectation(finding: Finding, *, with_values: bool) -> dict[str, Any]:
+    return {
+        "expectation": finding.expectation.describe(),
+        "success": finding.success,
+        "unexpected": finding.unexpected_count,
+        "of": finding.element_count,
+        "observed": finding.observed if with_values else None,
+        "failing": [dict(row) for row in finding.failing] if with_values else [],
+        "released": list(finding.released),
+    }
+
+
+def _usual(finding: UsualFinding, *, with_values: bool) -> dict[str, Any]:
+    """What was found beside a check against history. Its figures are counts, shares and distances, and no values."""
+    return {
+        "check": finding.check.describe(),
+        "kind": finding.check.kind,
+        "bound": finding.check.bound,
+        "severity": finding.severity,
+        "is_judged": finding.is_judged,
+        "said": finding.describe(),
+        "observed": finding.observed,
+        "usual": finding.usual,
+        "versions": finding.versions,
+        "failing": [dict(row) for row in finding.failing] if with_values else [],
+        "released": list(finding.released),
+    }
+
+
+def styled(page: bytes) -> bytes:
+    """``page`` with a style of its own, since it may load none."""
+    return page.replace(b"</head>", _STYLE, 1)
+
+
+_SLOWEST: Final = 10
+"""Splits of an input that a page names."""
+
+
+def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) -> dict[str, Any]:
+    """What a page writes beside the steps of the pipeline. Counts are of the epoch of ``manifest``; rows of logs and
+    files of inputs of all epochs; open windows of aggregations and rows of ``current`` as they are read, None where
+    that takes long. Splits are named ``with_values`` alone: their names come from records. Where outputs have names,
+    ``outputs`` has what is each one's own, by name, and of whose panes each is computed.
+    """
+    splits = splits_read(manifest)
+    last = _files_of_epoch(catalog, manifest)
+    held = StoredProgress.of(manifest).held_back_by
+    inputs = [
+        {
+            "name": name,
+            "files": read.files,
+            "bytes": read.bytes,
+            "last_files": len(last.get(name, ())),
+            "last_bytes": sum(file.size for file in last.get(name, ())),
+            "watermark": read.watermark,
+            "holds_back": held is not None and held.input == name,
+            **_splits(splits[name], with_values=with_values),
+        }
+        for name, read in inputs_read(manifest).items()
+    ]
+    shared = {
+        "snapshot": manifest.snapshot_id,
+        "epoch": manifest.epoch,
+        "counts": dict(manifest.counts),
+        "inputs": inputs,
+        "ids": table_figures(manifest, IDS) if IDS in manifest.tables else None,
+    }
+    names, store = outputs_of(manifest), catalog.store
+    if not names:
+        return shared | _own_figures(store, manifest)
+    upstream = upstream_of(manifest)
+    own = [
+        {
+            "name": name,
+            "of": [*upstream.get(name, ())],
+            "counts": dict(seen.counts),
+            **_own_figures(catalog.store, seen),
+        }
+        for name in names
+        for seen in (seen_by(manifest, name),)
+    ]
+    return shared | {"logs": {"rejected": _rows(manifest, REJECTED)}, "outputs": own}
+
+
+def _own_figures(store: ObjectStore, manifest: Manifest) -> dict[str, Any]:
+    """What is an output's own in ``manifest``, which is as the output sees it."""
+    from headrace.read.diff.layered_tables import current_rows, open_windows  # with DuckDB
+
+    return {
+        "stages": [
+            {
+                "watermark": render(watermark),
+                "open_windows": open_windows(store, manifest, stage),
+                "state": table_figures(manifest, UNNAMED.state(stage)),
+            }
+            for stage, watermark in enumerate(watermarks_of(manifest).chains[UNNAMED.output])
+        ],
+        "current": {**table_figures(manifest, UNNAMED.current), "live": current_rows(store, manifest)},
+        "logs": {
+            view: _rows(manifest, log)
+            for view, log in {"panes": UNNAMED.panes, "late": UNNAMED.late, "rejected": REJECTED}.items()
+        },
+    }
+
+
+def _rows(manifest: Manifest, log: str) -> int:
+    """How many rows a log has; an output that has not begun has none."""
+    return manifest.logs[log].rows if log in manifest.logs else 0
+
+
+def table_figures(manifest: Manifest, name: str) -> dict[str, int]:
+    """How large a table is, as `headrace show` says it: a row that was changed later counts once for each layer."""
+    layers = manifest.tables.get(name, ())
+    files = [file for layer in layers for file in layer.files]
+    return {
+        "layers": len(layers),
+        "files": len(files),
+        "rows": sum(layer.rows for layer in layers),
+        "bytes": sum(file.bytes for file in files),
+    }
+
+
+def _files_of_epoch(catalog: Catalog, manifest: Manifest) -> Mapping[str, list[InputFile]]:
+    """The files that the epoch read, by input."""
+    files: dict[str, list[InputFile]] = {}
+    for record in islice(catalog.newest_files(manifest.logs[INPUTS]), 1):
+        if record.epoch == manifest.epoch:
+            for file in record.files:
+                assert isinstance(file, InputFile)
+                files.setdefault(file.input, []).append(file)
+    return files
+
+
+def _splits(splits: Mapping[str, Split], *, with_values: bool) -> dict[str, Any]:
+    """How many splits an input has, and the slowest of them; one without a name is the input itself."""
+    if set(splits) <= {""}:
+        return {"splits": 0, "slowest": []}
+    slowest = sorted(splits.items(), key=lambda split: MIN_INSTANT if split[1].mark is None else split[1].mark)
+    return {
+        "splits": len(splits),
+        "slowest": [
+            {
+                "split": name if with_values else None,
+                "mark": None if split.mark is None else render(split.mark),
+                "since": render(split.since),
+            }
+            for name, split in slowest[:_SLOWEST]
+        ],
+    }
+
 
 _ENTRIES_LOOKED_AT: Final = 2_000
 """Entries of the log that one question looks through at most."""
@@ -257,8 +461,10 @@ class PipelinePage:
 
     def diff(self, before: str, after: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
         """What differs for readers between two snapshots, tags or branches."""
-        from headrace.read.diff.comparison import diff_for_readers  # with DuckDB
-        from headrace.read.diff.sides import compared_sides
+        from headrace.read.diff.comparison import (
+            compared_sides,
+            diff_for_readers,  # with DuckDB
+        )
 
         catalog = self._of(output).catalog
         sides = compared_sides(catalog, before, after)

@@ -16,18 +16,22 @@ from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from pydantic import BaseModel, Field
 
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
-from headrace.pipeline.expectations import ExpectationView
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.shown_values import as_json
-from headrace_airflow.pages.access import may_edit, owner_behind
-from headrace_airflow.pages.airflow_runs import dag_runs_of, pipeline_deadlines
-from headrace_airflow.pages.answers import PipelinePage
-from headrace_airflow.pages.audit_answers import SANDBOX
+from headrace_airflow.markdown import told, told_of
+from headrace_airflow.pages.answers import SANDBOX, PipelinePage
 from headrace_airflow.pages.explanation import explainer, explanation, written_key
 from headrace_airflow.pages.lineage import LineageGraphs, neighbours
-from headrace_airflow.pages.listing import deadline_to_json, listed
+from headrace_airflow.pages.listing import (
+    dag_runs_of,
+    deadline_to_json,
+    listed,
+    may_edit,
+    owner_behind,
+    pipeline_deadlines,
+)
 from headrace_airflow.pages.opened_roots import OpenedRoots
-from headrace_airflow.pages.wording import told, told_of
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.names import MAIN, PUBLISHED
 
 """Where Airflow mounts the app."""
 

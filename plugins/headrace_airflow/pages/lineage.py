@@ -16,16 +16,14 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from headrace.errors import FixConfigError
 from headrace.ext.stores import shown
 from headrace.model.time import instant
-from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline, RootStores
+from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline, RootStores, UnseenReader
 from headrace.read.lineage.lineage import ReaderProgress, neighbours_of
-from headrace.read.lineage.readers import UnseenReader
 from headrace.read.lineage.waits import LineageOverview, WaitKind, overview
 from headrace.runs.reporting.results import redacted
 from headrace.runs.reporting.summary import PipelineSummary
-from headrace_airflow.pages.access import Place, editable_by, visible_to, with_dags
-from headrace_airflow.pages.listing import problems_for
+from headrace_airflow.markdown import told
+from headrace_airflow.pages.listing import Place, editable_by, problems_for, visible_to, with_dags
 from headrace_airflow.pages.opened_roots import OpenedRoot, OpenedRoots, RootSummaries
-from headrace_airflow.pages.wording import told
 from headrace_snapshots.store import ObjectStore
 
 

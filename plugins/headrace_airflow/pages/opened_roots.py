@@ -16,13 +16,11 @@ from typing import Final
 
 from headrace.errors import RetryError
 from headrace.runs.reporting.summary import PipelineSummary, summary_of
+from headrace_airflow.connection import KeptVariables, StoreVariables
 from headrace_airflow.pages.answers import PipelinePage
-from headrace_airflow.roots.connection import StoreVariables
-from headrace_airflow.roots.root import Root
-from headrace_airflow.roots.served import ServedRoots, place_of, served_roots
-from headrace_airflow.roots.store import KeptVariables
+from headrace_airflow.roots import Root, ServedRoots, place_of, served_roots
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.layout import SUMMARIES, summarized
+from headrace_snapshots.names import SUMMARIES, summarized
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by
 

@@ -13,12 +13,10 @@ from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from headrace.errors import HeadraceError
 from headrace.model.time import instant
-from headrace.pipeline.schedules import dag_id
+from headrace.pipeline.scheduling import dag_id
 from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
-from headrace_airflow.roots.connection import StoreVariables, reached
-from headrace_airflow.roots.root import Root
-from headrace_airflow.roots.served import served_roots
-from headrace_airflow.roots.store import KeptVariables
+from headrace_airflow.connection import KeptVariables, StoreVariables, reached
+from headrace_airflow.roots import Root, served_roots
 from headrace_airflow.watching.watch import Runs, Watch
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by

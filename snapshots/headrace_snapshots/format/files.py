@@ -1,4 +1,4 @@
-"""Files that a snapshot names, and when layers of them are merged.
+"""Files that a snapshot names: one, layers of them, and file logs.
 
 Files that a snapshot names: data files that Headrace wrote, input files that it read, and layers of data files.
 
@@ -12,13 +12,24 @@ become one:
 * fewer than sixteen layers a tier stay: at most 15 * (log16(largest layer) + 1) layers, however many epochs;
 * a merge of a group ends in a layer of the group's own tier, so what a row is in grows by a whole layer of that tier
   each time: a row is rewritten at most sixteen times a tier, and in steady streams once.
+
+File logs: append-only lists of files, kept as a persistent tree so that manifests stay small.
+
+A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 64 files
+they become a leaf object, and 64 nodes of one level become a node of the next. So a manifest holds fewer than 64
+files and fewer than 64 references a level. A node's id is the hash of its content: writing it twice changes nothing,
+and reading it checks it. Its content names its writer, so that no two writers ever store the same node: when it is
+deleted, nobody else can have come to need it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import accumulate
+from typing import ClassVar
 
 import msgspec
 
-from headrace_snapshots.format.codec import JSON, JsonRecord
+from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical, checksum
 
 
 class LoggedFile:
@@ -123,3 +134,241 @@ def _newest_group(sizes: Sequence[int]) -> int:
     while begin > 0 and tier(sizes[begin - 1]) <= tier(sizes[-1]):
         begin -= 1
     return begin
+
+
+RADIX = 64
+AHEAD = 8
+"""Nodes that a reader of older records requests together."""
+
+
+class FileRecord(JsonRecord, frozen=True):
+    """The files that one epoch added, in order."""
+
+    epoch: int
+    files: tuple[LoggedFile, ...]
+
+
+class IndexRef(JsonRecord, frozen=True):
+    """A node of the tree, and what is below it: epochs (inclusive), number of files and their rows."""
+
+    id: str
+    first_epoch: int
+    last_epoch: int
+    files: int
+    rows: int
+
+
+class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
+    """A stored node: records (a leaf) or references to nodes of the level below, oldest first.
+
+    ``writer``: unique to who stored it; "" in those of the first format.
+    """
+
+    KIND: ClassVar = "index"
+
+    records: tuple[FileRecord, ...]
+    refs: tuple[IndexRef, ...]
+    writer: str = ""
+
+    @property
+    def format(self) -> int:
+        """The second since it says who stored it."""
+        return 2 if self.writer else 1
+
+    @cached_property
+    def id(self) -> str:
+        """Hash of the content."""
+        return checksum(canonical(self.to_json()))[:32]
+
+    @cached_property
+    def ref(self) -> IndexRef:
+        """The reference to this node."""
+        below = [*self.refs, *(_summary(record) for record in self.records)]
+        return IndexRef(
+            self.id,
+            below[0].first_epoch,
+            below[-1].last_epoch,
+            sum(part.files for part in below),
+            sum(part.rows for part in below),
+        )
+
+
+class Level(JsonRecord, frozen=True):
+    """The references to nodes of one level, oldest first."""
+
+    refs: tuple[IndexRef, ...]
+
+
+class NamesFile(JsonRecord, frozen=True):
+    """A data file of names of files of one ``input``, sorted, with what tells the content that each had."""
+
+    input: str
+    file: DataFile
+
+
+class LoggedNames(JsonRecord, frozen=True):
+    """The names that the first ``of`` files of a log of inputs have, for a look-up that does not read them all. Of one
+    name the newest of ``files`` counts, which are oldest first. They repeat what the log says, and may be lost.
+    """
+
+    of: int
+    files: tuple[NamesFile, ...]
+
+
+class FileLog(JsonRecord, frozen=True, omit_defaults=True):
+    """A log as a manifest holds it: its newest records, and references by level (the first: to leaves); of inputs
+    ``names``, too, once there are many.
+    """
+
+    tail: tuple[FileRecord, ...]
+    levels: tuple[Level, ...]
+    names: LoggedNames | None = None
+
+    @classmethod
+    def empty(cls) -> "FileLog":
+        """A log without any file."""
+        return cls((), ())
+
+    @property
+    def refs(self) -> Iterator[IndexRef]:
+        """The nodes that it names, of all levels."""
+        return (ref for level in self.levels for ref in level.refs)
+
+    @property
+    def first_epoch(self) -> int | None:
+        """The first epoch that has a record; None if none has."""
+        epochs = (*(ref.first_epoch for ref in self.refs), *(record.epoch for record in self.tail[:1]))
+        return min(epochs, default=None)
+
+    @property
+    def files(self) -> int:
+        """Number of files in the whole log."""
+        return sum(ref.files for ref in self.refs) + sum(len(r.files) for r in self.tail)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all data files in the whole log."""
+        return sum(ref.rows for ref in self.refs) + sum(_summary(r).rows for r in self.tail)
+
+
+def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog, tuple[IndexNode, ...]]:
+    """The log with ``record`` at its end, and the nodes of ``writer`` to store before any manifest names it.
+
+    Raises ValueError for an epoch before the log's last.
+    """
+    last = _last_epoch(log)
+    if last is not None and record.epoch < last:
+        raise ValueError(f"a record of epoch {record.epoch} cannot follow one of epoch {last}")
+    tail = (*log.tail, record)
+    if sum(max(1, len(r.files)) for r in tail) < RADIX:
+        return log.replace(tail=tail), ()
+    nodes, levels = [IndexNode(tail, (), writer)], list(log.levels)
+    for number in range(len(levels) + 1):
+        refs = (*(levels[number].refs if number < len(levels) else ()), nodes[-1].ref)
+        is_full = len(refs) == RADIX
+        levels[number : number + 1] = [Level(() if is_full else refs)]
+        if not is_full:
+            break
+        nodes.append(IndexNode((), refs, writer))
+    return log.replace(tail=(), levels=tuple(levels)), tuple(nodes)
+
+
+def cut(
+    log: FileLog, floor: int, read_node: Callable[[str], IndexNode], writer: str = ""
+) -> tuple[FileLog, tuple[IndexNode, ...]]:
+    """The log without records of epochs before ``floor``, and the nodes of ``writer`` to store.
+
+    A leaf stays whole as long as any of it does, so that a log is cut rarely: up to 63 records more are left.
+    """
+    nodes: list[IndexNode] = []
+
+    def kept(refs: Sequence[IndexRef], level: int) -> tuple[IndexRef, ...]:
+        left = [ref for ref in refs if ref.last_epoch >= floor]
+        if level and left and left[0].first_epoch < floor:
+            below = read_node(left[0].id).refs
+            if len(inner := kept(below, level - 1)) < len(below) or inner[0] != below[0]:
+                nodes.append(IndexNode((), inner, writer))
+                left[0] = nodes[-1].ref
+        return tuple(left)
+
+    levels = tuple(Level(kept(level.refs, number)) for number, level in enumerate(log.levels))
+    return FileLog(log.tail, levels), tuple(nodes)
+
+
+def iterate(
+    log: FileLog, read_node: Callable[[str], IndexNode], since_epoch: int | None = None
+) -> Iterator[FileRecord]:
+    """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records."""
+    for level in reversed(log.levels):
+        yield from _below(level.refs, read_node, since_epoch)
+    yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
+
+
+def beyond(
+    log: FileLog, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[FileRecord]:
+    """Records after those of the first so many ``files``, oldest first; reads no node that holds no others, and many
+    at a time.
+    """
+    refs = [ref for level in reversed(log.levels) for ref in level.refs]
+    yield from (record for begin, record in _beyond(refs, 0, files, read_nodes) if begin >= files)
+    begin = sum(ref.files for ref in refs)
+    for record in log.tail:
+        if begin >= files:
+            yield record
+        begin += len(record.files)
+
+
+def _beyond(
+    refs: Sequence[IndexRef], begin: int, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[tuple[int, FileRecord]]:
+    """Records below ``refs``, each with how many files come before it, from the node on that has the next of them."""
+    left: list[tuple[int, str]] = []
+    for ref in refs:
+        if begin + ref.files > files:
+            left.append((begin, ref.id))
+        begin += ref.files
+    for first in range(0, len(left), RADIX):
+        batch = left[first : first + RADIX]
+        for (start, _), node in zip(batch, read_nodes([node_id for _, node_id in batch]), strict=True):
+            yield from _beyond(node.refs, start, files, read_nodes)
+            before = accumulate((len(record.files) for record in node.records), initial=start)
+            yield from zip(before, node.records, strict=False)
+
+
+def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]) -> Iterator[FileRecord]:
+    """All records, newest first; ``read_nodes`` is asked for a few nodes at a time, when they are needed."""
+    yield from reversed(log.tail)
+    for level in log.levels:
+        yield from _below_newest_first(level.refs, read_nodes)
+
+
+def _below_newest_first(
+    refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
+) -> Iterator[FileRecord]:
+    for end in range(len(refs), 0, -AHEAD):
+        ids = [ref.id for ref in refs[max(0, end - AHEAD) : end]]
+        for node in read_nodes(ids[::-1]):
+            yield from _below_newest_first(node.refs, read_nodes)
+            yield from reversed(node.records)
+
+
+def _below(
+    refs: Sequence[IndexRef], read_node: Callable[[str], IndexNode], since_epoch: int | None
+) -> Iterator[FileRecord]:
+    for ref in refs:
+        if since_epoch is None or ref.last_epoch > since_epoch:
+            node = read_node(ref.id)
+            yield from _below(node.refs, read_node, since_epoch)
+            yield from (r for r in node.records if since_epoch is None or r.epoch > since_epoch)
+
+
+def _last_epoch(log: FileLog) -> int | None:
+    if log.tail:
+        return log.tail[-1].epoch
+    return next((level.refs[-1].last_epoch for level in log.levels if level.refs), None)
+
+
+def _summary(record: FileRecord) -> IndexRef:
+    rows = sum(file.rows for file in record.files if isinstance(file, DataFile))
+    return IndexRef("", record.epoch, record.epoch, len(record.files), rows)

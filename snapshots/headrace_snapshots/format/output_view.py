@@ -9,8 +9,17 @@ from typing import TypeVar
 
 from headrace.errors import FixConfigError
 from headrace_snapshots.format.codec import JSON
-from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, INPUT_WATERMARK, OUTPUTS, Manifest
-from headrace_snapshots.format.table_names import IDS, INPUTS, REJECTED, OutputTables
+from headrace_snapshots.format.manifest import (
+    ADOPTED,
+    FORMERLY,
+    IDS,
+    INPUT_WATERMARK,
+    INPUTS,
+    OUTPUTS,
+    REJECTED,
+    Manifest,
+    OutputTables,
+)
 
 T = TypeVar("T")
 

@@ -21,14 +21,15 @@ from headrace_snapshots.protocol.moves import (
     NeedKept,
     NeedNames,
     NeedSeen,
+    Past,
     Promote,
     Publish,
     Refused,
+    Replaced,
     Rollback,
     Tag,
     Unseen,
 )
-from headrace_snapshots.protocol.past import Past, Replaced
 from headrace_snapshots.protocol.transitions import decide
 
 __all__ = [

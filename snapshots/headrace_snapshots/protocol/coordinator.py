@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from headrace_snapshots.protocol.messages import Row, SnapshotId, Table
+from headrace_snapshots.protocol.barriers import Row, SnapshotId, Table
 
 # Events: what the coordinator is told.
 

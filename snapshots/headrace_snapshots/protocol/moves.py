@@ -1,10 +1,85 @@
-"""What a catalog's log is asked to append, and what the protocol answers: the words of ``transitions``."""
+"""What a catalog's log is asked to append and what the protocol answers: words, and what all answers have in common.
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+What main had and has not any more: where a rollback may return to over a promotion, and what never comes back.
+
+Main leaves a line of snapshots in two ways. A promotion puts another line in its place: what main was is *replaced*,
+and a rollback may return to it, or to what came before it. A rollback leaves what came after its target: that is
+*given up*, and so is every line that was replaced since main had been at the target. Both are told by the newest
+snapshot of the line alone, since ids are never used again, as names of branches are.
+
+What a catalog's log is asked to append, and what the protocol answers: the words of ``transitions``.
+
+The next entry of a log, as far as the protocol decides it.
+
+What stands against a move of a ref, as far as ancestry and expiry tell.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from headrace_snapshots.protocol.past import Past
+import msgspec
+
+from headrace_snapshots.names import MAIN, PUBLISHED, published_of, published_ref
+
+RETURNS = 100
+"""Promotions that may be taken back: so many expiry keeps by default, and entries of the log stay small."""
+
+
+class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What ``main`` and ``published`` were when entry ``entry`` made snapshot ``by`` of another branch main.
+
+    ``outputs``: what readers saw of each output that had a name; entries do not have it where none had.
+    """
+
+    entry: int
+    main: str
+    published: str | None
+    by: str
+    outputs: Mapping[str, str] = {}
+
+    @classmethod
+    def at(cls, entry: int, refs: Mapping[str, str], main: str, by: str) -> "Replaced":
+        """What is replaced of ``refs``, by entry ``entry``."""
+        outputs = {output: snapshot for output, snapshot in published_of(refs).items() if output}
+        return cls(entry, main, refs.get(PUBLISHED), by, outputs)
+
+    @property
+    def published_refs(self) -> dict[str, str]:
+        """What readers saw, by ref."""
+        unnamed = {} if self.published is None else {PUBLISHED: self.published}
+        return unnamed | {published_ref(output): snapshot for output, snapshot in self.outputs.items()}
+
+
+@dataclass(frozen=True)
+class Past:
+    """``replaced``: by promotions that stand, oldest first. ``given_up``: newest snapshots of lines that main had and
+    has not any more. ``since``: the entry from which on this is known; older logs do not tell.
+    """
+
+    since: int = 0
+    replaced: tuple[Replaced, ...] = ()
+    given_up: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """The newest snapshots of all lines that main has left."""
+        return (*self.given_up, *(promotion.main for promotion in self.replaced))
+
+    def promoted(self, replaced: Replaced) -> "Past":
+        """After a promotion. Of more than RETURNS the oldest cannot be taken back any more."""
+        stand = (*self.replaced, replaced)
+        return self._leaving(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
+
+    def rolled_back(self, current: str | None, to: str | None, undone: int) -> "Past":
+        """After a rollback of main from ``current`` to ``to`` (None: its beginning), which takes back the promotions
+        from number ``undone`` on.
+        """
+        left = (current, *(promotion.main for promotion in self.replaced[undone:]))
+        return self._leaving(self.replaced[:undone], (head for head in left if head is not None and head != to))
+
+    def _leaving(self, replaced: tuple[Replaced, ...], given_up: Iterable[str]) -> "Past":
+        return Past(self.since, replaced, tuple(dict.fromkeys((*self.given_up, *given_up))))
 
 
 class Kind(StrEnum):
@@ -304,3 +379,77 @@ def comes_before(ancestor: str, descendant: str, facts: Facts) -> bool | Need:
     """Whether ``ancestor`` is ``descendant`` or came before it; the question if nobody knows yet."""
     known = ancestor == descendant or facts.get((ancestor, descendant))
     return Need(ancestor, descendant) if known is None else known
+
+
+def append_after(
+    head: Head,
+    kind: Kind,
+    branch: str | None,
+    moves: Mapping[str, str | None] | None = None,
+    *,
+    fences: list[str] | None = None,
+    ends: str = "",
+) -> Append:
+    """The entry that moves refs, gives ``fences`` its own number as generation, and ends the branch ``ends``."""
+    moves = moves or {}
+    refs = {ref: snapshot for ref, snapshot in {**head.refs, **moves}.items() if snapshot is not None}
+    generations = {**head.generations, **dict.fromkeys(fences or [], head.entry + 1)}
+    generations.pop(ends, None)
+    return Append(
+        kind,
+        branch,
+        generations.get(branch) if branch is not None else None,
+        {ref: (head.refs.get(ref), snapshot) for ref, snapshot in moves.items()},
+        refs,
+        generations,
+        head.base if head.is_whole else head.entry + 1,
+        _horizon(head, kind, moves),
+        head.past,
+    )
+
+
+def _horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
+    """The horizon of the head. Its floor is 0 once main moves to another line of descent, which has other epochs."""
+    if head.horizon is None or kind is Kind.COMMIT or MAIN not in moves:
+        return head.horizon
+    return replace(head.horizon, floor=0)
+
+
+def unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:
+    """Nothing if ``ancestor`` is one, a refusal if it is not, the question if that is unknown."""
+    known = facts.get((ancestor, descendant))
+    if known is None:
+        return Need(ancestor, descendant)
+    return None if known else Refused(reason)
+
+
+def unless_ancestor(
+    head: Head, to: str | None, current: str | None, branch: str, facts: Facts
+) -> Need | NeedKept | Refused | None:
+    """Nothing if ``to`` came before ``current``, the head of ``branch``, and is kept; None is before everything."""
+    if to is None:
+        return None
+    reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
+    if branch == MAIN and head.past.replaced:
+        reason += ", nor of what main was before a promotion"
+    reason += _expired(head)
+    obstacle = Refused(reason) if current is None else unless(facts, to, current, reason)
+    return obstacle or unless_kept(head, to, facts)
+
+
+def unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused | None:
+    """Nothing if ``snapshot`` is kept for certain, as what has a ref is; else a refusal, or the question."""
+    if head.horizon is None or snapshot in head.refs.values():
+        return None
+    known = facts.get((head.horizon.mark, snapshot))
+    if known is None:
+        return NeedKept(head.horizon.mark, snapshot)
+    reason = (
+        f"snapshot {snapshot} has expired, and what it names may be deleted at any time (if it was committed just "
+        "while an expiry was at work, let that run again)"
+    )
+    return None if known else Refused(reason)
+
+
+def _expired(head: Head) -> str:
+    return "" if head.horizon is None else ", or has expired"

@@ -1,6 +1,6 @@
 """Which entry may follow which: the catalog's protocol as a pure table, without I/O, clock or ids.
 
-Theory of operation ------------------- A catalog is a log of entries. Entry n is created by one conditional put, so it
+Theory of operation: a catalog is a log of entries. Entry n is created by one conditional put, so it
 exists once and for all. A writer reads the last entry (the *head*: every ref and every generation), asks ``decide``
 what may follow, and tries to create the next number. If somebody else was faster, the decision is void: read the new
 head and decide again. So every decision was made on exactly the head that it follows, and the log alone orders all
@@ -42,21 +42,35 @@ writers. Nothing else changes what anyone can see.
 
 To the protocol a snapshot is an opaque name. Where a rule depends on ancestry, which is a fact about immutable
 manifests, it says so by returning ``Need``: the caller finds out and asks again with the fact.
+
+What was handed over to sinks that cannot take back, where main goes elsewhere or an output gets another name.
+
+What a rollback of main moves: main itself, and what readers of each output see.
+
+Readers go where they could have been: to the newest snapshot at or before the target that was published, or that a
+person has released. The target itself may be one that no audit passed, or that no audit saw alone, as an epoch in the
+middle of a run. Outputs are called in the target what they are called there, and readers go with the name.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace_snapshots.protocol.appends import append_after
-from headrace_snapshots.protocol.deliveries import (
-    begin_delivery,
-    end_delivery,
-    renamed_deliveries,
-    with_deliveries,
-    with_renamed_deliveries,
+from headrace_snapshots.names import (
+    MAIN,
+    PUBLISHED,
+    TAGS,
+    delivered_ref,
+    delivering_ref,
+    delivery_of,
+    is_delivery,
+    is_published,
+    output_of,
+    published_ref,
+    why_not,
 )
 from headrace_snapshots.protocol.moves import (
+    Append,
     BeginDelivery,
     ClaimBranch,
     Commit,
@@ -73,17 +87,189 @@ from headrace_snapshots.protocol.moves import (
     Intent,
     Kind,
     Need,
+    NeedKept,
+    NeedNames,
+    NeedSeen,
     Promote,
     Publish,
     Refused,
+    Replaced,
     Rollback,
     Tag,
+    Unseen,
+    append_after,
     comes_before,
+    unless,
+    unless_ancestor,
+    unless_kept,
 )
-from headrace_snapshots.protocol.obstacles import unless, unless_ancestor, unless_kept
-from headrace_snapshots.protocol.past import Replaced
-from headrace_snapshots.protocol.rollbacks import fenced_by_rollback, rollback_of_main, with_former_deliveries
-from headrace_snapshots.refs import MAIN, PUBLISHED, TAGS, is_published, output_of, published_ref, why_not
+
+
+def begin_delivery(head: Head, intent: BeginDelivery, facts: Facts) -> Decision:
+    """What may follow for ``intent``."""
+    shown = head.refs.get(published_ref(intent.output))
+    if shown != intent.snapshot:
+        return Conflict(f"readers see {shown}, not {intent.snapshot} any more")
+    return append_after(head, Kind.DELIVERING, None, {delivering_ref(intent.output, intent.sink): intent.snapshot})
+
+
+def end_delivery(head: Head, intent: EndDelivery, facts: Facts) -> Decision:
+    """What may follow for ``intent``."""
+    at = head.refs.get(delivering_ref(intent.output, intent.sink))
+    if at != intent.snapshot:
+        return Conflict(f"sink {intent.sink} is being delivered up to {at}, not up to {intent.snapshot} any more")
+    return append_after(head, Kind.DELIVERED, None, {delivered_ref(intent.output, intent.sink): intent.snapshot})
+
+
+def with_deliveries(head: Head, decided: Decision, main: str | None, give_up: bool, facts: Facts) -> Decision:
+    """What was ``decided`` where main goes to ``main``, if that has all that was handed over. Else it is refused,
+    unless it is given up: then rows were handed over up to ``main``, or none were, if that is of another line.
+    """
+    moves: dict[str, tuple[str, str | None]] = {}
+    for ref, snapshot in sorted(head.refs.items()):
+        if not is_delivery(ref) or not isinstance(decided, Append):
+            continue
+        is_kept = False if main is None else comes_before(snapshot, main, facts)
+        is_older = is_kept is False and main is not None and give_up and comes_before(main, snapshot, facts)
+        for known in (is_kept, is_older):
+            if isinstance(known, Need):
+                return replace(known, or_broken=True)
+        if not is_kept and not give_up:
+            return Refused(
+                f"rows up to {snapshot} were handed over to sink {delivery_of(ref)[1]}, which cannot take them back, "
+                f"and {main or 'the beginning'} does not have them: --give-up-delivered goes there all the same"
+            )
+        if not is_kept:
+            moves[ref] = (snapshot, main if is_older else None)
+    if not moves or not isinstance(decided, Append):
+        return decided
+    refs = {**decided.refs, **{ref: to for ref, (_, to) in moves.items()}}
+    there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
+    return replace(decided, moves={**decided.moves, **moves}, refs=there)
+
+
+def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dict[str, str | None]:
+    """Moves that give what was handed over of the output ``former`` to ``output``, as it is called now."""
+    moves: dict[str, str | None] = {}
+    for ref, snapshot in refs.items():
+        if is_delivery(ref) and delivery_of(ref)[0] == former:
+            sink = delivery_of(ref)[1]
+            new = delivering_ref if ref == delivering_ref(former, sink) else delivered_ref
+            moves |= {new(output, sink): snapshot, ref: None}
+    return moves
+
+
+def with_renamed_deliveries(head: Head, decided: Decision, renamed: Mapping[str, Sequence[str]]) -> Decision:
+    """What was ``decided``, and what was handed over of outputs that had other names goes with them. ``renamed``: refs
+    of what readers see of outputs, and what each was called before.
+    """
+    if not isinstance(decided, Append):
+        return decided
+    goes = [
+        move
+        for ref, before in renamed.items()
+        for former in before
+        for move in renamed_deliveries(decided.refs, output_of(former), output_of(ref)).items()
+    ]
+    left, given = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
+    refs: dict[str, str | None] = {**decided.refs, **left, **given}  # two outputs may have swapped their names
+    moves = {ref: (head.refs.get(ref), to) for ref, to in refs.items() if to != decided.refs.get(ref)}
+    there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
+    return replace(decided, moves={**decided.moves, **moves}, refs=there)
+
+
+Question = Need | NeedKept | NeedNames | NeedSeen
+
+
+def fenced_by_rollback(head: Head, branch: str) -> list[str]:
+    """The branches whose writers a rollback of ``branch`` fences: all where entries of the log are lost."""
+    return [branch] if head.is_whole else [*head.generations]
+
+
+def rollback_of_main(head: Head, intent: Rollback, facts: Facts) -> Decision:
+    """What may follow for ``intent``, as far as readers and promotions are concerned."""
+    to, current, undone = intent.to, head.refs.get(MAIN), _undone(head, intent.to, facts)
+    if isinstance(undone, Need):
+        return undone
+    if undone == len(head.past.replaced) and (obstacle := unless_ancestor(head, to, current, MAIN, facts)):
+        return obstacle
+    if to is not None and (obstacle := unless_kept(head, to, facts)):
+        return obstacle
+    shown = {} if to is None else _shown_after(head, intent, to, undone, facts)
+    if not isinstance(shown, Mapping):
+        return shown
+    moves: dict[str, str | None] = {MAIN: to}
+    for ref in dict.fromkeys((*filter(is_published, head.refs), *shown)):
+        snapshot = shown.get(ref)
+        if snapshot is not None and (obstacle := unless_kept(head, snapshot, facts)):
+            return obstacle
+        if snapshot != head.refs.get(ref):
+            moves[ref] = snapshot
+    append = append_after(head, Kind.ROLLBACK, MAIN, moves, fences=fenced_by_rollback(head, MAIN))
+    return replace(append, past=head.past.rolled_back(current, to, undone))
+
+
+def with_former_deliveries(head: Head, decided: Decision, intent: Rollback) -> Decision:
+    """What was ``decided``, and what was handed over of outputs goes with the names that they have in the target."""
+    current = head.refs.get(MAIN)
+    if not isinstance(decided, Append) or intent.to is None or current is None or not any(map(is_delivery, head.refs)):
+        return decided
+    if current not in intent.called:
+        return NeedNames(current)
+    called = intent.called[current] or {}
+    renamed = {
+        published_ref(output): [published_ref(now)]
+        for output, now in called.items()
+        if now is not None and now != output
+    }
+    return with_renamed_deliveries(head, decided, renamed)
+
+
+def _undone(head: Head, to: str | None, facts: Facts) -> int | Need:
+    """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
+    ``to``. That of the next promotion if there is none.
+    """
+    for number, promotion in enumerate(head.past.replaced):
+        is_behind = to is None or comes_before(to, promotion.main, facts)
+        if isinstance(is_behind, Need):
+            return replace(is_behind, or_broken=True)
+        if is_behind:
+            return number
+    return len(head.past.replaced)
+
+
+def _shown_after(
+    head: Head, intent: Rollback, to: str, undone: int, facts: Facts
+) -> Mapping[str, str | None] | Question | Unseen:
+    """What readers of each output of ``to`` see after main has gone there, by ref. What they see now, or saw before the
+    promotions that are taken back, if that is not newer than ``to``; else the newest before ``to`` that they could see.
+    """
+    replaced = head.past.replaced[undone:][:1]
+    main, published = head.refs.get(MAIN), {ref: shown for ref, shown in head.refs.items() if is_published(ref)}
+    for promotion in replaced:
+        main, published = promotion.main, promotion.published_refs
+    if main is not None and main not in intent.called:
+        return NeedNames(main)
+    called = None if main is None else intent.called[main]
+    after: dict[str, str | None] = {}
+    unseen: list[str] = []
+    for output, now in _names(published) if called is None else called.items():
+        shown = None if now is None else published.get(published_ref(now))
+        is_newer = shown is not None and shown != to and comes_before(to, shown, facts)
+        if isinstance(is_newer, Need):
+            return is_newer
+        if is_newer or now is None:
+            if output not in intent.seen:
+                return NeedSeen(output, main)
+            shown = intent.seen[output]
+            unseen += [output] if shown is None and is_newer else []
+        after[published_ref(output)] = shown
+    return Unseen(tuple(unseen), to) if unseen else after
+
+
+def _names(published: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """All that is published, where nobody can tell what the target has: each is called what it is called."""
+    return ((output, output) for output in map(output_of, published))
 
 
 def decide(head: Head, intent: Intent, facts: Facts) -> Decision:

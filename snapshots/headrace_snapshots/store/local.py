@@ -1,4 +1,11 @@
-"""A store in a folder of a local (or mounted POSIX) file system.
+"""Stores of one machine: a folder of its file system, or the memory of this process.
+
+Names of files are UTF-8, whatever the locale of the process is.
+
+Python decodes names as the locale says: in a process without UTF-8 a file would have another name than in the next one,
+and be read once more.
+
+A store in a folder of a local (or mounted POSIX) file system.
 
 Every put writes a file of its own first and then gives it its name in one step, so that a reader sees all of it or
 nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is taken) for a create. What is put survives
@@ -10,16 +17,22 @@ What a process that died has left without a name goes with the next put of anoth
 Files that get their name only once they are complete: a reader sees all of a file or nothing.
 
 A file without a name yet is locked by its writer. One that nobody has locked was left by a process that died.
+
+A store in this process's memory: for tests, and for pipelines that need not outlive it.
 """
 
 import errno
 import fcntl
 import hashlib
 import os
+import sys
+import threading
 import uuid
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 from urllib.parse import unquote
@@ -40,7 +53,18 @@ from headrace.ext.stores import (
     shown,
     sort_key,
 )
-from headrace_snapshots.store.file_names import file_of, path_of
+
+_AS_THEY_ARE: Final = sys.getfilesystemencoding() == "utf-8"
+
+
+def file_of(path: str) -> str:
+    """What Python calls the file of ``path``."""
+    return path if _AS_THEY_ARE else os.fsdecode(sort_key(path))
+
+
+def path_of(file: str) -> str:
+    """The path, or a part of it, that a ``file`` of Python has."""
+    return file if _AS_THEY_ARE else os.fsencode(file).decode("utf-8", "surrogateescape")
 
 
 @contextmanager
@@ -113,7 +137,7 @@ class LocalStore:
         return self._find("get", path, read_part)
 
     def stat(self, path: str) -> ObjectInfo:
-        return self._find("stat", path, lambda file: _info(path, file.stat()))
+        return self._find("stat", path, lambda file: _file_info(path, file.stat()))
 
     def digested(self, path: str) -> ObjectInfo:
         return self._find("get", path, lambda file: _digested(file, path))
@@ -184,7 +208,7 @@ class LocalStore:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            yield unnamed, _info(target.name, os.fstat(file.fileno()))
+            yield unnamed, _file_info(target.name, os.fstat(file.fileno()))
 
     def _name(self, target: Path, name: Callable[[], object]) -> None:
         """Give a file its name. A process that deleted the last file of its folder may just have removed the folder."""
@@ -250,7 +274,7 @@ def _walk(
         elif path.startswith(prefix) and sort_key(path) > mark:
             try:
                 if entry.is_file():
-                    yield _info(path, entry.stat())
+                    yield _file_info(path, entry.stat())
             except FileNotFoundError:
                 continue  # deleted while the listing was under way
 
@@ -258,9 +282,9 @@ def _walk(
 def _same(file: Path, info: ObjectInfo) -> bytes:
     """The content of ``file``. Raises ObjectChangedError if it is not that of ``info``."""
     with file.open("rb", buffering=0) as content:
-        before = _info(info.path, os.fstat(content.fileno()))
+        before = _file_info(info.path, os.fstat(content.fileno()))
         data = content.readall()
-        after = _info(info.path, os.fstat(content.fileno()))
+        after = _file_info(info.path, os.fstat(content.fileno()))
     if info.digest is None:
         is_same = before.etag == after.etag == info.etag
     else:
@@ -275,11 +299,11 @@ def _digested(file: Path, path: str) -> ObjectInfo:
     for _ in range(_LOOKS):
         hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK), 0
         with file.open("rb", buffering=0) as content:
-            before = _info(path, os.fstat(content.fileno()))
+            before = _file_info(path, os.fstat(content.fileno()))
             while read := content.readinto(chunk):
                 hasher.update(memoryview(chunk)[:read])
                 size += read
-            after = _info(path, os.fstat(content.fileno()))
+            after = _file_info(path, os.fstat(content.fileno()))
         if before == after and size == after.size:
             return replace(after, digest=_xxh3(hasher))
     raise ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
@@ -295,7 +319,7 @@ def _sha256(file: Path) -> tuple[int, str]:
         return content.tell(), digest
 
 
-def _info(path: str, status: os.stat_result) -> ObjectInfo:
+def _file_info(path: str, status: os.stat_result) -> ObjectInfo:
     etag = f"{status.st_size}-{status.st_mtime_ns}"
     return ObjectInfo(path, status.st_size, etag, modified=status.st_mtime_ns // 1000)
 
@@ -327,11 +351,129 @@ def _errors(path: Path) -> Iterator[None]:
         raise StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error
 
 
-def _open(uri: str) -> LocalStore:
+def _open_folder(uri: str) -> LocalStore:
     path = uri.partition("://")[2]
     if not path.startswith("/"):
         raise FixConfigError(f"{shown(uri)!r} names a host: a local root has three slashes, as in file:///folder")
     return LocalStore(Path(file_of(unquote(path))))
 
 
-FILE: Final = StoreScheme("file:///folder", _open)
+FILE: Final = StoreScheme("file:///folder", _open_folder)
+
+
+PAGE = 1000
+"""Objects per counted page of a listing, as S3 has it."""
+
+
+class _Shelf:
+    """What stores of one name share."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.objects: dict[str, bytes] = {}
+        self.order: list[tuple[bytes, str]] = []
+        """Every path after what it sorts by."""
+
+    def put(self, path: str, data: bytes) -> None:
+        if path not in self.objects:
+            insort(self.order, (sort_key(path), path))
+        self.objects[path] = bytes(data)
+
+    def remove(self, path: str) -> None:
+        if self.objects.pop(path, None) is not None:
+            self.order.remove((sort_key(path), path))
+
+    def find(self, prefix: str, start_after: str) -> list[tuple[str, bytes]]:
+        begin = max(
+            bisect_left(self.order, (sort_key(prefix),)), bisect_right(self.order, (sort_key(start_after), start_after))
+        )
+        paths = takewhile(lambda path: path.startswith(prefix), (path for _, path in islice(self.order, begin, None)))
+        return [(path, self.objects[path]) for path in paths]
+
+
+_shelves: dict[str, _Shelf] = {}
+_shelves_lock = threading.Lock()
+
+
+class MemoryStore:
+    """Stores of the same ``name`` in one process see the same objects; without a name the store is its own."""
+
+    def __init__(self, name: str = "") -> None:
+        self.uri = f"memory://{name}"
+        self.requests = RequestCounts()
+        if name:
+            with _shelves_lock:
+                self._shelf = _shelves.setdefault(name, _Shelf())
+        else:
+            self._shelf = _Shelf()
+
+    def read(self, path: str) -> bytes:
+        self.requests.add("get")
+        return self._get(path)
+
+    def read_same(self, info: ObjectInfo) -> bytes:
+        self.requests.add("get")
+        data = self._get(info.path)
+        if _value_info(info.path, data).etag != info.etag:
+            raise ObjectChangedError(f"{self.uri}/{info.path} has not the ETag {info.etag} any more")
+        return data
+
+    def read_range(self, path: str, start: int, length: int) -> bytes:
+        self.requests.add("get")
+        return self._get(path)[start : start + length]
+
+    def stat(self, path: str) -> ObjectInfo:
+        self.requests.add("stat")
+        return _value_info(path, self._get(path))
+
+    def digested(self, path: str) -> None:
+        return None
+
+    def write(self, path: str, data: bytes) -> ObjectInfo:
+        check_path(path)
+        self.requests.add("put")
+        with self._shelf.lock:
+            self._shelf.put(path, data)
+        return _value_info(path, data)
+
+    def create(self, path: str, data: bytes) -> ObjectInfo:
+        check_path(path)
+        self.requests.add("create")
+        with self._shelf.lock:
+            if path in self._shelf.objects:
+                raise ObjectExistsError(f"{self.uri}/{path} exists already")
+            self._shelf.put(path, data)
+        return _value_info(path, data)
+
+    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+        with self._shelf.lock:
+            objects = self._shelf.find(prefix, start_after)
+        self.requests.add("list")
+        for position, (path, data) in enumerate(objects):
+            if position and position % PAGE == 0:
+                self.requests.add("list")
+            yield _value_info(path, data)
+
+    def delete(self, path: str) -> None:
+        check_path(path)
+        self.requests.add("delete")
+        with self._shelf.lock:
+            self._shelf.remove(path)
+
+    def _get(self, path: str) -> bytes:
+        check_path(path)
+        with self._shelf.lock:
+            if path not in self._shelf.objects:
+                raise ObjectNotFoundError(f"there is no object {self.uri}/{path}")
+            return self._shelf.objects[path]
+
+
+def _value_info(path: str, data: bytes) -> ObjectInfo:
+    return ObjectInfo(path, len(data), hashlib.sha256(data).hexdigest()[:32])
+
+
+def _open_memory(uri: str) -> MemoryStore:
+    return MemoryStore(uri.partition("://")[2].strip("/"))
+
+
+MEMORY: Final = StoreScheme("memory://name", _open_memory, is_shared=False)

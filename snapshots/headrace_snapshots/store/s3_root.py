@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
 from headrace.ext.stores import StoreScheme, shown
-from headrace.extras import require
+from headrace.installed import require
 
 if TYPE_CHECKING:
     from headrace_snapshots.store.s3 import S3Store

@@ -12,14 +12,13 @@ from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, StageOption, command
 from headrace.cli.commands.snapshots import print_entry
-from headrace.cli.completion import complete_branch, complete_snapshot
-from headrace.cli.display.output import Format, as_typed, notice, print_fields, print_json, print_lines
-from headrace.cli.parameters import Argument, Option, flags_again
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace.cli.output import Format, as_typed, notice, print_fields, print_json, print_lines
+from headrace.cli.parameters import Argument, Option, complete_branch, complete_snapshot, flags_again
+from headrace_snapshots.names import MAIN, PUBLISHED
 
 if TYPE_CHECKING:
-    from headrace.runs.patching.patch import PatchRehearsal
-    from headrace.runs.publishing.rehearsal import Rehearsal
+    from headrace.runs.publishing.patch import PatchRehearsal
+    from headrace.runs.publishing.promotion import Rehearsal
 
 
 @command("headrace explain delays.py --key JFK --window 2026-01-01T13:00:00Z --root file:///tmp/hr")
@@ -44,7 +43,7 @@ def explain(
     output: Output = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for."""
-    from headrace.cli.catalog_names import reader_of
+    from headrace.cli.deployments import reader_of
 
     explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at, epochs=epochs)
     if output is Format.JSON:
@@ -62,7 +61,7 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     changed: renamed, gone, or new and empty (run --allow-new-aggregates). Any other change needs a replay, by a
     backfill. Where outputs have names, one that has changed is parked, and the others go on.
     """
-    from headrace.cli.catalog_names import handle_and_output
+    from headrace.cli.deployments import handle_and_output
 
     handle, named = handle_and_output(pipeline, root)
     plans = handle.plans(at=at)
@@ -111,8 +110,8 @@ def diff(
     With --against, compare the rows of A (by default what readers see) with those of any table. It ends with 1 if they
     differ.
     """
-    from headrace.cli.catalog_names import handle_and_output, reader_of
-    from headrace.cli.display.diffs import print_comparison, print_diff
+    from headrace.cli.deployments import handle_and_output, reader_of
+    from headrace.cli.display import print_comparison, print_diff
 
     if against is not None:
         handle, of = handle_and_output(pipeline, root)
@@ -157,7 +156,7 @@ def fork(
     output: Output = Format.TEXT,
 ) -> None:
     """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.deployments import handle_of
 
     print_entry(handle_of(pipeline, root).fork(snapshot, name), output)
 
@@ -191,9 +190,8 @@ def rollback(
     Main may also go back to what it was before a promotion. Output patches that came after the snapshot are lost. The
     command names each of them, with the command that makes it again, and the releases that end.
     """
-    from headrace.cli.catalog_names import handle_of
-    from headrace.cli.display.due import say_what_is_due
-    from headrace.read.log_entries import moves
+    from headrace.cli.deployments import handle_of, say_what_is_due
+    from headrace.read.snapshots.catalog_log import moves
 
     handle = handle_of(pipeline, root)
     given_up = handle.rollback(to=to, branch=branch, dry_run=True, **options)
@@ -236,8 +234,8 @@ def promote(
 
     Of an output (shop.daily) main adopts only what the branch has of that, and of what is computed of it.
     """
-    from headrace.cli.catalog_names import handle_and_output
-    from headrace.cli.display.run import print_ending
+    from headrace.cli.deployments import handle_and_output
+    from headrace.cli.display import print_ending
 
     handle, of_output = handle_and_output(pipeline, root)
     if not dry_run:
@@ -266,7 +264,7 @@ def promote(
 
 
 def _print_diffs(rehearsal: "Rehearsal") -> None:
-    from headrace.cli.display.diffs import print_diff
+    from headrace.cli.display import print_diff
 
     for output, difference in rehearsal.diffs.items():
         if output:
@@ -277,7 +275,7 @@ def _print_diffs(rehearsal: "Rehearsal") -> None:
 
 
 def _print_patch(rehearsal: "PatchRehearsal") -> None:
-    from headrace.cli.display.diffs import print_output
+    from headrace.cli.display import print_output
 
     print_output(rehearsal.output)
     for reason, number in rehearsal.left.items():

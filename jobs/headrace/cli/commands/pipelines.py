@@ -16,17 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, Output, Root, command
-from headrace.cli.completion import complete_pipeline
-from headrace.cli.display.output import Format, notice, print_json, print_lines, print_table
-from headrace.cli.parameters import Argument, Option, given_options
+from headrace.cli.output import Format, notice, print_json, print_lines, print_table
+from headrace.cli.parameters import Argument, Option, complete_pipeline, given_options
 from headrace.errors import FixConfigError
-from headrace.pipeline.names import NAME
-from headrace_snapshots.refs import PUBLISHED
+from headrace.pipeline.scheduling import PIPELINE_NAME
+from headrace_snapshots.names import PUBLISHED
 
 if TYPE_CHECKING:
-    from headrace.read.lineage.readers import KnownReaders
+    from headrace.read.lineage.cut import KnownReaders
     from headrace.read.lineage.waits import DeploymentWaits
-    from headrace.testing.yaml.suite import Tested
+    from headrace.testing.suite import Tested
 
 
 _DATA = "data"
@@ -67,7 +66,7 @@ class Example:
 
 def write_example(name: str, folder: Path) -> Example:
     """Write the example under ``folder``; nothing if a file of it is there already. Raises NewPipelineError."""
-    if not NAME.fullmatch(name):
+    if not PIPELINE_NAME.fullmatch(name):
         raise NewPipelineError(f"{name!r} cannot name a pipeline: use lower case letters, digits and _, a letter first")
     texts = {folder / place.format(name=name): text for place, text in _texts(name).items()}
     if there := [str(file) for file in texts if file.exists()]:
@@ -113,7 +112,7 @@ def test(
 ) -> None:
     """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
     from headrace.testing.pipeline_run import WITHOUT_INTERPRETER, checked_executor, has_interpreter
-    from headrace.testing.yaml.suite import find, run_suite
+    from headrace.testing.suite import find, run_suite
 
     chosen, tests = checked_executor(executor), find(path)
     if chosen == "reference" and not has_interpreter():
@@ -195,7 +194,7 @@ def lineage(
     """
     from headrace.pipeline.loading.registry import registered_files
     from headrace.read.deployment import Deployment
-    from headrace.read.roots import check_root
+    from headrace.read.pipeline_reader import check_root
     from headrace_snapshots.store import open_store
 
     store = open_store(root)

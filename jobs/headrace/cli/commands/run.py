@@ -8,14 +8,13 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, SnapshotArgument, command
-from headrace.cli.display.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.output import Format, notice, print_fields, print_json, print_table
 from headrace.cli.parameters import Option, given_options
-from headrace_snapshots.refs import PUBLISHED
+from headrace_snapshots.names import PUBLISHED
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
-    from headrace.runs.reprocessing.late import LandedLate
-    from headrace.runs.reprocessing.rejected import LandedRejected
+    from headrace.runs.dropped_records import LandedLate, LandedRejected
 
 
 @command("headrace run delays.py --root file:///tmp/hr --executor local", options="run", before="dry_run")
@@ -30,8 +29,8 @@ def run(
     **options: Any,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
-    from headrace.cli.catalog_names import handle_to_run
-    from headrace.cli.display.run import print_dry_run, print_ending, watching
+    from headrace.cli.deployments import handle_to_run
+    from headrace.cli.display import print_dry_run, print_ending, watching
 
     handle = handle_to_run(pipeline, root, create=options.pop("create"))
     if dry_run:
@@ -64,7 +63,7 @@ def backfill(
     Of an output (shop.daily) only that is computed, with what is computed of it; --promote lets main adopt it. With
     --patch it is computed with what it reads, late records count, and main gets one more epoch with its rows.
     """
-    from headrace.cli.display.run import run_backfill
+    from headrace.cli.display import run_backfill
 
     run_backfill(pipeline, root, output, dry_run=dry_run, **options)
 
@@ -97,8 +96,8 @@ def recover(
     there. If the command is killed, the same command goes on. Readers under other roots are seen by what they hold, or
     if --reader-root names the root; the command says where it has looked.
     """
-    from headrace.cli.catalog_names import handle_of
-    from headrace.cli.display.run import print_dry_run, print_ending, watching
+    from headrace.cli.deployments import handle_of
+    from headrace.cli.display import print_dry_run, print_ending, watching
     from headrace.runs.options import options_of_method
 
     handle = handle_of(pipeline, root)
@@ -138,7 +137,7 @@ def replay_late(
     output: Output = Format.TEXT,
 ) -> None:
     """Land late records again, as files of the source's format; each record lands only once."""
-    from headrace.cli.catalog_names import handle_and_output
+    from headrace.cli.deployments import handle_and_output
 
     handle, of_output = handle_and_output(pipeline, root)
     landed = handle.replay_late(output=of_output, to=to, at=at)
@@ -168,7 +167,7 @@ def replay_rejected(
     output: Output = Format.TEXT,
 ) -> None:
     """Land dead letters again as they were, for a pipeline that can read them now; each record lands only once."""
-    from headrace.cli.catalog_names import handle_and_output
+    from headrace.cli.deployments import handle_and_output
 
     handle, of_output = handle_and_output(pipeline, root)
     landed = handle.replay_rejected(output=of_output, input=of, to=to, at=at)
@@ -244,9 +243,8 @@ def deliver(
     What others do to rows of a sink is not seen by each kind: --check compares all rows, and ends with 1 if they
     differ; --refill replaces them in one step.
     """
-    from headrace.cli.catalog_names import existing
-    from headrace.cli.display.diffs import print_check
-    from headrace.cli.display.run import print_dry_run
+    from headrace.cli.deployments import existing
+    from headrace.cli.display import print_check, print_dry_run
     from headrace.pipeline.loading.registry import output_named, resolve
     from headrace.runs.client.handle import PipelineHandle
     from headrace_snapshots.catalog import Catalog

@@ -1,16 +1,22 @@
-"""The commands over the catalog: log, show, release, tag, drop."""
+"""The commands over the catalog: log, show, release, tag, drop; and those that keep storage in order: expire, fsck."""
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+from click.exceptions import Exit
 
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
-from headrace.cli.completion import complete_snapshot
-from headrace.cli.display.output import Format, notice, print_fields, print_json, print_lines, print_table
-from headrace.cli.parameters import Argument, Option
-from headrace_snapshots.refs import MAIN
+from headrace.cli.output import Format, notice, print_fields, print_json, print_lines, print_table
+from headrace.cli.parameters import Argument, Option, complete_snapshot
+from headrace.errors import RestoreError
+from headrace_snapshots.names import MAIN
 
 if TYPE_CHECKING:
-    from headrace_snapshots.format.entry import Entry
+    from headrace_snapshots.expiry import Expired, Total
     from headrace_snapshots.format.manifest import Patch
+    from headrace_snapshots.fsck import FsckReport
+    from headrace_snapshots.gc_roots import Keep, ReaderBehind
+    from headrace_snapshots.log import Entry
 
 
 @command("headrace log delays.py --root file:///tmp/hr --limit 5")
@@ -30,8 +36,8 @@ def log(
     output: Output = Format.TEXT,
 ) -> None:
     """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
-    from headrace.cli.catalog_names import handle_of
-    from headrace.read.log_entries import COLUMNS
+    from headrace.cli.deployments import handle_of
+    from headrace.read.snapshots.catalog_log import COLUMNS
 
     handle = handle_of(pipeline, root)
     if graph:
@@ -63,7 +69,7 @@ def show(
     output: Output = Format.TEXT,
 ) -> None:
     """Print a snapshot: clocks, counts, tables, timings, storage requests."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.deployments import handle_of
     from headrace.model.time import render
     from headrace.read.snapshots.progress import StoredProgress, watermarks_of
     from headrace_snapshots.format.output_view import come_to, outputs_of
@@ -119,8 +125,7 @@ def release(
     Of one output (shop.hourly), or of all that are behind it (shop). Readers who see a newer one stay there; a rollback
     to the snapshot takes them back to it.
     """
-    from headrace.cli.catalog_names import handle_and_output
-    from headrace.cli.display.due import say_what_is_due
+    from headrace.cli.deployments import handle_and_output, say_what_is_due
     from headrace.runs.publishing.publish import STAY
 
     handle, named = handle_and_output(pipeline, root)
@@ -141,8 +146,8 @@ def publish(
     output: Output = Format.TEXT,
 ) -> None:
     """Publish of main what its stored audits found good, of one output (shop.hourly) or of all. It audits nothing."""
-    from headrace.cli.catalog_names import handle_and_output
-    from headrace.cli.display.run import print_ending
+    from headrace.cli.deployments import handle_and_output
+    from headrace.cli.display import print_ending
 
     handle, named = handle_and_output(pipeline, root)
     print_ending(handle.publish(named), pipeline, root, output, handle)
@@ -161,7 +166,7 @@ def tag(
     output: Output = Format.TEXT,
 ) -> None:
     """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.deployments import handle_of
 
     print_entry(handle_of(pipeline, root).tag(name, snapshot), output)
 
@@ -179,7 +184,7 @@ def drop(
     output: Output = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
-    from headrace.cli.catalog_names import handle_of
+    from headrace.cli.deployments import handle_of
 
     if reader:
         ended = handle_of(pipeline, root).drop_reader(name)
@@ -201,7 +206,7 @@ def _patched(patch: "Patch") -> str:
 
 def print_entry(entry: "Entry", output: Format) -> None:
     """What an entry of the log did."""
-    from headrace.read.log_entries import moves
+    from headrace.read.snapshots.catalog_log import moves
 
     if output is Format.JSON:
         print_json(entry.to_json())
@@ -209,3 +214,139 @@ def print_entry(entry: "Entry", output: Format) -> None:
         print_fields(
             {"entry": entry.number, "kind": entry.kind.value, "moves": moves(entry.moves), "message": entry.message}
         )
+
+
+SHOWN_PROBLEMS = 50
+
+
+@command("headrace expire delays.py --keep-last 100 --keep-for 30d --root file:///tmp/hr")
+def expire(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    keep_last: Annotated[int | None, Option(min=1, help="How many published snapshots to keep.")] = None,
+    keep_for: Annotated[
+        str | None, Option(help="Also keep younger snapshots than this: a length of time, such as 30d.")
+    ] = None,
+    keep_tags: Annotated[
+        bool | None,
+        Option(name="--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones."),
+    ] = None,
+    dry_run: Annotated[bool, Option(help="Only say what would happen.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Remove old snapshots, everything that only they need, and what killed runs left behind.
+
+    The next expire deletes what this one marks, so readers have time until then. It keeps branches and tags, all of
+    main that is not published, and the newest published snapshots. Options override the pipeline's retention, by
+    default the last 100 and all tags. A pipeline known by its name alone needs at least --keep-last.
+    """
+    from headrace.cli.deployments import handle_of
+
+    handle = handle_of(pipeline, root)
+    expired = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
+    if output is Format.JSON:
+        print_json(expired.to_json())
+        return
+    keep = handle.keeping(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
+    print_table(["", "kind", "objects", "bytes"], _amounts(expired), "would be" if dry_run else "expired")
+    print_fields(_told(expired, keep), "kept")
+    if expired.waiting.objects:
+        notice(
+            "waiting objects go once other runs have claimed these branches, or you drop them: "
+            f"{', '.join(expired.writers)}"
+        )
+
+
+@command("headrace fsck delays.py --deep --root file:///tmp/hr")
+def fsck(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    deep: Annotated[bool, Option(help="Read data files too, and compare their checksums.")] = False,
+    repair: Annotated[bool, Option(help="Restore what the whole objects allow; move no branch.")] = False,
+    output: Output = Format.TEXT,
+) -> None:
+    """Check that everything is there that snapshots, readers and runs need; say what is damaged, and what to do."""
+    from headrace.cli.deployments import handle_of
+
+    report = handle_of(pipeline, root).fsck(deep=deep, repair=repair)
+    if output is Format.JSON:
+        print_json(report.to_json())
+    else:
+        _print_checked(report)
+    if report.damage:
+        raise Exit(RestoreError.exit_code)
+
+
+def _amounts(expired: "Expired") -> Iterator[tuple[str, str, int, int]]:
+    for name, total in {"deleted": expired.swept, "marked": expired.marked, "waiting": expired.waiting}.items():
+        for kind, amount in total.kinds.items():
+            yield name, kind, amount.objects, amount.bytes
+        yield name, "all", total.objects, total.bytes
+
+
+def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
+    from headrace.model.time import duration, render_duration
+
+    younger = "" if keep.younger is None else f", those younger than {render_duration(duration(keep.younger))}"
+    fields: dict[str, Any] = {
+        "of published snapshots": f"the newest {keep.last:,}{younger}{', what a tag names' if keep.tags else ''}",
+        "snapshots": expired.kept,
+        "first epoch of main": expired.first_epoch,
+        "entries of the log deleted": expired.folded,
+    }
+    if expired.tags:
+        fields["tags dropped"] = ", ".join(expired.tags)
+    if expired.fenced:
+        fields["branches fenced"] = ", ".join(expired.fenced)
+    if expired.held_by:
+        fields["held back by"] = (
+            f"{', '.join(expired.held_by)}: readers see older snapshots of it than of other outputs"
+        )
+    if expired.behind:
+        fields["kept for readers that are behind"] = (
+            f"{', '.join(map(_behind, expired.behind))}; who is gone for good: `headrace drop PIPELINE READER --reader`"
+        )
+    others = [name for name in expired.readers if name not in {one.name for one in expired.behind}]
+    if others:
+        fields["kept for what readers keep"] = (
+            f"{', '.join(others)}: snapshots of these were computed from it, and can be again; `headrace expire "
+            "READER` lets go of what they need no more"
+        )
+    return fields
+
+
+def _behind(reader: "ReaderBehind") -> str:
+    if reader.since is None:
+        return f"{reader.name} (has to take back what is published no more)"
+    unread = "1 snapshot" if reader.unread == 1 else f"{reader.unread:,} snapshots"
+    return f"{reader.name} ({unread} to read, the first of {reader.since})"
+
+
+def _total(total: "Total") -> str:
+    return f"{total.objects:,} objects, {total.bytes:,} bytes"
+
+
+def _print_checked(report: "FsckReport") -> None:
+    if report.problems:
+        rows = [
+            (problem.path, problem.problem, problem.needed_by, "repaired" if problem.is_repaired else problem.remedy)
+            for problem in report.problems[:SHOWN_PROBLEMS]
+        ]
+        print_table(["object", "what is wrong", "needed by", "what to do"], rows)
+    fields = {
+        "snapshots": report.snapshots,
+        "objects": report.objects,
+        "bytes": report.bytes,
+        "needed by no kept snapshot": f"{report.unreferenced:,} objects, {report.unreferenced_bytes:,} bytes",
+        "problems": len(report.damage),
+    }
+    if report.unknown:
+        fields["of no known kind"] = ", ".join(report.unknown)
+    if report.collected is not None:
+        fields["garbage deleted"] = _total(report.collected.swept)
+        fields["garbage that waits"] = (
+            f"{_total(report.collected.waiting)}, for {', '.join(report.collected.writers) or 0}"
+        )
+    print_fields(fields, "checked")

@@ -1,20 +1,56 @@
-"""The kind of sink ``delta``: where a table is, how its store is reached, and what errors mean."""
+"""Delta tables as a sink: what a definition says of one, how a table is reached, and what its errors mean."""
 
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from headrace.connections import Connection, variable
-from headrace.connectors.delta.definition import DeltaSink
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.extras import require
-from headrace.pipeline.sink import Sink
+from headrace.installed import require
+from headrace.model.arguments import Arguments, keywords
+from headrace.pipeline.endpoints import Sink, connection_name, sink_name
 from headrace.sinks.failures import check_columns, refuses_for_good
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+_PATH = re.compile(r"(?!.*\.\.)[A-Za-z0-9_][A-Za-z0-9_.=-]*(/[A-Za-z0-9_][A-Za-z0-9_.=-]*)*")
+
+
+@dataclass(frozen=True)
+class DeltaSink(Sink):
+    """A Delta table at ``path``, below the place that the connection names."""
+
+    kind: ClassVar[str] = "delta"
+
+    path: str
+
+    @property
+    def table_of_rows(self) -> str | None:
+        return self.path
+
+
+@keywords
+def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
+    """A Delta table that holds what readers see: key, window and values.
+
+    ``path`` is where it is below the place of the ``connection``, whose URI is ``s3://key:secret@bucket/prefix`` or
+    ``file:///folder`` (``HEADRACE_CONN_{NAME}``, or a connection of Airflow's). ``name`` is what the sink is called, by
+    default as the path, with dots.
+
+    >>> hr.delta("reports/sales", connection="lake").name
+    'reports.sales'
+    """
+    given = Arguments("delta")
+    if not _PATH.fullmatch(given.text("path", path, "reports/sales")):
+        raise given.wrong(
+            "path", path, "write folders below the connection's, as in reports/sales: no .. and no scheme"
+        )
+    return DeltaSink(sink_name(given, name, path.replace("/", ".")), connection_name(given, connection), path)
 
 
 _OPTIONS: Final[Mapping[str, str]] = {

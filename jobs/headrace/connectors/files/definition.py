@@ -10,9 +10,8 @@ from typing import TypedDict, Unpack
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
-from headrace.pipeline.csv_dialect import CsvDialect
-from headrace.pipeline.source import OnMissing, OnUnreadable, SparkFunction
-from headrace.pipeline.sources import FORMAT_NAMES, FilesSource, NameOrder
+from headrace.pipeline.endpoints import OnMissing, OnUnreadable, SparkFunction
+from headrace.pipeline.sources import FORMAT_NAMES, CsvDialect, FilesSource, NameOrder
 
 
 @keywords

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ext.sources import OpenSource, SourceConnector, SourcePosition, SourceReader, SourceSplit
 from headrace.model.time import Instant
-from headrace.pipeline.source import Source
+from headrace.pipeline.endpoints import Source
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.sources.file_planning import (
     FilesEnumerator,
@@ -15,6 +15,7 @@ from headrace.sources.file_planning import (
     discover,
     full_sweep,
     gone,
+    instead_of_input,
     is_unchanged,
     is_unfinished,
     listed_again,
@@ -23,7 +24,6 @@ from headrace.sources.file_planning import (
     taken_in,
     unread_names,
 )
-from headrace.sources.input_diagnostics import instead_of_input
 from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 

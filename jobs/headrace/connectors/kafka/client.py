@@ -41,8 +41,7 @@ from aiokafka.protocol.types import (
 )
 
 from headrace.connections import Connection, variable
-from headrace.connectors.kafka.batches import SCHEMA, RecordBatch, as_table, batches_of
-from headrace.connectors.kafka.errors import (
+from headrace.connectors.kafka.definition import (
     KafkaRefusedError,
     KafkaUnreachableError,
     RecordsLostError,
@@ -50,7 +49,7 @@ from headrace.connectors.kafka.errors import (
     UnknownTopicError,
     lose,
 )
-from headrace.connectors.kafka.offsets import OffsetRange
+from headrace.connectors.kafka.offsets import SCHEMA, OffsetRange, RecordBatch, as_table, batches_of
 
 _PASSING: Final = (
     kafka_errors.BrokerNotAvailableError,

@@ -1,23 +1,32 @@
 """Topics of Kafka: what a definition says of one, as a source and as a sink.
 
 How the values of a topic are written in Avro: what a definition says of it.
+
+What can be wrong with a topic, or with the registry of its schemas.
 """
 
 import json
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
+from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.columns import ColumnType, SourceColumns, SourceField, WrittenColumns, columns_of_source
+from headrace.model.expressions.columns import (
+    ColumnType,
+    Read,
+    SourceColumns,
+    SourceField,
+    WrittenColumns,
+    columns_of_source,
+)
 from headrace.model.expressions.data_types import DataType, ListType, in_words
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.functions import Read
-from headrace.pipeline.sink import Sink, connection_name, sink_name
-from headrace.pipeline.source import Source, SparkFunction
+from headrace.pipeline.endpoints import Sink, Source, SparkFunction, connection_name, sink_name
 
 
 @dataclass(frozen=True)
@@ -247,3 +256,41 @@ def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> Kafka
     if not _TOPIC.fullmatch(given.text("topic", topic, "reports.sales")):
         raise given.wrong("topic", topic, "write letters, digits, ., - and _, at most 200")
     return KafkaSink(sink_name(given, name, topic[:100]), connection_name(given, connection), topic)
+
+
+_logger = logging.getLogger(__name__)
+
+
+class KafkaRefusedError(FixConfigError, code="config.kafka_refused"):
+    """The cluster does not let us in, or does not have the topic."""
+
+
+class UnknownTopicError(KafkaRefusedError):
+    """The cluster has no topic of that name."""
+
+
+class KafkaUnreachableError(RetryError, code="retry.kafka_unreachable"):
+    """The cluster does not answer, or has nobody who leads a partition."""
+
+
+class TopicReplacedError(FixDataError, code="data.topic_replaced"):
+    """Under the name of a topic there is another one: its offsets are not those that were read."""
+
+
+class RecordsLostError(FixDataError, code="data.records_lost"):
+    """Records are gone from a topic before anybody has read them."""
+
+
+class RegistryRefusedError(FixConfigError, code="config.schema_registry"):
+    """A registry of schemas does not answer as one, or does not let in."""
+
+
+class RegistryUnreachableError(RetryError, code="retry.schema_registry"):
+    """A registry of schemas does not answer."""
+
+
+def lose(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:
+    """Raise the ``error``, which says ``what`` is lost, unless a source is to go on without; then that is logged."""
+    if not skips_lost:
+        raise error(f'{what}. on_lost="skip" of the source goes on without') from None
+    _logger.warning("%s; it goes on without", what)

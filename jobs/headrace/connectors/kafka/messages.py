@@ -23,17 +23,15 @@ import urllib3
 from urllib3.util import Retry
 
 from headrace.connections import Connection, connection, variable
-from headrace.connectors.kafka.batches import UnreadableBatchError
-from headrace.connectors.kafka.definition import AvroValues, KafkaSource
-from headrace.connectors.kafka.errors import RegistryRefusedError, RegistryUnreachableError
+from headrace.connectors.kafka.definition import AvroValues, KafkaSource, RegistryRefusedError, RegistryUnreachableError
+from headrace.connectors.kafka.offsets import UnreadableBatchError
 from headrace.formats.avro_datums import RecordType
 from headrace.formats.avro_messages import AvroSchemaError, read_avro, record_of, schema_ids
 from headrace.formats.file_format import NO_VALUE, NOT_UTF8, RequiredColumns, ScannedRecords, misfit, nothing
 from headrace.formats.json_lines import read_json
 from headrace.formats.parquet import values_as
+from headrace.kernel.columns import Ints, arrow_type
 from headrace.kernel.expressions.string_bytes import text_of
-from headrace.kernel.grouping import Ints
-from headrace.kernel.types import arrow_type
 from headrace.model.expressions.columns import ColumnType
 from headrace.model.expressions.data_types import DataType
 

@@ -1,12 +1,258 @@
-"""Offsets of a topic: how far it was read, and the ranges that come next, partitions in turns."""
+"""Offsets of a topic: how far it was read, and the batches of records that come next.
+
+Records of Kafka's batches as columns, all at once: format 2, which brokers write since 0.11.
+
+A batch has its records one after the other, each with its length before it. Their beginnings are found for all batches
+side by side, record by record; all else is read of all records at once. So Python sees batches, and no records.
+
+Offsets of a topic: how far it was read, and the ranges that come next, partitions in turns.
+"""
 
 import json
 import re
+import struct
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import Final, Self
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit
+from headrace.formats.avro_datums import Octets, pieces, varints
+from headrace.kernel.columns import Ints
+from headrace.kernel.expressions.string_bytes import are_text
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_MAGIC: Final = 2
+_CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
+_CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
+_XERIAL: Final = b"\x82SNAPPY\0"
+_MOST_BYTES: Final = 2**31 - 1
+"""So many bytes of records become columns at once: places in them have 32 bits."""
+
+_NO_TIME: Final = -1
+"""The time of a record that has none."""
+
+_BEGIN_OF_SUM: Final = 21
+"""From there on the checksum of a batch counts its bytes."""
+
+HEADERS: Final = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+SCHEMA: Final = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("ms", "UTC")),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+"""Records as they are fetched, and landed."""
+
+
+@dataclass(frozen=True)
+class RecordBatch:
+    """A batch: offsets from ``base`` to ``last``, of which ``count`` have records, which are ``payload``."""
+
+    base: int
+    last: int
+    attributes: int
+    base_time: int
+    max_time: int
+    producer: int
+    count: int
+    payload: memoryview
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it ends a transaction, and holds nothing of a user's."""
+        return bool(self.attributes & _CONTROL)
+
+    @property
+    def is_stamped(self) -> bool:
+        """Whether the broker has given all its records the time at which they came."""
+        return bool(self.attributes & _LOG_APPEND)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it is part of a transaction, which may be aborted."""
+        return bool(self.attributes & _TRANSACTIONAL)
+
+
+class UnreadableBatchError(FixDataError, code="data.kafka_batch"):
+    """A batch of records is not what a producer wrote, or has a form that is not read."""
+
+
+def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
+    """The whole batches that a broker sent: the last one may be cut, and is left out. Raises UnreadableBatchError."""
+    from aiokafka.record.util import calc_crc32c
+
+    batches, at, view = [], 0, memoryview(fetched)
+    while at + _HEADER.size <= len(fetched):
+        base, length, _, magic, checksum, attributes, delta, first, last, producer, _, _, count = _HEADER.unpack_from(
+            fetched, at
+        )
+        end = at + 12 + length
+        if magic != _MAGIC:
+            raise UnreadableBatchError(
+                f"{where}, offset {base}: its format is {magic}, older than Kafka 0.11, and only {_MAGIC} is read: "
+                "copy the topic with a current client"
+            )
+        if end > len(fetched):
+            break
+        if calc_crc32c(fetched[at + _BEGIN_OF_SUM : end]) != checksum:
+            raise UnreadableBatchError(f"{where}, offset {base}: the batch does not have the checksum that it should")
+        payload = view[at + _HEADER.size : end]
+        batches.append(RecordBatch(base, base + delta, attributes, first, last, producer, count, payload))
+        at = end
+    return batches
+
+
+def as_table(batches: Sequence[RecordBatch], partition: int, begin: int, end: int, where: str) -> pa.Table:
+    """The records of ``batches`` with offsets from ``begin`` to before ``end``. Raises UnreadableBatchError."""
+    parts = [_decompressed(batch, where) for batch in batches]
+    if not sum(batch.count for batch in batches):
+        return SCHEMA.empty_table()
+    if sum(map(len, parts)) > _MOST_BYTES:
+        middle = len(batches) // 2
+        if not middle:
+            raise UnreadableBatchError(
+                f"{where}, offset {batches[0].base}: the batch has more than {_MOST_BYTES:,} bytes"
+            )
+        halves = (batches[:middle], batches[middle:])
+        return pa.concat_tables(as_table(half, partition, begin, end, where) for half in halves)
+    try:
+        table = _table(b"".join(parts), np.cumsum([0, *map(len, parts)])[:-1], batches, partition)
+    except (IndexError, pa.ArrowInvalid) as error:
+        raise UnreadableBatchError(f"{where}, from offset {batches[0].base} on: records are cut ({error})") from error
+    offset = table.column("offset").to_numpy()
+    if offset[0] >= begin and offset[-1] < end:
+        return table
+    return table.filter(pa.array((offset >= begin) & (offset < end)))
+
+
+def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition: int) -> pa.Table:
+    """All records of ``batches``, whose payloads begin in ``data`` where ``starts`` says."""
+    octets = np.frombuffer(data, np.uint8)
+    counts = np.array([batch.count for batch in batches], np.int64)
+
+    def of_batch(values: Sequence[int]) -> Ints:
+        return np.repeat(np.array(values, np.int64), counts)
+
+    at = _beginnings(octets, starts, counts) + 1  # behind the attributes, which have no meaning yet
+    time_delta, at = varints(octets, at)
+    offset_delta, at = varints(octets, at)
+    key, at = _span(octets, at)
+    value, at = _span(octets, at)
+    header_counts, at = varints(octets, at)
+    time = of_batch([batch.base_time for batch in batches]) + time_delta
+    if any(batch.is_stamped for batch in batches):
+        is_stamped = of_batch([batch.is_stamped for batch in batches]).astype(np.bool_)
+        time = np.where(is_stamped, of_batch([batch.max_time for batch in batches]), time)
+    columns = [
+        pa.array(np.full(len(time), partition, np.int32)),
+        pa.array(of_batch([batch.base for batch in batches]) + offset_delta),
+        pa.array(time, mask=time == _NO_TIME).cast(SCHEMA.field("timestamp").type),
+        pieces(data, *key),
+        pieces(data, *value),
+        _headers(data, octets, at, header_counts),
+    ]
+    return pa.table(columns, schema=SCHEMA)
+
+
+def _beginnings(octets: Octets, starts: Ints, counts: Ints) -> Ints:
+    """Where each record begins, behind its length: of all batches side by side, those with most records first."""
+    beginnings = np.empty(int(counts.sum()), np.int64)
+    order = np.argsort(-counts, kind="stable")
+    left, at = counts[order], starts[order].astype(np.int64)
+    place = (np.cumsum(counts) - counts)[order]
+    alive = len(order)
+    for number in range(int(left[0])):
+        while left[alive - 1] <= number:
+            alive -= 1
+        length, begin = varints(octets, at[:alive])
+        beginnings[place[:alive] + number] = begin
+        at[:alive] = begin + length
+    return beginnings
+
+
+def _span(octets: Octets, at: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+    """Bytes behind their length, ``at`` those places: begin and length (-1: NULL); where they end."""
+    length, begin = varints(octets, at)
+    return (begin, length), begin + np.maximum(length, 0)
+
+
+def _headers(data: bytes, octets: Octets, at: Ints, counts: Ints) -> pa.Array:
+    """The headers of each record, which begin ``at``; NULL where it has none."""
+    has_some = counts > 0
+    if not has_some.any():
+        return pa.nulls(len(counts), HEADERS)
+    first = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    names, values = (np.empty((2, total), np.int64) for _ in range(2))
+    for number in range(int(counts.max())):
+        rows = np.flatnonzero(counts > number)
+        place = first[rows] + number
+        names[:, place], end = _span(octets, at[rows])
+        values[:, place], at[rows] = _span(octets, end)
+    offsets = pa.array(np.append(first, total), pa.int32(), mask=np.append(~has_some, False))
+    struct_ = pa.StructArray.from_arrays(
+        [_as_text(pieces(data, *names)), pieces(data, *values)], fields=[*HEADERS.value_type]
+    )
+    return pa.ListArray.from_arrays(offsets, struct_)
+
+
+def _as_text(names: pa.Array) -> pa.Array:
+    """Names of headers; brokers take any bytes, and those that are not UTF-8 are U+FFFD."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        wrong = ~are_text(names)
+        mended = [name.decode(errors="replace").encode() for name in names.filter(pa.array(wrong)).to_pylist()]
+        return pc.replace_with_mask(names, pa.array(wrong), pa.array(mended, names.type)).cast(pa.string())
+
+
+def _decompressed(batch: RecordBatch, where: str) -> bytes | memoryview:
+    number = batch.attributes & _CODEC
+    if number == 0:
+        return batch.payload
+    codec = _CODECS.get(number)
+    if codec is None:
+        raise UnreadableBatchError(f"{where}, offset {batch.base}: compression {number} is not known")
+    try:
+        if codec == "snappy":
+            return _unsnapped(bytes(batch.payload))
+        with pa.CompressedInputStream(pa.py_buffer(batch.payload), codec) as stream:
+            return bytes(stream.read())
+    except (pa.ArrowException, OSError, EOFError, zlib.error, struct.error) as error:
+        raise UnreadableBatchError(f"{where}, offset {batch.base}: the batch is not whole {codec} ({error})") from error
+
+
+def _unsnapped(payload: bytes) -> bytes:
+    """Snappy as Java writes it, in blocks with a header, or without."""
+    if not payload.startswith(_XERIAL):
+        return _block(payload)
+    blocks, at = [], 16
+    while at < len(payload):
+        (length,) = struct.unpack_from(">i", payload, at)
+        blocks.append(_block(payload[at + 4 : at + 4 + length]))
+        at += 4 + length
+    return b"".join(blocks)
+
+
+def _block(block: bytes) -> bytes:
+    """A block of snappy, which begins with how long it will be."""
+    size = shift = 0
+    for octet in block[:5]:
+        size |= (octet & 0x7F) << shift
+        shift += 7
+        if not octet & 0x80:
+            break
+    return bytes(pa.Codec("snappy").decompress(block, size).to_pybytes())
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from headrace.connections import Connection, variable
-from headrace.connectors.kafka.definition import KafkaSink
-from headrace.connectors.kafka.errors import KafkaRefusedError, KafkaUnreachableError
+from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaSink, KafkaUnreachableError
 from headrace.ext.sinks import (
     OpenTarget,
     SinkConnector,
@@ -15,8 +14,8 @@ from headrace.ext.sinks import (
     SinkUnreachableError,
     UndeliverableError,
 )
-from headrace.extras import require
-from headrace.pipeline.sink import Sink
+from headrace.installed import require
+from headrace.pipeline.endpoints import Sink
 
 
 class KafkaTopics(SinkConnector):

@@ -11,8 +11,13 @@ from statistics import mean
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
 from headrace.connections import Connection, connection
-from headrace.connectors.kafka.definition import KafkaSource
-from headrace.connectors.kafka.errors import KafkaRefusedError, RecordsLostError, TopicReplacedError, lose
+from headrace.connectors.kafka.definition import (
+    KafkaRefusedError,
+    KafkaSource,
+    RecordsLostError,
+    TopicReplacedError,
+    lose,
+)
 from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
 from headrace.errors import FixDataError
 from headrace.ext.sources import (
@@ -24,10 +29,10 @@ from headrace.ext.sources import (
     SourceSplit,
     SplitEnumerator,
 )
-from headrace.extras import require
+from headrace.installed import require
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.source import Source
-from headrace.staying import Staying
+from headrace.pipeline.endpoints import Source
+from headrace.this_process import Staying
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -281,8 +286,8 @@ class TopicReader(FetchingReader):
         if self.client is None:
             with self.connected() as reader:
                 return reader.fetch(split)
-        from headrace.connectors.kafka.batches import SCHEMA
         from headrace.connectors.kafka.client import records
+        from headrace.connectors.kafka.offsets import SCHEMA
 
         topic = self.client.topic(self.source.topic)
         if topic.id != split.etag:

@@ -36,7 +36,7 @@ from headrace.connections import Connection
 from headrace.connectors.kafka import client
 from headrace.connectors.kafka.client import KafkaClient, Partition, Topic, settings_of
 from headrace.connectors.kafka.client import records as fetched_records
-from headrace.connectors.kafka.errors import KafkaUnreachableError, UnknownTopicError
+from headrace.connectors.kafka.definition import KafkaUnreachableError, UnknownTopicError
 from headrace.connectors.kafka.offsets import OffsetRange
 from headrace.ext.sinks import (
     EPOCH,
@@ -56,7 +56,7 @@ from headrace.ext.sinks import (
 from headrace.formats.fields import as_json
 from headrace.model.accumulation import WINDOW_END
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
-from headrace.read.diff.table_comparison import ComparedColumnsError, text_as
+from headrace.read.diff.target_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import identifier, literal, sql_types, without_rows
 

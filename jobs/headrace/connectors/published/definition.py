@@ -11,15 +11,13 @@ from typing import ClassVar
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import SignedBy
-from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source, types_of
+from headrace.model.event_time import EventTime, FromSource
+from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source, if_else, types_of
 from headrace.model.expressions.data_types import in_words
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.functions import if_else
-from headrace.model.watermarks import FromSource
-from headrace.pipeline.event_time import EventTime
-from headrace.pipeline.names import NAME
+from headrace.pipeline.endpoints import PLACE, Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import PLACE, Input
+from headrace.pipeline.scheduling import PIPELINE_NAME
 from headrace.pipeline.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
 
 
@@ -43,7 +41,7 @@ class PublishedSource(UpstreamSource):
         given = Arguments("published")
         name = given.text("upstream", upstream, "delays.hourly")
         parts = name.split(".")
-        if len(parts) > 2 or not all(NAME.fullmatch(part) for part in parts):
+        if len(parts) > 2 or not all(PIPELINE_NAME.fullmatch(part) for part in parts):
             raise given.wrong(
                 "upstream",
                 upstream,

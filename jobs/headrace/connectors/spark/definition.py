@@ -3,17 +3,28 @@
 Whatever Spark can read as a source of records: what a definition says of a user's class that reads ranges.
 
 A target that Spark reaches, as a sink: what a definition says of it.
+
+What can be wrong with a source that Spark reads, by what the caller does.
 """
 
 from dataclasses import dataclass, field
 from typing import ClassVar, TypedDict, Unpack
 
+from headrace.errors import FixConfigError, RetryError
+from headrace.formats.file_format import FileColumnsError
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
+from headrace.pipeline.endpoints import (
+    FunctionSink,
+    OnMissing,
+    Source,
+    SparkFunction,
+    connection_name,
+    function_name,
+    sink_name,
+)
 from headrace.pipeline.loading.modules import current
-from headrace.pipeline.sink import FunctionSink, connection_name, function_name, sink_name
-from headrace.pipeline.source import OnMissing, Source, SparkFunction
 
 
 class RangeReading(TypedDict, total=False):
@@ -143,3 +154,28 @@ def spark_sink(function: str, *, connection: str | None = None, name: str | None
     called = function_name(given, function, "targets:Reports")
     reached = "" if connection is None else connection_name(given, connection)
     return SparkSink(sink_name(given, name, called), reached, function, package=current())
+
+
+class RangeFunctionError(FixConfigError, code="config.range_function"):
+    """The function of a source that Spark reads cannot be imported, or gives what Headrace or Spark cannot use."""
+
+
+class RangeColumnsError(FixConfigError, code="config.range_columns"):
+    """A source that Spark reads gives other columns than its schema says. Nothing was landed."""
+
+
+class RangeRefusedError(FixConfigError, code="config.range_refused"):
+    """The database that a source reads through Spark refuses the login, or what it is asked for. Nothing was landed."""
+
+
+class RangeFailedError(RetryError, code="retry.range_failed"):
+    """The code of a source that Spark reads, or what it reads from, failed. Nothing was landed."""
+
+
+class LandedColumnsError(FileColumnsError, code="data.landed_columns"):
+    """A schema says otherwise of columns than what was landed of a source that Spark reads."""
+
+    what_to_do = (
+        "The schema has changed since it was landed: write the types that it had; of a column that is new, "
+        'missing="null" makes it NULL in what was landed before'
+    )

@@ -6,36 +6,158 @@ The object of a user that says which ranges there are, and reads them. What it r
 
 The job that writes the rows of a DataFrame as files of some 64 MB as Arrow: each task as many as its partition
 takes. A task that runs twice writes twice, under names of its own; those of the one that Spark counts are reported.
+
+What code of users gets that reads or writes through Spark: a connection, and a session once it asks for one.
+
+What goes wrong behind Spark, in words for a person: in a user's code, and in the systems that it asks.
+
+What a database has said to code of users that reaches it through Spark: to Java's driver, or to Python's.
+
+What the code of a source that Spark reads raises, and Spark and the database behind it: errors by what the caller
+does, with the name of the source, and without the secrets of its connection.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import TaskContext
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headrace.connections import Connection
-from headrace.connectors.spark.definition import SparkSource
-from headrace.connectors.spark.errors import RangeColumnsError, RangeFunctionError
-from headrace.connectors.spark.failures import named_failures
-from headrace.connectors.spark.session import ConnectedSession
-from headrace.distribute.spark.application import bring_packages
-from headrace.distribute.spark.task_payload import travels
-from headrace.distribute.spark.types import DataFrame, SparkSession
+from headrace.connections import Connection, SqlAnswer, answer_of, failure, hide_secrets, in_a_line
+from headrace.connectors.spark.definition import (
+    RangeColumnsError,
+    RangeFailedError,
+    RangeFunctionError,
+    RangeRefusedError,
+    SparkSource,
+)
+from headrace.distribute.spark.application import DataFrame, SparkSession, bring_packages, travels
+from headrace.distribute.spark.errors import SparkJobError
+from headrace.distribute.spark.failures import translate_spark_error
+from headrace.errors import HeadraceError
 from headrace.ext.sources import SourceSplit
-from headrace.formats.errors import FileColumnsError
+from headrace.formats.file_format import FileColumnsError
 from headrace.formats.parquet import places, stored_columns
+from headrace.pipeline.endpoints import OnMissing
 from headrace.pipeline.loading.code_digests import named_function
-from headrace.pipeline.source import OnMissing
 from headrace.sources.landed.lander import encoded
 from headrace.sources.landed.ranges import digest_of
+from headrace.this_process import Staying
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, UnknownOutcomeError, open_store, scheme_of
+
+
+@dataclass
+class ConnectedSession:
+    """A ``connection``, if one is named, and a session of Spark; ``purpose`` is in the name of a new one."""
+
+    connection: Connection | None
+    purpose: str = field(repr=False)
+    _borrowed: "list[tuple[SparkSession, Callable[[], object]]]" = field(default_factory=list, repr=False)
+
+    @property
+    def spark(self) -> "SparkSession":
+        """The session of this process, or a new one, which ends with ``stop``. Raises what ``spark_session`` raises."""
+        if not self._borrowed:
+            from headrace.distribute.spark.session import borrowed_session
+
+            self._borrowed.append(borrowed_session(self.purpose))
+        session, _ = self._borrowed[0]
+        return session
+
+    def leave(self) -> None:
+        """Nobody needs the session for now: it ends, or stays as long as ``SESSIONS`` are kept."""
+        with SESSIONS.entered() as over:
+            if over is not None:
+                over.callback(self.stop)
+                return
+        self.stop()
+
+    def stop(self) -> None:
+        """End the session, if it was started here."""
+        while self._borrowed:
+            _, end = self._borrowed.pop()
+            end()
+
+
+SESSIONS: Final = Staying()
+"""A session that lands stays as long as a run lasts: for all ranges, and for epochs that are Spark jobs."""
+
+
+@dataclass(frozen=True)
+class DatabaseAnswer:
+    """What a database says: its SQLSTATE, and a text in a line."""
+
+    state: str
+    text: str
+
+    @property
+    def refuses(self) -> bool:
+        """Whether it would say the same again."""
+        return self._answer in (SqlAnswer.LOGIN, SqlAnswer.REFUSED)
+
+    @property
+    def passes(self) -> bool:
+        """Whether it may say something else soon; so where nothing was connected, which has no SQLSTATE."""
+        return self._answer is SqlAnswer.PASSING
+
+    @property
+    def _answer(self) -> SqlAnswer:
+        return answer_of(self.state, self.text)
+
+
+def answer_of_database(error: Exception, connection: Connection | None) -> DatabaseAnswer | None:
+    """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
+    if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
+        return DatabaseAnswer(error.sqlstate or "", failure(error, connection))
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
+    with suppress(Py4JError):  # a JVM that is gone
+        while java is not None:
+            with suppress(Py4JError):  # it is no SQLException
+                return DatabaseAnswer(java.getSQLState() or "", in_a_line(java.getMessage(), connection))
+            java = java.getCause()
+    return None
+
+
+@contextmanager
+def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
+    """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
+    try:
+        yield
+    except HeadraceError as error:
+        if connection is not None:
+            hide_secrets(error, connection)
+        raise
+    except Exception as error:
+        # without what was caught: it may quote a secret
+        raise _named(source, connection, error) from None
+
+
+def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
+    of = str(source) if connection is None else f"{source} ({connection})"
+    answer = answer_of_database(error, connection)
+    if answer is not None and answer.refuses:
+        return RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
+    if answer is not None:
+        text = answer.text
+    elif isinstance(error, AnalysisException):
+        reason = in_a_line(str(error).partition(";")[0], connection)
+        return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
+    elif isinstance(error, PySparkException | Py4JError):
+        translated = translate_spark_error(error)
+        text = in_a_line(str(translated), connection)
+        if not isinstance(translated, SparkJobError):
+            translated.args = (f"{of}: {text}",)
+            return translated
+    else:
+        text = failure(error, connection)
+    return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")
 
 
 def check_columns(frame: DataFrame, source: SparkSource) -> None:
@@ -78,14 +200,14 @@ def _is_empty(kind: pa.DataType) -> bool:
 def _misfits(schema: pa.Schema, source: SparkSource) -> Iterator[str]:
     fields = source.as_read.fields
     there = {*places(schema, fields)}
-    for name, field in fields.items():
+    for name, wanted in fields.items():
         try:
-            stored_columns(schema, {name: field}, str(source))
+            stored_columns(schema, {name: wanted}, str(source))
         except FileColumnsError as error:
             yield error.reason
         else:
-            if field.place not in there and source.missing is OnMissing.FAIL:
-                yield f"there is no column {field.named(name)}"
+            if wanted.place not in there and source.missing is OnMissing.FAIL:
+                yield f"there is no column {wanted.named(name)}"
 
 
 class Ranges(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.connections import Connection
 from headrace.connectors.spark.definition import SparkSink
-from headrace.connectors.spark.session import ConnectedSession
+from headrace.connectors.spark.ranges import ConnectedSession
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import (
     SIGN,
@@ -21,16 +21,16 @@ from headrace.ext.sinks import (
     SinkState,
     SinkUnreachableError,
 )
-from headrace.extras import require
+from headrace.installed import require
 from headrace.model.expressions.data_types import DataType, ValueType, from_words
+from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.loading.code_digests import named_function
-from headrace.pipeline.sink import Sink
 from headrace.sinks.failures import check_columns
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.distribute.spark.types import DataFrame
+    from headrace.distribute.spark.application import DataFrame
 
 
 class SparkTarget(Protocol):
@@ -93,7 +93,7 @@ class SparkKind(SinkConnector):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
         require("spark", f"sink {sink.name}")
-        from headrace.distribute.spark.task_payload import travels
+        from headrace.distribute.spark.application import travels
 
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")
@@ -109,7 +109,7 @@ class SparkKind(SinkConnector):
 @contextmanager
 def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
     """Inside, what a database says that passes is SinkUnreachableError, without the class of the user's saying so."""
-    from headrace.connectors.spark.failures import answer_of_database
+    from headrace.connectors.spark.ranges import answer_of_database
 
     try:
         yield

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.connections import Connection, connection
 from headrace.connectors.spark.definition import SparkSource
-from headrace.connectors.spark.session import SESSIONS
+from headrace.connectors.spark.ranges import SESSIONS
 from headrace.ext.formats import FORMATS
 from headrace.ext.sources import (
     OpenSource,
@@ -22,8 +22,8 @@ from headrace.ext.sources import (
     SplitGoneError,
     WritingReader,
 )
-from headrace.extras import require
-from headrace.pipeline.source import Source
+from headrace.installed import require
+from headrace.pipeline.endpoints import Source
 from headrace.sources.landed.ranges import way_on
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
@@ -92,8 +92,7 @@ class WrittenReader(WritingReader):
         Spark.
         """
         with _ranges(self.source) as ranges:
-            from headrace.connectors.spark.failures import named_failures
-            from headrace.connectors.spark.ranges import check_columns, written
+            from headrace.connectors.spark.ranges import check_columns, named_failures, written
 
             frame = ranges.read(*_bounds_of(split))
             with named_failures(self.source, ranges.session.connection):
@@ -102,8 +101,8 @@ class WrittenReader(WritingReader):
 
     def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
-        from headrace.connectors.spark.errors import LandedColumnsError
-        from headrace.formats.errors import FileColumnsError
+        from headrace.connectors.spark.definition import LandedColumnsError
+        from headrace.formats.file_format import FileColumnsError
         from headrace.sources.landed.ranges import digest_of
 
         try:

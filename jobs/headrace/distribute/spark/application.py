@@ -1,25 +1,67 @@
-"""A Spark application as the tasks of epochs see it: how many it runs beside each other, what they must be brought.
+"""A Spark application as the tasks of epochs see it: types, its jobs by name, and what tasks must be brought.
 
-Classic sessions and those of Spark Connect alike.
+A job has a name in Spark's own pages, and tells which of its stages run now. Sessions are classic ones and those of
+Spark Connect alike.
+
+What tasks are sent, once for all epochs.
+
+Users' own modules travel to tasks by value: those need not be able to import them.
+
+What the tasks of a pipeline are sent, once for all epochs, and what they make of it in their processes.
 """
 
 import atexit
+import os
+import pickle
 import shutil
+import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, Self, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
+
+import pyarrow as pa
+from pyspark import cloudpickle
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as t
 
 import headrace
 import headrace_snapshots
-from headrace.distribute.process_limits import stated_tasks
+from headrace.distribute.process import Stop, give_back, share_one_heap, stated_tasks
 from headrace.distribute.spark.jvm import is_local
-from headrace.distribute.spark.types import SparkSession
-from headrace.distribute.tasks.background_work import Stop
+from headrace.distribute.tasks.plan import TaskEnvironment
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType
+from headrace.pipeline.loading.code_digests import modules_of
+from headrace.pipeline.loading.modules import package_of
+from headrace.pipeline.pipeline import Pipeline
+from headrace.sources.landing import Landing
+from headrace_snapshots.store import open_store, scheme_of
+
+__all__ = ["SPARK_TYPES", "DataFrame", "SparkColumn", "SparkSession", "spark_type"]
+
+SPARK_TYPES: dict[DataType, t.DataType] = {
+    DataType.STRING: t.StringType(),
+    DataType.INT: t.LongType(),
+    DataType.FLOAT: t.DoubleType(),
+    DataType.BOOL: t.BooleanType(),
+    DataType.TIMESTAMP: t.TimestampType(),
+    DataType.DATE: t.DateType(),
+    DataType.BYTES: t.BinaryType(),
+    DataType.DECIMAL: t.DecimalType(PRECISION, SCALE),
+}
+
+
+def spark_type(kind: DataType | ListType) -> t.DataType:
+    """The type of a column of a source."""
+    return t.ArrayType(SPARK_TYPES[kind.item]) if isinstance(kind, ListType) else SPARK_TYPES[kind]
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,3 +154,111 @@ def bring_packages(spark: SparkSession) -> None:
     else:
         spark.sparkContext.addPyFile(str(archive))
     _brought.add(application)
+
+
+_GROUP: Final = "spark.jobGroup.id"
+_DESCRIPTION: Final = "spark.job.description"
+
+
+@dataclass(frozen=True)
+class StageTasks:
+    """How many of the ``tasks`` of a stage of Spark's are ``done``."""
+
+    done: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class EpochJob:
+    """The job that a thread runs for an epoch, in a ``group`` of Spark's; None for sessions of Spark Connect, whose
+    client cannot ask for it.
+    """
+
+    spark: SparkSession
+    group: str | None
+
+    @classmethod
+    @contextmanager
+    def running(cls, spark: SparkSession, description: str) -> Iterator[Self]:
+        """While inside, jobs of this thread have that ``description``. A group that a caller has set stays: by it the
+        caller may cancel what it has started.
+        """
+        if is_connected(spark):
+            yield cls(spark, None)
+            return
+        context = spark.sparkContext
+        names = (_GROUP, _DESCRIPTION)
+        before = {name: context.getLocalProperty(name) for name in names}
+        group = before[_GROUP] or f"headrace-{uuid.uuid4().hex}"
+        context.setLocalProperty(_GROUP, group)
+        context.setLocalProperty(_DESCRIPTION, description)
+        try:
+            yield cls(spark, group)
+        finally:
+            for name in names:
+                # the typing of pyspark forgets that None clears a property
+                context.setLocalProperty(name, before[name])  # type: ignore[arg-type]
+
+    def stages(self) -> list[StageTasks]:
+        """The stages of the newest job that runs, in their order; none before it has begun."""
+        if self.group is None:
+            return []
+        tracker = self.spark.sparkContext.statusTracker()
+        jobs = {number: tracker.getJobInfo(number) for number in tracker.getJobIdsForGroup(self.group)}
+        running = [number for number, job in jobs.items() if job is not None and job.status == "RUNNING"]
+        newest = jobs[max(running)] if running else None
+        stages = [] if newest is None else [tracker.getStageInfo(stage) for stage in sorted(newest.stageIds)]
+        return [StageTasks(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+
+
+def travels(module: str) -> None:
+    """Let what ``module`` defines travel; if it lies beside a pipeline's file, also what the others there define."""
+    cloudpickle.register_pickle_by_value(sys.modules[package_of(module) or module])  # type: ignore[no-untyped-call]
+
+
+_PIPELINES = 8
+
+
+@dataclass(frozen=True)
+class TaskPayload:
+    """A pipeline, with what its file and the modules beside it define; the root of the store that its tasks read and
+    write; variables that processes on other machines lack, such as the keys of that store.
+    """
+
+    pipeline: bytes
+    root: str
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession, work: TaskEnvironment) -> "TaskPayload":
+        """For tasks in ``spark``. Keys go with the tasks, never into Spark's configuration."""
+        for module in modules_of(work.pipeline):
+            travels(module)
+        pickled: bytes = cloudpickle.dumps(work.pipeline)  # type: ignore[no-untyped-call]
+        uris = () if runs_here(spark) else (work.store.uri, *work.landing.uris)
+        settings = [scheme_of(uri).settings(os.environ) for uri in uris]
+        return cls(pickled, work.store.uri, dict(ChainMap(*settings)))
+
+    def work(self) -> TaskEnvironment:
+        """The work of the pipeline: the same object for all tasks of a process."""
+        os.environ.update(self.environment)
+        return _work(self.pipeline, self.root)
+
+    def calling(self, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Callable[..., Any]:
+        """``run`` of the work, of the ``arguments``, and of the rows of a task."""
+        return partial(_called, self, run, *arguments)
+
+
+def _called(
+    payload: TaskPayload, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+) -> Iterator[pa.RecordBatch]:
+    yield from run(payload.work(), *arguments)
+    give_back()
+
+
+@lru_cache(_PIPELINES)
+def _work(pickled: bytes, root: str) -> TaskEnvironment:
+    share_one_heap()
+    pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
+    store = open_store(root)
+    return TaskEnvironment.of(pipeline, store, Landing(pipeline, store))

@@ -2,7 +2,7 @@
 
 import gc
 
-from headrace.garbage import collect_seldom, without_collection
+from headrace.this_process import collect_seldom, without_collection
 
 with without_collection():
     import pyarrow as pa

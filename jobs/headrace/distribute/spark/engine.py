@@ -13,18 +13,24 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.application import bring_packages, in_background_pool, interrupted, tasks_of
-from headrace.distribute.spark.epoch_job import EpochJob
+from headrace.distribute.process import Stop
+from headrace.distribute.spark.application import (
+    DataFrame,
+    EpochJob,
+    SparkSession,
+    TaskPayload,
+    bring_packages,
+    in_background_pool,
+    interrupted,
+    spark_type,
+    tasks_of,
+)
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.functions import applied
+from headrace.distribute.spark.frames import applied
 from headrace.distribute.spark.session import EXCHANGE
-from headrace.distribute.spark.task_payload import TaskPayload
-from headrace.distribute.spark.types import DataFrame, SparkSession, spark_type
 from headrace.distribute.tasks.background import FoldPlan, MergePlan
-from headrace.distribute.tasks.background_work import Stop
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.exchange import SCHEMA, ReceivedMessage, hear
-from headrace.distribute.tasks.level_names import level_names, progress_at
+from headrace.distribute.tasks.exchange import PLACE, SCHEMA, ReceivedMessage, hear
 from headrace.distribute.tasks.levels import (
     MapLevel,
     Rows,
@@ -39,16 +45,21 @@ from headrace.distribute.tasks.levels import (
     tasks_at,
 )
 from headrace.distribute.tasks.map_side import read_rows
-from headrace.distribute.tasks.parts import tasks_of_first_level, through_spark
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.row_locations import PLACE
+from headrace.distribute.tasks.plan import (
+    EpochPlan,
+    EpochTask,
+    TaskEnvironment,
+    level_names,
+    progress_at,
+    tasks_of_first_level,
+    through_spark,
+)
 from headrace.distribute.tasks.tables import leaving_schema, read_panes
-from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.errors import FixConfigError
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.executors import LevelProgress
+from headrace.pipeline.endpoints import Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Input
+from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore, scheme_of
 

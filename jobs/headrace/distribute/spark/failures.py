@@ -30,7 +30,7 @@ from headrace.distribute.spark.errors import (
     StorageFailedError,
 )
 from headrace.errors import HeadraceError
-from headrace.formats.errors import UnreadableFileError
+from headrace.formats.file_format import UnreadableFileError
 from headrace.pipeline.loading.modules import OWN_PACKAGES
 from headrace.sources.file_planning import VanishedFileError
 

@@ -1,18 +1,15 @@
-"""Data files of a snapshot as DataFrames, views over them, and figures of their columns.
+"""Rows as DataFrames: data files of a snapshot, views over them, figures of their columns, and what users' functions
+make.
 
-Views of the output as Spark DataFrames, over the files themselves.
+Files of a local root Spark reads by itself. All others its Python workers read as readers do: through the store,
+against lengths and checksums, and without the jars that Spark would need for S3. Figures are exact, and the same as
+those of a table in one process.
 
-Those of a local root Spark reads by itself. Those of any other are read by its Python workers, as whatever reads
-results does: through the store, against lengths and checksums, and without the jars that Spark would need for S3.
-
-Data files of a snapshot as DataFrames: tasks read them as readers do, each held against its length and checksum, so
-that Spark needs no client of the store.
-
-Figures of columns of a DataFrame: exact, and the same as those of a table in one process.
+A user's own Spark code is named ``module:function``: it is found, called, and held to what it declares.
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from typing import Final, cast
 
@@ -23,15 +20,25 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
-from headrace.distribute.spark.application import bring_packages, tasks_of
-from headrace.distribute.spark.task_payload import TaskPayload
-from headrace.distribute.spark.types import DataFrame, SparkColumn, SparkSession
+from headrace.distribute.spark.application import (
+    SPARK_TYPES,
+    DataFrame,
+    SparkColumn,
+    SparkSession,
+    TaskPayload,
+    bring_packages,
+    tasks_of,
+    travels,
+)
+from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.tasks.levels import Rows, numbers_in
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.distribute.views import fulfilling
-from headrace.kernel.types import Names, as_now, names_there
+from headrace.kernel.columns import Names, as_now, names_there
 from headrace.model.expressions.expr import Expr
-from headrace.model.expressions.trees import columns_of
+from headrace.model.expressions.typing import columns_of
+from headrace.pipeline.endpoints import SparkFunction
+from headrace.pipeline.loading.code_digests import named_function
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
@@ -248,3 +255,41 @@ class SparkColumns:
         value, bound = column_named(condition.column).cast("double"), f.lit(condition.value)
         is_beyond = value > bound if condition.blamed is Blamed.ABOVE else value < bound
         return ~self._is_missing(condition.column) & is_beyond
+
+
+def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
+    """What ``function`` makes of ``rows``: the columns of theirs that start with ``_``, then those that it declares.
+
+    Raises SparkFunctionError.
+    """
+    ours = [name for name in rows.columns if name.startswith("_")]
+    try:
+        result = _resolve(function)(rows)
+    except SparkFunctionError:
+        raise
+    except Exception as error:
+        raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
+    if not isinstance(result, DataFrame):
+        raise SparkFunctionError(f"Spark function {function.name} gives {type(result).__name__}, not a DataFrame")
+    lost = [name for name in ours if name not in result.columns]
+    if lost:
+        raise SparkFunctionError(
+            f"Spark function {function.name} loses column {lost[0]}: columns that start with _ say where a record is "
+            f"from; add columns with withColumn or select('*', ...), and drop only your own"
+        )
+    for name, kind in function.returns.items():
+        if name not in result.columns:
+            raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
+        kind_given = result.schema[name].dataType
+        if kind_given != SPARK_TYPES[kind]:
+            raise SparkFunctionError(
+                f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
+                f"{SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
+            )
+    return result.select(*map(column_named, ours), *map(column_named, function.returns))
+
+
+def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
+    named = named_function(f"Spark function {function.name}", function.name, function.package, SparkFunctionError)
+    travels(named.module)  # with its own functions for rows
+    return named.function

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.tasks.background_work import Beside, Stop
+from headrace.distribute.process import Beside, Stop
 from headrace.distribute.tasks.exchange import ReceivedMessage
+from headrace.distribute.tasks.plan import TaskEnvironment, file_name
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
-from headrace.distribute.tasks.task_environment import TaskEnvironment, file_name
 from headrace.distribute.tasks.task_results import (
     Failure,
     Files,
@@ -33,17 +33,17 @@ from headrace.distribute.tasks.task_results import (
     summed,
 )
 from headrace.distribute.views import newest_records
+from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
-from headrace.kernel.types import Names
 from headrace.model.time import Instant
-from headrace.state.datafiles.files import put_rows, read_some
-from headrace.state.ids import RememberedIds
-from headrace.state.key_groups import KeyGroupRange
-from headrace.state.key_groups import parts as cut
+from headrace.state.chunks import KeyGroupRange
+from headrace.state.chunks import parts as cut
+from headrace.state.files import put_rows, read_some
+from headrace.state.layers import RememberedIds
 from headrace.state.migration import merge_ids, merge_layers, merge_rows
 from headrace_snapshots.format.files import FANOUT, Layer, plan_merge
-from headrace_snapshots.format.table_names import IDS
+from headrace_snapshots.format.manifest import IDS
 
 PIECE_ROWS = 1 << 18
 """Rows of all layers in a piece, about."""

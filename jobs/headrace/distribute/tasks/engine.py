@@ -11,31 +11,27 @@ from typing import Protocol
 
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
-from headrace.distribute.file_times import count_behind
+from headrace.distribute.process import Stop
 from headrace.distribute.tasks.background import FoldPlan, Merger, Merges
-from headrace.distribute.tasks.background_work import Stop
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
 from headrace.distribute.tasks.exchange import ReceivedMessage
-from headrace.distribute.tasks.parts import job_of
-from headrace.distribute.tasks.plan import EpochPlan, shared_out, shares, undivided
-from headrace.distribute.tasks.task_environment import TaskEnvironment
+from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, job_of, shared_out, shares, undivided
 from headrace.distribute.tasks.task_results import DisagreementError, Folded, UpstreamResults, summed
-from headrace.distribute.watermark_inputs import check, inputs_after, source_clocks
-from headrace.formats.errors import DividedFileError
-from headrace.kernel.types import Names
+from headrace.distribute.watermark_inputs import check, count_behind, inputs_after, source_clocks
+from headrace.formats.file_format import DividedFileError
+from headrace.kernel.columns import Names
 from headrace.model.time import Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.executors import LevelProgress
 from headrace.pipeline.identity import Formerly
-from headrace.sources.chain_clocks import ChainClocks, Parked
+from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.file_planning import ChangedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.newest_event_time import newest_read
-from headrace.sources.progress import InputProgress, PipelineProgress, WatermarkHold, later_of
-from headrace.state.datafiles.files import Written
+from headrace.sources.progress import ChainClocks, InputProgress, Parked, PipelineProgress, WatermarkHold, later_of
+from headrace.state.files import Written
 from headrace.state.migration import StateNames, migrated
 from headrace_snapshots.format.files import DataFile, Layer
-from headrace_snapshots.format.table_names import IDS, file_stem
+from headrace_snapshots.format.manifest import IDS, file_stem
 
 MAX_RUNS = 3
 """How often an epoch is run before a disagreement of its tasks is an error."""

@@ -9,11 +9,17 @@ from functools import cached_property
 
 from headrace.distribute.chain import Chain, ChainState, Job, StageClocks, upstream_of
 from headrace.distribute.epoch import StageOutcome
-from headrace.distribute.tasks.parts import job_of, of_chain, tasks_of_first_level
-from headrace.distribute.tasks.plan import EpochPlan, PaneFiles, pane_shares
+from headrace.distribute.tasks.plan import (
+    EpochPlan,
+    PaneFiles,
+    TaskEnvironment,
+    job_of,
+    of_chain,
+    pane_shares,
+    tasks_of_first_level,
+)
 from headrace.distribute.tasks.stages import handed_down, output_of, source_step, step_to
 from headrace.distribute.tasks.tables import layers_after
-from headrace.distribute.tasks.task_environment import TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     BundleOutput,
     Failure,
@@ -32,10 +38,9 @@ from headrace.distribute.watermark_inputs import InputObservations, WatermarkUpd
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import NEVER, Instant
-from headrace.sources.chain_clocks import ChainClocks
-from headrace.sources.progress import WatermarkHold
+from headrace.sources.progress import ChainClocks, WatermarkHold
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.table_names import IDS, REJECTED
+from headrace_snapshots.format.manifest import IDS, REJECTED
 
 
 @dataclass(frozen=True)

@@ -1,35 +1,39 @@
-"""What crosses an exchange between two levels of tasks.
-
-What crosses an exchange between two levels of tasks: rows of blobs, each for one part of the level below.
+"""What crosses an exchange between two levels of tasks: groups of a delta, rows of state, and judged records.
 
 A task sends every part what it found, and the part its share of a bundle, as Arrow IPC cut into blobs of at most
-BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of
-all that a task said tells whether two parts heard the same, since a task may run twice.
+BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
+tells whether two parts heard the same, since a task may run twice.
 
-The elements that one task has for a stage, on their way to the tasks that hold its keys.
+Elements for a stage are mostly aggregated first: a share's delta stands for them. Where the order of arrival counts in
+the stage, and tasks above hold elements that arrived in turns, the elements travel themselves, each with its place.
 
-Mostly they are aggregated first: a share's delta stands for its elements. Where the order of arrival counts in the
-stage, and tasks above hold elements that arrived in turns, the elements travel themselves, each with its place.
+Judged records travel to the tasks that tell duplicates, and from a user's own Spark code. They say where they are from;
+their text stays in its file, which is read again for the few of them that are dropped.
 """
 
 import hashlib
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from headrace.errors import RetryError
-from headrace.kernel.delta import AggregatedBundle, KeyHashes, aggregate
-from headrace.kernel.elements import Columns, takes_part
+from headrace.distribute.records import FileRecords, HoldsJudged, Lacks, read_one
+from headrace.distribute.tasks.plan import EpochTask
+from headrace.errors import HeadraceError, RetryError
+from headrace.kernel.columns import Ints
+from headrace.kernel.delta import AggregatedBundle, Columns, KeyHashes, aggregate, takes_part
 from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant
 from headrace.program import columns as c
-from headrace.state.key_groups import part_of, parts
+from headrace.sources.changelogs import rows_at
+from headrace.sources.validation import JudgedRecords
+from headrace.state.chunks import part_of, parts
 
 BLOB_BYTES = 1024 * 1024
 SCHEMA = pa.schema(
@@ -199,3 +203,141 @@ def deltas_of(
     columns[c.ADMITTED] = pa.repeat(pa.scalar(True), arrived.num_rows)
     delta = aggregate(stage, columns, watermark, output_watermark).delta
     return [] if delta is None else [delta]
+
+
+SHARE, FILE, POSITION = "_share", "_file_number", "_position"
+"""Where a record is from: the share of the input, the number of its file there, its position in the file."""
+
+PLACE = (SHARE, FILE, POSITION)
+"""The order of arrival."""
+
+_LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
+
+
+def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
+    """Where the ``records`` of share number ``share`` are from."""
+    rows = np.arange(len(records.columns[c.EVENT_TIME]))
+    positions = [
+        np.zeros(len(file), np.int64) if file.records is None else file.records.position for file in records.files
+    ]
+    return {
+        SHARE: pa.array(np.full(len(rows), share, np.int64)),
+        FILE: pa.array(records.file_of(rows)),
+        POSITION: pa.array(np.concatenate(positions)),
+    }
+
+
+_OF_CHAIN = "_of_{}_"
+"""What the names of columns that only one of several chains has begin with while they travel."""
+
+
+def travelling(
+    judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, without: Set[int] = frozenset()
+) -> pa.RecordBatch:
+    """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part. They are sent
+    ``without`` what is of some chains.
+    """
+    columns = {name: values for name, values in judged.common.items() if name not in _LEFT}
+    chains = [(n, chain) for n, chain in enumerate(judged.chains) if n not in without]
+    for number, chain in chains if len(judged.chains) > 1 else ():
+        own = {name: values for name, values in chain.items() if name not in (c.SPLIT, c.MARK, *columns)}
+        columns |= {f"{_OF_CHAIN.format(number)}{name}": values for name, values in own.items()}
+    return pa.RecordBatch.from_pydict({**columns, **places}).filter(pa.array(rows))
+
+
+@dataclass(frozen=True)
+class ShippedRecords(HoldsJudged):
+    """Records of some shares of an epoch, in their order of arrival, with where they are from (``place``)."""
+
+    task: EpochTask
+    judged: JudgedRecords
+    place: Columns
+
+    @classmethod
+    def arrived(
+        cls, task: EpochTask, batches: Sequence[pa.RecordBatch], errors: Mapping[int, HeadraceError]
+    ) -> "ShippedRecords":
+        """Makes records of the batches that ``travelling`` made, in order of arrival. Of chains with ``errors``, by
+        number, only some batches have columns.
+        """
+        begin = tuple(map(_OF_CHAIN.format, errors))
+        rows = in_arrival_order(pa.concat_batches([_without(batch, begin) for batch in batches]))
+        columns = {name: rows.column(name) for name in rows.schema.names}
+        place = {name: columns.pop(name) for name in PLACE}
+        begins = tuple(map(_OF_CHAIN.format, range(len(task.work.readers))))
+        chains = [
+            {name.removeprefix(b): column for name, column in columns.items() if name.startswith(b)} for b in begins
+        ]
+        common = {name: values for name, values in columns.items() if not name.startswith(begins)}
+        common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
+        common[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
+        by_chain = tuple({**common, **chain_columns} for chain_columns in chains)
+        return cls(task, JudgedRecords(common, by_chain, errors), place)
+
+    def having(self, columns: Columns) -> "ShippedRecords":
+        """These with further columns."""
+        judged = self.judged
+        chains = tuple({**chain, **columns} for chain in judged.chains)
+        return replace(self, judged=replace(judged, common={**judged.common, **columns}, chains=chains))
+
+    def failing(self, errors: Mapping[int, HeadraceError]) -> "ShippedRecords":
+        """These, which some more chains, by number, cannot take."""
+        return replace(self, judged=self.judged.failing(errors))
+
+    @property
+    def lacks(self) -> Lacks:
+        """Who read their files has said it."""
+        return {}
+
+    def of_input(self, name: str) -> NDArray[np.bool_]:
+        """Which records are of the input ``name``."""
+        names = [[piece.input for piece in share] for share in self.task.plan.shares]
+        share, file = (self.place[name].to_numpy() for name in (SHARE, FILE))
+        pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
+        is_of_input = [names[piece >> 32][piece & 0xFFFFFFFF] == name for piece in pieces.tolist()]
+        return np.array(is_of_input, np.bool_)[piece_of]
+
+    def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
+        """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
+        share, file = (self.place[name].to_numpy()[rows] for name in (SHARE, FILE))
+        begins = np.flatnonzero(np.diff((share << 32) | file, prepend=-1)).tolist()
+        for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
+            piece = self.task.plan.shares[share[begin]][file[begin]]
+            yield piece.input, piece.file.path, slice(begin, end)
+
+    def of(self, rows: Ints) -> dict[str, pa.Array]:
+        """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
+        work = self.task.work
+        share, file, position = (self.place[name].to_numpy()[rows] for name in PLACE)
+        inputs = {input_.name: input_ for input_ in work.pipeline.inputs}
+        names, paths, raw = [], [], []
+        for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
+            piece = self.task.plan.shares[at][number]
+            is_of_piece = (share == at) & (file == number)
+            read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
+            assert read is not None
+            positions = position[is_of_piece]
+            signs = None if c.SIGN not in self.columns else self.columns[c.SIGN].to_numpy()[rows][is_of_piece]
+            raw.append(read.raw(rows_at(read, positions, signs)))
+            names.append(pa.repeat(pa.scalar(piece.input), len(positions)))
+            paths.append(pa.repeat(pa.scalar(piece.file.path), len(positions)))
+        return {
+            "input": _all(names, pa.string()),
+            "file": _all(paths, pa.string()),
+            "position": pa.array(position),
+            "raw": _all(raw, pa.binary()),
+        }
+
+
+def _without(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatch:
+    """``rows`` without the columns whose names begin so."""
+    return rows.select([name for name in rows.schema.names if not name.startswith(begin)])
+
+
+def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """``rows`` by their places."""
+    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in PLACE]))
+
+
+def _all(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+    return pa.concat_arrays([pa.nulls(0, kind), *arrays])

@@ -19,15 +19,19 @@ import pyarrow as pa
 from headrace.distribute.chain import LOOP
 from headrace.distribute.epoch import Again, DivergedError
 from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
-from headrace.distribute.tasks.exchange import ReceivedMessage, hear
-from headrace.distribute.tasks.loop import turn_rounds
+from headrace.distribute.tasks.exchange import ReceivedMessage, ShippedRecords, hear
 from headrace.distribute.tasks.map_side import Bundles, into_chains, map_rows, map_share
-from headrace.distribute.tasks.parts import job_of, panes_of_outputs, parts_of, tasks_of_first_level
-from headrace.distribute.tasks.plan import EpochPlan
-from headrace.distribute.tasks.row_locations import ShippedRecords
-from headrace.distribute.tasks.stages import StagePart
+from headrace.distribute.tasks.plan import (
+    EpochPlan,
+    EpochTask,
+    TaskEnvironment,
+    job_of,
+    panes_of_outputs,
+    parts_of,
+    tasks_of_first_level,
+)
+from headrace.distribute.tasks.stages import StagePart, turn_rounds
 from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_pieces
-from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment
 from headrace.distribute.tasks.task_results import (
     Failure,
     IdsOutput,
@@ -41,11 +45,11 @@ from headrace.distribute.tasks.task_results import (
     collect_failure,
     isolate_failure,
 )
-from headrace.kernel.elements import Columns, takes_part
-from headrace.kernel.grouping import truths
+from headrace.kernel.columns import truths
+from headrace.kernel.delta import Columns, takes_part
 from headrace.program import columns as c
-from headrace.state.ids import RememberedIds
-from headrace_snapshots.format.table_names import IDS
+from headrace.state.layers import RememberedIds
+from headrace_snapshots.format.manifest import IDS
 
 
 def tell_duplicates(

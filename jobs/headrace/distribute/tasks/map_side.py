@@ -16,24 +16,28 @@ from numpy.typing import NDArray
 
 from headrace.distribute.epoch import Again, DivergedError
 from headrace.distribute.records import FileRecords, input_named, read_one, read_records
-from headrace.distribute.side_outputs import dead_letters_of_none, late_rows, rejected_rows
-from headrace.distribute.tasks.exchange import bundle, by_part
-from headrace.distribute.tasks.parts import addressed, parts_at
-from headrace.distribute.tasks.row_locations import PLACE, ShippedRecords, in_arrival_order, places, travelling
-from headrace.distribute.tasks.task_environment import EpochTask
+from headrace.distribute.tasks.exchange import (
+    PLACE,
+    ShippedRecords,
+    bundle,
+    by_part,
+    in_arrival_order,
+    places,
+    travelling,
+)
+from headrace.distribute.tasks.plan import EpochTask, addressed, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
+from headrace.distribute.views import dead_letters_of_none, late_rows, rejected_rows
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
-from headrace.formats.errors import DividedFileError
-from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.delta import KeyHashes, aggregate
-from headrace.kernel.elements import Columns, takes_part
-from headrace.kernel.types import arrow_type
+from headrace.formats.file_format import DividedFileError, ScannedRecords
+from headrace.kernel.columns import arrow_type
+from headrace.kernel.delta import Columns, KeyHashes, aggregate, takes_part
 from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
 from headrace.sources.changelogs import with_signs
 from headrace.sources.progress import later_of
 from headrace.sources.validation import judged
-from headrace_snapshots.format.table_names import REJECTED, UNNAMED
+from headrace_snapshots.format.manifest import REJECTED, UNNAMED
 
 Bundles = Mapping[int, pa.RecordBatch]
 T = TypeVar("T")

@@ -1,20 +1,37 @@
-"""What the tasks of one epoch are told."""
+"""What the tasks of one epoch are told: their parts and levels, and what those of one pipeline share in a process.
 
-from collections.abc import Mapping, Sequence
+A level of stages has tasks for the parts of the keys of each chain that has such a stage, chain after chain. People who
+watch a run are told in words what a level does, and where in it the epoch is. The tasks of one pipeline share it
+compiled, and the stores that it reads and writes.
+"""
+
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, TypeVar
 
-from headrace.distribute.chain import ChainState
+import pyarrow as pa
+
+from headrace.distribute.chain import LOOP, Chain, ChainState, Job, jobs_of, upstream_of
 from headrace.distribute.epoch import Again
 from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
 from headrace.formats.file_format import WHOLE_FILE, Span
+from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import WatermarkHold
 from headrace.sources.source_clock import SourceClock
 from headrace.sources.validation import Apart
+from headrace.state.chunks import CHUNK_ROWS
+from headrace.state.file_cache import RowCache, default_cache
+from headrace.state.files import ParquetWriter, put_rows
 from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.manifest import file_stem
+from headrace_snapshots.store import ObjectStore
 
 Share = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
@@ -149,3 +166,251 @@ def shared_out(parts: int, sizes: Sequence[int]) -> tuple[int, ...]:
     """``parts`` shared out among chains by the ``sizes`` of their tables: each has one at least."""
     total = sum(sizes)
     return tuple(max(1, -(-parts * size // total) if total else -(-parts // len(sizes))) for size in sizes)
+
+
+@dataclass(frozen=True)
+class TaskEnvironment:
+    """A pipeline in one process. ``chains``: the aggregations of each output, compiled. ``cache`` holds rows of state;
+    None: that of the process.
+    """
+
+    pipeline: Pipeline
+    chains: tuple[Chain, ...]
+    store: ObjectStore
+    landing: Landing
+    cache: RowCache | None = None
+
+    @classmethod
+    def of(
+        cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None
+    ) -> "TaskEnvironment":
+        """``pipeline``, compiled."""
+        return cls(pipeline, Chain.each_of(pipeline), store, landing, cache)
+
+    @property
+    def rows(self) -> RowCache:
+        """The rows of state."""
+        return default_cache() if self.cache is None else self.cache
+
+    @cached_property
+    def readers(self) -> tuple[int, ...]:
+        """The numbers of the chains that take records; others take panes of these."""
+        return tuple(number for number, chain in enumerate(self.chains) if not chain.upstream)
+
+    @property
+    def firsts(self) -> tuple[CompiledStage, ...]:
+        """The stage of each chain that takes records for which they are judged."""
+        return tuple(self.chains[number].of_records for number in self.readers)
+
+    @property
+    def percentiles(self) -> frozenset[float]:
+        """The percentile watermarks of inputs that triggers of some chain look at."""
+        firsts = (self.chains[number].stages[0] for number in self.readers)
+        return frozenset(q for stage in firsts for q in stage.trigger.percentiles)
+
+    @property
+    def reads_in_turns(self) -> bool:
+        """Whether records may come in another order than that of the tasks that read."""
+        return any(input_.source.transform is not None for input_ in self.pipeline.inputs)
+
+    @cached_property
+    def jobs(self) -> tuple[Job, ...]:
+        """The jobs of an epoch."""
+        return jobs_of(self.chains)
+
+    @cached_property
+    def handed_on_in_order(self) -> frozenset[int]:
+        """The numbers of the chains whose panes another one reads for whom the order counts in which they come."""
+        ordered = [chain for chain in self.chains if chain.stages[0].is_ordered]
+        return frozenset(above for chain in ordered for above in upstream_of(self.chains, chain))
+
+    @property
+    def tells_ids(self) -> bool:
+        """Whether a level of tasks tells duplicates."""
+        return self.pipeline.deduplicate is not None
+
+    @property
+    def levels(self) -> int:
+        """How many levels of tasks acknowledge an epoch: those of each chain apart, what is before them once."""
+        loops = sum(chain.loop is not None for chain in self.chains)
+        return len(self.jobs) + self.tells_ids + loops + sum(len(chain.stages) for chain in self.chains)
+
+    def number_of(self, output: str) -> int:
+        """The number of the chain of an ``output``."""
+        return [chain.names.output for chain in self.chains].index(output)
+
+    def chain_of(self, table: str) -> Chain:
+        """The chain whose state is in ``table``."""
+        return next(chain for chain in self.chains if table in chain.all_tables)
+
+    def requests(self) -> dict[str, int]:
+        """All requests so far, of every store."""
+        stores = {id(store): store for store in (self.store, *self.landing.stores)}
+        counts = [store.requests.snapshot() for store in stores.values()]
+        return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}
+
+    def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
+        """Storage requests by kind since ``before``."""
+        return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
+
+
+def file_name(prefix: str, table: str, task: int) -> str:
+    """A name for files that no other run of a task uses."""
+    return f"{prefix}/{file_stem(table)}-{task:05}-{uuid.uuid4().hex[:12]}"
+
+
+@dataclass(frozen=True)
+class EpochTask:
+    """One task of an epoch: ``number`` is that of its share of the input, or of its part of ids, or of the keys of the
+    chain with the number ``of_chain``.
+    """
+
+    plan: EpochPlan
+    work: TaskEnvironment
+    number: int
+    of_chain: int = 0
+
+    @property
+    def chain(self) -> Chain:
+        """The chain that it works for."""
+        return self.work.chains[self.of_chain]
+
+    @property
+    def state(self) -> ChainState:
+        """The state of its chain before the epoch."""
+        return self.plan.states[self.of_chain]
+
+    @property
+    def parts(self) -> int:
+        """How many parts the keys of its chain are in."""
+        return self.plan.parts[self.of_chain]
+
+    @property
+    def job(self) -> Job:
+        """The job that it belongs to, without chains that are parked."""
+        return self.work.jobs[self.plan.job].without(self.plan.parked)
+
+    def for_each_reader(self) -> "tuple[EpochTask, ...]":
+        """The task as it works for each chain that takes records and is not parked."""
+        return tuple(self.for_chain(number) for number in self.work.readers if number not in self.plan.parked)
+
+    def for_chain(self, number: int) -> "EpochTask":
+        """The task as it works for the chain of that number."""
+        return replace(self, of_chain=number)
+
+    def put(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
+        """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
+        as records are, are put in the order of their keys, once they are many.
+        """
+        first = self.chain.of_records
+        hashed = first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        name = file_name(self.plan.prefix, table, self.number)
+        return put_rows(self.work.store, name, [] if rows is None else [rows], hashed)
+
+    def putting(self, table: str) -> ParquetWriter:
+        """To store panes of the last stage as they come."""
+        hashed = self.chain.stages[-1].hashes_of
+        return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashed)
+
+    def output_watermark(self, stage: int = 0) -> Instant:
+        """The output watermark behind which elements of a stage give their panes no timestamp."""
+        stamps = self.chain.stages[stage].stamps_elements
+        return self.state.clocks[stage].output_watermark if stamps else MIN_INSTANT
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ChainPart:
+    """A ``part`` of the keys of the chain with that number."""
+
+    chain: int
+    part: int
+
+
+def job_of(work: TaskEnvironment, plan: EpochPlan) -> Job:
+    """The job of ``plan``, without chains that are parked."""
+    return work.jobs[plan.job].without(plan.parked)
+
+
+def through_spark(work: TaskEnvironment, plan: EpochPlan) -> list[int]:
+    """The numbers of the chains that begin the job of ``plan`` with panes of their own, from a user's own code."""
+    return [number for number, own in job_of(work, plan).stages.items() if own.start > 0]
+
+
+def panes_of_outputs(work: TaskEnvironment, plan: EpochPlan) -> list[PaneFiles]:
+    """The panes of outputs, as they were stored, that the job of ``plan`` reads: the first of its elements."""
+    own = through_spark(work, plan)
+    return [panes for panes in plan.elements if panes.chain not in own]
+
+
+def tasks_of_first_level(work: TaskEnvironment, plan: EpochPlan) -> int:
+    """How many tasks the first level of the job of ``plan`` has, at least: a user's own code may make more."""
+    if not plan.job:
+        return len(plan.shares)
+    return max(1, len(panes_of_outputs(work, plan)))
+
+
+def parts_of(plan: EpochPlan, job: Job, step: int) -> list[ChainPart]:
+    """The tasks of a ``step`` of a job, in the order of their numbers."""
+    return [ChainPart(chain, part) for chain in job.chains_at(step) for part in range(parts_at(plan, job, step, chain))]
+
+
+def parts_at(plan: EpochPlan, job: Job, step: int, chain: int) -> int:
+    """How many parts a ``chain`` has at a step of a job: its loop is in one."""
+    return 1 if job.stage_at(chain, step) == LOOP else plan.parts[chain]
+
+
+def of_chain(plan: EpochPlan, job: Job, step: int, chain: int, level: Sequence[T]) -> tuple[T, ...]:
+    """What tasks of the ``level`` of a step said for that ``chain``."""
+    own = zip(parts_of(plan, job, step), level, strict=False)
+    return tuple(result for part, result in own if part.chain == chain)
+
+
+def addressed(plan: EpochPlan, job: Job, step: int, chain: int, bundles: Mapping[int, T]) -> dict[int, T]:
+    """``bundles`` for parts of the keys of a ``chain``, by the numbers of the tasks of a step."""
+    before = sum(own.chain < chain for own in parts_of(plan, job, step))
+    return {before + part: rows for part, rows in bundles.items()}
+
+
+_NAMED: Final = 3
+"""So many outputs that have a stage at the same level are named."""
+
+
+def level_names(work: TaskEnvironment, plan: EpochPlan) -> list[str]:
+    """What each level of the job of ``plan`` does, the first one first."""
+    job = job_of(work, plan)
+    return [*_above_stages(work, plan), *(_step_name(work, job, step) for step in range(job.steps))]
+
+
+def progress_at(work: TaskEnvironment, plan: EpochPlan, level: int, done: int, tasks: int) -> LevelProgress:
+    """Where the epoch of ``plan`` is if its job is at ``level``, counted from 0."""
+    names = level_names(work, plan)
+    counts = [_levels(work, replace(plan, job=number)) for number in range(len(work.jobs))]
+    before = sum(counts[: plan.job])
+    return LevelProgress(plan.epoch, before + level + 1, sum(counts), names[level], done, tasks)
+
+
+def _levels(work: TaskEnvironment, plan: EpochPlan) -> int:
+    """How many levels the job of ``plan`` has; a later one without any stage is left out."""
+    return 0 if plan.job and not job_of(work, plan).stages else len(level_names(work, plan))
+
+
+def _above_stages(work: TaskEnvironment, plan: EpochPlan) -> Iterator[str]:
+    yield "reading panes" if plan.job else "reading input"
+    if plan.job == 0 and work.tells_ids:
+        yield "telling duplicates"
+
+
+def _step_name(work: TaskEnvironment, job: Job, step: int) -> str:
+    numbers = job.chains_at(step)
+    outputs = [work.chains[number].names.output for number in numbers]
+    if len(numbers) > 1:
+        more = f" and {len(outputs) - _NAMED} more" if len(outputs) > _NAMED else ""
+        return f"stages of outputs {', '.join(outputs[:_NAMED])}{more}"
+    (number,), (output,) = numbers, outputs
+    stage, of_output = job.stage_at(number, step), f" of output {output}" if output else ""
+    if stage == LOOP:
+        return f"rounds of the loop{of_output}"
+    return f"stage {stage + 1} of {len(work.chains[number].stages)}{of_output}"

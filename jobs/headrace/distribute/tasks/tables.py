@@ -16,27 +16,25 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.distribute.chain import upstream_of
-from headrace.distribute.side_outputs import dead_panes
 from headrace.distribute.tasks.exchange import ShuffleInput, bundle
 from headrace.distribute.tasks.map_side import Bundles, typed
-from headrace.distribute.tasks.parts import addressed
-from headrace.distribute.tasks.task_environment import EpochTask, TaskEnvironment, file_name
+from headrace.distribute.tasks.plan import EpochTask, TaskEnvironment, addressed, file_name
 from headrace.distribute.tasks.task_results import Failure, Files, PanesOutput, Stored, isolate_failure
-from headrace.kernel.delta import Accounting
-from headrace.kernel.elements import judge, rejecting
-from headrace.kernel.expressions.overflowing import column_apart
+from headrace.distribute.views import dead_panes
+from headrace.kernel.columns import ARROW_TYPES, arrow_type
+from headrace.kernel.delta import Accounting, judge, rejecting
+from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
-from headrace.kernel.types import ARROW_TYPES, arrow_type
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
-from headrace.state.datafiles.writer import RunWriter, StoredRun, put_runs
-from headrace.state.key_groups import parts
-from headrace.state.layer_reader import open_rows
-from headrace.state.open_layer import StateLayer
+from headrace.state.chunks import parts
+from headrace.state.file_cache import RunWriter, StoredRun, put_runs
+from headrace.state.layers import open_rows
+from headrace.state.sorted_file import StateLayer
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import Layer
-from headrace_snapshots.format.table_names import REJECTED
+from headrace_snapshots.format.manifest import REJECTED
 
 
 def open_layers(

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from headrace.distribute.process_limits import LargeEpochError, columns_fit
+from headrace.distribute.process import LargeEpochError, columns_fit
 from headrace.distribute.tasks.exchange import ReceivedMessage, say
 from headrace.distribute.watermark_inputs import InputObservations
 from headrace.errors import HeadraceError, RetryError

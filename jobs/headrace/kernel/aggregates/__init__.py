@@ -2,8 +2,7 @@
 
 from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
 from headrace.kernel.aggregates.bags import KEPT_AT, BagPart, KeptPart, unpacked
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements
-from headrace.kernel.aggregates.sums import CountPart
+from headrace.kernel.aggregates.sums import AccumulatorPart, CountPart, Elements
 
 __all__ = [
     "KEPT_AT",

@@ -11,13 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.aggregates import integers, sums
-from headrace.kernel.aggregates.bags import Bag, BagPart, bag, pairs
-from headrace.kernel.aggregates.custom import CustomPart, result_of_bag
+from headrace.kernel.aggregates.bags import Bag, BagPart, CustomPart, bag, pairs, result_of_bag
 from headrace.kernel.aggregates.integers import Bools, Floats
 from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
-from headrace.kernel.aggregates.parts import AccumulatorPart
 from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
 from headrace.kernel.aggregates.sums import (
+    AccumulatorPart,
     CountPart,
     DecimalSumPart,
     FloatSumPart,
@@ -27,8 +26,7 @@ from headrace.kernel.aggregates.sums import (
     decimal_sum,
     settled,
 )
-from headrace.kernel.grouping import Ints, to_lists
-from headrace.kernel.types import ARROW_TYPES, arrow_type
+from headrace.kernel.columns import ARROW_TYPES, Ints, arrow_type, to_lists
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType, Schema
 from headrace.model.expressions.typing import input_type, output_type

@@ -12,8 +12,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headrace.errors import IntegerOverflowError
+from headrace.kernel.columns import Groups, Ints
 from headrace.kernel.expressions.decimals import words_of
-from headrace.kernel.grouping import Groups, Ints
 
 TOTAL = pa.decimal128(38, 0)
 """Sums of integers."""

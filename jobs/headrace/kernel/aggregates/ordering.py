@@ -25,12 +25,11 @@ from numpy.typing import NDArray
 from headrace.errors import OPERANDS, IntegerOverflowError
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import small
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, nullable
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, nullable
+from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, to_lists, valid
 from headrace.kernel.expressions import decimals
-from headrace.kernel.expressions.dates import days_of, to_dates
+from headrace.kernel.expressions.casts import days_of, to_dates
 from headrace.kernel.expressions.decimals import of_billionths
-from headrace.kernel.grouping import Groups, Ints, to_lists, valid
-from headrace.kernel.types import DATE, DECIMAL
 from headrace.program.triggers import ColumnMerge
 
 Bools = NDArray[np.bool_]

@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import Bools, changes, coded, in_order, nearest_rank
-from headrace.kernel.aggregates.parts import AccumulatorPart, Elements, PlainPart
-from headrace.kernel.aggregates.sums import add
-from headrace.kernel.grouping import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, PlainPart, add
+from headrace.kernel.columns import Groups, Ints, of_ids, of_lists, to_lists
 from headrace.kernel.keys import whole_hashes
 from headrace.model.expressions.expr import Expr
 

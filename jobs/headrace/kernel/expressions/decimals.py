@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DecimalOverflowError
-from headrace.kernel.types import DECIMAL
+from headrace.kernel.columns import DECIMAL
 from headrace.model.expressions.data_types import DIGITS, PRECISION, SCALE
 
 SUM = pa.decimal256(76, SCALE)

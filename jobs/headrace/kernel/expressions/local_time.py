@@ -16,12 +16,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.expressions.casts import Datum, each
-from headrace.kernel.expressions.dates import begun
-from headrace.kernel.grouping import Ints
-from headrace.kernel.types import TIMESTAMP
-from headrace.model.calendar import periods
+from headrace.kernel.columns import TIMESTAMP, Ints
+from headrace.kernel.expressions.casts import Datum, begun, each
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
+from headrace.model.windows import periods
 
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

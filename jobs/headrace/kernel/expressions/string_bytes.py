@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.grouping import Groups, Ints, of_lists
+from headrace.kernel.columns import Groups, Ints, of_lists
 
 Words = NDArray[np.uint64]
 

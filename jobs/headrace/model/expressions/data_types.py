@@ -18,8 +18,7 @@ from enum import StrEnum
 from types import GenericAlias
 from typing import Final, Union
 
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.vocabulary import REQUIRED, word
+from headrace.model.arguments import REQUIRED, Arguments, keywords, word
 
 
 class DataType(StrEnum):

@@ -8,7 +8,7 @@ Beside each trigger stand its word (``model.vocabulary``), what people read of i
 elements (``reads``).
 """
 
-from headrace.model.triggers import composites, custom, data_driven, leaves
-from headrace.model.triggers.trigger import Signal, Trigger
+from headrace.model.triggers import composites, custom, data_driven, elementary
+from headrace.model.triggers.elementary import Signal, Trigger
 
-__all__ = ["Signal", "Trigger", "composites", "custom", "data_driven", "leaves"]
+__all__ = ["Signal", "Trigger", "composites", "custom", "data_driven", "elementary"]

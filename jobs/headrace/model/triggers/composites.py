@@ -3,10 +3,18 @@
 from dataclasses import dataclass
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.triggers.leaves import AfterCount, Default
-from headrace.model.triggers.trigger import CLOSED, PASSED, Trigger, TriggerProgress, condition, missing, panes
-from headrace.model.vocabulary import REQUIRED, word
+from headrace.model.arguments import REQUIRED, Arguments, keywords, word
+from headrace.model.triggers.elementary import (
+    CLOSED,
+    PASSED,
+    AfterCount,
+    Default,
+    Trigger,
+    TriggerProgress,
+    condition,
+    missing,
+    panes,
+)
 
 
 @word("after watermark", early=None, late=None)

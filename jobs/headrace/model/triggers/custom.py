@@ -8,12 +8,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments
+from headrace.model.arguments import Arguments, check_fields, check_frozen, user_code
 from headrace.model.expressions.data_types import Columns, DataType, data_type
 from headrace.model.time import Instant, render
-from headrace.model.triggers.leaves import ElementTrigger
-from headrace.model.triggers.trigger import TriggerProgress, condition, missing
-from headrace.model.vocabulary import check_fields, check_frozen, user_code
+from headrace.model.triggers.elementary import ElementTrigger, TriggerProgress, condition, missing
 from headrace.model.windows import Window
 
 State = Mapping[str, Any]

@@ -15,15 +15,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, keywords
+from headrace.model.arguments import REQUIRED, Arguments, keywords, word
 from headrace.model.combiners import Aggregate, Combiner, render_aggregate
+from headrace.model.expressions.columns import expression
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.expressions.functions import expression
 from headrace.model.expressions.typing import readable_types
-from headrace.model.triggers.leaves import ElementTrigger
-from headrace.model.triggers.trigger import TriggerPredicate, TriggerProgress, condition, inputs, missing, predicates
-from headrace.model.vocabulary import REQUIRED, word
+from headrace.model.triggers.elementary import (
+    ElementTrigger,
+    TriggerPredicate,
+    TriggerProgress,
+    condition,
+    inputs,
+    missing,
+    predicates,
+)
 
 MAX_PREDICATES = 8
 MAX_STATES = 1000

@@ -22,10 +22,10 @@ from types import ModuleType
 from typing import Any
 
 from headrace.errors import FixConfigError
+from headrace.pipeline.endpoints import Source, SparkFunction
 from headrace.pipeline.identity import once
 from headrace.pipeline.loading.modules import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.source import Source, SparkFunction
 
 _Import = ast.Import | ast.ImportFrom
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
-from headrace.pipeline.checks.graph_checks import check_beside
 from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.validation import check_beside
 
 SHIPPED = Path(__file__).resolve().parents[3] / "pipelines"
 """In the repository: the installed package ships none, and the images leave it out."""

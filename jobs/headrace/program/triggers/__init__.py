@@ -1,9 +1,9 @@
 """Trigger trees as column programs: a class for each node of the model, to which ``compile_trigger`` leads."""
 
+from headrace.model.expressions.columns import least
 from headrace.model.expressions.expr import Expr, Literal
-from headrace.model.expressions.functions import least
 from headrace.model.time import NEVER
-from headrace.program.lets import choose
+from headrace.program.columns import choose
 from headrace.program.triggers import composites, leaves
 from headrace.program.triggers.node import (
     Bundle,

@@ -3,7 +3,7 @@
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
-from headrace.program.lets import FALSE, Program, all_of, any_of, choose, negate
+from headrace.program.columns import FALSE, Program, all_of, any_of, choose, negate
 from headrace.program.triggers.leaves import WatermarkNode
 from headrace.program.triggers.node import (
     Bundle,

@@ -8,13 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.expressions.columns import coalesce, greatest, least
 from headrace.model.expressions.data_types import DataType, Scalar, Schema
 from headrace.model.expressions.expr import Column, Expr, Function, Literal, lit
-from headrace.model.expressions.functions import coalesce, greatest, least
 from headrace.model.expressions.typing import input_type, readable_types
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
-from headrace.model.triggers.leaves import (
+from headrace.model.triggers.elementary import (
     AfterBytes,
     AfterCount,
     AfterPercentileWatermark,
@@ -26,7 +26,7 @@ from headrace.model.triggers.leaves import (
     Never,
 )
 from headrace.program import columns as c
-from headrace.program.lets import FALSE, TRUE, Call, Program, all_of, any_of, choose, is_literal, settled, substitute
+from headrace.program.columns import FALSE, TRUE, Call, Program, all_of, any_of, choose, is_literal, settled, substitute
 from headrace.program.triggers.node import (
     Bundle,
     ColumnMerge,

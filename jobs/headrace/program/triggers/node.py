@@ -20,7 +20,7 @@ from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.triggers import Trigger
-from headrace.program.lets import FALSE, Program, all_of, choose
+from headrace.program.columns import FALSE, Program, all_of, choose
 
 State = Mapping[str, Expr]
 

@@ -19,10 +19,16 @@ from headrace.ext.sinks import EPOCH, SIGN, Changes, FillReason
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import ValueType
 from headrace.moved import moved
-from headrace.read.diff.current_files import current_files, files_of, fold_of_current
-from headrace.read.diff.later_panes import LaterPanes
-from headrace.read.diff.row_changes import ChangeKind, ComparedTable, RecordFold
-from headrace.read.snapshots.named_panes import has_panes
+from headrace.read.diff.layered_tables import (
+    ChangeKind,
+    ComparedTable,
+    LaterPanes,
+    RecordFold,
+    current_files,
+    files_of,
+    fold_of_current,
+)
+from headrace.read.snapshots.progress import has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
 from headrace.read.views.row_files import GONE, PLACE, brought, newest_of, same_identity
@@ -30,9 +36,8 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, come_to, goes_on
-from headrace_snapshots.format.table_names import UNNAMED
 
 if TYPE_CHECKING:
     import duckdb

@@ -13,19 +13,27 @@ from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.model.time import render
-from headrace.pipeline.checks.graph_checks import read_beside
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.lineage.cut import PlacedPipeline, RootStores, consistent_cut, positions_of, upstream_last
-from headrace.read.lineage.readers import KnownReaders, UnseenReader, known_readers
+from headrace.pipeline.validation import read_beside
+from headrace.read.lineage.cut import (
+    KnownReaders,
+    PlacedPipeline,
+    RootStores,
+    UnseenReader,
+    consistent_cut,
+    known_readers,
+    positions_of,
+    upstream_last,
+)
 from headrace.read.shown_values import html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream import UpstreamPosition, upstreams_of
-from headrace.sources.stored_times import in_calendar
+from headrace.sources.progress import in_calendar
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc.holds import holds_of
-from headrace_snapshots.refs import MAIN, PUBLISHED, published_ref
+from headrace_snapshots.holds import holds_of
+from headrace_snapshots.names import MAIN, PUBLISHED, published_ref
 from headrace_snapshots.store import ObjectStore
 
 

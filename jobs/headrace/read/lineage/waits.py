@@ -18,7 +18,16 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.model.time import NEVER, Instant, render
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline, RootStores, consistent_cut, upstream_last
+from headrace.read.lineage.cut import (
+    KeptCatalogs,
+    KnownReaders,
+    PlacedPipeline,
+    RootStores,
+    UnseenReader,
+    consistent_cut,
+    known_readers,
+    upstream_last,
+)
 from headrace.read.lineage.lineage import (
     PipelineHead,
     ReaderProgress,
@@ -28,16 +37,14 @@ from headrace.read.lineage.lineage import (
     progress_of,
     with_defined_readers,
 )
-from headrace.read.lineage.readers import KnownReaders, UnseenReader, known_readers
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.upstream import UpstreamPosition
-from headrace.sources.stored_times import in_calendar
-from headrace_snapshots.format.manifest import Manifest
+from headrace.sources.progress import in_calendar
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import outputs_of
-from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.gc.holds import holds_of
-from headrace_snapshots.refs import delivered_ref, delivery_of, is_delivery, published_ref
+from headrace_snapshots.holds import holds_of
+from headrace_snapshots.names import delivered_ref, delivery_of, is_delivery, published_ref
 from headrace_snapshots.store import ObjectStore
 
 

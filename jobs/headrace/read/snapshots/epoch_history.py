@@ -1,31 +1,27 @@
-"""What a branch recorded of its epochs, and what kept snapshots have read of what was landed.
+"""What a branch recorded of its epochs: the files that each read, when it ran, which signals it heard; and its figures.
 
-What a branch recorded of its epochs: the files that each read, when it ran, which signals it heard.
-
-That and the pipeline decide all that an epoch does, so it is what a replay needs.
-
-What kept snapshots have read of what was landed, and which inputs no definition has any more.
+That and the pipeline decide all that an epoch does, so it is what a replay needs. What kept snapshots have read of what
+was landed, and which inputs no definition has any more, is told here too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final, Self
+from itertools import islice
+from typing import Final, Protocol, Self
 
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
-from headrace.model.time import MAX_INSTANT, Instant, instant
+from headrace.model.time import MAX_INSTANT, Duration, Instant, instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.progress import StoredProgress, input_file, watermarks_of
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile, LoggedFile
-from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.manifest import INPUTS, Manifest
 from headrace_snapshots.format.output_view import outputs_of
-from headrace_snapshots.format.table_names import INPUTS
-from headrace_snapshots.layout import LandedFile, landed_file, landed_folder
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN, LandedFile, landed_file, landed_folder
 from headrace_snapshots.store import ObjectInfo
 
 
@@ -226,3 +222,74 @@ def _reader(pipeline: str, manifest: Manifest) -> _Reader:
     marks = StoredProgress.of(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
     return _Reader(int(instant(datetime.fromisoformat(manifest.created_at))), files)
+
+
+@dataclass(frozen=True)
+class EpochFigures:
+    """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
+    that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
+    the newest event time of their input in the files before their own; of epochs of before 0.2.0, in the epochs before.
+    """
+
+    epoch: int
+    snapshot: str
+    processing_time: Instant
+    watermark: Instant
+    min_event_time: Instant | None
+    max_event_time: Instant | None
+    counts: Mapping[str, int]
+    behind: Mapping[Duration, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "EpochFigures":
+        """The figures of ``manifest``. Raises BrokenObjectError."""
+        progress = StoredProgress.of(manifest)
+        behind = progress.behind if progress.behind_by_file is None else progress.behind_by_file
+        return cls(
+            epoch=manifest.epoch,
+            snapshot=manifest.snapshot_id,
+            processing_time=progress.processing_time,
+            watermark=progress.watermark,
+            min_event_time=progress.min_event_time,
+            max_event_time=progress.max_event_time,
+            counts=manifest.counts,
+            behind={Duration(lag): count for lag, count in behind.items()},
+        )
+
+
+def history(catalog: Catalog, snapshot: str, limit: int) -> list[EpochFigures]:
+    """The last ``limit`` epochs up to ``snapshot``, oldest first. One request per epoch."""
+    newest_first = islice(catalog.ancestry(snapshot, until=None), limit)
+    return [EpochFigures.of(manifest) for manifest in newest_first][::-1]
+
+
+class Counted(Protocol):
+    """An epoch with its counts by name: a manifest, or figures made of one."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many records, rows and files there were."""
+
+
+def totals(epochs: Iterable[Counted]) -> dict[str, int]:
+    """Counts summed over ``epochs``."""
+    sums: dict[str, int] = {}
+    for epoch in epochs:
+        for name, count in epoch.counts.items():
+            sums[name] = sums.get(name, 0) + count
+    return sums
+
+
+SUMMARY: Sequence[tuple[str, str]] = (
+    ("records", "records read"),
+    ("accepted", "elements accepted"),
+    ("filtered", "filtered out"),
+    ("rejected", "rejected (dead letters)"),
+    ("late_dropped", "dropped as late"),
+    ("closed_dropped", "dropped, window closed"),
+    ("panes_early", "early panes"),
+    ("panes_on_time", "on-time panes"),
+    ("panes_late", "late panes"),
+    ("retractions", "retractions"),
+)
+"""Counts that answer how late the data is, with words for people."""

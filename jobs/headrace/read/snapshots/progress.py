@@ -1,36 +1,78 @@
-"""How far a pipeline had come after an epoch, as the manifest of its snapshot says.
+"""How far a pipeline had come after an epoch: what a snapshot says, which panes it names, where each output is.
+
+Which panes a snapshot names: those of epochs that an expiry let go are left out of what is committed after it; and
+from which epoch on two snapshots name panes of their own.
 
 What a manifest says of the last aggregation of the definition that made it: which of its windows have expired, and
 whether they can change what others are.
+
+Where each output of a pipeline is: what its readers see, how far that is behind main, and why it stands still.
+
+Outputs that main has not any more, or not yet: of branches, tags and older snapshots.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from headrace.ext.sources import FILES, SourcePosition, SourceSplit
 from headrace.model.accumulation import Accumulation
+from headrace.model.event_time import Split
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, Duration, Instant
 from headrace.model.triggers import Signal
-from headrace.model.watermarks import Split
 from headrace.model.windows import Window
 from headrace.read.snapshots.read_names import NamesSeen, ReadNames, left_out
+from headrace.read.views.columns import View, ViewColumns
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import (
     NO_READING,
     EpochClocks,
     EpochReading,
+    Parked,
     PipelineProgress,
     WatermarkHold,
     clocks_from_json,
     split_from_json,
 )
 from headrace_snapshots.catalog import Catalog, Claim
+from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
-from headrace_snapshots.format.manifest import EpochFields, Manifest
-from headrace_snapshots.format.table_names import INPUTS, UNNAMED
+from headrace_snapshots.format.manifest import INPUTS, UNNAMED, EpochFields, Manifest
+from headrace_snapshots.format.output_view import come_to, goes_on, outputs_of
+from headrace_snapshots.names import MAIN, published_of
+
+
+def has_panes(catalog: Catalog, manifest: Manifest, since: int) -> bool:
+    """Whether a snapshot surely names all panes of the epochs after ``since``: an expiry leaves out those from before
+    the oldest snapshot of main that it keeps, and others below that may be kept all the same.
+    """
+    log = manifest.logs.get(UNNAMED.panes)
+    first = None if log is None else log.first_epoch
+    if first is not None and first <= since + 1:
+        return True
+    horizon = catalog.known_head().horizon
+    for link in catalog.lineage(manifest.snapshot_id):
+        if link.epoch <= since + 1:
+            return True
+        if horizon is not None and link.snapshot_id in horizon.grafts:
+            return False
+    return True
+
+
+def common_epoch(catalog: Catalog, one: Manifest, other: Manifest, columns: Collection[str]) -> int:
+    """The last epoch whose panes the lines of two snapshots have in common, and show with the same values in
+    ``columns``; -1: none. They do not if rows were computed again meanwhile, columns have got the names of others, or
+    were gone and have come again.
+    """
+    link = catalog.common_ancestor(one.snapshot_id, other.snapshot_id)
+    if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
+        return -1
+    epoch = come_to(link.manifest, "")
+    calls = [ViewColumns.from_json(side.schema).names(View.PANES, epoch) for side in (one, other)]
+    is_alike = all(calls[0].get(name, name) == calls[1].get(name, name) for name in columns)
+    return epoch if is_alike else -1
 
 
 @dataclass(frozen=True)
@@ -336,3 +378,56 @@ def _lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
     """The lateness of the last aggregation: downstream it never shrinks (5.2). Zero where none is written."""
     bounds = [how.get("allowed_lateness", 0) for how in hows]
     return None if None in bounds else Duration(max(bounds))
+
+
+@dataclass(frozen=True)
+class OutputPosition:
+    """One output of several: the snapshot that its readers see and the epoch of that, None if they see nothing yet; and
+    how many epochs of main they do not see. ``parked``: since when and why it stands still, None if it goes on.
+    """
+
+    name: str
+    published: str | None
+    published_epoch: int | None
+    unpublished: int
+    parked: Parked | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
+
+
+def output_positions(catalog: Catalog, refs: Mapping[str, str], main: Manifest) -> tuple[OutputPosition, ...]:
+    """Where each output of ``main`` that has a name is, by the ``refs`` of the catalog."""
+    names = outputs_of(main)
+    published, parked = published_of(refs), StoredProgress.of(main).parked if names else {}
+    positions = []
+    for name in names:
+        shown = published.get(name)
+        epoch = None if shown is None else catalog.link(shown).epoch
+        behind = main.epoch - (-1 if epoch is None else epoch)
+        positions.append(OutputPosition(name, shown, epoch, behind, parked.get(name)))
+    return tuple(positions)
+
+
+_UNREADABLE = (BrokenObjectError, MissingSnapshotError)
+
+
+def has_had(catalog: Catalog, output: str) -> bool:
+    """Whether some kept snapshot has an ``output``: one that a ref names, the newest of what main has given up, or one
+    of main, or of what main was before a promotion. Looks through all of them only for a name that none has.
+    """
+    head = catalog.head()
+    for snapshot in dict.fromkeys((*head.refs.values(), *head.past.given_up)):
+        with suppress(*_UNREADABLE):
+            if output in outputs_of(catalog.manifest(snapshot)):
+                return True
+    lines = [head.refs.get(MAIN), *(promotion.main for promotion in reversed(head.past.replaced))]
+    return any(line is not None and _is_on_line(catalog, line, output) for line in lines)
+
+
+def _is_on_line(catalog: Catalog, newest: str, output: str) -> bool:
+    """Whether a kept snapshot in the line of ``newest`` has the output."""
+    with suppress(*_UNREADABLE):  # the rest has expired
+        return any(output in outputs_of(manifest) for manifest in catalog.readable(newest))
+    return False

@@ -32,11 +32,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.filelog import FileLog, LoggedNames
-from headrace_snapshots.format.files import DataFile, InputFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import INPUTS
-from headrace_snapshots.layout import AGAIN, relanded
+from headrace_snapshots.format.files import DataFile, FileLog, InputFile, LoggedNames
+from headrace_snapshots.format.manifest import INPUTS, Manifest
+from headrace_snapshots.names import AGAIN, relanded
 
 _READERS = 8
 _logger = logging.getLogger(__name__)

@@ -1,15 +1,226 @@
-"""Which snapshot a reader means: by its id, by a branch or a tag, or by a time."""
+"""Which snapshot a reader means, and whether it is whole.
 
+Damaged objects: which snapshots do without one, and so what a person can do.
+
+Damage under what a run is about to publish: a look at some of what readers need and no run reads.
+
+A run reads its state and what is new. What older epochs wrote it only names, so damage there would be told to readers
+alone. Each publishing run looks at a few of these objects, at others than the one before it: all of them in turn, and
+never more requests for longer histories. It reads no data file: bits that have changed are for ``fsck --deep``.
+
+Which snapshot a reader means: by its id, by a branch or a tag, or by a time.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TypeVar
 
 from headrace.errors import FixConfigError
-from headrace.read.snapshots.damage import ways_out
-from headrace_snapshots.catalog import Catalog, Head, LostEntry
+from headrace_snapshots.catalog import Catalog, Head, Link, LostEntry
+from headrace_snapshots.datafiles import look
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
-from headrace_snapshots.format.entry import Entry
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import BEGINNING, PUBLISHED, NameKind, kind_of_name, ref_of
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile, IndexRef
+from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import (
+    BEGINNING,
+    MAIN,
+    PUBLISHED,
+    SNAPSHOT,
+    TAGS,
+    NameKind,
+    is_delivery,
+    is_published,
+    kind_of_name,
+    ref_of,
+)
+from headrace_snapshots.output_catalog import how_back, warned
+
+_DAMAGE = (BrokenObjectError, MissingSnapshotError)
+_COMMAND = "`headrace rollback"
+
+
+@dataclass(frozen=True)
+class _Since:
+    """From ``link`` on a line needs the object. ``why`` says so. ``replays``: a backfill does without the object."""
+
+    link: Link
+    why: str
+    replays: bool
+
+
+@contextmanager
+def ways_out(catalog: Catalog, ref: str | None) -> Iterator[None]:
+    """Have an error about a damaged manifest, index node or data file below ``ref`` say where that can go back to.
+
+    None: below any ref, for who looks at all of them. An error that names a command already is left as it is.
+    """
+    try:
+        yield
+    except _DAMAGE as error:
+        way_out = None if _COMMAND in str(error) else advice(catalog, ref, str(error))
+        if way_out is None:
+            raise
+        raise type(error)(f"{error}. {way_out}") from error
+
+
+def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
+    """What to do about the object that ``message`` names; None if no snapshot of the ref needs it, or it is a tag that
+    somebody reads.
+    """
+    head = catalog.head()
+    tags = sorted(name for name in head.refs if name.startswith(TAGS))
+    published = sorted(filter(is_published, head.refs))
+    delivered = filter(is_delivery, head.refs)
+    branches = sorted({*head.refs} - {*tags, *published, *delivered, MAIN})
+    for name in (MAIN, *published, *branches, *tags) if ref is None else (ref,):
+        if name in head.refs and (since := _since(catalog, head.refs[name], message)) is not None:
+            if not name.startswith(TAGS):
+                return _going_back(catalog, head, name, since)
+            return f"`headrace drop {catalog.pipeline} {name}` does without it" if ref is None else None
+    return None
+
+
+def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str:
+    pipeline, refs = catalog.pipeline, head.refs
+    replay = (
+        f"`headrace backfill {pipeline}` (or the backfill DAG): it replays all input into a new branch, and readers "
+        "stay where they are until its cut-over"
+    )
+    before = _before(catalog, refs[branch], since.link)
+    if before is None:
+        return f"{since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
+    published = catalog.published_by_any(refs)
+    is_readers = branch == MAIN or is_published(branch)
+    has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
+    if is_readers:
+        back = how_back(catalog, None if before == BEGINNING else before)
+    else:
+        back = f"`headrace rollback {pipeline} --to {before} --branch {branch}`"
+    readers = ", and readers with it" if is_readers and has_been_read else ""
+    text = f"{since.why}: {back} goes back to before that{readers}, and the next run reads again what came after"
+    text += warned(catalog, refs[branch], None if before == BEGINNING else before) if is_readers else ""
+    return f"{text}. Or run {replay}" if since.replays else text
+
+
+def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
+    """From where on the line of ``head`` needs what ``message`` names; None if it does not."""
+    named = re.search(
+        rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{SNAPSHOT})/|manifests/(?P<manifest>{SNAPSHOT})\.json"
+        r"|index/(?P<node>[0-9a-f]{32})\.json)",
+        message,
+    )
+    if named is None:
+        return None
+    if named["node"] is not None:
+        return _since_node(catalog, head, named["node"])
+    link = _link(catalog, named["writer"] or named["manifest"])
+    if link is None or catalog.ancestor_at(head, link.epoch) != link.snapshot_id:
+        return None
+    is_data = named["writer"] is not None
+    why = f"Epoch {link.epoch} wrote it" if is_data else f"It is the snapshot of epoch {link.epoch}"
+    return _Since(link, why, replays=is_data)
+
+
+def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
+    """A node was made when the last of its records came, or later."""
+    try:
+        logs = catalog.manifest(head).logs
+    except _DAMAGE:
+        return None
+    for name, log in logs.items():
+        for ref in _refs(catalog, [*log.refs]):
+            if ref.id == node:
+                at = catalog.ancestor_at(head, ref.last_epoch)
+                link = None if at is None else _link(catalog, at)
+                why = f"It says which files of {name} there are up to epoch {ref.last_epoch}"
+                return None if link is None else _Since(link, why, replays=name != INPUTS)
+    return None
+
+
+def _refs(catalog: Catalog, ahead: list[IndexRef]) -> Iterator[IndexRef]:
+    """These references, and those below them, as far as nodes can be read."""
+    while ahead:
+        ref = ahead.pop()
+        yield ref
+        try:
+            ahead.extend(catalog.read_node(ref.id).refs)
+        except BrokenObjectError:
+            continue
+
+
+def _before(catalog: Catalog, head: str, since: Link) -> str | None:
+    """The newest snapshot in the line of ``head`` that came before ``since`` and is kept; None if there is none."""
+    if since.parent is None:
+        return BEGINNING
+    try:
+        if catalog.is_kept(since.parent):
+            return since.parent
+    except BrokenObjectError:  # what expiry has marked is lost: a rollback says what to do about that first
+        return since.parent
+    return next((link.snapshot_id for link in catalog.lineage(head) if link.epoch < since.epoch), None)
+
+
+def _link(catalog: Catalog, snapshot: str) -> Link | None:
+    try:
+        return catalog.link(snapshot)
+    except _DAMAGE:  # of an attempt that was never committed, or has expired
+        return None
+
+
+FILES, NODES = 16, 4
+"""How many a run looks at: files of ``current``, and nodes of the logs of panes, late records and dead letters."""
+
+_READERS = 8
+Looked = TypeVar("Looked")
+
+
+def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
+    """What is wrong with objects that readers of ``manifest`` need, of those whose turn it is, and what to do."""
+    current = [layer for table, layers in manifest.tables.items() if is_current(table) for layer in layers]
+    files = [file for layer in current for file in layer.files]
+    logs = (log for name, log in manifest.logs.items() if name != INPUTS)
+    nodes = [ref.id for log in logs for ref in log.refs]
+    problems = [
+        *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
+        *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),
+    ]
+    advised = ((problem, advice(catalog, MAIN, problem)) for problem in problems)
+    return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in advised]
+
+
+def _turn(all_: Sequence[Looked], count: int, epoch: int) -> list[Looked]:
+    """So many of them, from where that epoch's turn begins."""
+    begin = epoch * count % max(len(all_), 1)
+    return [*all_[begin : begin + count], *all_[: max(0, min(begin, begin + count - len(all_)))]]
+
+
+def _found(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:
+    with ThreadPoolExecutor(_READERS, thread_name_prefix="underneath") as pool:
+        return iter([text for text in pool.map(problem, objects) if text is not None])
+
+
+def _file_problem(catalog: Catalog, file: DataFile) -> str | None:
+    try:
+        look(catalog.store, file)
+    except BrokenObjectError as error:
+        return str(error)
+    return None
+
+
+def _node_problem(catalog: Catalog, node: str) -> str | None:
+    try:
+        catalog.read_node(node)
+    except BrokenObjectError as error:
+        return str(error)
+    return None
+
 
 At = str | datetime
 """A branch, a tag, the id of a snapshot, an aware datetime, or such a time as ISO 8601 text."""

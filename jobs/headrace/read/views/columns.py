@@ -16,13 +16,12 @@ from headrace.model.expressions.data_types import DataType, ListType, PairsType,
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
 from headrace_snapshots.format.codec import JsonRecord
-from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS
-from headrace_snapshots.format.table_names import REJECTED, UNNAMED
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, REJECTED, UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.kernel.types import Names
+    from headrace.kernel.columns import Names
 
 
 class View(StrEnum):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
-from headrace.sizes import shown, size_in
+from headrace.this_process import shown_size, size_in
 
 if TYPE_CHECKING:
     import duckdb
@@ -169,7 +169,7 @@ def check_room(needed: int, folder: Path) -> None:
     room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if stated is None else stated
     if needed > room:
         raise ReadResourcesError(
-            f"this read copies {shown(needed)} to the local disk first, and may use {shown(room)} under "
+            f"this read copies {shown_size(needed)} to the local disk first, and may use {shown_size(room)} under "
             f"{folder.parent} ({DISK_VARIABLE} sets another limit, TMPDIR names another folder). Engines of your own "
             "read the files where they are: files() names them"
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from headrace.extras import require, require_library
+from headrace.installed import require, require_library
 from headrace.model.arguments import Arguments, Suggesting, shown
 from headrace.model.expressions.expr import Expr
 from headrace.read.views.conditions import QueryError, RowCondition, order_by
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from headrace.distribute.spark.types import DataFrame, SparkSession
+    from headrace.distribute.spark.application import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, repr=False)

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.read.views.columns import ViewColumns
+from headrace.read.views.conditions import ALL, Needed
 from headrace.read.views.database import check_room, identifier, in_memory, literal, quoted
-from headrace.read.views.pruning import ALL, Needed
 from headrace_snapshots.datafiles import check, local_copy, verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
@@ -26,7 +26,7 @@ from headrace_snapshots.store import LocalStore, ObjectStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from headrace.kernel.types import Names
+    from headrace.kernel.columns import Names
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _cut(store: ObjectStore, needed: Needed, pair: tuple[DataFile, Path]) -> Pat
     """
     import pyarrow.parquet as pq
 
-    from headrace.state.datafiles.chunks import some_rows
+    from headrace.state.chunks import some_rows
 
     file, path = pair
     rows = some_rows(store, file, needed.may_be_in)
@@ -182,13 +182,13 @@ def tables(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from headrace.kernel.types import as_now, names_there
+    from headrace.kernel.columns import as_now, names_there
 
     def load(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
         rows = None
         if not needed.is_all and has_parts(file):
-            from headrace.state.datafiles.chunks import some_rows
+            from headrace.state.chunks import some_rows
 
             rows = some_rows(store, file, needed.may_be_in)
         if rows is None:

@@ -8,25 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headrace.model.time import Instant, is_finite
-from headrace.read.snapshots.damage import ways_out
 from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
-from headrace.read.views.conditions import QueryError, RowCondition, RowSchema
+from headrace.read.views.conditions import ALL, Needed, QueryError, RowCondition, RowSchema, needed
 from headrace.read.views.database import no_rows, quoted, sql_types
-from headrace.read.views.pruning import ALL, Needed, needed
 from headrace.read.views.row_files import NamedFile, brought, check_files, newest_of, rows_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import UNNAMED
-from headrace_snapshots.refs import TAGS
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.names import TAGS
 from headrace_snapshots.store import LocalStore
 
 if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-    from headrace.kernel.types import Names
+    from headrace.kernel.columns import Names
 
 REQUEST_BYTES = 2**16
 """What is read in the time that a request to a store takes."""

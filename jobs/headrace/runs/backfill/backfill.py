@@ -20,33 +20,32 @@ from functools import partial
 from typing import Any
 
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.roots import check_root
+from headrace.read.pipeline_reader import check_root
 from headrace.read.snapshots.epoch_history import ExpiredError
 from headrace.read.snapshots.progress import progress_of, unread_files
-from headrace.runs.adopting.plan import AdoptedOutputs, NotAdoptableError
-from headrace.runs.adopting.plan import check_before as check_adoption_before
-from headrace.runs.backfill.fork_point import ForkPoint, fork_point
+from headrace.runs.backfill.branches import ForkPoint, fork_point
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
-from headrace.runs.modes import Mode
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.options import RunOptions
-from headrace.runs.patching.plan import check_before as check_patch
+from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import PreparedRun, plan_from, plan_run
 from headrace.runs.process import perform, wall_clock
+from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
+from headrace.runs.publishing.adoption import check_before as check_adoption_before
+from headrace.runs.publishing.audits import files_main_read, files_read, lacking
+from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
-from headrace.runs.publishing.promotion_checks import files_main_read, files_read, lacking
 from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.runs.stages import ContinueBranch, ForkBranch, RunStage
-from headrace.sources.input_diagnostics import exists
+from headrace.sources.file_planning import exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 
 

@@ -1,4 +1,29 @@
-"""Replay: a run of a pipeline that has a clock of its own and fills a branch of its own, beside everything else.
+"""Reading again: what main has read, in its order, or any input under a clock of its own.
+
+Reading again what main has read, as a backfill does: in the order in which main read it, at the recorded processing
+times, with the same signals; but several of main's epochs may become one. A recovery reads in this way what its branch
+had read, and a run that falls back to an older snapshot what the broken one had.
+
+Records are judged under watermarks that main had for them, or older ones:
+
+* No epoch of main is ever divided, however small epochs are to be: its records were judged together.
+* An epoch is *held to* the watermarks that main had after the last epoch that is in it. Records alone do not say that:
+  where several epochs are one, nobody has been silent for as long as for main; files may have other content by now.
+  Of an epoch whose snapshot has expired nobody knows any more, but by a patch that came next: it is held to what was
+  known before.
+* One with records too far ahead of the clock (12.14) is the last of its own, at its own processing time.
+* On another branch what main has not read is held to where main is, and so is time that passes: main may read it yet,
+  beside other files.
+
+So a record that main accepted is not dropped as late, whatever the names of files are. The watermark goes on with the
+first epoch that is held to nothing: the next one of main, once the branch has become main. If the event times of the
+inputs have changed, main's watermarks say nothing of the new ones, and nothing is held.
+
+Epochs stay as they are, those without input too, where the watermark decides more than that: which duplicates are
+remembered (12.10); and where event time is the time of arrival. Where the order of arrival counts, epochs become one
+only if records arrive in the same order.
+
+Replay: a run of a pipeline that has a clock of its own and fills a branch of its own, beside everything else.
 
 Two kinds. **What a branch recorded**: epoch by epoch the same files in the same cut, at the same processing times, with
 the same signals. The pipeline that recorded them gives the same panes, late drops and watermarks again; a changed one
@@ -10,15 +35,20 @@ Neither reads the wall clock, and neither publishes. One that was stopped goes o
 of the very same replay.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 from headrace.ext.executors import Engine
-from headrace.model.time import NEVER
-from headrace.pipeline.identity import fingerprint
+from headrace.ext.sources import SourceSplit
+from headrace.kernel.stage import CompiledStage
+from headrace.model.time import MIN_INSTANT, NEVER, Instant
+from headrace.model.triggers import Signal
+from headrace.pipeline.identity import definition, fingerprint
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
-from headrace.read.snapshots.progress import without_copies
+from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs, what_was_read
+from headrace.read.snapshots.progress import StoredProgress, watermarks_of, without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.executors.choice import input_bytes
@@ -26,11 +56,261 @@ from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
-from headrace.sources.landing import Landing, counted
-from headrace.sources.progress import PipelineProgress
+from headrace.sources.landing import ByInput, Landing, counted
+from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.refs import MAIN, ref_of
+from headrace_snapshots.names import MAIN, ref_of
+
+Take = Callable[[ByInput], ByInput]
+"""Takes files in that make an epoch."""
+
+
+@dataclass(frozen=True)
+class Rereading:
+    """``epochs``, each computed as one, and the ``rest``: files that main has not read."""
+
+    epochs: tuple[RecordedEpoch, ...]
+    rest: ByInput
+
+    def planned(self, take: Take, limit: int | None) -> Iterator[PlannedEpoch]:
+        """The epochs, up to ``limit`` of them."""
+        for number, epoch in enumerate(self.epochs[:limit], start=1):
+            is_last = number == limit or (number == len(self.epochs) and not self.rest)
+            yield PlannedEpoch(replace(epoch, files=take(epoch.files)), wait_for_merges=is_last)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """How far a branch has come that reads again: ``at`` this processing time, with the watermarks ``reached`` (None:
+    nothing is held), and it has ``heard`` these signals since it parted from main.
+    """
+
+    at: Instant = MIN_INSTANT
+    reached: WatermarkHold | None = None
+    heard: tuple[tuple[Signal, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class MainsReading:
+    """What main has read up to ``head``, its newest snapshot that can be read (a backfill replaces broken ones),
+    for ``pipeline`` to read again.
+    """
+
+    catalog: Catalog
+    pipeline: Pipeline
+    head: Manifest
+
+    @classmethod
+    def of(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
+        """Reads the history of the line of ``snapshot_id``; None if nothing of it can be read."""
+        for manifest in catalog.readable(snapshot_id):
+            with suppress(BrokenObjectError):
+                watermarks_of(manifest)
+                return cls(catalog, pipeline, manifest)
+        return None
+
+    @property
+    def hold(self) -> WatermarkHold | None:
+        """Where main is: what is not to be passed by who has read what it has."""
+        return self._held_to(watermarks_of(self.head))
+
+    def since(self, begin: Manifest | None) -> list[RecordedEpoch]:
+        """Its epochs after those that it has in common with ``begin``, as far as that can still be told."""
+        until = self._common(begin)
+        for link in self.catalog.lineage(self.head.snapshot_id):
+            if link.snapshot_id == until:
+                break
+            with suppress(BrokenObjectError, MissingSnapshotError):
+                epochs = what_was_read(self.catalog, link.snapshot_id, until)
+                return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in epochs]
+        return []
+
+    def begun(self, begin: Manifest | None) -> Begun:
+        """How far a branch with the head ``begin`` has come since it parted from main."""
+        if begin is None:
+            return Begun(reached=self._held_to(WatermarkHold()))
+        progress = StoredProgress.of(begin)
+        since_fork = self.catalog.whole_ancestry(begin.snapshot_id, self._common(begin))
+        signals_given = [
+            signals for manifest in reversed(since_fork) if (signals := StoredProgress.of(manifest).signals)
+        ]
+        return Begun(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(signals_given))
+
+    def _common(self, begin: Manifest | None) -> str | None:
+        if begin is None:
+            return None
+        common = self.catalog.common_ancestor(self.head.snapshot_id, begin.snapshot_id)
+        return common.snapshot_id if common is not None and self.catalog.is_kept(common.snapshot_id) else None
+
+    def _held_to(self, hold: WatermarkHold | None) -> WatermarkHold | None:
+        """``hold`` of main, as far as it says anything of the watermarks of ``pipeline``."""
+        if hold is None or self.head.fingerprint == fingerprint(self.pipeline):
+            return hold
+        recorded = self.head.definition
+        if recorded is None or _event_times(recorded) != _event_times(definition(self.pipeline)):
+            return None
+        # the stages may have been others; what was given to them decided which records were late
+        return WatermarkHold(hold.watermark, inputs=hold.inputs, given=hold.given)
+
+
+def reread(
+    pipeline: Pipeline,
+    recorded: Iterable[RecordedEpoch],
+    unread: ByInput,
+    begun: Begun = Begun(),
+    *,
+    max_files: int | None = None,
+    max_bytes: int | None = None,
+    counts_again: Callable[[ByInput], object] = lambda files: None,
+    repeats: Callable[[str], bool] = lambda name: True,
+) -> Rereading:
+    """How a branch that has ``begun`` reads those of the ``unread`` files again that are ``recorded``, in epochs of at
+    most so many files and bytes of an input, where main's are not larger; None: as its source says. An epoch stays as
+    it is where ``counts_again`` says so of what it has read. Of an input that does not ``repeats`` each split follows
+    the one before it: what is recorded is read as it was only up to the first that is not the next one now.
+    """
+    waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
+    is_exact = _is_exact(pipeline)
+    epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
+    if not is_exact:
+        room = {
+            input_.name: _Room(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
+            for input_ in pipeline.inputs
+        }
+        epochs = [*_together(epochs, room, _Order.of(pipeline), counts_again)]
+    return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
+
+
+def _event_times(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """The event time of each input in a definition."""
+    return {input_["name"]: input_["event_time"] for input_ in stored["inputs"]}
+
+
+def _is_exact(pipeline: Pipeline) -> bool:
+    """Whether epochs are to stay as main had them."""
+    arrives = any(input_.event_time.expr is None for input_ in pipeline.inputs)
+    return arrives or pipeline.deduplicate is not None
+
+
+def _held(recorded: Iterable[RecordedEpoch], reached: WatermarkHold | None) -> Iterator[RecordedEpoch]:
+    """``recorded``, each held to the watermarks that it left, or what is known of those before it."""
+    for epoch in recorded:
+        reached = epoch.reached or reached
+        yield replace(epoch, held_to=reached)
+
+
+def _left_of(
+    recorded: Iterable[RecordedEpoch],
+    waiting: Mapping[str, dict[str, SourceSplit]],
+    begun: Begun,
+    repeats: Callable[[str], bool],
+    *,
+    is_exact: bool,
+) -> Iterator[RecordedEpoch]:
+    """What is left of ``recorded`` epochs: with those of their files that are ``waiting``, as they are now, which wait
+    no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
+    """
+    given_signals = [*begun.heard]
+
+    def taken(name: str, path: str) -> SourceSplit | None:
+        own = waiting.get(name)
+        if not own:  # nothing is left of it, or the definition has no such input any more
+            return None
+        return own.pop(path, None) if repeats(name) or path == next(iter(own)) else None
+
+    for epoch in recorded:
+        files = {
+            name: [file_now for file in recorded_files if (file_now := taken(name, file.path)) is not None]
+            for name, recorded_files in epoch.files.items()
+        }
+        left = {name: recorded_files for name, recorded_files in files.items() if recorded_files}
+        signals = epoch.signals
+        if signals in given_signals:
+            given_signals.remove(signals)
+            signals = ()
+        if left or signals or (is_exact and not epoch.files and epoch.processing_time > begun.at):
+            yield replace(epoch, files=left, signals=signals, is_last=False)
+
+
+@dataclass(frozen=True)
+class _Room:
+    """How much of an input there is place for in an epoch, or is in it."""
+
+    files: int = 0
+    bytes: int = 0
+
+    def with_more(self, files: Sequence[SourceSplit]) -> "_Room":
+        return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
+
+    def holds(self, other: "_Room") -> bool:
+        return other.files <= self.files and other.bytes <= self.bytes
+
+
+@dataclass(frozen=True)
+class _Order:
+    """The order in which files of one epoch arrive (semantics 12.3): ``inputs`` by their names. None: it does not
+    count.
+    """
+
+    inputs: Sequence[str] | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> Self:
+        stages = (stage for alone in pipeline.by_output.values() for stage in alone.stages)
+        is_ordered = any(CompiledStage(stage).is_ordered for stage in stages)
+        return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
+
+    def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
+        """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""
+        last = next((epoch for epoch in reversed(before) if epoch.files), None)
+        if self.inputs is None or last is None or not after.files:
+            return True
+        return max(self._places(last)) < min(self._places(after))
+
+    def _places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
+        assert self.inputs is not None
+        return [(self.inputs.index(name), file.path) for name, files in epoch.files.items() for file in files]
+
+
+def _together(
+    epochs: Iterable[RecordedEpoch],
+    room: Mapping[str, _Room],
+    order: _Order,
+    counts_again: Callable[[ByInput], object],
+) -> Iterator[RecordedEpoch]:
+    """``epochs``, as many as there is ``room`` for in one, at the processing time of the last. One with signals is the
+    last of its own: they were given after what had been read. So is one with records ahead of its clock. One that takes
+    back or repeats what was counted is alone: nothing of it may be dropped, and of others something may.
+    """
+    gathered: list[RecordedEpoch] = []
+    used: dict[str, _Room] = {}
+    for epoch in epochs:
+        added = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        fits = all(room[name].holds(size) for name, size in added.items())
+        is_alone = bool(counts_again(epoch.files))
+        if gathered and (is_alone or not (fits and order.keeps(gathered, epoch))):
+            yield _one(gathered)
+            gathered, added = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+            used = {}
+        gathered.append(epoch)
+        used |= added
+        if epoch.signals or epoch.is_ahead or is_alone:
+            yield _one(gathered)
+            gathered, used = [], {}
+    if gathered:
+        yield _one(gathered)
+
+
+def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
+    files: dict[str, list[SourceSplit]] = {}
+    for epoch in epochs:
+        for name, more_files in epoch.files.items():
+            files.setdefault(name, []).extend(more_files)
+    return replace(epochs[-1], files=files)
+
 
 _NAMED = 3
 

@@ -1,27 +1,33 @@
-"""One pipeline under a root, for Python: its results, and a method for each command of ``headrace``."""
+"""Pipelines under a root, for Python: by name, and of each its results and a method for each command.
+
+One pipeline under a root, for Python: its results, and a method for each command of ``headrace``.
+
+The deployment under a root, for Python: its pipelines by name.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, overload
 
-from headrace.model.arguments import Arguments
-from headrace.read.roots import Definition
+from headrace.model.arguments import Arguments, keywords
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.deployment import Deployment
+from headrace.read.pipeline_reader import Definition, check_root
 from headrace.read.snapshots.snapshot_refs import At
 from headrace.runs.client.history import PipelineHistory
-from headrace_snapshots.refs import MAIN, PUBLISHED
+from headrace_snapshots.names import MAIN, PUBLISHED
+from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
-    from headrace.pipeline.pipeline import Pipeline
-    from headrace.read.diff.table_comparison import TableComparison
+    from headrace.read.diff.target_comparison import TableComparison
     from headrace.runs.delivering.checking import SinkCheck
     from headrace.runs.delivering.deliver import Delivery
-    from headrace.runs.dry_run import DryRun
-    from headrace.runs.following.recovery_cut import RecoveryCut
+    from headrace.runs.dropped_records import LandedLate, LandedRejected
+    from headrace.runs.plan import DryRun
+    from headrace.runs.recovery_target import RecoveryCut
     from headrace.runs.reporting.listener import Listener
     from headrace.runs.reporting.results import RunResult
-    from headrace.runs.reprocessing.late import LandedLate
-    from headrace.runs.reprocessing.rejected import LandedRejected
     from headrace_snapshots.catalog import Catalog
 
 
@@ -131,9 +137,8 @@ class PipelineHandle(PipelineHistory):
         Nothing moves, starts or lands, and nothing is written. It raises what stands against the run.
         """
         from headrace.runs.client.recording import look_ahead_of, run_recorded, told_to
-        from headrace.runs.modes import Mode
         from headrace.runs.option_values import checked_fields
-        from headrace.runs.options import RunOptions
+        from headrace.runs.options import Mode, RunOptions
 
         asked = checked_fields("run", locals())
         asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
@@ -303,7 +308,7 @@ class PipelineHandle(PipelineHistory):
         name, and wherever one holds something here; ``searched`` says where was looked. Raises RefusedError,
         UpstreamCycleError, MissingRootError.
         """
-        from headrace.runs.following.recovery_cut import recovery_cut
+        from headrace.runs.recovery_target import recovery_cut
 
         to = self._id_of(Arguments("recovery_cut").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         give_up = Arguments("recovery_cut").flag("give_up_delivered", give_up_delivered)
@@ -322,7 +327,7 @@ class PipelineHandle(PipelineHistory):
 
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.
         """
-        from headrace.runs.reprocessing.late import land_late
+        from headrace.runs.dropped_records import land_late
 
         return land_late(self._needed_definition(pipeline, "replay_late"), self.root, output=output, to=to, at=at)
 
@@ -342,7 +347,7 @@ class PipelineHandle(PipelineHistory):
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of each input, below
         ROOT/rejected.
         """
-        from headrace.runs.reprocessing.rejected import land_rejected
+        from headrace.runs.dropped_records import land_rejected
 
         definition = self._needed_definition(pipeline, "replay_rejected")
         return land_rejected(definition, self.root, output=output, of=input, to=to, at=at)
@@ -400,7 +405,7 @@ class PipelineHandle(PipelineHistory):
         names = arguments.several("sinks", sinks, str, '"reports.sales"')
         over, again = arguments.flag("take_over", take_over), arguments.flag("refill", refill)
         if arguments.flag("dry_run", dry_run):
-            from headrace.runs.dry_run import DryRun
+            from headrace.runs.plan import DryRun
 
             catalog = self._catalog
             return DryRun(
@@ -459,8 +464,8 @@ class PipelineHandle(PipelineHistory):
         the same within a relative ``tolerance``. All rows that differ are counted, and the first ``limit`` given.
         Raises ComparedTableError, ComparedColumnsError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
         """
-        from headrace.read.diff.table_comparison import ComparedColumns
-        from headrace.runs.delivering.against import compare
+        from headrace.read.diff.target_comparison import ComparedColumns
+        from headrace.runs.delivering.checking import compare
 
         arguments = Arguments("compare_with")
         reader = self if output is None else self[output]
@@ -471,3 +476,33 @@ class PipelineHandle(PipelineHistory):
         )
         limit = arguments.whole("limit", limit, least=0)
         return compare(reader, at, table, connection=connection, columns=chosen, limit=limit)
+
+
+@keywords
+def open(root: str, *, create: bool = False) -> "OpenDeployment":  # noqa: A001 (read as hr.open)
+    """The pipelines under ``root``: ``file:///folder`` or ``s3://bucket/prefix``. A root that does not exist is an
+    error, unless a run is to ``create`` it.
+
+    Raises MissingRootError when there is no such root, FixConfigError for a URI that cannot be one.
+
+    >>> list(hr.open(root))
+    []
+    """
+    arguments = Arguments("open")
+    store = open_store(arguments.text("root", root, "file:///data/headrace"))
+    if not arguments.flag("create", create):
+        check_root(store)
+    return OpenDeployment(store, create=create)
+
+
+class OpenDeployment(Deployment):
+    """The pipelines under a root, by name or by their definition. What there is is looked up each time."""
+
+    def __init__(self, store: ObjectStore, *, create: bool = False) -> None:
+        """``create``: runs make a root that does not exist, even if there is no input."""
+        super().__init__(store)
+        self._create = create
+
+    def __getitem__(self, name: str | Pipeline) -> PipelineHandle:
+        """The results of pipeline ``name``. Raises UnknownResultsError for a name without any."""
+        return PipelineHandle(*self._found(name), create=self._create)

@@ -1,27 +1,64 @@
-"""Runs that somebody starts by hand: each leaves its result object, of a failure too."""
+"""What a run can be for, and runs that somebody starts by hand: each leaves its result object.
+
+What a run can be for, by the names that ``headrace.application`` takes.
+
+Runs that somebody starts by hand: each leaves its result object, of a failure too.
+"""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Final, Protocol
 
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.roots import MissingRootError
-from headrace.runs.actions import ACTIONS, PREPARED
-from headrace.runs.adopting.adopt import adopt, published
-from headrace.runs.backfill.backfill import branch_of
-from headrace.runs.dry_run import DryRun, look_ahead
+from headrace.read.pipeline_reader import MissingRootError
+from headrace.runs.backfill.backfill import backfill, branch_of, prepared_backfill
 from headrace.runs.options import RunOptions
+from headrace.runs.plan import DryRun, PreparedRun, look_ahead
+from headrace.runs.process import audit, prepared_process, process
+from headrace.runs.publishing.adoption import adopt, published
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
+from headrace.runs.recover import prepared_recovery, recover
 from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
-from headrace.runs.reporting.summary_renewal import renew_summary
+from headrace.runs.reporting.summary import renew_summary
 from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.refs import MAIN
+from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
+
+
+class Perform(Protocol):
+    """An action of one pipeline under one root. Raises typed errors."""
+
+    def __call__(
+        self, pipeline: Pipeline, root: str, options: RunOptions, *, listener: Listener | None = None
+    ) -> RunResult: ...
+
+
+ACTIONS: Final[Mapping[Action, Perform]] = {
+    "process": process,
+    "audit": audit,
+    "recover": recover,
+    "backfill": backfill,
+}
+
+
+class Prepare(Protocol):
+    """A run of an action, before it is planned. Raises typed errors."""
+
+    def __call__(self, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun: ...
+
+
+PREPARED: Final[Mapping[Action, Prepare]] = {
+    "process": prepared_process,
+    "recover": prepared_recovery,
+    "backfill": prepared_backfill,
+}
+"""What a dry run can look at."""
 
 
 def new_run_id(started_by: str) -> str:
@@ -112,7 +149,7 @@ def _cut_over_of(options: RunOptions) -> CutOver | None:
 def _cut_over(stage: CutOver, pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
     if not stage.patches:
         return cut_over(pipeline.name, root, stage.branch, run_id=options.run_id)
-    from headrace.runs.patching.patch import patch  # with what reads rows
+    from headrace.runs.publishing.patch import patch  # with what reads rows
 
     catalog = Catalog(open_store(root), pipeline.name)
     return patch(catalog, stage.branch, run_id=options.run_id, output=stage.output or "", message=options.message)

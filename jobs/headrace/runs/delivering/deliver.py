@@ -41,11 +41,10 @@ from headrace.ext.sinks import (
 )
 from headrace.model.expressions.data_types import in_words
 from headrace.model.time import whole_seconds
+from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sink import Sink
-from headrace.read.diff.change_records import records_between
+from headrace.read.diff.appended_rows import final_rows_between, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns
-from headrace.read.diff.final_rows import final_rows_between
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note
 from headrace.runs.stages import DeliverOutput
@@ -53,9 +52,9 @@ from headrace.sinks.failures import SinkTakenError, named_failures
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace_snapshots.names import PUBLISHED, delivered_ref, delivering_ref, published_of
 from headrace_snapshots.output_catalog import OutputCatalog
 from headrace_snapshots.protocol import BeginDelivery, EndDelivery
-from headrace_snapshots.refs import PUBLISHED, delivered_ref, delivering_ref, published_of
 
 
 def handed_over(head: Head, output: str, sink: Sink) -> str | None:

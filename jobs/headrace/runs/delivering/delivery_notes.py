@@ -14,10 +14,10 @@ import msgspec
 
 from headrace.errors import HeadraceError
 from headrace.model.time import whole_seconds
-from headrace.pipeline.sink import Sink
+from headrace.pipeline.endpoints import Sink
 from headrace.runs.reporting.results import redacted
 from headrace_snapshots.format.codec import sealed, unsealed
-from headrace_snapshots.layout import ObjectKind, delivery_path, folder
+from headrace_snapshots.names import ObjectKind, delivery_path, folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1

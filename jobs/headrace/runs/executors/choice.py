@@ -10,19 +10,18 @@ from typing import Final
 
 from headrace.audit.range import audited_files, unpublished_range
 from headrace.ext.executors import EXECUTORS
-from headrace.extras import require
-from headrace.pipeline.executors import AUTO, LOCAL, SPARK, ExecutorDecision
+from headrace.installed import require
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.scheduling import AUTO, LOCAL, SPARK, ExecutorDecision
 from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.runs.reporting.results import Action
-from headrace.sizes import shown, size_in
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress
+from headrace.this_process import shown_size, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.table_names import is_current
+from headrace_snapshots.format.manifest import Manifest, is_current
 from headrace_snapshots.store import open_store
 
 INPUT: Final = "HEADRACE_AUTO_INPUT"
@@ -93,12 +92,12 @@ def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorD
     ):
         if size > bound:
             return ExecutorDecision(
-                SPARK, f"auto: {shown(size)} of {kind_of_bytes} are more than {shown(bound)} ({variable})"
+                SPARK, f"auto: {shown_size(size)} of {kind_of_bytes} are more than {shown_size(bound)} ({variable})"
             )
     return ExecutorDecision(
         LOCAL,
-        f"auto: {shown(work.input)} of new input and {shown(work.state)} of state need no Spark, which is for more "
-        f"than {shown(bounds.input)} and {shown(bounds.state)}",
+        f"auto: {shown_size(work.input)} of new input and {shown_size(work.state)} of state need no Spark, which is "
+        f"for more than {shown_size(bounds.input)} and {shown_size(bounds.state)}",
     )
 
 

@@ -7,18 +7,17 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from headrace.audit.range import AuditedFiles, Frame
-from headrace.audit.releases import ReleasedPanes
+from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.local.engine import LocalEngine
-from headrace.distribute.process_limits import share_one_heap
-from headrace.pipeline.expectations import ExpectationView
+from headrace.distribute.local import LocalEngine
+from headrace.distribute.process import share_one_heap
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.cache import default_cache
-from headrace.state.datafiles.resident import LOCAL_BYTES, RESIDENT
-from headrace.state.layer_reader import state_schemas
+from headrace.state.file_cache import default_cache
+from headrace.state.layers import state_schemas
+from headrace.state.sorted_file import LOCAL_BYTES, RESIDENT
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 

@@ -8,28 +8,26 @@ from pathlib import Path
 from traceback import format_exception
 from typing import Final
 
-from headrace.audit.range import AuditedFiles, Frame
-from headrace.audit.releases import ReleasedPanes
+from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.application import is_connected
+from headrace.distribute.spark.application import DataFrame, SparkSession, is_connected
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.frames import newest_since, rows_without, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_running, is_submitted, spark_session
-from headrace.distribute.spark.types import DataFrame, SparkSession
-from headrace.distribute.tasks.task_environment import TaskEnvironment
-from headrace.pipeline.expectations import ExpectationView
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.executors.choice import stored_bytes
 from headrace.runs.reporting.results import redacted
-from headrace.sizes import size_in
 from headrace.sources.landing import Landing
-from headrace.state.datafiles.cache import default_cache
-from headrace.state.layer_reader import state_schemas
+from headrace.state.file_cache import default_cache
+from headrace.state.layers import state_schemas
+from headrace.this_process import size_in
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 

@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.ext.executors import Executor
-from headrace.extras import require
+from headrace.installed import require
 
 if TYPE_CHECKING:
     from headrace.ext.executors import Execution, ExecutorRun

@@ -1,27 +1,222 @@
-"""The audits of a branch: of each output, of what the branch has and readers have not; made where none is kept."""
+"""What stands against a publish: refusals, and audits of what a branch has and readers have not."""
 
-from collections.abc import Callable, Mapping, Set
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
 
 from headrace.audit.limits import LimitFinding, check_limits
-from headrace.audit.range import UnpublishedRange, audited_files, going_on, unpublished_ranges
-from headrace.audit.releases import released_panes
+from headrace.audit.range import UnpublishedRange, audited_files, going_on, released_panes, unpublished_ranges
 from headrace.audit.run import Audited, run_audit
-from headrace.audit.store import AuditDamagedError, AuditOutcome, read_audit, with_limits
-from headrace.audit.usual.audit import UsualAudit
-from headrace.audit.usual.measures import UsualFinding
+from headrace.audit.store import AuditDamagedError, AuditOutcome, UsualFinding, read_audit, with_limits
+from headrace.audit.usual import UsualAudit
+from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.executors import Execution
-from headrace.pipeline.expectations import ExpectationView
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.quality import Severity
+from headrace.pipeline.quality import ExpectationView, Severity
 from headrace.read.definition_plan import columns_after
+from headrace.read.snapshots.read_names import left_out
 from headrace.read.views.row_files import check_files
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import WorkEstimate, work_of_audit
 from headrace.runs.reporting.listener import number_of
+from headrace.runs.reporting.summary import renew_summary
 from headrace.runs.restore import changed_outputs, check_continues
-from headrace_snapshots.catalog import Catalog
+from headrace.sources.file_planning import is_unfinished
+from headrace.sources.landed.files import landed_as
+from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.manifest import INPUTS, Manifest
+from headrace_snapshots.log import Entry
+from headrace_snapshots.names import delivery_of, is_delivery, landed_file
 from headrace_snapshots.output_catalog import seen_catalog
+
+_logger = logging.getLogger(__name__)
+
+_SEARCHED = 1000
+"""Entries of the log: an attempt that comes again comes soon."""
+
+
+@dataclass(frozen=True)
+class RefusalCheck:
+    """``look`` raises one of ``refusals`` if that stands against the change; any other error is one of the look itself.
+    ``is_relied_on``: what comes after it says nothing where it refuses.
+    """
+
+    look: Callable[[], None]
+    refusals: tuple[type[HeadraceError], ...]
+    is_relied_on: bool = False
+
+
+@dataclass(frozen=True)
+class Refusals:
+    """The ``errors`` with which a change would be refused, by nothing if there are none. ``is_over``: the last was
+    relied on, so no more can be told.
+    """
+
+    errors: tuple[HeadraceError, ...] = ()
+    is_over: bool = False
+
+    def and_of(self, checks: Iterable[RefusalCheck]) -> "Refusals":
+        """With those of further ``checks``."""
+        errors = [*self.errors]
+        for check in () if self.is_over else checks:
+            try:
+                check.look()
+            except check.refusals as error:
+                errors.append(error)
+                if check.is_relied_on:
+                    return Refusals(tuple(errors), is_over=True)
+        return Refusals(tuple(errors), self.is_over)
+
+
+class ReadersChange(Protocol):
+    """A change of what readers see, as a value, which says in a sentence what it will do."""
+
+    def checks(self) -> Iterable[RefusalCheck]:
+        """What may stand against it, the first that is to be said first."""
+
+
+def refuse(checks: Iterable[RefusalCheck]) -> None:
+    """Raise the first of what stands against a change."""
+    for check in checks:
+        check.look()
+
+
+def begin_change(change: ReadersChange) -> None:
+    """Have the log say what ``change`` does; raise the first of what stands against it."""
+    refuse(change.checks())
+    _logger.info("%s", change)
+
+
+def find_refusals(change: ReadersChange) -> Refusals:
+    """All that stands against ``change``; nothing moves."""
+    return Refusals().and_of(change.checks())
+
+
+@contextmanager
+def making_change(catalog: Catalog) -> Iterator[None]:
+    """While a change is made, or finds that it was made before: that attempt may have ended before the summary said
+    so.
+    """
+    try:
+        yield
+    finally:
+        catalog.settle()
+        renew_summary(catalog)
+
+
+def made_before(
+    catalog: Catalog, branch: str, made: Callable[[Entry], bool], decides: Callable[[Entry], bool] = lambda _: False
+) -> Entry | None:
+    """The entry by which an attempt before this one ``made`` a change that ended ``branch``. None if the newest entry
+    of that name, or the newest that ``decides``, is another.
+    """
+    head = catalog.head()
+    if branch in head.generations:
+        return None
+    for entry in islice(catalog.entries(before=head.entry + 1), _SEARCHED):
+        if decides(entry) or branch in {entry.branch, *entry.moves}:
+            return entry if made(entry) else None
+    return None
+
+
+def lacking(pipeline: str, branch_files: set[str], main_files: set[str]) -> list[str]:
+    """The paths of one input that are in ``main_files`` and not in ``branch_files``. Of an input that reads from
+    another place now only numbers can be compared; what a pipeline has landed is always in one place. Names of files
+    under way, which were input before 0.2.0, count only where the branch reads such.
+    """
+    if not any(map(is_unfinished, branch_files)):
+        main_files = {path for path in main_files if not is_unfinished(path)}
+    is_one_place = bool(branch_files & main_files) or all(
+        any(landed_file(pipeline, path) is not None for path in files) for files in (branch_files, main_files)
+    )
+    return sorted(main_files - branch_files) if is_one_place or len(branch_files) < len(main_files) else []
+
+
+def files_main_read(catalog: Catalog, head: str, begin: Manifest | None) -> Mapping[str, set[str]]:
+    """Files that main has read, by input: a branch that begins at ``begin`` must have read them too, or must find them.
+    Copies landed again are left out where the branch reads the originals. Broken snapshots of main are skipped: a
+    backfill replaces them.
+    """
+    for manifest in catalog.readable(head):
+        with suppress(BrokenObjectError):
+            read = files_read(catalog, manifest)
+            copies = left_out(catalog, begin, (path for paths in read.values() for path in paths))
+            known = {name: {path for path in paths if path not in copies} for name, paths in read.items()}
+            return defaultdict(set, known)
+    return defaultdict(set)
+
+
+def files_read(catalog: Catalog, manifest: Manifest | None) -> Mapping[str, set[str]]:
+    """The paths of all files that were read up to ``manifest`` (None: none), by input."""
+    files: dict[str, set[str]] = defaultdict(set)
+    for file in _inputs(catalog, manifest):
+        files[file.input].add(landed_as(catalog.pipeline, file))
+    return files
+
+
+def files_as_read(catalog: Catalog, manifest: Manifest | None, name: str) -> Mapping[str, InputFile]:
+    """All files of the input ``name`` that were read up to ``manifest`` (None: none), as they were then, by path."""
+    return {file.path: file for file in _inputs(catalog, manifest) if file.input == name}
+
+
+def _inputs(catalog: Catalog, manifest: Manifest | None) -> Iterator[InputFile]:
+    for record in () if manifest is None else catalog.files(manifest.logs[INPUTS]):
+        yield from (file for file in record.files if isinstance(file, InputFile))
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """Rows of an ``output`` ("": the one without a name) up to a ``snapshot``, which a ``sink`` has got."""
+
+    output: str
+    sink: str
+    snapshot: str
+
+    def __str__(self) -> str:
+        of = f" of output {self.output}" if self.output else ""
+        return f"rows{of} up to {self.snapshot} were handed over to sink {self.sink}, which cannot take them back"
+
+
+def handed_over(head: Head) -> Iterator[HandedOver]:
+    """What the log says at ``head`` that sinks have got."""
+    for ref in sorted(filter(is_delivery, head.refs)):
+        yield HandedOver(*delivery_of(ref), head.refs[ref])
+
+
+class DeliveredError(FixConfigError, code="config.delivered"):
+    """The branch lacks what was handed over to a sink that cannot take it back."""
+
+
+def check_begins_with(catalog: Catalog, now: Head, branch: str, begin: Manifest | None) -> None:
+    """Raise DeliveredError if ``branch`` begins before what was handed over."""
+    for rows in _lacking(catalog, now, begin):
+        raise DeliveredError(
+            f"{rows}, and branch {branch} would begin before them. Run the backfill without "
+            f"--promote, then `headrace promote {catalog.pipeline} {branch} --give-up-delivered`, or --patch, "
+            "which replaces rows"
+        )
+
+
+def check_has(catalog: Catalog, now: Head, branch: str, newest: Manifest) -> None:
+    """Raise DeliveredError if ``branch``, whose snapshot is the ``newest``, lacks what was handed over."""
+    for rows in _lacking(catalog, now, newest):
+        raise DeliveredError(
+            f"{rows}, and branch {branch} lacks them: promote it with --give-up-delivered (in Airflow: *Give up what "
+            "was delivered*), or as a patch, which replaces rows"
+        )
+
+
+def _lacking(catalog: Catalog, now: Head, manifest: Manifest | None) -> Iterator[HandedOver]:
+    """What was handed over and is not in ``manifest``."""
+    for rows in handed_over(now):
+        if manifest is None or not catalog.is_ancestor(rows.snapshot, manifest.snapshot_id):
+            yield rows
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ from headrace.sources.landed.ranges import (
     way_on,
 )
 from headrace_snapshots.format.files import InputFile
-from headrace_snapshots.layout import landed_file
+from headrace_snapshots.names import landed_file
 from headrace_snapshots.store import ObjectNotFoundError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit, SplitGoneError
 from headrace.model.time import Instant
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
-from headrace_snapshots.layout import (
+from headrace_snapshots.names import (
     LandedFile,
     claimed_range,
     landed_file,

@@ -28,15 +28,16 @@ from headrace.errors import FixDataError, RetryError
 from headrace.ext.formats import WHOLE_FILE, RequiredColumns, Span
 from headrace.ext.sources import SOURCES, FetchingReader, Instant, OpenSource, SourcePosition, SourceSplit
 from headrace.ext.stores import ObjectStore, open_store
+from headrace.kernel.columns import TIMESTAMP
 from headrace.kernel.expressions.evaluation import evaluate
-from headrace.kernel.types import TIMESTAMP
 from headrace.model.time import MIN_INSTANT
 from headrace.pipeline.identity import fingerprint
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
-from headrace.testing.connectors.pipelines import (
+from headrace.testing.connectors.worlds import (
     TEXTS,
+    SourceWorld,
     enumerator_of,
     landing_of,
     pipeline_of,
@@ -46,10 +47,8 @@ from headrace.testing.connectors.pipelines import (
     rows_of,
     stored,
 )
-from headrace.testing.connectors.worlds import SourceWorld
 from headrace.types import PipelineHandle
-from headrace_snapshots.format.filelog import FileRecord
-from headrace_snapshots.format.files import InputFile
+from headrace_snapshots.format.files import FileRecord, InputFile
 from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 _CONNECTING: Final = ("connect", "connect_ex", "sendto", "sendmsg")

@@ -1,0 +1,370 @@
+"""An audit by history: what is measured of a range, held beside earlier versions.
+
+A version beside earlier ones: pure functions of what was measured of them.
+
+What is usual is the median, of each figure by itself, so that one odd version changes nothing. All is reckoned in
+fractions: neither the order of values nor the executor changes a verdict.
+
+The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
+
+What is measured of the rows that an audit looks at: the same figures of a table in this process and of a frame of
+Spark's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from statistics import median
+from typing import TYPE_CHECKING, cast
+
+from headrace.audit.range import (
+    FAILING_ROWS,
+    Frame,
+    ReleasedEpochs,
+    Row,
+    UnpublishedRange,
+    counts_of,
+    passed,
+    released_again,
+    shown_value,
+)
+from headrace.audit.store import (
+    MOST_FREQUENT,
+    ColumnMeasure,
+    UsualFinding,
+    UsualOutcome,
+    VersionHistory,
+    VersionMeasure,
+    ViewMeasure,
+    history_before,
+    quantiles,
+    ranks,
+    write_history,
+)
+from headrace.distribute.column_figures import Blamed, BlamedRows, ColumnReader
+from headrace.pipeline.quality import ExpectationView, UsualCheck, UsualKind
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import goes_on
+from headrace_snapshots.names import PUBLISHED
+from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.distribute.spark.application import DataFrame
+
+
+_NONE = Fraction(0)
+_LOWEST, _LOWER_QUARTILE, _UPPER_QUARTILE, _HIGHEST = 0, 4, 14, 18
+
+Shares = Mapping[str, Fraction]
+Figure = Fraction | Shares | tuple[Fraction, ...]
+"""A rate or a share; shares of texts; quantiles of numbers."""
+
+
+@dataclass(frozen=True)
+class ComparedVersion:
+    """A finding, and which rows are to blame, if that can be said."""
+
+    finding: UsualFinding
+    blamed: BlamedRows | None = None
+
+
+@dataclass(frozen=True)
+class _Distance:
+    observed: Fraction
+    usual: Fraction | None
+    is_far: bool
+    said: str
+    blamed: BlamedRows | None = None
+
+
+def compare(check: UsualCheck, version: VersionMeasure, history: Sequence[VersionMeasure]) -> ComparedVersion:
+    """Hold ``version`` beside ``history``, which is oldest first."""
+    figure = _figure(check, version)
+    known = [one for past in history if (one := _figure(check, past)) is not None and type(one) is type(figure)]
+    known = known[-check.versions :]
+    if figure is None:
+        return _unjudged(check, known, f"{_subject(check)}: {_lacking(check, version)}")
+    if len(known) < check.min_versions:
+        seen = "1 earlier version is" if len(known) == 1 else f"{len(known)} earlier versions are"
+        why = f"{seen} known, and it takes {check.min_versions}"
+        return _unjudged(check, known, f"{_measured(check, figure)}; {why}", figure)
+    distance = _distance(check, figure, known)
+    finding = UsualFinding(
+        check=check,
+        severity=check.severity if distance.is_far else None,
+        observed=float(distance.observed),
+        usual=None if distance.usual is None else float(distance.usual),
+        versions=len(known),
+        said=distance.said,
+    )
+    return ComparedVersion(finding, distance.blamed if distance.is_far else None)
+
+
+def _unjudged(check: UsualCheck, known: Sequence[Figure], reason: str, figure: Figure | None = None) -> ComparedVersion:
+    observed = float(figure) if isinstance(figure, Fraction) else None
+    return ComparedVersion(UsualFinding(check, None, observed, None, len(known), reason, is_judged=False))
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+
+def _figure(check: UsualCheck, version: VersionMeasure) -> Figure | None:
+    """What the check looks at; None where the version has it not, or too few rows."""
+    if check.kind is UsualKind.VOLUME:
+        return version.rate
+    assert check.view is not None
+    assert check.column is not None
+    if (measured := version.column(check.view, check.column)) is None:
+        return None
+    rows, column = measured
+    present = rows.present(check.column)
+    if check.kind is UsualKind.NULLS:
+        return None if rows.rows < check.min_rows else Fraction(column.missing, rows.rows)
+    if present < check.min_rows:
+        return None
+    if column.frequent is not None:
+        return {text: Fraction(number, present) for text, number in column.frequent}
+    return None if column.quantiles is None else tuple(map(Fraction, column.quantiles))
+
+
+def _lacking(check: UsualCheck, version: VersionMeasure) -> str:
+    """Why the version has no figure."""
+    if check.kind is UsualKind.VOLUME:
+        return f"{version.records:,} records, and no span of event time that they are of"
+    assert check.view is not None
+    assert check.column is not None
+    measured = version.column(check.view, check.column)
+    rows = 0 if measured is None else measured[0].rows
+    values = rows if measured is None or check.kind is UsualKind.NULLS else measured[0].present(check.column)
+    return f"{values:,} values, and it takes {check.min_rows:,}"
+
+
+def _measured(check: UsualCheck, figure: Figure) -> str:
+    return f"{_subject(check)}: {_shown(check, figure)}" if isinstance(figure, Fraction) else _subject(check)
+
+
+def _shown(check: UsualCheck, figure: Fraction) -> str:
+    return f"{float(figure):,.1f}" if check.kind is UsualKind.VOLUME else f"{float(figure):.2%}"
+
+
+def _subject(check: UsualCheck) -> str:
+    match check.kind:
+        case UsualKind.VOLUME:
+            return "records for each hour of event time"
+        case UsualKind.NULLS:
+            return f"share of NULL in {check.column} ({check.view})"
+        case UsualKind.DISTRIBUTION:
+            return f"distribution of {check.column} ({check.view})"
+
+
+# --- distances --------------------------------------------------------------------------------------------------------
+
+
+def _distance(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> _Distance:
+    bound = Fraction(str(check.bound))
+    versions = "one version" if len(known) == 1 else f"the median of {len(known)} versions"
+    if isinstance(figure, Fraction):
+        usual = median([one for one in known if isinstance(one, Fraction)])
+        if check.kind is UsualKind.VOLUME:
+            is_far, rule = figure * bound < usual or figure > usual * bound, f"a factor of {check.bound:g}"
+        else:
+            is_far, rule = figure - usual > bound / 100, f"{check.bound:g} points more"
+        sentence = f"{_measured(check, figure)}, usually {_shown(check, usual)} ({versions})"
+        blamed = None if check.column is None else BlamedRows(check.column, Blamed.MISSING)
+    else:
+        usual, rule = None, f"{check.bound:g}"
+        figure, blamed = _moved(check, figure, known)
+        is_far = figure > bound
+        sentence = f"{_subject(check)}: {float(figure):.3f} from the usual ({versions})"
+    return _Distance(figure, usual, is_far, f"{sentence}; the limit is {rule}" if is_far else sentence, blamed)
+
+
+def _moved(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> tuple[Fraction, BlamedRows | None]:
+    assert check.column is not None
+    if isinstance(figure, tuple):
+        return _quantiles_moved(check.column, figure, [one for one in known if isinstance(one, tuple)])
+    assert isinstance(figure, Mapping)
+    return _shares_moved(check.column, figure, [one for one in known if isinstance(one, Mapping)])
+
+
+def _shares_moved(column: str, now: Shares, known: Sequence[Shares]) -> tuple[Fraction, BlamedRows | None]:
+    """Total variation, and the text whose share has grown most."""
+    texts = sorted({*now, *(text for shares in known for text in shares)})
+    grown = {text: now.get(text, _NONE) - median([shares.get(text, _NONE) for shares in known]) for text in texts}
+    rest = _rest(now) - median([_rest(shares) for shares in known])
+    most = max(grown, key=lambda text: grown[text], default=None)
+    blamed = None if most is None or grown[most] <= 0 else BlamedRows(column, Blamed.TEXT, most)
+    return (sum(map(abs, grown.values()), _NONE) + abs(rest)) / 2, blamed
+
+
+def _rest(shares: Shares) -> Fraction:
+    """The share of all texts that are not told apart."""
+    return 1 - sum(shares.values(), _NONE)
+
+
+def _quantiles_moved(
+    column: str, now: tuple[Fraction, ...], known: Sequence[tuple[Fraction, ...]]
+) -> tuple[Fraction, BlamedRows]:
+    """The mean distance of quantiles, by the usual distance of the quartiles; where that is nothing, the share of the
+    quantiles that differ. To blame is what lies beyond the usual quantile at the end to which the values have moved.
+    """
+    usual = [median(values) for values in zip(*known, strict=True)]
+    spread = usual[_UPPER_QUARTILE] - usual[_LOWER_QUARTILE]
+    differences = [value - before for value, before in zip(now, usual, strict=True)]
+    if spread:
+        observed = sum(map(abs, differences), _NONE) / len(differences) / spread
+    else:
+        observed = Fraction(sum(1 for difference in differences if difference), len(differences))
+    if sum(differences, _NONE) > 0:
+        return observed, BlamedRows(column, Blamed.ABOVE, float(usual[_HIGHEST]))
+    return observed, BlamedRows(column, Blamed.BELOW, float(usual[_LOWEST]))
+
+
+_ORDER = ("epoch", "sequence")
+
+
+def column_reader(frame: Frame) -> ColumnReader:
+    """Reads ``frame``."""
+    from headrace.audit.arrow_frames import ArrowFrame
+
+    if isinstance(frame, ArrowFrame):
+        from headrace.audit.arrow_frames import ArrowColumns
+
+        return ArrowColumns(frame.table)
+    from headrace.distribute.spark.frames import SparkColumns
+
+    return SparkColumns(cast("DataFrame", frame))
+
+
+def measured(frame: Frame, rows: int, checks: Sequence[UsualCheck]) -> ViewMeasure:
+    """The measures of the columns of ``checks`` in ``frame``, which has so many ``rows``."""
+    reader = column_reader(frame)
+    names = list(dict.fromkeys(check.column for check in checks if check.column is not None))
+    compared = {check.column for check in checks if check.kind is UsualKind.DISTRIBUTION}
+    missing = reader.missing(names)
+    return ViewMeasure(
+        rows, {name: _column(reader, name, rows, missing[name], is_compared=name in compared) for name in names}
+    )
+
+
+def _column(reader: ColumnReader, name: str, rows: int, missing: int, *, is_compared: bool) -> ColumnMeasure:
+    if not is_compared:
+        return ColumnMeasure(missing)
+    if reader.is_text(name):
+        return ColumnMeasure(missing, frequent=tuple(reader.frequent(name, MOST_FREQUENT)))
+    present = rows - missing
+    return ColumnMeasure(missing, quantiles=quantiles(present, reader.at_ranks(name, ranks(present))))
+
+
+def rows_to_blame(frame: Frame, condition: BlamedRows, identity: Sequence[str]) -> tuple[Row, ...]:
+    """The first rows of ``frame``, by ``identity``, that fulfil ``condition``, as they are shown."""
+    from headrace.read.views.arrow_types import zoneless_rows  # with Arrow
+
+    order = [*identity, *(name for name in _ORDER if name in frame.columns)]
+    shown = [*dict.fromkeys((*identity, condition.column))]
+    rows = zoneless_rows(column_reader(frame).rows(condition, order, FAILING_ROWS))
+    return tuple({name: shown_value(row[name]) for name in shown} for row in rows)
+
+
+@dataclass(frozen=True)
+class ViewFindings:
+    """What was measured of a view, and found beside each of its checks."""
+
+    measure: ViewMeasure
+    findings: Mapping[UsualCheck, UsualFinding]
+
+    def where_far(self, again: Callable[[UsualCheck], UsualFinding]) -> "ViewFindings":
+        """The same, with other findings where the version is not as usual."""
+        changed = {
+            check: finding if finding.severity is None else again(check) for check, finding in self.findings.items()
+        }
+        return replace(self, findings=changed)
+
+
+@dataclass(frozen=True)
+class UsualAudit:
+    """A range to be held against ``history`` by ``checks``. ``version`` has what manifests say of it; rows are measured
+    when an audit looks at them. ``find_released``: the released epochs that it has computed again.
+    """
+
+    checks: tuple[UsualCheck, ...]
+    history: VersionHistory
+    version: VersionMeasure
+    find_released: Callable[[], Sequence[ReleasedEpochs]] = tuple
+
+    @classmethod
+    def of(
+        cls,
+        checks: Sequence[UsualCheck],
+        catalog: Catalog,
+        unpublished: UnpublishedRange,
+        before: UsualOutcome | None,
+        warn: Callable[[str], None],
+    ) -> "UsualAudit | None":
+        """The audit of ``unpublished``; None if nothing is to be checked. ``before`` is what an earlier audit of the
+        same range found: this one goes by the same history.
+        """
+        if not checks:
+            return None
+        begin = unpublished.after or catalog.head().refs.get(PUBLISHED)
+        history = history_before(catalog, begin if before is None else before.against, warn)
+        records = counts_of(catalog, unpublished)["records"]
+        version = VersionMeasure(unpublished.until, records, passed(catalog, _timed(catalog, unpublished)))
+        return cls(tuple(checks), history, version, lambda: [*released_again(catalog, unpublished)])
+
+    @property
+    def views(self) -> set[ExpectationView]:
+        """The views whose rows are looked at."""
+        return {check.view for check in self.checks if check.view is not None}
+
+    def look_at(self, view: ExpectationView, frame: Frame, rows: int, identity: Sequence[str]) -> ViewFindings:
+        """Measure ``frame``, which has so many ``rows`` of ``view``, and name those to blame by ``identity``."""
+        checks = [check for check in self.checks if check.view is view]
+        measure = measured(frame, rows, checks)
+        return ViewFindings(measure, {check: self._found(check, measure, frame, identity) for check in checks})
+
+    def _found(self, check: UsualCheck, measure: ViewMeasure, frame: Frame, identity: Sequence[str]) -> UsualFinding:
+        assert check.view is not None
+        compared = compare(check, self.version.replace(views={check.view: measure}), self.history.versions)
+        if compared.blamed is None:
+            return compared.finding
+        return compared.finding.replace(failing=rows_to_blame(frame, compared.blamed, identity))
+
+    def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> UsualOutcome:
+        """All that was found."""
+        version = self.version.replace(views={view: view_findings.measure for view, view_findings in views.items()})
+        findings = (
+            self._volume(check) if check.view is None else views[check.view].findings[check] for check in self.checks
+        )
+        return UsualOutcome(self.history.against, version, tuple(findings))
+
+    def _volume(self, check: UsualCheck) -> UsualFinding:
+        finding = compare(check, self.version, self.history.versions).finding
+        if finding.severity is None or not self._released:
+            return finding
+        entries = tuple(epochs.entry for epochs in self._released)
+        records = self.version.records - sum(epochs.counts["records"] for epochs in self._released)
+        time = (self.version.passed or 0) - sum(epochs.passed or 0 for epochs in self._released)
+        left = self.version.replace(records=max(0, records), passed=time if records > 0 and time > 0 else None)
+        return compare(check, left, self.history.versions).finding.replace(released=entries)
+
+    @cached_property
+    def _released(self) -> Sequence[ReleasedEpochs]:
+        return self.find_released()
+
+    def keep(self, store: ObjectStore, pipeline: str, outcome: UsualOutcome, output: str = "") -> None:
+        """Keep the figures of the version of ``output`` for audits of what follows it: as many versions as checks look
+        back on.
+        """
+        most = max(check.versions for check in self.checks)
+        versions = [*self.history.versions, outcome.measure][-most:]
+        write_history(store, pipeline, self.version.snapshot, versions, output)
+
+
+def _timed(catalog: Catalog, unpublished: UnpublishedRange) -> UnpublishedRange:
+    """The range in whose time its records came: from the beginning, where the output was computed again meanwhile."""
+    if unpublished.after is None:
+        return unpublished
+    before, until = (catalog.manifest(at) for at in (unpublished.after, unpublished.until))
+    return unpublished if goes_on(before, until, catalog.output) else UnpublishedRange(None, unpublished.until)

@@ -1,0 +1,318 @@
+"""What a terminal shows while a run lasts and when it has ended, and what a difference looks like.
+
+A run in this terminal: what it tells while it lasts, and how it ended.
+
+The progress of a run in a terminal: a bar of landed files with epochs, rows and rate, and lines above it.
+
+A run in this terminal: what it tells while it lasts, how it ended, and how to go on.
+
+What a difference between two snapshots looks like in a terminal.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from headrace.cli.deployments import STARTED_BY, handle_to_run, say_what_is_due
+from headrace.cli.output import (
+    Format,
+    despite_closed_output,
+    notice,
+    print_fields,
+    print_json,
+    print_lines,
+    print_table,
+)
+from headrace.cli.parameters import given_options
+from headrace.errors import HeadraceError
+from headrace.pipeline.loading.registry import output_named
+from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.client.recording import new_run_id
+from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, number_of, watched
+from headrace.runs.reporting.results import RunResult, to_json
+from headrace.this_process import in_one_line, visible
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import IDS, UNNAMED, Manifest
+
+if TYPE_CHECKING:
+    from headrace.read.diff.comparison import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
+    from headrace.read.diff.layered_tables import RowChange, RowCounts
+    from headrace.read.diff.target_comparison import TableComparison
+    from headrace.runs.delivering.checking import SinkCheck
+    from headrace.runs.plan import DryRun
+
+
+class Bar:
+    """A listener of a run in a terminal. The rate is that of all rows since the first epoch began."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("looking for new files", total=None, figures="")
+        self._lines = LineListener(self._print)
+        self._began: float | None = None
+        self._epochs = self._rows = 0
+
+    @classmethod
+    @contextmanager
+    def shown(cls, console: Console | None = None) -> Iterator[Self]:
+        """A bar on ``console``, by default stderr, until the block ends."""
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("files  {task.fields[figures]}", markup=False),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=console or Console(stderr=True, highlight=False)) as bar:
+            yield cls(bar)
+
+    def noted(self, what: str) -> None:
+        """What the run is doing now stands before the bar."""
+        self._bar.update(self._task, description=in_one_line(what))
+
+    def planned(self, files: int) -> None:
+        """``files`` new files were found."""
+        self._began = self._began or monotonic()
+        self._bar.update(self._task, total=files, completed=0, description=number_of(files, "new file"))
+
+    def committed(self, manifest: Manifest) -> None:
+        """An epoch became a snapshot."""
+        self._lines.committed(manifest)
+        self._epochs += 1
+        self._rows += manifest.counts["records"]
+        self._bar.update(
+            self._task,
+            advance=manifest.counts["input_files"],
+            description=f"epoch {manifest.epoch}",
+            figures=f"{number_of(self._epochs, 'epoch')}, {number_of(self._rows, 'row')}{self._rate()}",
+        )
+
+    def warned(self, warning: str) -> None:
+        """Something that a person should know."""
+        self._lines.warned(warning)
+
+    def _rate(self) -> str:
+        seconds = 0.0 if self._began is None else monotonic() - self._began
+        return f", {self._rows / seconds:,.0f} rows/s" if seconds > 0 else ""
+
+    def _print(self, line: str) -> None:
+        self._bar.console.print(visible(line), soft_wrap=True, markup=False, emoji=False)
+
+
+def run_backfill(
+    reference: str,
+    root: str,
+    output: Format,
+    *,
+    branch: str | None,
+    promote: bool,
+    patch: bool,
+    dry_run: bool,
+    **options: Any,
+) -> None:
+    """Backfill ``branch`` (None: a new one), print how it ended, and say how to go on where it was stopped. Or print
+    what would be done.
+    """
+    whole, of_output = output_named(reference)
+    handle = handle_to_run(whole, root)
+    named = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch
+    asked = {"output": of_output or None, "branch": named, "promote": promote, "patch": patch, **given_options(options)}
+    if dry_run:
+        print_dry_run(handle.backfill(**asked, dry_run=True), output)
+        return
+    where, executor = Where(reference, root), options["executor"]
+    on = ("--branch", named, *(() if executor is None else ("--executor", str(executor))))
+    try:
+        with watching() as listener:
+            result = handle.backfill(**asked, listener=listener)
+    except HeadraceError as error:
+        if _has_begun(handle.catalog, named):
+            again = (*on, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))
+            error.add_note(f"to go on where it stopped: {where.command('backfill', *again)}")
+        raise
+    print_ending(result, whole, root, output, handle if promote else None)
+    if result.snapshot is None:
+        return
+    if patch:
+        with despite_closed_output():
+            notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")
+    elif not promote:
+        with despite_closed_output():
+            notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
+            notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")
+
+
+def _has_begun(catalog: Catalog, branch: str) -> bool:
+    """Whether there is such a branch; where nobody can tell, as storage fails, there may be."""
+    try:
+        return branch in catalog.known_head().generations
+    except HeadraceError:
+        return True
+
+
+@contextmanager
+def watching() -> Iterator[Listener]:
+    """A listener that fits where stderr goes."""
+    if not sys.stderr.isatty():
+        yield watched(LineListener(notice))
+        return
+    with Bar.shown() as bar:
+        yield watched(bar)
+
+
+def print_ending(
+    result: RunResult, reference: str, root: str, output: Format, handle: PipelineHandle | None = None
+) -> None:
+    """Print how a run of the pipeline that ``reference`` names ended, and what is due then if ``handle`` has it."""
+    with despite_closed_output():
+        where = Where(reference, root)
+        print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
+        if handle is not None and result.epochs and result.published is not None:
+            say_what_is_due(handle, reference, root, output)
+
+
+def print_dry_run(looked: "DryRun", output: Format) -> None:
+    """Print what a run would do: each stage on its line."""
+    if output is Format.JSON:
+        print_json(looked.to_json())
+        return
+    print_lines(looked.lines())
+    for warning in looked.warnings:
+        notice(f"warning: {warning}")
+
+
+_NAMED_FILES = 3
+
+
+def print_diff(diff: "SnapshotDiff") -> None:
+    """What differs; what is the same in both is left out, but for numbers of rows."""
+    names = {"before": diff.snapshots.before, "after": diff.snapshots.after, "common ancestor": diff.ancestor}
+    print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
+    if table_rows := [*_said(diff)]:
+        print_table(["", "before", "after"], table_rows)
+    if inputs := [*_inputs(diff.inputs)]:
+        print_table(["input", "files", "number", "such as"], inputs)
+    tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}
+    print_output(diff.output, {name: rows for name, rows in tables.items() if name != IDS or rows.before or rows.after})
+
+
+def print_comparison(comparison: "TableComparison", table: str) -> None:
+    """What a table has that readers do not see, and the other way round."""
+    print_fields(
+        {
+            "rows that readers see": f"{comparison.ours:,}",
+            "rows of the table": f"{comparison.theirs:,}",
+            "only readers see": f"{comparison.only_ours:,}",
+            "only the table has": f"{comparison.only_theirs:,}",
+            "with other values": f"{comparison.different:,}",
+            "keys that the table has twice": f"{comparison.twice:,}",
+            "rows with a text that is no such value": f"{comparison.unreadable:,}",
+        },
+        f"{comparison.snapshot} and {table}",
+    )
+    _print_sides(comparison)
+    notice("They are equal" if comparison.is_equal else "They differ")
+
+
+def print_check(check: "SinkCheck") -> None:
+    """What a sink holds beside what was delivered to it."""
+    notice(check.describe())
+    if check.comparison is not None:
+        _print_sides(check.comparison)
+
+
+def _print_sides(comparison: "TableComparison") -> None:
+    if comparison.first:
+        print_table(
+            ["readers see", "the table has"], [(_side(row, "ours"), _side(row, "theirs")) for row in comparison.first]
+        )
+
+
+def _side(row: "Mapping[str, Any]", side: str) -> str:
+    """A row as one of the two has it; how often, where changes were summed."""
+    times = row.get(f"{side}_times", 1)
+    if side == "theirs" and row.get("overdrawn"):
+        return f"{times} x {row['overdrawn']}"
+    return f"{times} x {row[side]}" if times > 1 else str(row[side] or "-")
+
+
+def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
+    """What readers would see change, below how many rows of other ``tables`` would."""
+    counts = [_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
+    print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
+    columns = output.columns
+    if columns.only_before or columns.only_after:
+        print_fields({"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)})
+    if not output.is_comparable:
+        notice("The two snapshots have different keys, so their rows of current cannot be compared")
+    if output.first:
+        _print_rows(output.first)
+    notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
+
+
+def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
+    """Pairs that are not the same."""
+    pairs: dict[str, Pair[str] | Pair[int]] = {"definition": diff.definition, **diff.clocks}
+    for number, stage in enumerate(diff.stages, start=1):
+        if len(diff.stages) > 1:
+            pairs[f"input watermark of stage {number}"] = stage.input_watermark
+        pairs[f"output watermark of stage {number}"] = stage.output_watermark
+    pairs |= {f"watermark of input {name}": difference.watermark for name, difference in diff.inputs.items()}
+    pairs |= {f"rows of {name}": difference.rows for name, difference in diff.logs.items()}
+    for name, pair in pairs.items():
+        if pair.differs:
+            yield name, pair.before, pair.after
+    if diff.code:
+        yield "own code", "", f"other: {', '.join(diff.code)}"
+
+
+def _inputs(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, str]]:
+    for name, difference in inputs.items():
+        kinds = {
+            "only before": difference.only_before,
+            "only after": difference.only_after,
+            "with other content": difference.other_content,
+        }
+        for words, paths in kinds.items():
+            if paths:
+                yield name, words, len(paths), ", ".join(paths[:_NAMED_FILES])
+
+
+def _print_rows(rows: "Sequence[RowChange]") -> None:
+    """Key and window, and values: the old and the new one where they differ."""
+    keys = [*rows[0].key]
+    values = [name for name in _sides(rows[0])[0] if name not in _OF_A_PANE]
+    table = [[row.kind.value, *row.key.values(), *(_value(row, name) for name in values)] for row in rows]
+    print_table(["", *keys, *values], table)
+
+
+_OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch"}
+"""Of the columns that every pane has, those that are not shown."""
+
+
+def _value(row: "RowChange", name: str) -> Any:
+    values = [side[name] for side in _sides(row)]
+    return values[0] if values[0] == values[-1] else f"{values[0]} → {values[-1]}"
+
+
+def _sides(row: "RowChange") -> list[Mapping[str, Any]]:
+    return [side for side in (row.before, row.after) if side is not None]
+
+
+def _named(name: "SnapshotName | None") -> str:
+    if name is None:
+        return "none"
+    return f"{name.snapshot} (epoch {name.epoch}, {name.branch or 'not kept'})"
+
+
+def _counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:
+    return name, rows.before, rows.after, rows.added, rows.removed, rows.changed, rows.reissued
+
+
+def _columns(columns: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} ({kind})" for name, kind in columns.items()) or "-"

@@ -1,0 +1,182 @@
+"""What the command line prints: results on stdout (tables for people, JSON for machines), all else on stderr.
+
+Data, names and arguments may hold anything. Whatever is printed here for people is text to look at (``terminal``): it
+moves no cursor, sets no colour, and is no markup of Rich's.
+
+Rich is imported by what is printed with it: the commands that print JSON, or plain lines, start without it.
+"""
+
+import json
+import re
+import shlex
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from textwrap import indent
+from typing import TYPE_CHECKING, Any
+
+from click.exceptions import Exit
+
+from headrace.errors import HeadraceError
+from headrace.this_process import LONGEST_CELL, LONGEST_MESSAGE, cut, flush_output, in_one_line, visible
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Console
+
+
+WIDE = 10_000
+"""Columns of a console that never wraps: an id that is broken in two cannot be copied or searched for."""
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def as_typed(text: str) -> str:
+    """``text`` with commands that name a pipeline as the command line did: by its file, where that is how this process
+    knows it, since its name alone need not resolve.
+    """
+    registry = sys.modules.get("headrace.pipeline.loading.registry")  # else no pipeline was resolved
+    for name, reference in ({} if registry is None else registry.REFERENCES).items():
+        text = _called(text, name, shlex.quote(reference))
+    return text
+
+
+def _called(text: str, name: str, reference: str) -> str:
+    command = re.compile(rf"(\bheadrace [a-z]+(?:-[a-z]+)* ){re.escape(name)}(?![\w./:-])")
+    return command.sub(lambda match: match[1] + reference, text)
+
+
+def notice(message: str) -> None:
+    """Something for people to know, on stderr; never wrapped."""
+    message = as_typed(message)
+    sys.stderr.write(f"{visible(cut(message, LONGEST_MESSAGE))}\n")
+
+
+@contextmanager
+def despite_closed_output() -> Iterator[None]:
+    """Print in the block how something ended; a reader that has left (``| head -1``) does not change the outcome."""
+    with suppress(BrokenPipeError):
+        yield
+    flush_output()
+
+
+def print_json(value: Any) -> None:
+    """``value`` as one JSON document; dates and times become ISO 8601 (in UTC), bytes base64, decimals text."""
+    from headrace.read.shown_values import as_json
+
+    sys.stdout.write(json.dumps(value, indent=1, default=as_json) + "\n")
+
+
+def print_json_rows(batches: "Iterable[pa.RecordBatch]") -> None:
+    """Rows as ``print_json`` prints a list of them, of which no more than a batch is in memory."""
+    from headrace.read.shown_values import as_json
+    from headrace.read.views.arrow_types import zoneless_rows
+
+    separator = "[\n"
+    for batch in batches:
+        for row in zoneless_rows(batch):
+            sys.stdout.write(separator + indent(json.dumps(row, indent=1, default=as_json), " "))
+            separator = ",\n"
+    sys.stdout.write("[]\n" if separator == "[\n" else "\n]\n")
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: str | None = None) -> None:
+    """A table as wide as what is in it; numbers to the right, times in UTC, of long values the beginning."""
+    from rich.table import Table
+
+    listed = [list(row) for row in rows]
+    table = Table(title=_title(title), title_justify="left", header_style="bold")
+    for number, name in enumerate(columns):
+        numeric = any(isinstance(row[number], int | float | Decimal) for row in listed)
+        table.add_column(in_one_line(name), justify="right" if numeric else "left")
+    for row in listed:
+        table.add_row(*[_cell(value) for value in row])
+    _stdout().print(table)
+
+
+def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
+    """Names and values, one line each."""
+    from rich.table import Table
+
+    table = Table(title=_title(title), title_justify="left", show_header=False)
+    for name, value in fields.items():
+        table.add_row(in_one_line(name), _cell(value, LONGEST_MESSAGE))
+    _stdout().print(table)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Plain lines, never wrapped."""
+    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+
+
+def print_names(names: Iterable[str]) -> None:
+    """Names for shells to read, a line each: exactly as they are, but in a terminal."""
+    sys.stdout.writelines(f"{in_one_line(name) if sys.stdout.isatty() else name}\n" for name in names)
+
+
+@contextmanager
+def reported(output: Format) -> Iterator[None]:
+    """Turn an error that Headrace raises on purpose into one message and its exit code; no traceback."""
+    try:
+        yield
+    except HeadraceError as error:
+        if output is Format.JSON:
+            print_json({"error": {"code": error.code, "remedy": error.remedy, "message": str(error)}})
+        else:
+            for note in getattr(error, "__notes__", ()):
+                notice(note)
+            _print_error(error)
+        raise Exit(error.exit_code) from error
+
+
+def _print_error(error: HeadraceError) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    text = visible(cut(as_typed(str(error)), LONGEST_MESSAGE))
+    message = Text.assemble(("error", "bold red"), " ", (text, "red"), " ", (f"({error.code})", "dim"))
+    Console(stderr=True, highlight=False, soft_wrap=True).print(message)
+
+
+def _stdout() -> "Console":
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False, width=WIDE)
+
+
+def _title(title: str | None) -> str | None:
+    return None if title is None else in_one_line(title)
+
+
+def _cell(value: object, longest: int = LONGEST_CELL) -> str:
+    return in_one_line(cut(_text(value), longest))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    if isinstance(value, datetime | Decimal):
+        return _value(value)
+    return str(value)
+
+
+def _value(value: datetime | Decimal) -> str:
+    from headrace.read.shown_values import constant_text, in_utc
+
+    if isinstance(value, datetime):
+        return f"{in_utc(value):%Y-%m-%d %H:%M:%S}Z"
+    return constant_text(value)

@@ -1,0 +1,138 @@
+"""Epochs of one pipeline in threads of this process, without a JVM.
+
+The libraries that do the work of tasks let go of the interpreter meanwhile. What one task says to another is handed
+over as it is.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ParamSpec, TypeVar
+
+from headrace.distribute.epoch import Attempts
+from headrace.distribute.process import Stop, stated_tasks
+from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
+from headrace.distribute.tasks.engine import TasksEngine
+from headrace.distribute.tasks.exchange import ReceivedMessage
+from headrace.distribute.tasks.levels import levels_below, part_task, share_task, tasks_at
+from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, progress_at, tasks_of_first_level
+from headrace.distribute.tasks.task_results import Message
+from headrace.errors import FixConfigError
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.scheduling import LevelProgress
+from headrace.sources.landing import Landing
+from headrace.state.file_cache import RowCache
+from headrace_snapshots.store import ObjectStore
+
+TASK_BYTES = 2**22
+"""Work on fewer bytes is not shared."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A level under way, number ``level`` of the job of ``plan`` from 0: ``ended`` is what those of its
+    ``tasks`` say that are done.
+    """
+
+    plan: EpochPlan
+    level: int
+    tasks: int
+    ended: list[Message] = field(default_factory=list)
+
+
+@dataclass
+class Threads:
+    """Runs the tasks of ``work``, up to ``most`` beside each other."""
+
+    work: TaskEnvironment
+    most: int
+    is_elsewhere = False
+
+    def __post_init__(self) -> None:
+        self._under_way: _Level | None = None
+
+    def tasks(self, size: int) -> int:
+        """One task for each ``TASK_BYTES`` begun, at most ``most``."""
+        return min(self.most, 1 + size // TASK_BYTES)
+
+    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+        """What the tasks of the last level say."""
+        work = self.work
+        tasks = [partial(share_task, work, plan, share) for share in range(tasks_of_first_level(work, plan))]
+        try:
+            messages = self._run_level(plan, 0, tasks)
+            for level in range(levels_below(work, plan)):
+                parts = range(tasks_at(work, plan, level))
+                received = [[message.received_by(part) for message in messages] for part in parts]
+                tasks = [partial(part_task, work, plan, level, part, received[part]) for part in parts]
+                messages = self._run_level(plan, level + 1, tasks)
+        finally:
+            self._under_way = None
+        return [message.received_by(0) for message in messages]
+
+    def find_level(self) -> LevelProgress | None:
+        """The level whose tasks run now."""
+        at = self._under_way
+        return None if at is None else progress_at(self.work, at.plan, at.level, len(at.ended), at.tasks)
+
+    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+        """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
+        return [merge_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
+
+    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+        """What the tasks of a fold say, one after another, as those of a merge."""
+        return [fold_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
+
+    def _run_level(self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]) -> list[Message]:
+        level = self._under_way = _Level(plan, number, len(tasks))
+        if len(tasks) == 1:
+            return [tasks[0]()]
+
+        def counted(task: Callable[[], Message]) -> Message:
+            message = task()
+            level.ended.append(message)
+            return message
+
+        with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
+            return list(threads.map(counted, tasks))
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalTransformError(FixConfigError, code="config.needs_spark"):
+    """A pipeline names Spark code of its own, which needs Spark."""
+
+
+class LocalEngine(TasksEngine):
+    """The state of one pipeline in this process; ``cache`` holds its rows, None: that of the process."""
+
+    executor = "local"
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        store: ObjectStore,
+        landing: Landing,
+        attempts: Attempts,
+        cache: RowCache | None = None,
+    ) -> None:
+        for function in pipeline.spark_functions:
+            raise LocalTransformError(
+                f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
+                "run it with --executor spark"
+            )
+        work = TaskEnvironment.of(pipeline, store, landing, cache)
+        super().__init__(work, attempts, Threads(work, stated_tasks() or cores()))
+
+    def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
+        """``run`` itself."""
+        return run

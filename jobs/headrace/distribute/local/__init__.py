@@ -1,1 +1,0 @@
-"""Epochs in this process, without a JVM."""

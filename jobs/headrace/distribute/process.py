@@ -1,0 +1,157 @@
+"""The process that computes epochs: what it may take, and work beside them in a thread of its own.
+
+It has one heap for all allocators, which give back what they keep for later; a limit of the rows that one epoch may
+hold in memory; and tasks beside each other, as many as somebody has said. The thread ends with the run which began it:
+what it would still write nobody would ever name.
+"""
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from typing import Generic, TypeVar
+
+import pyarrow as pa
+
+from headrace.errors import FixConfigError
+
+
+class LargeEpochError(FixConfigError, code="config.large_epoch"):
+    """An epoch has a column of more than 2 GB, which is as much as Arrow's strings and lists hold in one piece."""
+
+
+@contextmanager
+def columns_fit() -> Iterator[None]:
+    """Raises LargeEpochError if a column outgrows Arrow's offsets of 32 bits."""
+    try:
+        yield
+    except (pa.ArrowCapacityError, pa.ArrowInvalid) as error:
+        if isinstance(error, pa.ArrowInvalid) and "overflow" not in str(error):
+            raise
+        raise LargeEpochError(
+            f"a column of the epoch, of strings or lists, outgrows 2 GB ({error}): let an epoch take less input "
+            "(--files-per-epoch, max_bytes of the source), or run the pipeline with --executor spark"
+        ) from error
+
+
+_ARENAS = -8
+"""M_ARENA_MAX of ``mallopt``."""
+
+
+def share_one_heap() -> None:
+    """Let Arrow allocate where numpy does, and all threads from the same heap: what one frees another one takes. With a
+    heap each, a process takes as much as all of them had at their worst moments together.
+    """
+    pa.set_memory_pool(pa.system_memory_pool())
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc alone has it
+    if mallopt is not None:
+        mallopt(_ARENAS, 1)
+
+
+def give_back() -> None:
+    """Let the system have what Arrow and the C library hold and nobody uses. Takes milliseconds."""
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
+    if trim is not None:
+        trim(0)
+
+
+TASKS_VARIABLE = "HEADRACE_TASKS"
+
+
+class TasksSettingError(FixConfigError, code="config.tasks"):
+    """HEADRACE_TASKS is not a number of tasks."""
+
+
+def stated_tasks() -> int | None:
+    """What HEADRACE_TASKS says, None if it is not set. Raises TasksSettingError."""
+    stated = os.environ.get(TASKS_VARIABLE)
+    if not stated:
+        return None
+    if not stated.isdecimal() or int(stated) < 1:
+        raise TasksSettingError(f"{TASKS_VARIABLE}={stated}: write a number, 1 or more")
+    return int(stated)
+
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class Stop:
+    """Whether work is to end: it asks between two pieces, or has itself called."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._is_set = False
+        self._end: Callable[[], object] | None = None
+
+    def set(self) -> None:
+        """End the work."""
+        with self._lock:
+            self._is_set = True
+            if self._end is not None:
+                self._end()
+
+    def check(self) -> None:
+        """Raise CancelledError if the work is to end."""
+        if self._is_set:
+            raise CancelledError
+
+    def checked(self, pieces: Iterable[T]) -> Iterator[T]:
+        """``pieces``, as long as the work goes on. Raises CancelledError."""
+        for piece in pieces:
+            self.check()
+            yield piece
+
+    @contextmanager
+    def calling(self, end: Callable[[], object]) -> Iterator[None]:
+        """Call ``end`` if the work is to end while the block lasts. Raises CancelledError if it is already."""
+        with self._lock:
+            self.check()
+            self._end = end
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._end = None
+
+
+class Beside(Generic[R]):
+    """One piece of work at a time, in a thread called ``name``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._running: tuple[Stop, Future[R]] | None = None
+
+    def begin(self, work: Callable[[Stop], R]) -> None:
+        """Begin ``work``; none is running."""
+        stop, thread = Stop(), ThreadPoolExecutor(1, thread_name_prefix=self._name)
+        self._running = (stop, thread.submit(work, stop))
+        thread.shutdown(wait=False)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the result of some work was not taken yet."""
+        return self._running is not None
+
+    @property
+    def is_done(self) -> bool:
+        """Whether a result, or an error, can be taken without waiting."""
+        return self._running is not None and self._running[1].done()
+
+    def result(self) -> R:
+        """Wait for what the work gives, and take it. Raises the error that ended it."""
+        assert self._running is not None
+        (_, future), self._running = self._running, None
+        return future.result()
+
+    def close(self) -> None:
+        """End the work, if some is running, and wait until it has ended. Its result, or its error, is nobody's: nothing
+        of it counts.
+        """
+        if self._running is not None:
+            (stop, future), self._running = self._running, None
+            stop.set()
+            wait([future])

@@ -1,0 +1,227 @@
+"""What is installed: extras of Headrace, and parts that other distributions declare as entry points.
+
+A distribution adds a part in its ``pyproject.toml``, by the name with which users ask for it::
+
+    [project.entry-points."headrace.formats"]
+    fixed_width = "my_package.fixed_width:FORMAT"
+
+Nothing is imported before its name is used, and installed distributions are looked through only for a name that is not
+one of Headrace's own, which nobody can take over.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeVar
+
+from headrace.errors import FixConfigError, NotInstalledError
+from headrace.own_parts import PLACES, PORTS
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+Extra = Literal["spark", "airflow", "quality", "s3", "plots", "postgres", "delta", "iceberg", "kafka", "test"]
+
+EXTRAS: Final[Mapping[Extra, tuple[str, ...]]] = {
+    "spark": ("pyspark", "pandas"),
+    "airflow": ("airflow", "airflow.providers.apache.spark", "httpx"),
+    "quality": ("great_expectations", "pandas"),
+    "s3": ("minio", "certifi", "urllib3"),
+    "plots": ("matplotlib",),
+    "postgres": ("psycopg",),
+    "delta": ("deltalake",),
+    "iceberg": ("pyiceberg", "pyiceberg_core", "sqlalchemy"),
+    "kafka": ("aiokafka", "urllib3"),
+    "test": ("pytest",),
+}
+"""The modules that each extra brings for Headrace's own use."""
+
+
+class PysparkClientError(FixConfigError, code="config.pyspark_client"):
+    """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
+
+
+def require(extra: Extra, what: str, instead: str = "") -> None:
+    """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``instead``: what does without."""
+    if missing := [module for module in EXTRAS[extra] if not _is_there(module)]:
+        are = "which is not installed" if len(missing) == 1 else "which are not installed"
+        hint = f"; or {instead}" if instead else ""
+        raise NotInstalledError(f"{what} needs {' and '.join(missing)}, {are}: pip install 'headrace[{extra}]'{hint}")
+    if extra == "spark" and (spark := _has("pyspark")) and (client := _has("pyspark-client")):
+        raise PysparkClientError(
+            f"pyspark-client {client} is installed over the files of pyspark (Airflow's Spark provider asks for it): "
+            "pip uninstall -y pyspark-client && pip install --force-reinstall --no-deps "
+            f"pyspark=={spark}"
+        )
+
+
+def require_library(library: str, what: str, source: str = "") -> None:
+    """Raise NotInstalledError unless ``library`` is installed, which ``what`` needs and no extra brings.
+
+    ``source`` says what pip installs it from, if not by its name.
+    """
+    if not _is_there(library):
+        raise NotInstalledError(f"{what} needs {library}, which is not installed: pip install {source or library}")
+
+
+def _is_there(module: str) -> bool:
+    package, *inner = module.split(".")
+    # the packages of a module are imported to find it, which for Airflow takes seconds: look for its folder first
+    if inner and any(Path(place, package, *inner).is_dir() for place in sys.path):
+        return True
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its package
+        return False
+
+
+def _has(distribution: str) -> str | None:
+    """The installed version of ``distribution``."""
+    from importlib.metadata import PackageNotFoundError, version  # with a parser of e-mail: only where it is asked
+
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+T = TypeVar("T")
+
+
+class NotRegisteredError(FixConfigError, code="config.not_registered"):
+    """A name for which neither Headrace nor an installed distribution has a part of that kind."""
+
+
+class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
+    """An entry point of another distribution that cannot be imported, is not what it should be, is there twice, or has
+    a name of one of Headrace's own parts.
+    """
+
+
+@dataclass(frozen=True)
+class EntryPointGroup(Generic[T]):
+    """The parts of one kind, by name; ``kind`` is what messages call one of them.
+
+    It knows neither Headrace's own nor the class of its parts: so it may stand below their modules, and naming a part
+    imports none of them.
+    """
+
+    group: str
+    kind: str
+
+    @property
+    def built_in(self) -> Mapping[str, str]:
+        """Where Headrace's own are (``module:attribute``), by name."""
+        return PLACES.get(self.group, {})
+
+    def __contains__(self, name: object) -> bool:
+        """Whether somebody has a part called ``name``; it is not loaded."""
+        return name in self.built_in or any(entry.name == name for entry in self._others())
+
+    def __getitem__(self, name: str) -> T:
+        """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""
+        part = self.get(name)
+        if part is None:
+            raise NotRegisteredError(
+                f"there is no {self.kind} {name!r}: it is one of {', '.join(self.names())}, or comes with a package "
+                f"that has an entry point {name!r} in the group {self.group!r}; is that package installed here?"
+            )
+        return part
+
+    def get(self, name: str) -> T | None:
+        """The part called ``name``, or None if nobody has it. Raises BrokenEntryPointError."""
+        if (self.group, name) not in _LOADED and (part := self._load(name)) is not None:
+            _LOADED[self.group, name] = part
+        return _LOADED.get((self.group, name))
+
+    def names(self) -> list[str]:
+        """All names that can be used: Headrace's own first."""
+        return [*self.built_in, *sorted({entry_point.name for entry_point in self._others()})]
+
+    def _others(self) -> "Sequence[EntryPoint]":
+        """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""
+        installed = _installed(self.group)
+        for entry_point in installed:
+            if entry_point.name in self.built_in:
+                raise BrokenEntryPointError(
+                    f"the {self.kind} {entry_point.name!r} is Headrace's own, and nobody can take it over (as does "
+                    f"{_described(entry_point)}); give that another name, or uninstall the package"
+                )
+        return installed
+
+    def _load(self, name: str) -> T | None:
+        if place := self.built_in.get(name):
+            part: T = _at(place)
+            return part
+        match [installed for installed in self._others() if installed.name == name]:
+            case []:
+                return None
+            case [one]:
+                return self._load_installed(one)
+            case several:
+                raise BrokenEntryPointError(
+                    f"the {self.kind} {name!r} is there twice: {' and '.join(map(_described, several))}; uninstall all "
+                    "of these packages but one"
+                )
+
+    def _load_installed(self, entry_point: "EntryPoint") -> T:
+        try:
+            part: T = entry_point.load()
+        except Exception as error:
+            raise BrokenEntryPointError(
+                f"the {self.kind} {entry_point.name!r} cannot be loaded: {type(error).__name__}: {error} (from "
+                f"{_described(entry_point)}); mend or uninstall that package"
+            ) from error
+        provides: type[Any] = _at(PORTS[self.group])
+        if not isinstance(part, provides):
+            raise BrokenEntryPointError(
+                f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {provides.__name__} (from "
+                f"{_described(entry_point)}); mend or uninstall that package"
+            )
+        return part
+
+
+_LOADED: dict[tuple[str, str], Any] = {}
+"""Parts by group and name. What is not found is not remembered: it may be installed meanwhile."""
+
+
+def _at(place: str) -> Any:
+    module, _, attribute = place.partition(":")
+    return getattr(import_module(module), attribute)
+
+
+def _installed(group: str) -> "Sequence[EntryPoint]":
+    return _found_in(_places(), group)
+
+
+@lru_cache(64)
+def _found_in(places: Sequence[tuple[str, int]], group: str) -> "Sequence[EntryPoint]":
+    """The entry points of a group in ``places``: asking all distributions takes as long as building a DAG."""
+    from importlib.metadata import entry_points  # with a parser of e-mail: only where it is asked
+
+    return tuple(entry_points(group=group))
+
+
+def _places() -> Sequence[tuple[str, int]]:
+    """Where distributions are installed, and when each of these folders has changed last: what is installed or removed
+    changes one of them.
+    """
+    return tuple((place, _changed(place)) for place in sys.path)
+
+
+def _changed(place: str) -> int:
+    try:
+        return os.stat(place).st_mtime_ns  # noqa: PTH116 - asked for a dozen places and each DAG: a Path costs more
+    except OSError:  # many interpreters list an archive that is not there
+        return 0
+
+
+def _described(entry_point: "EntryPoint") -> str:
+    package = f" of {entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else ""
+    return f"the entry point {entry_point.name} = {entry_point.value} in {entry_point.group}{package}"

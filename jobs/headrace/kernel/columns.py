@@ -1,0 +1,229 @@
+"""Columns of the kernel: their Arrow types, and what numpy does to groups of their rows.
+
+A TIMESTAMP is microseconds in UTC; users' own objects see an Instant. Stored rows may have columns that were called
+something else when they were written, or were not there yet.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+DATE = pa.date32()
+DECIMAL = pa.decimal128(PRECISION, SCALE)
+
+ARROW_TYPES: dict[DataType, pa.DataType] = {
+    DataType.STRING: pa.string(),
+    DataType.INT: pa.int64(),
+    DataType.FLOAT: pa.float64(),
+    DataType.BOOL: pa.bool_(),
+    DataType.TIMESTAMP: TIMESTAMP,
+    DataType.DATE: DATE,
+    DataType.BYTES: pa.binary(),
+    DataType.DECIMAL: DECIMAL,
+}
+
+
+def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TYPES) -> pa.DataType:
+    """The Arrow type of a column or of a pane value, where that of what is in it is one of ``types``."""
+    match kind:
+        case ListType(item):
+            return pa.list_(types[item])
+        case PairsType(left, right):
+            return pa.list_(pa.struct([("left", types[left]), ("right", types[right])]))
+    return types[kind]
+
+
+def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
+    """The Arrow type of a value as users' own objects see it: timestamps are Instants."""
+    if isinstance(kind, ListType):
+        return pa.list_(own_arrow_type(kind.item))
+    return pa.int64() if kind is DataType.TIMESTAMP else ARROW_TYPES[kind]
+
+
+def timestamps(granules: pa.Array) -> pa.Array:
+    """Instants as timestamps, NULL where they are not finite."""
+    finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
+    return pc.if_else(finite, granules, None).cast(TIMESTAMP)
+
+
+Names = Mapping[str, str | None]
+"""What columns are called in rows as they were written, None: they are not there. Others have the name of today."""
+
+
+def names_there(schema: pa.Schema, names: Names) -> list[str]:
+    """The columns of rows as they were written that ``schema`` has under the names of today."""
+    there = (names.get(name, name) for name in schema.names)
+    return [name for name in there if name is not None]
+
+
+def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
+    """Rows as they were written with the columns of ``schema``; what was not there is NULL."""
+
+    def column(field: pa.Field) -> pa.Array:
+        name = names.get(field.name, field.name)
+        return pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
+
+    return pa.table([column(field) for field in schema], schema=schema)
+
+
+Ints = NDArray[np.int64]
+T = TypeVar("T", bound=np.generic)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Groups of rows. ``order`` names the rows group by group, those of one group in their own order (None: they stand
+    so already); group ``i`` is ``order[offsets[i]:offsets[i + 1]]``, and may be empty.
+    """
+
+    offsets: Ints
+    order: Ints | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """How many rows each group has."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def of_row(self) -> Ints:
+        """The group of each row, in the order of ``arranged``."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
+
+    @cached_property
+    def of_each(self) -> Ints:
+        """The group of each row, in the order in which the rows stand."""
+        if self.order is None:
+            return self.of_row
+        numbers = np.empty(len(self.order), np.int64)
+        numbers[self.order] = self.of_row
+        return numbers
+
+    @property
+    def first_rows(self) -> Ints:
+        """The first row of each group, none of which is empty."""
+        starts = self.offsets[:-1]
+        return starts if self.order is None else self.order[starts]
+
+    def arranged(self, column: pa.Array) -> pa.Array:
+        """``column`` with the rows of each group together."""
+        return column if self.order is None else column.take(pa.array(self.order))
+
+    def first(self, column: pa.Array) -> pa.Array:
+        """The value of the first row of each group, none of which is empty."""
+        starts = self.offsets[:-1]
+        return column.take(pa.array(starts if self.order is None else self.order[starts]))
+
+    def reduce(self, fold: np.ufunc, values: NDArray[T], empty: object) -> NDArray[T]:
+        """``fold`` over the values of each group, which are arranged; ``empty`` for a group without rows."""
+        filled = self.sizes > 0
+        if len(self) and filled.all():
+            return cast("NDArray[T]", fold.reduceat(values, self.offsets[:-1]))
+        result = np.full(len(self), empty, dtype=values.dtype)
+        if filled.any():
+            result[filled] = fold.reduceat(values, self.offsets[:-1][filled])
+        return result
+
+    def without_nulls(self, column: pa.Array) -> "tuple[pa.Array, Groups]":
+        """The values of ``column``, which is arranged, that are not NULL, and their groups."""
+        if not column.null_count:
+            return column, self if self.order is None else Groups(self.offsets)
+        return column.drop_null(), self.within(valid(column))
+
+    def within(self, chosen: NDArray[np.bool_]) -> "Groups":
+        """The groups of the ``chosen`` of the arranged rows."""
+        before = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(chosen, out=before[1:])
+        return Groups(before[self.offsets])
+
+    def flattened(self, lists: pa.Array) -> "tuple[pa.Array, Groups]":
+        """The items of all lists of each group, one list after another; ``lists`` are arranged."""
+        items, inner = of_lists(lists)
+        return items, Groups(inner.offsets[self.offsets])
+
+
+def taken(column: pa.Array, rows: Ints) -> pa.Array:
+    """The ``rows`` of ``column``, in ascending order: the column itself if they are all."""
+    return column if len(rows) == len(column) else column.take(pa.array(rows))
+
+
+def truths(column: pa.Array) -> NDArray[np.bool_]:
+    """A column of booleans, NULL as FALSE."""
+    known = column.fill_null(False) if column.null_count else column
+    return cast("NDArray[np.bool_]", known.to_numpy(zero_copy_only=False))
+
+
+def of_ids(ids: Ints, number: int) -> Groups:
+    """``number`` groups of rows that stand in the order of ``ids``, which say the group of each."""
+    offsets = np.zeros(number + 1, np.int64)
+    np.cumsum(np.bincount(ids, minlength=number), out=offsets[1:])
+    return Groups(offsets)
+
+
+def valid(column: pa.Array) -> NDArray[np.bool_]:
+    """Which values of ``column`` are not NULL."""
+    return cast("NDArray[np.bool_]", column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def of_sorted(begins: NDArray[np.bool_], order: Ints | None = None) -> Groups:
+    """Groups of rows that stand in order, ``begins`` TRUE where a group does (of the first row always)."""
+    starts = np.flatnonzero(begins).astype(np.int64)
+    return Groups(np.append(starts, np.int64(len(begins))), order)
+
+
+def run_begins(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which of ``values`` differ from the one before; the first does."""
+    return with_first(values[1:] != values[:-1], len(values))
+
+
+def with_first(others: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
+    """TRUE for the first of so many rows, if there is one, and then ``others``."""
+    return np.concatenate([np.ones(min(length, 1), np.bool_), others])
+
+
+def of_lists(lists: pa.Array) -> tuple[pa.Array, Groups]:
+    """The items of all lists, and the group of each list; NULL is a list without items."""
+    offsets = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(), out=offsets[1:])
+    return lists.flatten(), Groups(offsets)
+
+
+def to_lists(items: pa.Array, groups: Groups, *, empty_is_null: bool = False) -> pa.Array:
+    """A list of its items for each group; ``items`` are arranged."""
+    offsets = pa.array(groups.offsets).cast(pa.int32())  # which refuses more items than a column of lists can have
+    mask = pa.array(groups.sizes == 0) if empty_is_null else None
+    return pa.ListArray.from_arrays(offsets, items, mask=mask)
+
+
+def holders(lists: pa.Array) -> Ints:
+    """The number of the list that holds each item of ``pc.list_flatten(lists)``, which leaves out what NULLs hide."""
+    return np.repeat(np.arange(len(lists), dtype=np.int64), _lengths(lists))
+
+
+def with_items(lists: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """``lists`` with what ``read`` makes of all their items; a list is NULL if one of its items becomes NULL that was
+    not.
+    """
+    items = pc.list_flatten(lists)
+    made = read(items)
+    is_null = ~valid(lists)
+    is_null[holders(lists)[valid(items) & ~valid(made)]] = True
+    offsets = pa.array(np.append(0, np.cumsum(_lengths(lists))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, made, mask=pa.array(is_null))
+
+
+def _lengths(lists: pa.Array) -> Ints:
+    lengths: Ints = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    return lengths

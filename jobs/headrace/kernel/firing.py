@@ -1,0 +1,423 @@
+"""What windows emit in an epoch: a program is run, and its moments become the values of panes and retractions.
+
+A pane comes after the retractions of what it replaces (semantics 3.4, 4.3, 9.1, 12.1). Its values are those of the
+aggregates over the contents of its window, and what is computed of them; ``having`` says whether it leaves (semantics
+8.4, 9.10). A value that its type does not hold names its window and key, and says what a person can do about it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from headrace.errors import ValueOverflowError
+from headrace.kernel.aggregates import Accumulator, unpacked
+from headrace.kernel.columns import Groups, Ints, of_lists, timestamps, to_lists, truths, valid
+from headrace.kernel.expressions.evaluation import column, evaluate
+from headrace.kernel.stage import CompiledStage
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.columns import in_order
+from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.typing import columns_of
+from headrace.model.time import Instant, render
+from headrace.program import columns as c
+from headrace.program.firing import FiringClocks, FiringPlan, PaneColumns
+
+Result = Callable[[Mapping[str, pa.Array]], pa.Array]
+"""Makes a column of results of columns that have a row for each."""
+
+WAYS_OUT = (
+    "give it a wider type (a sum of integers as .cast(Decimal), any as .cast(float), which rounds), filter such "
+    "records out, or correct them"
+)
+
+
+def result_of(
+    name: str, accumulator: Accumulator, contents: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
+) -> pa.Array:
+    """The aggregate ``name`` of the windows of ``rows`` that ``which`` names, whose ``contents`` these are.
+
+    Raises ValueOverflowError, saying of which key and window, for the first result that its type does not hold.
+    """
+    return located(f"aggregate {name!r}", accumulator.result, contents, rows, which)
+
+
+def located(
+    what: str, result: Result, columns: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
+) -> pa.Array:
+    """``result`` of the ``columns`` of those windows. Raises ValueOverflowError as ``result_of`` does, of ``what``."""
+    try:
+        return result(columns)
+    except ValueOverflowError:
+        at = _first_overflow(result, columns, len(which))
+    try:
+        return result(_some(columns, at, 1))  # which says its own value
+    except ValueOverflowError as error:
+        place = _place(rows, int(which[at]))
+        raise type(error)(
+            f"{what} of {place}: {error}. Nothing of this epoch is committed: {WAYS_OUT}. A pipeline whose "
+            "aggregates or filter change computes their history again with a backfill"
+        ) from None
+
+
+def _first_overflow(result: Result, columns: Mapping[str, pa.Array], length: int) -> int:
+    """The position of the first of ``length`` results that does not fit, found by halving."""
+    first = 0
+    while length > 1:
+        half = length // 2
+        try:
+            result(_some(columns, first, half))
+        except ValueOverflowError:
+            length = half
+        else:
+            first, length = first + half, length - half
+    return first
+
+
+def _some(columns: Mapping[str, pa.Array], first: int, length: int) -> dict[str, pa.Array]:
+    taken = pa.array(range(first, first + length))
+    return {name: values.take(taken) for name, values in columns.items()}
+
+
+def _place(rows: Mapping[str, pa.Array], row: int) -> str:
+    names: Sequence[str] = [name for name in rows if not name.startswith("_")]
+    key = ", ".join(f"{name}={rows[name][row].as_py()!r}" for name in names)
+    start, end = (render(Instant(rows[name][row].as_py())) for name in (c.WINDOW_START, c.WINDOW_END))
+    return f"{f'key {key}' if key else 'all records'} in the window from {start} to {end}"
+
+
+Columns = Mapping[str, pa.Array]
+
+
+def columns_of_results(stage: CompiledStage, aggregates: Columns, rows: Columns, which: Ints) -> dict[str, pa.Array]:
+    """What is computed of the ``aggregates`` of those windows of ``rows`` that ``which`` names.
+
+    Raises ValueOverflowError for a value that its type does not hold.
+    """
+    results = stage.stage.aggregation.results
+    window = [rows[name].take(pa.array(which)) for name in (c.WINDOW_START, c.WINDOW_END)]
+    values = {name: made.cast(stage.pane_type.field(name).type) for name, made in aggregates.items()}
+    rows_of_results = _ResultRows.of(stage, rows, which, {**values, WINDOW_START: window[0], WINDOW_END: window[1]})
+    for name, expr in in_order(results).items():
+        rows_of_results.row[name] = rows_of_results.computed(f"column {name!r}", expr)
+    return {name: rows_of_results.row[name] for name in results}
+
+
+def lets_out(stage: CompiledStage, panes: pa.StructArray, rows: Columns, which: Ints) -> NDArray[np.bool_]:
+    """Whether ``having`` is TRUE of each of ``panes``, of those windows of ``rows``: of one pane always the same."""
+    condition = stage.stage.aggregation.having
+    assert condition is not None
+    values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
+    return truths(_ResultRows.of(stage, rows, which, values).computed("having", condition))
+
+
+@dataclass(frozen=True)
+class _ResultRows:
+    """Rows of results, one for each of ``windows`` that ``which`` names: the columns that expressions read."""
+
+    stage: CompiledStage
+    windows: Columns
+    which: Ints
+    row: dict[str, pa.Array]
+
+    @classmethod
+    def of(cls, stage: CompiledStage, windows: Columns, which: Ints, values: Columns) -> "_ResultRows":
+        """Rows of these ``values``, with the ends of a window in granules."""
+        keys = {name: windows[name].take(pa.array(which)) for name in stage.keys}
+        ends = {name: timestamps(values[name]) for name in (WINDOW_START, WINDOW_END)}
+        return cls(stage, windows, which, {**keys, **values, **ends})
+
+    def computed(self, what: str, expr: Expr) -> pa.Array:
+        """``expr`` over each row. Raises ValueOverflowError, of ``what``."""
+        read = {name: self.row[name] for name in columns_of(expr) | {WINDOW_START}}  # which each row has
+        windows = {name: self.windows[name] for name in self.stage.identity}
+        return located(what, lambda columns: self._of(expr, columns), read, windows, self.which)
+
+    def _of(self, expr: Expr, columns: Columns) -> pa.Array:
+        return column(expr, columns, self.stage.stage.pane_schema, len(columns[WINDOW_START]))
+
+
+def results(
+    stage: CompiledStage, rows: Mapping[str, pa.Array], which: Ints, cleared: NDArray[np.bool_]
+) -> dict[str, pa.Array]:
+    """The aggregates of those windows of ``rows`` that ``which`` names; contents are empty where ``cleared``."""
+    taken = None if len(which) == len(rows[c.WINDOW_START]) else pa.array(which)
+    empty = pa.array(cleared) if cleared.any() else None
+    contents = {}
+    for part in stage.parts:
+        stored = rows[part.name] if taken is None else rows[part.name].take(taken)
+        contents[part.name] = stored if empty is None else pc.if_else(empty, pa.scalar(None, stored.type), stored)
+    if stage.how.keep_last is not None:
+        contents = unpacked(contents[c.KEPT], stage.aggregated, stage.input_column)
+    named = {column: rows[column] for column in stage.identity if column in rows}
+    values = {
+        name: result_of(name, accumulator, contents, named, which) for name, accumulator in stage.accumulators.items()
+    }
+    return values | columns_of_results(stage, values, rows, which) if stage.stage.aggregation.results else values
+
+
+def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str, pa.Array]:
+    """Where unchanged panes are elided: whether the only live pane of a window is what a pane would be now, and its
+    timestamp (semantics 9.1). A retracting window holds the same throughout an epoch.
+    """
+    live = rows[c.LIVE]
+    alone = truths(pc.equal(pc.list_value_length(live), 1))
+    which = np.flatnonzero(alone)
+    panes, _ = of_lists(live.take(pa.array(which)))
+    now = results(stage, rows, which, np.zeros(len(which), np.bool_))
+    equal = np.ones(len(which), np.bool_)
+    for own, name in ((c.WINDOW_START, WINDOW_START), (c.WINDOW_END, WINDOW_END)):
+        equal &= rows[own].to_numpy()[which] == panes.field(name).to_numpy()
+    for name, values in now.items():
+        equal &= same(values.cast(stage.pane_type.field(name).type), panes.field(name))
+    is_same, time = np.zeros(len(live), np.bool_), np.zeros(len(live), np.int64)
+    is_same[which], time[which] = equal, panes.field("pane_time").to_numpy()
+    return {c.SAME: pa.array(is_same), c.LIVE_TIME: pa.array(time, mask=~alone)}
+
+
+def same(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Where two columns of one type are equal: NULL equals NULL, and NaN NaN."""
+    known, kind = valid(left), left.type
+    if pa.types.is_list(kind):
+        equal = _same_lists(left, right)
+    elif pa.types.is_struct(kind):
+        equal = np.ones(len(left), np.bool_)
+        for i in range(kind.num_fields):
+            equal &= same(left.field(i), right.field(i))
+    else:
+        equal = truths(pc.equal(left, right))
+    if pa.types.is_floating(kind):
+        equal = equal | truths(pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    unchanged: NDArray[np.bool_] = ~(known ^ valid(right)) & (~known | equal)
+    return unchanged
+
+
+def _same_lists(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    (items, groups), (others, beside) = of_lists(left), of_lists(right)
+    equal: NDArray[np.bool_] = groups.sizes == beside.sizes
+    known = np.flatnonzero(equal & (groups.sizes > 0))
+    (items, groups), (others, _) = of_lists(left.take(pa.array(known))), of_lists(right.take(pa.array(known)))
+    equal[known] = groups.reduce(np.minimum, same(items, others).astype(np.int8), 1) > 0
+    return equal
+
+
+Datum = Any
+"""A column, or a scalar that stands for a column of equal values."""
+
+
+@dataclass(frozen=True)
+class FiringProgram:
+    """The program ``outcome`` of ``stage``, with what its results need of it."""
+
+    stage: CompiledStage
+    outcome: FiringPlan
+
+    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "Fired":
+        """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
+        known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
+        known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
+        for name, expr, done in self.outcome.needed:
+            known[name] = evaluate(expr, known)
+            for read in done:
+                del known[read]
+        return Fired(self.stage, self.outcome, known, len(rows[c.WINDOW_START]))
+
+
+def _clock_values(clocks: FiringClocks) -> dict[str, Datum]:
+    values = {
+        c.WATERMARK_BEFORE: clocks.watermark_before,
+        c.WATERMARK_AFTER: clocks.watermark_after,
+        c.PROCESSING_TIME: clocks.processing_time,
+    }
+    for i, q in enumerate(sorted(clocks.percentiles)):
+        values[f"{c.PERCENTILE_BEFORE}{i}"], values[f"{c.PERCENTILE_AFTER}{i}"] = clocks.percentiles[q]
+    return {name: pa.scalar(int(value), pa.int64()) for name, value in values.items()}
+
+
+@dataclass(frozen=True)
+class Fired:
+    """What the program found, for each of ``length`` windows."""
+
+    stage: CompiledStage
+    outcome: FiringPlan
+    known: Mapping[str, Datum]
+    length: int
+
+    def of(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
+        """A result of the program as a column."""
+        values = evaluate(expr, self.known)
+        if isinstance(values, pa.Scalar):
+            values = pa.repeat(values, self.length)
+        return values if kind is None or values.type == kind else values.cast(kind)
+
+    def flags(self, expr: Expr) -> Any:
+        """A result as a numpy array of booleans; NULL is FALSE."""
+        values = self.of(expr, pa.bool_())
+        return (values.fill_null(False) if values.null_count else values).to_numpy(zero_copy_only=False)
+
+    @property
+    def panes(self) -> tuple[PaneColumns, ...]:
+        """The possible panes, in the order of their moments."""
+        return self.outcome.panes
+
+
+_LIVE, _NOTHING = -1, -2
+"""Where the live panes of a window are: those of the state, or none; else the moment whose pane is live."""
+
+
+@dataclass(frozen=True)
+class Emission:
+    """Emitted records in order. ``row`` is the window that emitted a record, ``moment`` when in the epoch, ``sequence``
+    its place among the records of the window; ``panes`` are structs of ``CompiledStage.pane_type``.
+    ``live``, where panes are remembered, has the live panes of each window after the epoch.
+    """
+
+    row: Ints
+    moment: Ints
+    sequence: Ints
+    is_retraction: NDArray[np.bool_]
+    panes: pa.StructArray
+    live: pa.Array | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def emit(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> Emission:
+    """What the windows of ``rows`` emit."""
+    return _Emitting(stage, rows, fired).emission()
+
+
+class _Emitting:
+    """Records of one moment after the other."""
+
+    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> None:
+        self.stage, self.rows, self.fired = stage, rows, fired
+        self.emitted: list[_Records] = []
+        self.panes: list[_Records] = []
+        self.live_at = np.full(fired.length, _LIVE, np.int64)
+
+    def emission(self) -> Emission:
+        for moment, pane in enumerate(self.fired.panes):
+            emitted, exists = self.fired.flags(pane.emitted), self.fired.flags(pane.exists)
+            made = self._made(moment, pane, np.flatnonzero(exists))
+            if self.stage.remembers:
+                self.emitted += self._withdrawn(moment, np.flatnonzero(emitted))
+                self.live_at[emitted] = _NOTHING
+                self.live_at[exists] = moment
+            self.emitted.append(made)
+            self.panes.append(made)
+        records = _joined(self.emitted, self.stage)
+        order = np.lexsort((records.place, records.moment, records.row))
+        if self.stage.stage.aggregation.having is not None:
+            order = order[self._leaves(records)[order]]
+        return Emission(
+            row=records.row[order],
+            moment=records.moment[order],
+            sequence=_numbered(records.row[order]),
+            is_retraction=records.is_retraction[order],
+            panes=records.panes.take(pa.array(order)),
+            live=self._live() if self.stage.remembers else None,
+        )
+
+    def _leaves(self, records: "_Joined") -> NDArray[np.bool_]:
+        """Which records leave: those that ``having`` lets out. Where a pane does not withdraw the one that it replaces,
+        that one is withdrawn if the pane stays (semantics 9.10).
+        """
+        leaves = lets_out(self.stage, records.panes, self.rows, records.row)
+        if self.stage.retracting or not self.stage.remembers:
+            return leaves
+        place = records.row * len(self.fired.panes) + records.moment
+        stays = place[~records.is_retraction & ~leaves]
+        return leaves & (~records.is_retraction | np.isin(place, stays))
+
+    def _made(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
+        """The panes of a moment."""
+        taken = pa.array(rows)
+        index = self.fired.of(pane.index).take(taken)
+        columns = {
+            "window_start": self.rows[c.WINDOW_START].take(taken),
+            "window_end": self.rows[c.WINDOW_END].take(taken),
+            **results(self.stage, self.rows, rows, self.fired.flags(pane.cleared)[rows]),
+            "pane_time": self.fired.of(pane.time).take(taken),
+            "timing": self.fired.of(pane.timing).take(taken),
+            "pane_index": index,
+            "nonspeculative_index": self.fired.of(pane.nonspeculative_index).take(taken),
+            "is_first": pc.equal(index, 0),
+            "is_last": self.fired.of(pane.is_last).take(taken).fill_null(False),
+        }
+        fields = list(self.stage.pane_type)
+        made = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
+        # after all retractions of its moment
+        return _Records(rows, moment, np.full(len(rows), np.iinfo(np.int64).max), made, is_retraction=False)
+
+    def _withdrawn(self, moment: int, rows: Ints) -> "list[_Records]":
+        """The retractions of what windows that emit at a moment emitted before."""
+        withdrawn = []
+        before = rows[self.live_at[rows] == _LIVE]
+        if len(before):
+            panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(before)))
+            row = before[groups.of_row]
+            withdrawn.append(_Records(row, moment, np.arange(len(row)), panes, is_retraction=True))
+        for earlier, made in enumerate(self.panes):
+            again = rows[self.live_at[rows] == earlier]
+            if len(again):
+                panes = made.panes.take(pa.array(np.searchsorted(made.row, again)))
+                withdrawn.append(_Records(again, moment, np.zeros(len(again), np.int64), panes, is_retraction=True))
+        return withdrawn
+
+    def _live(self) -> pa.Array:
+        """The live panes of each window."""
+        panes, groups = of_lists(self.rows[c.LIVE])
+        stays = (self.live_at == _LIVE)[groups.of_row]
+        items = [panes.filter(pa.array(stays))]
+        rows = [groups.of_row[stays]]
+        for moment, made in enumerate(self.panes):
+            here = self.live_at[made.row] == moment
+            items.append(made.panes.filter(pa.array(here)))
+            rows.append(made.row[here])
+        row = np.concatenate(rows)
+        order = np.argsort(row, kind="stable")
+        offsets = np.searchsorted(row[order], np.arange(self.fired.length + 1))
+        return to_lists(pa.concat_arrays(items).take(pa.array(order)), Groups(offsets.astype(np.int64)))
+
+
+@dataclass(frozen=True)
+class _Records:
+    """Records of one moment; ``place`` orders those of a window."""
+
+    row: Ints
+    moment: int
+    place: Ints
+    panes: pa.StructArray
+    is_retraction: bool
+
+
+@dataclass(frozen=True)
+class _Joined:
+    row: Ints
+    moment: Ints
+    place: Ints
+    is_retraction: NDArray[np.bool_]
+    panes: pa.StructArray
+
+
+def _joined(records: "list[_Records]", stage: CompiledStage) -> _Joined:
+    sizes = [len(part.row) for part in records]
+    return _Joined(
+        row=np.concatenate([part.row for part in records]),
+        moment=np.repeat([part.moment for part in records], sizes),
+        place=np.concatenate([part.place for part in records]),
+        is_retraction=np.repeat([part.is_retraction for part in records], sizes),
+        panes=pa.concat_arrays([part.panes.cast(stage.pane_type) for part in records]),
+    )
+
+
+def _numbered(row: Ints) -> Ints:
+    """The place of each record among those of its row, which stand together."""
+    if not len(row):
+        return row
+    begins = np.flatnonzero(np.diff(row, prepend=row[0] - 1))
+    return np.arange(len(row)) - np.repeat(begins, np.diff(np.append(begins, len(row))))

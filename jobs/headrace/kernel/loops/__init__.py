@@ -1,1 +1,0 @@
-"""The rounds of a loop on Arrow tables (semantics 13)."""

@@ -1,0 +1,307 @@
+"""Where in event time, on columns: the windows of each row, by assignment or by slices that windows share.
+
+Elements of a key that are in the same sliding windows are aggregated once, and what they come to counts in each of
+these (the paired windows of Krishnamurthy, Wu and Franklin, SIGMOD 2006). Late is judged by window, so all elements of
+a slice are late for the same ones. Windows of a key may become one together (semantics, section 2).
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.errors import PipelineError
+from headrace.kernel.aggregates.ordering import fold
+from headrace.kernel.columns import Groups, Ints, run_begins, with_first
+from headrace.kernel.custom_objects import assigned_windows, custom_output_times, merged_custom
+from headrace.kernel.expressions.casts import calendar_windows
+from headrace.kernel.expressions.evaluation import Rows, column
+from headrace.kernel.keys import grouped
+from headrace.kernel.stage import CompiledStage
+from headrace.model.accumulation import TimestampCombiner
+from headrace.model.expressions.columns import coalesce
+from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.expr import Literal
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
+from headrace.model.windows import (
+    CalendarWindows,
+    CustomWindows,
+    FixedWindows,
+    GlobalWindows,
+    Sessions,
+    ShiftedOutputTime,
+    SlidingWindows,
+    WindowFn,
+)
+from headrace.program import columns as c
+from headrace.program.triggers import ColumnMerge
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """Rows in their windows, in the order of rows and of each one's windows; those that are in none are missing.
+
+    ``stamp`` is the timestamp that a row gives its pane there; None: its event time.
+    """
+
+    row: Ints
+    start: Ints
+    end: Ints
+    is_first: Flags
+    stamp: Ints | None = None
+
+    def where(self, chosen: Flags) -> "Assigned":
+        """The ``chosen`` ones."""
+        stamp = None if self.stamp is None else self.stamp[chosen]
+        return Assigned(self.row[chosen], self.start[chosen], self.end[chosen], self.is_first[chosen], stamp)
+
+
+def assigned(
+    where: WindowFn, times: pa.Array, keys: Rows, key_types: Schema, records: pa.Array | None = None
+) -> Assigned:
+    """The windows of rows at ``times`` (int64, granules; NULL takes no part). A phase reads the ``keys``, a user's own
+    function the ``records``: structs whose timestamps are Instants.
+    """
+    match where:
+        case ShiftedOutputTime(inner, shift):
+            windows = assigned(inner, times, keys, key_types, records)
+            stamp = times.fill_null(0).to_numpy()[windows.row] if windows.stamp is None else windows.stamp
+            return replace(windows, stamp=stamp + int(shift))
+        case CustomWindows():
+            counts, start, end, stamp = assigned_windows(where, times, records)
+            row = np.repeat(np.arange(len(times), dtype=np.int64), counts)
+            return Assigned(row, start, end, run_begins(row), stamp)
+    row = np.flatnonzero(np.asarray(times.is_valid()))
+    at = times.fill_null(0).to_numpy()[row] if times.null_count else times.to_numpy()
+    if isinstance(where, SlidingWindows):
+        return _sliding(where, row, at)
+    if isinstance(where, FixedWindows):
+        start, end = _fixed(where, at, _shift(where, keys, key_types, row, len(times)))
+    else:
+        start, end = _only_by_time(where, at)
+    return Assigned(row, start, end, np.ones(len(row), np.bool_))
+
+
+def _only_by_time(where: WindowFn, at: Ints) -> tuple[Ints, Ints]:
+    match where:
+        case Sessions(gap):
+            return at, at + int(gap)
+        case CalendarWindows():
+            return calendar_windows(where, at)
+        case GlobalWindows():
+            return np.full(len(at), int(MIN_INSTANT)), np.full(len(at), int(GLOBAL_WINDOW_END))
+    raise PipelineError(f"{where!r} is not a window function")
+
+
+def _fixed(where: FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
+    start: Ints = at - (at - shift) % int(where.size)
+    return start, start + int(where.size)
+
+
+def _shift(where: FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int) -> int | Ints:
+    """How far the windows of the key of each ``row`` are shifted (2.2)."""
+    if where.phase is None:
+        return int(where.offset)
+    phase = coalesce(where.phase, Literal(0))
+    shifts: Ints = column(phase, keys, key_types, length).to_numpy()[row]
+    return (shifts % int(where.size) + int(where.offset)) % int(where.size)
+
+
+def count_windows(where: WindowFn, at: Ints) -> Ints:
+    """How many windows an element at each time is in; a user's own window function alone can say that of its own."""
+    match where:
+        case ShiftedOutputTime(inner):
+            return count_windows(inner, at)
+        case SlidingWindows():
+            return _reaching(where, at)[1]
+        case CustomWindows():
+            raise PipelineError(f"{where!r} is a window function of its own")
+    return np.ones(len(at), np.int64)
+
+
+def _reaching(where: SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
+    """How long before each time the last window starts, and how many reach it: the last starts at the last multiple of
+    the period, those before it reach the time for as long as ``size`` goes (2.3).
+    """
+    size, period = int(where.size), int(where.period)
+    since = (at - int(where.offset)) % period
+    counts = (size - since + period - 1) // period
+    return since, counts
+
+
+def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
+    size, period = int(where.size), int(where.period)
+    since, counts = _reaching(where, at)
+    row, first = np.repeat(row, counts), np.repeat(at - since - (counts - 1) * period, counts)
+    place = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    start = first + place * period
+    return Assigned(row, start, start + size, place == 0)
+
+
+def slice_starts(where: SlidingWindows, at: Ints) -> Ints:
+    """Where the slice of each time begins. Times of one slice are in the same windows, and so is its start: a slice
+    ends where a window begins or ends.
+    """
+    period, rest = int(where.period), int(where.size) % int(where.period)
+    since = (at - int(where.offset)) % period
+    return at - since + np.where(since < rest, 0, rest)
+
+
+def output_times(where: WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
+    """The timestamps that elements at ``times`` give the panes of their windows."""
+    match where:
+        case CustomWindows():
+            return custom_output_times(where, times, start, end)
+        case ShiftedOutputTime(inner, shift):
+            return output_times(inner, times, start, end) + int(shift)
+    return times
+
+
+def merged_windows(where: WindowFn, key: Ints, start: Ints, end: Ints, is_new: Flags) -> tuple[Ints, Ints]:
+    """What the window of each row becomes among the open and new ones of its ``key`` (2.4, 2.6, 3.5): itself where it
+    merges with none. Nothing merges in a key of which no row ``is_new``.
+    """
+    if isinstance(where, ShiftedOutputTime):
+        return merged_windows(where.inner, key, start, end, is_new)
+    touched = np.zeros(int(key.max(initial=-1)) + 1, np.bool_)
+    touched[key[is_new]] = True
+    rows = np.flatnonzero(touched[key])
+    order = grouped(key[rows].view(np.uint64), [], start[rows], end[rows]).order
+    rows = rows if order is None else rows[order]
+    result = start.copy(), end.copy()
+    if isinstance(where, Sessions):
+        result[0][rows], result[1][rows] = _merged_sessions(where, key[rows], start[rows], end[rows])
+    elif isinstance(where, CustomWindows) and where.merges:
+        result[0][rows], result[1][rows] = merged_custom(where, key[rows], start[rows], end[rows])
+    return result
+
+
+def _merged_sessions(where: Sessions, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+    """What sessions in the order of (key, window) become: one that begins after the ends of all before it of its key
+    begins another.
+    """
+    same_key = key[1:] == key[:-1]
+    reach = _reach(end, same_key)
+    apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]
+    begins = with_first(apart | ~same_key, len(key))
+    first = np.flatnonzero(begins)
+    group = np.cumsum(begins) - 1
+    return start[first][group], np.maximum.reduceat(end, first)[group] if len(first) else end
+
+
+def _reach(ends: Ints, same_key: Flags) -> Ints:
+    """The largest end among those of a key so far: of twice as many rows in every round, until nothing changes."""
+    reach, near, distance = ends.copy(), same_key, 1
+    while len(near):
+        before = np.where(near, reach[:-distance], reach[distance:])
+        if (before <= reach[distance:]).all():
+            return reach
+        reach[distance:] = np.maximum(reach[distance:], before)
+        near = near[distance:] & near[:-distance]
+        distance *= 2
+    return reach
+
+
+@dataclass(frozen=True)
+class InWindows:
+    """The rows of a bundle in their ``windows``, whose ``row`` is that of the bundle, which has so many ``rows``."""
+
+    windows: Assigned
+    rows: int
+
+    def number(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
+        """How many of the ``chosen`` rows stand in each of the windows."""
+        return chosen[self.windows.row]
+
+    def standing(self, which: Flags | None) -> Flags:
+        """The rows that are in any of those windows; None: of all."""
+        flags = np.zeros(self.rows, np.bool_)
+        flags[self.windows.row if which is None else self.windows.row[which]] = True
+        return flags
+
+    def each(self, which: Flags) -> Assigned:
+        """Rows in those windows."""
+        return self.windows.where(which)
+
+
+@dataclass(frozen=True)
+class InSlices:
+    """The rows of a bundle by slice: ``windows`` are those of slices, in the order of their ``starts``, and ``place``
+    says the slice of each row; a row that takes no part has one behind the last.
+    """
+
+    windows: Assigned
+    starts: Ints
+    place: Ints
+
+    @classmethod
+    def of(cls, where: SlidingWindows, times: pa.Array) -> "InSlices":
+        """Rows at ``times`` (int64, granules; NULL takes no part)."""
+        known = np.asarray(times.is_valid())
+        begins = slice_starts(where, times.fill_null(0).to_numpy())
+        encoded = pa.array(begins, mask=~known).dictionary_encode()
+        starts = encoded.dictionary.to_numpy()
+        place = encoded.indices.fill_null(len(starts)).to_numpy()
+        return cls(assigned(where, encoded.dictionary, {}, {}), starts, place)
+
+    def number(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
+        """How many of the ``chosen`` rows stand in each of the windows."""
+        return np.bincount(self.place[chosen], minlength=len(self.starts) + 1)[self.windows.row]
+
+    def standing(self, which: Flags | None) -> Flags:
+        """The rows that are in any of those windows; None: of all."""
+        flags = np.zeros(len(self.starts) + 1, np.bool_)
+        flags[self.windows.row if which is None else self.windows.row[which]] = True
+        return flags[self.place]
+
+    def each(self, which: Flags) -> Assigned:
+        """Rows in those windows."""
+        chosen = self.windows.where(which)
+        sizes = np.bincount(chosen.row, minlength=len(self.starts) + 1)
+        first = np.cumsum(sizes) - sizes
+        counts = sizes[self.place]
+        row = np.repeat(np.arange(len(self.place)), counts)
+        behind = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        window = np.repeat(first[self.place], counts) + behind
+        return Assigned(row, chosen.start[window], chosen.end[window], chosen.is_first[window])
+
+    def in_one_each(self, which: Flags) -> Assigned:
+        """The rows that are in any of those windows, in their slice as if it were a window."""
+        row = np.flatnonzero(self.standing(which))
+        start = self.starts[self.place[row]]
+        return Assigned(row, start, start, np.ones(len(row), np.bool_))
+
+
+def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
+    """A ``delta`` of slices, whose starts are its ``_ws``, as one of windows: those that have not expired at
+    ``watermark``.
+    """
+    windows = assigned(stage.where, delta.column(c.WINDOW_START), {}, {})
+    windows = windows.where(~stage.expired(windows.end, watermark))
+    row = pa.array(windows.row)
+    keys = [delta.column(name).take(row) for name in stage.keys]
+    keyed = grouped(delta.column(c.HASH).to_numpy()[windows.row], keys, windows.start, windows.end)
+    first = keyed.first_rows
+    groups = Groups(keyed.offsets, windows.row if keyed.order is None else windows.row[keyed.order])
+    columns = {name: groups.first(delta.column(name)) for name in (c.HASH, *stage.keys)}
+    columns |= {c.WINDOW_START: pa.array(windows.start[first]), c.WINDOW_END: pa.array(windows.end[first])}
+    for part in stage.parts:
+        columns[part.name] = part.gather(groups.arranged(delta.column(part.name)), groups)
+    for name, how in _folds(stage).items():
+        columns[name] = fold(how, groups.arranged(delta.column(name)), groups)
+    return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
+
+
+def _folds(stage: CompiledStage) -> dict[str, ColumnMerge]:
+    """How what a delta has besides parts becomes one."""
+    latest = stage.how.timestamp is TimestampCombiner.LATEST
+    measures = {measure.name: measure.fold for measure in stage.trigger.measures}
+    others = {
+        c.COUNT: ColumnMerge.SUM,
+        c.HELD: ColumnMerge.MAX if latest else ColumnMerge.MIN,
+        c.RETRACTED: ColumnMerge.SUM,
+    }
+    return {name: how for name, how in {**others, **measures}.items() if name in (c.COUNT, *stage.carried)}

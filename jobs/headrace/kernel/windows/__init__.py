@@ -1,1 +1,0 @@
-"""Windows on Arrow columns: the windows of each row, and those that become one."""

@@ -1,1 +1,0 @@
-"""What can be wrong with a pipeline when it is built."""

@@ -1,0 +1,397 @@
+"""The ends of a pipeline: what all sources have in common, and what all sinks have.
+
+A source has a definition, and an event time makes an input of it. A sink is a system beside the root that follows what
+readers see; it is no part of what a pipeline means.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, ClassVar, Final
+
+from headrace.errors import PipelineError
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
+from headrace.model.changelog import Changelog
+from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time, event_time
+from headrace.model.expressions.columns import (
+    ColumnType,
+    Read,
+    SourceColumns,
+    SourceField,
+    columns_of_source,
+    fields_of,
+    read,
+    types_of,
+)
+from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of
+from headrace.model.expressions.expr import Column, Expr, Literal
+from headrace.model.expressions.typing import same, type_of
+from headrace.pipeline.loading.modules import current
+
+OWN = "source"
+"""The name of a pipeline's own input, in snapshots and counts."""
+
+PLACE = {"is_place": True}
+"""Metadata of a field that says where something lies, which does not change what it means."""
+
+
+class OnUnreadable(StrEnum):
+    """What a file that cannot be read at all (a torn Parquet footer, say) does to the run."""
+
+    FAIL = "fail"
+    DEAD_LETTER = "dead_letter"
+
+
+class OnMissing(StrEnum):
+    """What a declared column that a file lacks, and that the pipeline reads, does: it fails the run (of JSON, whose
+    records may leave out what is NULL, it is a warning), or it is NULL.
+    """
+
+    FAIL = "fail"
+    NULL = "null"
+
+
+@word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class SparkFunction:
+    """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
+
+    It may add, change, drop and repeat rows (a flat-map is a select with ``explode``), each on its own: no groups, no
+    order. Columns that start with ``_`` say where a record is from and must stay. ``returns`` are the columns that it
+    gives. The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal
+    rows. If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
+    ``package`` says which folder is meant by "beside": that of the file which is being imported.
+
+    >>> hr.SparkFunction("cleaning:split_lines", {"word": str}, deterministic=True).name
+    'cleaning:split_lines'
+    """
+
+    name: str
+    returns: Mapping[str, DataType]
+    deterministic: bool
+    package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
+
+    def __post_init__(self) -> None:
+        given = Arguments("SparkFunction")
+        given.text("name", self.name, "module:function")
+        given.flag("deterministic", self.deterministic)
+        if self.package is not None:
+            given.text("package", self.package, "a folder of modules")
+        module, _, function = self.name.partition(":")
+        if not all(part.isidentifier() for part in (*module.split("."), function)):
+            raise PipelineError(f"{self.name!r} names no Spark function; write module:function")
+        object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
+
+
+class Source(Suggesting, ABC):
+    """Where records come from: a frozen dataclass of what tells its data from others', without any secret.
+
+    ``kind`` names the code that reads it: ``files``, or an entry point of ``headrace.sources``. ``schema`` names the
+    columns to read. An epoch takes at most ``max_files`` splits and ``max_bytes`` bytes. ``changelog``: how records say
+    whether they add a row or withdraw one (semantics 14); None: they add rows.
+    """
+
+    kind: ClassVar[str]
+    schema: SourceColumns
+    max_files: int = 100
+    max_bytes: int = 512 * 1024 * 1024
+    max_rejected: int | None = None
+    on_unreadable: OnUnreadable = OnUnreadable.FAIL
+    missing: OnMissing = OnMissing.FAIL
+    transform: SparkFunction | None = None
+    changelog: Changelog | None = None
+    is_upstream: ClassVar[bool] = False
+    """Whether it is another pipeline."""
+
+    def __post_init__(self) -> None:
+        given = Arguments(type(self).__name__)
+        object.__setattr__(self, "schema", columns_of_source(given, "schema", self.schema))
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """Where its data is, as text: with another place a pipeline has another definition."""
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether what was planned once can be read again for as long as snapshots live. If not, each run first lands
+        what is new, as files in the folder of its pipeline; the reader of such a source is a ``FetchingReader``, or a
+        ``WritingReader``.
+        """
+        return True
+
+    @property
+    def connections(self) -> tuple[str, ...]:
+        """The names of the connections that reach it, which the process of a run must know."""
+        return ()
+
+    @property
+    def plans_alike(self) -> bool:
+        """Whether it plans the same splits again from an older position. If not, each run first notes in the folder of
+        its pipeline which splits it has found; what is landed is noted anyway.
+        """
+        return True
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a watcher, which loads no pipeline, can look for what is new: ``schedule=on_files(...)``. It makes
+        the source again from its ``watched_fields``, with a schema of one column, and opens it as a run does.
+        """
+        return False
+
+    def watched_fields(self) -> dict[str, Any]:
+        """Give what a watcher needs to make the source again.
+
+        :returns: the fields that this kind of sources has beside those of all: text, numbers, booleans, None, and
+            tuples and dicts of them.
+        :raises PipelineError: one is something else, which a watcher could not be told.
+        """
+        names = [one.name for one in fields(self) if one.init and one.name not in Source.__annotations__]  # type: ignore[arg-type]
+        own = {name: getattr(self, name) for name in names}
+        for name, value in own.items():
+            if not _is_json(value):
+                raise PipelineError(
+                    f"{self} says that it is watched, and its field {name} is {type(value).__name__}: a watcher makes "
+                    "the source again from text, numbers, booleans, None, and tuples and dicts of them. Keep such "
+                    'values in its fields, or write a schedule by times, such as "*/5 * * * *"'
+                )
+        return own
+
+    @property
+    def own_split(self) -> Read | None:
+        """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
+        return None
+
+    @cached_property
+    def fields(self) -> Mapping[str, SourceField]:
+        """Where each column of the schema is in the records."""
+        return fields_of(self.schema)
+
+    @cached_property
+    def types(self) -> Schema:
+        """The types of the columns of the schema."""
+        return types_of(self.schema)
+
+    @cached_property
+    def metadata(self) -> Mapping[str, ColumnType]:
+        """The columns of the schema that the source says of each record, whatever is in it."""
+        return {}
+
+    @property
+    def in_records(self) -> SourceColumns:
+        """The columns of the schema that are in the records."""
+        return {name: column for name, column in self.schema.items() if name not in self.metadata}
+
+    @cached_property
+    def as_read(self) -> "Source":
+        """The source as it is read: with what its ``changelog`` reads of records, beside columns or in their place."""
+        own = self.in_records
+        read = own if self.changelog is None else self.changelog.as_read(own)
+        return self if read is own else replace(self, schema={**read, **self.metadata}, changelog=None)  # type: ignore[type-var]
+
+    @property
+    def columns(self) -> Schema:
+        """What event time, key and aggregates read."""
+        return self.types if self.transform is None else self.transform.returns
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}"
+
+    @keywords
+    def event_time(
+        self,
+        at: Read,
+        *,
+        bound: Length | None = None,
+        watermark: WatermarkStrategy | None = None,
+        idle: Length | None = None,
+        split: Read | None = None,
+        max_ahead: Length | None = "1d",
+    ) -> "Input":
+        """Give this source the event time ``at``, a timestamp: the name of a column, or an expression.
+
+        ``bound`` is how far records may be out of order: the watermark is the largest event time minus it ("0s": they
+        are in order). ``watermark`` is another strategy, in its place. With ``split``, text, each of its values has a
+        watermark of its own and the least counts, so that one quiet producer holds it back (of a topic of Kafka each
+        partition has one, unless another is given). A split that was silent for
+        ``idle`` in processing time is left out until it speaks again. A record dated further than ``max_ahead`` after
+        processing time is accepted, but moves no watermark: one mistaken date would take it past all others (semantics
+        12.14). None is for schedules, whose times lie ahead by nature.
+        """
+        split = self.own_split if split is None else split
+        when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)
+        return Input(self, when)
+
+    def arrival_time(self) -> "Input":
+        """Take the processing time of the epoch that reads a record as its event time: nothing is late."""
+        return Input(self, arrival_time())
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_json, value))
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(one) for key, one in value.items())
+    return value is None or type(value) in (str, int, float, bool)
+
+
+@keywords
+@dataclass(frozen=True)
+class Input(Suggesting):
+    """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
+    ``json(...).event_time(...)``.
+
+    >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
+    >>> clicks.event_time("at", bound="1h").named("web").name
+    'web'
+    """
+
+    source: Source
+    event_time: EventTime
+    name: str = OWN
+    columns: Mapping[str, Expr] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        given = Arguments("Input")
+        if not isinstance(self.source, Source):
+            raise given.wrong("source", self.source, 'write a source such as json("landing/flights", {...})')
+        given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
+
+    @property
+    def has_own_split(self) -> bool:
+        """Whether its splits are those that the source itself tells apart."""
+        own, split = self.source.own_split, self.event_time.split
+        if own is None or split is None:
+            return own is split
+        return same(split, read(Arguments("own_split"), "split", own))
+
+    @keywords
+    def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
+        """Name this input for ``union=`` of a pipeline: its records join those of the pipeline's own input, and the
+        watermark is the minimum over all inputs (12.9).
+
+        Its records take the form of the pipeline's own: ``columns`` gives columns of the pipeline's schema as
+        expressions over this input's; if it leaves one out, this input's column of that name counts, or NULL. A column
+        that says which input a record is from is a literal: ``{"side": lit("bid")}``.
+        """
+        given = Arguments("named")
+        text = given.text("name", name, "weather")
+        if text == OWN:
+            raise given.wrong("name", name, "that is the name of every pipeline's own input; choose another")
+        write = '{"name": expression}, such as {"origin": col("airport")}'
+        return replace(
+            self, name=text, columns=given.mapping("columns", {} if columns is None else columns, Expr, write, least=0)
+        )
+
+    def expressions(self, schema: Schema) -> dict[str, Expr]:
+        """Every column of ``schema``, the pipeline's, over this input's. Raises PipelineError if one does not fit."""
+        unknown = self.columns.keys() - schema.keys()
+        if unknown:
+            raise PipelineError(
+                f"input {self.name} gives {', '.join(sorted(unknown))}, which the pipeline does not read"
+            )
+        return {name: self._expression(name, kind) for name, kind in schema.items()}
+
+    def _expression(self, name: str, kind: DataType | ListType) -> Expr:
+        expr = self.columns.get(name)
+        if isinstance(kind, ListType):
+            return self._list(name, kind, expr)
+        if expr is None:
+            expr = Column(name) if name in self.source.columns else Literal(None, kind)
+        own_kind = type_of(expr, self.source.columns)
+        if own_kind is not kind:
+            raise PipelineError(
+                f"input {self.name} gives {name!r} as {own_kind}, and the pipeline reads {kind}; cast it"
+            )
+        return expr
+
+    def _list(self, name: str, kind: ListType, expr: Expr | None) -> Column:
+        """A list of the pipeline's schema: one of this input's own."""
+        own = Column(name) if expr is None else expr
+        if not isinstance(own, Column) or self.source.columns.get(own.name) != kind:
+            raise PipelineError(
+                f"input {self.name} has no column {name!r} that is a {in_words(kind)}: declare it in the schema, or "
+                f'name a column of that type, columns={{"{name}": col(...)}}'
+            )
+        return own
+
+
+CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True)
+class Sink(Suggesting):
+    """A target of some ``kind`` that holds what readers see. ``connection`` names how it is reached, "" if by none."""
+
+    kind: ClassVar[str]
+
+    gets_final_rows: ClassVar[bool] = False
+    """Whether it gets rows once they are final, and cannot take one back."""
+
+    name: str
+    connection: str
+
+    @property
+    def table_of_rows(self) -> str | None:
+        """What comparisons call the table that it fills; None if it fills none."""
+        return None
+
+    def refuses_column(self, name: str) -> str | None:
+        """Say why the target cannot have a column; asked when a pipeline is defined. It raises nothing.
+
+        :param name: the column's name.
+        :returns: words for a person; None, as by default, if it can, or if that shows at a delivery.
+        """
+        del name
+        return None
+
+
+@dataclass(frozen=True)
+class FunctionSink(Sink):
+    """A ``function`` (``module:function``) of the user's. ``package`` says which folder the module lies in, if it lies
+    beside the pipeline's file.
+    """
+
+    function: str
+    package: str | None = field(default=None, repr=False, compare=False)
+
+
+def function_name(given: Arguments, function: object, example: str) -> str:
+    """The name of ``module:function`` in its module."""
+    module, _, called = given.text("function", function, example).partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), called)):
+        raise given.wrong("function", function, f"write module:function, as in {example}")
+    return called
+
+
+def sink_name(given: Arguments, name: object, table: str) -> str:
+    called = _NO_NAME.sub("_", table)[:100] if name is None else given.text("name", name, "reports.sales")
+    if not _NAME.fullmatch(called):
+        raise given.wrong("name", called, "write letters, digits, ., - and _, at most 100")
+    return called
+
+
+def connection_name(given: Arguments, value: object) -> str:
+    """The argument ``connection``. Raises the error of ``given``."""
+    if not isinstance(value, str) or not CONNECTION_NAME.fullmatch(value):
+        # not quoted: it may be a URI with a password
+        raise given.wrong(
+            "connection", "...", "write the name of a connection (lower case letters, digits and _), never its URI"
+        )
+    return value
+
+
+def named_sinks(given: Arguments, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """The argument ``sinks``, each with a name of its own. Raises the error of ``given``."""
+    several = given.several("sinks", sinks, Sink, 'postgres("reports.sales", connection="warehouse")')
+    names = [sink.name for sink in several]
+    for name in names:
+        if names.count(name) > 1:
+            raise given.wrong("sinks", name, "two sinks have this name; give one of them a name= of its own")
+    return several

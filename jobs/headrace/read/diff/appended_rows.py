@@ -1,0 +1,477 @@
+"""What targets get of ``current`` that only append: what happened to it, in order, or rows once they are final.
+
+What happened to ``current`` between two published states, in order; or the panes of it, where each counts by itself.
+
+Panes that lead a target from one published state to another where each pane counts by itself: of pipelines that
+discard, whose rows of ``current`` are not all that was given.
+
+A target holds the sum of panes. So a move back is the inverse of the panes that are given up, and a move to another
+line that of the panes which only the old one has, newest first, and then the panes which only the new one has.
+
+What happened to ``current`` between two published states, change by change and in order: for targets that can only
+append.
+
+Between an ancestor and what follows it these are the panes and retractions of each epoch. Where ``published`` went back
+or to another line, it depends on what a pane holds. Of a pipeline that discards each pane counts by itself: those that
+are given up are taken back (``summed_panes``), and the sum of all records is that of the panes that readers see. Else
+the rows that differ are: each is withdrawn as it was, and put in place as it is. Then the newest record of a key and
+window says what its row is; and the sum is what readers see, if panes withdraw what they replace (``retracting``).
+
+What cannot change any more: final rows, and complete windows.
+
+Rows that are final: their windows have expired, so that no record can change them any more.
+
+Between two snapshots these are the rows whose windows have expired meanwhile, and those of windows that had expired
+before and are others now, by a patch or since the output was computed again.
+
+Which windows of what readers see are complete, and which of them have other rows since that was said last: for those
+who do something once for each window, such as a DAG that Airflow runs for each partition.
+
+A window is complete once the watermark that comes to the last aggregation has passed its end. Late data, a promotion, a
+patch or a rollback may give a complete window other rows: then it is corrected.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from headrace.connections import Connection
+from headrace.errors import FixConfigError
+from headrace.ext.sinks import EPOCH, ID, NUMBER, SIGN, ChangeRecords, ChangeSource, FillReason, FinalRows
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.expressions.data_types import DataType, ValueType
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant, is_finite, iso_8601, parse, render
+from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
+from headrace.read.diff.changes import (
+    BATCH_ROWS,
+    AllRows,
+    DifferingRows,
+    RecordOrigin,
+    RecordQuery,
+    StoredChanges,
+    are_alike,
+    changes_between,
+    delivered_columns,
+    origin_of,
+    reason_unknown,
+    still_there,
+)
+from headrace.read.diff.layered_tables import LaterPanes
+from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, discards, has_panes
+from headrace.read.views.columns import ViewColumns
+from headrace.read.views.database import identifier, literal, quoted, without_rows
+from headrace.read.views.row_files import GONE, PLACE
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace_snapshots.names import PUBLISHED
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow as pa
+
+    from headrace.read.pipeline_reader import PipelineReader
+
+
+_IS_NEW, _EPOCH, _SEQUENCE = (f"_headrace_{name}" for name in ("is_new", "epoch", "sequence"))
+"""Columns beside those of users, whose names do not begin so."""
+
+
+def panes_apart(catalog: Catalog, before: Manifest | None, after: Manifest, *, unknown: FillReason) -> "SummedPanes":
+    """What leads a target from ``before`` to ``after``, which discards. If some of the panes between have expired, or
+    the target holds others, these are all panes that are left. ``unknown``: why ``before`` is None, if it is.
+    """
+    shown = delivered_columns(ViewColumns.from_json(after.schema))
+    since = -1 if before is None else common_epoch(catalog, before, after, shown)
+    reason = unknown if before is None else _reason_to_fill(catalog, before, after, since)
+    if before is None or reason is not None:
+        return SummedPanes(after, None, LaterPanes.of(catalog, after, -1), reason)
+    withdrawn, added = (LaterPanes.of(catalog, side, since) for side in (before, after))
+    return SummedPanes(after, withdrawn, added)
+
+
+def panes_taken_back(catalog: Catalog, before: Manifest) -> "SummedPanes | None":
+    """What leads a target from ``before``, which discards, to nothing; None if some of its panes have expired."""
+    if not has_panes(catalog, before, -1):
+        return None
+    return SummedPanes(before, LaterPanes.of(catalog, before, -1), None)
+
+
+def _reason_to_fill(catalog: Catalog, before: Manifest, after: Manifest, since: int) -> FillReason | None:
+    """Why panes after epoch ``since`` do not lead from the one to the other, if they do not."""
+    if not discards(before):
+        return FillReason.ACCUMULATION
+    if not are_alike(before, after):
+        return FillReason.COLUMNS
+    return None if all(has_panes(catalog, side, since) for side in (before, after)) else FillReason.EXPIRED
+
+
+class SummedPanes(RecordOrigin):
+    """Panes that are ``withdrawn``, each the other way round, and then those that are ``added``."""
+
+    def __init__(
+        self, shown: Manifest, withdrawn: LaterPanes | None, added: LaterPanes | None, reason: FillReason | None = None
+    ) -> None:
+        super().__init__(shown)
+        self.withdrawn, self.added, self.reason = withdrawn, added, reason
+        self.kind = ChangeSource.PANES if reason is None else ChangeSource.ALL_PANES
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [file for panes in (self.withdrawn, self.added) if panes is not None for file in panes.files]
+
+    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+        del connection
+        parts = [
+            self._part(panes, local, is_new=is_new)
+            for panes, is_new in ((self.withdrawn, False), (self.added, True))
+            if panes is not None and panes.files
+        ]
+        order = [_IS_NEW, _EPOCH, _SEQUENCE, *self.columns.identity]
+        return RecordQuery(" union all ".join(parts), order) if parts else None
+
+    def _part(self, panes: LaterPanes, local: Mapping[str, Path], *, is_new: bool) -> str:
+        epoch, sequence = PLACE
+        sign, place = (1, "") if is_new else (-1, "-")  # the newest pane is the first to be taken back
+        about = (
+            f"case when {GONE} then {-sign} else {sign} end as {SIGN}, "
+            f"{epoch if is_new else 'null::bigint'} as {EPOCH}, "
+            f"{is_new} as {_IS_NEW}, {place}{epoch} as {_EPOCH}, {place}{sequence} as {_SEQUENCE}"
+        )
+        return f"select {about}, {quoted(self.shown)} from {panes.rows(local, self.fold)}"
+
+
+_ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
+_RECORDS: Final = "headrace_records"
+_FILLS: Final = (ChangeSource.ALL_ROWS, ChangeSource.ALL_PANES)
+
+
+@dataclass(frozen=True)
+class StoredChangeRecords(ChangeRecords):
+    """Records that are read from a ``database``, where a ``table`` has them, in an ``order`` of its columns. It is open
+    as long as the context that gave them.
+    """
+
+    database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
+    order: tuple[str, ...] = field(default=(), kw_only=True)
+    table: ClassVar[str] = _RECORDS
+
+    def batches(self) -> "Iterator[pa.RecordBatch]":
+        """All records in order, which is the same each time."""
+        import pyarrow as pa
+
+        from headrace.read.views.arrow_types import named_as, schema_of
+
+        schema, number = schema_of(self.columns), self.first
+        if self.restarts:
+            yield _restart(schema, number)
+            number += 1
+        if not self.added + self.withdrawn:
+            return
+        names = [name for name in self.columns if name != NUMBER]
+        query = f"select {quoted(names)} from {_RECORDS} order by {quoted(self.order)}"
+        for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
+            if batch.num_rows:
+                numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
+                number += batch.num_rows
+                yield named_as(pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[*self.columns]), schema)
+
+
+def _restart(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    values = {NUMBER: number, SIGN: 0}
+    arrays = [pa.array([values.get(field.name)], field.type) for field in schema]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+@contextmanager
+def records_between(
+    catalog: Catalog, before: str | None, after: Manifest | None, *, after_number: int, restarts: bool
+) -> Iterator[StoredChangeRecords]:
+    """What leads a target from ``before`` (None: from nothing, or from what is not known) to ``after`` (None: without a
+    row). Records count on from ``after_number``; ``restarts``: if ``before`` does not serve, a first one says so.
+
+    Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
+    """
+    source = _source(catalog, before, after)
+    if source is None:
+        with without_rows() as connection:
+            first, reason = after_number + 1, FillReason.UNPUBLISHED
+            yield StoredChangeRecords(
+                ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, reason=reason, database=connection
+            )
+        return
+    columns = {**_ABOUT, **delivered_columns(source.columns)}
+    with source.database(catalog) as (connection, local):
+        records = source.records(connection, local)
+        added, withdrawn = (0, 0) if records is None else _prepared(connection, source, records)
+        yield StoredChangeRecords(
+            source.kind,
+            before,
+            None if after is None else after.snapshot_id,
+            columns,
+            after_number + 1,
+            restarts and source.kind in _FILLS,
+            added,
+            withdrawn,
+            reason=source.reason,
+            database=connection,
+            order=() if records is None else (*records.order,),
+        )
+
+
+def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> RecordOrigin | None:
+    start = None if before is None else still_there(catalog, before)
+    is_summed = start is not None and discards(start)
+    if after is None and start is not None:
+        return panes_taken_back(catalog, start) if is_summed else DifferingRows(start, None)
+    if after is None:
+        return None
+    if discards(after):
+        return panes_apart(catalog, start, after, unknown=reason_unknown(before))
+    return AllRows(after, FillReason.ACCUMULATION) if is_summed else origin_of(catalog, before, after)
+
+
+def _prepared(connection: "duckdb.DuckDBPyConnection", source: RecordOrigin, records: RecordQuery) -> tuple[int, int]:
+    """How many rows come and go, once the records lie ready. All rows are a view, which need not fit into memory."""
+    kind = "view" if source.kind in _FILLS else "table"
+    connection.execute(f"create temp {kind} {_RECORDS} as {records.query}")
+    ((added, withdrawn),) = connection.sql(
+        f"select count(*) filter ({SIGN} > 0), count(*) filter ({SIGN} < 0) from {_RECORDS}"
+    ).fetchall()
+    return int(added), int(withdrawn)
+
+
+_FINAL: Final = "headrace_final"
+
+
+class NeverFinalError(FixConfigError, code="config.never_final"):
+    """Windows of the pipeline never expire, so none of its rows is ever final."""
+
+
+@dataclass(frozen=True)
+class StoredFinalRows(FinalRows):
+    """Final rows that are read by queries, each a part of them."""
+
+    parts: "Sequence[_Part]" = field(repr=False)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        from headrace.read.views.arrow_types import zoneless_rows
+
+        for batch in self.batches():
+            yield from zoneless_rows(batch)
+
+    def batches(self) -> "Iterator[pa.RecordBatch]":
+        """The rows."""
+        from headrace.read.views.arrow_types import named_as, schema_of
+
+        schema = schema_of(self.columns)
+        for part in self.parts:
+            for batch in part.database.sql(part.query).to_arrow_reader(BATCH_ROWS):
+                if batch.num_rows:
+                    yield named_as(batch, schema)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A query of rows in a database that is open as long as the context that gave the rows."""
+
+    database: "duckdb.DuckDBPyConnection"
+    query: str
+    number: int
+
+
+@contextmanager
+def final_rows_between(
+    catalog: Catalog, before: str | None, after: Manifest, sink: str, connection: Connection | None
+) -> Iterator[StoredFinalRows]:
+    """The final rows of ``after`` that a ``sink`` which has those of ``before`` lacks. Their ids are of the pipeline
+    and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
+    """
+    start = None if before is None else catalog.manifest(before)
+    until, since = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
+    view = ViewColumns.from_json(after.schema)
+    columns = {ID: DataType.STRING, **delivered_columns(view)}
+    of = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
+    parts = []
+    with ExitStack() as stack:
+        if since is None or until > since:
+            changes = stack.enter_context(changes_between(catalog, None, after))
+            met = _ended_by(until) + ("" if since is None else f" and not ({_ended_by(since)})")
+            parts.append(_part(changes, met, view, of))
+        if since is not None:
+            changes = stack.enter_context(changes_between(catalog, before, after))
+            if changes.source is not ChangeSource.ALL_ROWS:
+                parts.append(_part(changes, f"not {GONE} and {_ended_by(since)}", view, of))
+        number = sum(part.number for part in parts)
+        yield StoredFinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
+
+
+def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
+    """Windows that end no later than that have expired."""
+    stage = LastStage.of(manifest)
+    if stage is None or stage.lateness is None:
+        raise NeverFinalError(
+            f"windows of pipeline {catalog.pipeline} never expire (allowed_lateness=None), so no row is ever final: "
+            "give it an allowed lateness, or another sink, which can take back"
+        )
+    return stage.expired_until(manifest)
+
+
+def _ended_by(until: Instant) -> str:
+    """SQL: whether a window has expired. One without an end does at the end of the input alone."""
+    if until >= MAX_INSTANT:
+        return "true"
+    return f"coalesce(epoch_us({identifier(WINDOW_END)}) <= {int(until)}, false)"
+
+
+def _part(changes: StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
+    shown = delivered_columns(view)
+    texts = " || ".join(_text(name, shown[name]) for name in view.identity)
+    id_ = f"substr(sha256({literal(of)} || {texts}), 1, 32) as {ID}"
+    database = changes.database
+    database.execute(
+        f"create temp table {_FINAL} as select {id_}, {quoted(shown)} from {changes.table} where {condition}"
+    )
+    ((number,),) = database.sql(f"select count(*) from {_FINAL}").fetchall()
+    return _Part(database, f"from {_FINAL} order by {quoted([WINDOW_END, *view.identity])}", int(number))
+
+
+def _text(name: str, kind: ValueType) -> str:
+    """SQL: a column of the identity as text from which no other value makes the same."""
+    column = identifier(name)
+    match kind:
+        case DataType.TIMESTAMP:
+            text = f"cast(epoch_us({column}) as varchar)"
+        case DataType.BYTES:
+            text = f"hex({column})"
+        case _:
+            text = f"cast({column} as varchar)"
+    return f"coalesce('/' || length({text}) || ':' || {text}, '/-')"
+
+
+MOST_QUIET = 10_000
+"""Complete windows of a news without a row in them are named up to so many; of more only those that have rows."""
+
+
+@dataclass(frozen=True)
+class AnnouncedWindows:
+    """What was announced last: that of ``snapshot`` (None: readers saw nothing), whose windows were complete ``until``
+    then.
+    """
+
+    snapshot: str | None
+    until: Instant
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        """The inverse of ``to_json``."""
+        return cls(value["snapshot"], parse(value["until"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"snapshot": self.snapshot, "until": render(self.until)}
+
+
+@dataclass(frozen=True)
+class WindowNews:
+    """Windows that are ``completed`` since, and those that were complete and are ``corrected``, oldest first; what is
+    ``announced`` with them. ``is_guess``: nobody knows any more what was announced before, and every complete window is
+    among them, if there is any.
+    """
+
+    completed: tuple[Window, ...]
+    corrected: tuple[Window, ...]
+    announced: AnnouncedWindows
+    is_guess: bool = False
+
+    def keys(self) -> list[str]:
+        """The name of each window as a partition: when it begins, in UTC, as Airflow's own timetables write it
+        (``2026-11-20T09:00:00``).
+        """
+        starts = {window.start for window in (*self.completed, *self.corrected)}
+        return [iso_8601(start).removesuffix("Z") for start in sorted(starts)]
+
+
+def window_news(
+    reader: "PipelineReader", where: WindowFn | None, announced: AnnouncedWindows | None, *, at_first: int | None = None
+) -> WindowNews:
+    """What is new of the windows that readers of ``reader`` see since what was ``announced`` last (None: nothing was).
+    Windows of ``where`` count also if they have no row, where they follow one another. ``at_first``: if nothing was
+    announced so far, only so many, the newest.
+
+    Windows without an end are never complete. Raises what readers raise.
+    """
+    catalog = reader.catalog
+    published = catalog.head().refs.get(PUBLISHED)
+    after = None if published is None else catalog.manifest(published)
+    until = Instant(MIN_INSTANT) if after is None else complete_until(after)
+    now = AnnouncedWindows(published, until)
+    since = Instant(MIN_INSTANT) if announced is None else announced.until
+    completed = {*_complete(reader, published, since, until), *_quiet(where, since, until)}
+    corrected, is_guess = set[Window](), False
+    if announced is not None and announced.snapshot != published:
+        touched, is_guess = _touched(catalog, announced, after)
+        corrected = {window for window in touched if window.end <= since} - completed
+    first = sorted(completed)
+    if announced is None and at_first is not None:
+        first = first[max(0, len(first) - at_first) :]
+    return WindowNews(tuple(first), tuple(sorted(corrected)), now, is_guess)
+
+
+def _complete(reader: "PipelineReader", snapshot: str | None, since: Instant, until: Instant) -> Iterator[Window]:
+    """Windows of rows of ``snapshot`` that end after ``since``, and at ``until`` or before."""
+    if snapshot is None or until <= since:
+        return iter(())
+    bounds = [f"{WINDOW_END} {sign} {_sql(at)}" for sign, at in ((">", since), ("<=", until)) if is_finite(at)]
+    condition = " and ".join([f"{WINDOW_START} is not null", f"{WINDOW_END} is not null", *bounds])
+    rows = reader.current(at=snapshot, where=condition, columns=[WINDOW_START, WINDOW_END]).to_arrow()
+    return _windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
+
+
+def _sql(at: Instant) -> str:
+    return f"make_timestamptz({int(at)})"
+
+
+def _windows(rows: "pa.Table") -> Iterator[Window]:
+    import pyarrow as pa
+
+    ends = (rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()) for name in (WINDOW_START, WINDOW_END))
+    for start, end in zip(*(column.to_pylist() for column in ends), strict=True):
+        yield Window(Instant(start), Instant(end))
+
+
+def _touched(catalog: Catalog, announced: AnnouncedWindows, after: Manifest | None) -> tuple[Iterable[Window], bool]:
+    """The windows whose rows are not those that were ``announced``; and whether nobody knows which, so that all are."""
+    if after is None:  # all of them are gone
+        assert announced.snapshot is not None
+        try:
+            before, after = None, catalog.manifest(announced.snapshot)
+        except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
+            return (), True
+    else:
+        before = announced.snapshot
+    with changes_between(catalog, before, after) as changes:
+        windows = [Window(Instant(start), Instant(end)) for start, end in changes.windows()]
+        return windows, before is not None and changes.source is ChangeSource.ALL_ROWS
+
+
+def _quiet(where: WindowFn | None, since: Instant, until: Instant) -> Iterator[Window]:
+    """The windows that end between, where those of all keys are the same and follow one another."""
+    inner = where.inner if isinstance(where, ShiftedOutputTime) else where
+    follow = isinstance(inner, CalendarWindows) or (isinstance(inner, FixedWindows) and inner.phase is None)
+    if inner is None or not follow or not (is_finite(since) and is_finite(until)):
+        return
+    window = window_at(inner, since)
+    for _ in range(MOST_QUIET):
+        if window is None or window.end > until or window.end >= GLOBAL_WINDOW_END:
+            return
+        if window.end > since:
+            yield window
+        window = window_at(inner, window.end)

@@ -1,0 +1,338 @@
+"""Layered tables of two snapshots: their files, panes of later epochs, and the rows that they do not have in common.
+
+Which rows of a layered table two snapshots do not have in common, found by DuckDB in bounded memory.
+
+A row that both have comes from records that both name, so only identities count of which a file has a record that just
+one of the two names: neighbours are compared at the cost of what lies between them.
+
+The files of a layered table that a manifest names, and how those of ``current`` become rows.
+
+How many rows the layered tables of a snapshot stand for. Manifests count a row once for each layer that has it; here
+the newest of each counts, as where rows are read. No definition is needed for that.
+
+The panes that a snapshot names of epochs after another one, and the files that have them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.program import columns as c
+from headrace.read.shown_values import json_value
+from headrace.read.views.arrow_types import python_rows
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.database import database, identifier, quoted, sql_types, working_folder
+from headrace.read.views.row_files import GONE, PLACE, NamedFile, brought, number_of, row_of, rows_of, same_identity
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.store import ObjectStore
+
+_THERE, _KIND, _BEFORE, _AFTER, _IN_BEFORE, _IN_AFTER, _GONE = (
+    f"_headrace_{name}" for name in ("there", "kind", "before", "after", "in_before", "in_after", "gone")
+)
+"""Columns beside those of the table, whose names do not begin so."""
+
+
+class ChangeKind(StrEnum):
+    """What became of a row. REISSUED: its values are the same, what is said of its pane is not."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+    REISSUED = "reissued"
+
+
+@dataclass(frozen=True)
+class RowCounts:
+    """Rows of a table before and after, and how many became what."""
+
+    before: int = 0
+    after: int = 0
+    added: int = 0
+    removed: int = 0
+    changed: int = 0
+    reissued: int = 0
+
+    @classmethod
+    def apart(cls, before: int, after: int) -> "RowCounts":
+        """Counts rows that cannot be compared: those of one side as removed, those of the other as added."""
+        return cls(before, after, added=after, removed=before)
+
+    @property
+    def differing(self) -> int:
+        """Rows that have other values, or are in one of both alone."""
+        return self.added + self.removed + self.changed
+
+    def to_json(self) -> dict[str, int]:
+        """A JSON value."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RowChange:
+    """A row that is not the same: its key and window, and its other columns before and after; None where there was, or
+    is, no such row.
+    """
+
+    kind: ChangeKind
+    key: Mapping[str, Any]
+    before: Mapping[str, Any] | None
+    after: Mapping[str, Any] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        sides = {"key": self.key, "before": self.before, "after": self.after}
+        return {"kind": self.kind.value, **json_value(sides)}
+
+
+@dataclass(frozen=True)
+class RecordFold:
+    """How records become rows: of those of one ``identity`` the one of the greatest ``place`` counts, unless it is
+    ``gone`` (SQL). ``types``: the columns, and their types in SQL, that are looked at where files have other names.
+    """
+
+    identity: tuple[str, ...]
+    place: tuple[str, ...]
+    gone: str
+    types: Mapping[str, str] = field(default_factory=dict)
+
+    def rows(self, files: Sequence[NamedFile]) -> str:
+        """The records in ``files`` (SQL)."""
+        return rows_of(files, self.types)
+
+    def number(self, connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> int:
+        """How many rows there are in ``files``."""
+        if not files:
+            return 0
+        query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
+        ((rows,),) = connection.sql(query).fetchall()
+        return int(rows)
+
+
+@dataclass(frozen=True)
+class ComparedTable:
+    """A table before and after: the files of each, and the columns that count: a row is changed if one of ``values`` is
+    another, reissued if one of ``others`` is. Both sides have them all, with one type.
+    """
+
+    before: Sequence[NamedFile]
+    after: Sequence[NamedFile]
+    fold: RecordFold
+    values: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+    def counts(self, connection: duckdb.DuckDBPyConnection) -> RowCounts:
+        """How many rows became what; ``first`` has some of them afterwards."""
+        before = self.fold.number(connection, self.before)
+        if not self.compare(connection):
+            return RowCounts(before, before)
+        kinds = dict(connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall())
+        after = before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
+        return RowCounts(before, after, **kinds)
+
+    def compare(self, connection: duckdb.DuckDBPyConnection) -> bool:
+        """Put what differs into a table of ``connection``; False if both sides are made of the same files."""
+        connection.execute("drop table if exists differing")
+        if not (apart := {*self.before} ^ {*self.after}):
+            return False
+        connection.execute(
+            f"create or replace temp table touched as select distinct {quoted(self.fold.identity)} "
+            f"from {self.fold.rows(sorted(apart, key=str))}"
+        )
+        connection.execute(f"create or replace temp table candidates as {self._candidates()}")
+        connection.execute(f"create temp table differing as {self._differing()}")
+        return True
+
+    def after_of(self, kinds: Sequence[ChangeKind], gone: str) -> str:
+        """A query of what rows that became one of ``kinds`` are afterwards, once they are compared: identity, values,
+        and as column ``gone`` whether they are there no more.
+        """
+        values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(identifier, self.values))
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
+        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {identifier(gone)}"
+        return f"select {columns}, {is_gone} from differing where {_KIND} in ({named})"
+
+    def withdrawn(self) -> str:
+        """A query of rows that were removed, or have other values, as they were, once they are compared."""
+        return self._as_in(_BEFORE, (ChangeKind.REMOVED, ChangeKind.CHANGED))
+
+    def put_in_place(self) -> str:
+        """A query of rows that were added, or have other values, as they are, once they are compared."""
+        return self._as_in(_AFTER, (ChangeKind.ADDED, ChangeKind.CHANGED))
+
+    def _as_in(self, side: str, kinds: Sequence[ChangeKind]) -> str:
+        values = ", ".join(f"{side}.{name} as {name}" for name in map(identifier, self.values))
+        named = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
+        return f"select {columns} from differing where {_KIND} in ({named})"
+
+    def first(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
+        """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""
+        if {*self.before} == {*self.after}:
+            return []
+        rows = connection.sql(
+            f"select * from differing where {_KIND} <> '{ChangeKind.REISSUED}' order by {quoted(order)} limit {limit}"
+        )
+        return [
+            RowChange(
+                ChangeKind(row[_KIND]),
+                {name: row[name] for name in self.fold.identity},
+                None if row[_KIND] == ChangeKind.ADDED else row[_BEFORE],
+                None if row[_KIND] == ChangeKind.REMOVED else row[_AFTER],
+            )
+            for row in python_rows(rows.to_arrow_table())
+        ]
+
+    def _differing(self) -> str:
+        """A query of rows that are not the same: identity, kind, and the other columns of either side."""
+        keys = ", ".join(f"n.{name} as {name}" for name in map(identifier, self.fold.identity))
+        kinds = (
+            f"case when a.rowid is null and b.rowid is null then null when a.rowid is null then '{ChangeKind.ADDED}' "
+            f"when b.rowid is null then '{ChangeKind.REMOVED}' "
+            f"when {_unlike(self.values)} then '{ChangeKind.CHANGED}' "
+            f"when {_unlike(self.others)} then '{ChangeKind.REISSUED}' end"
+        )
+        both, place = [*self.values, *self.others], row_of(self.fold.place)
+        newest = ", ".join(
+            f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
+        )
+        return (
+            f"select {keys}, {kinds} as {_KIND}, {_packed('a', both)} as {_BEFORE}, {_packed('b', both)} as {_AFTER} "
+            f"from candidates b right join (candidates a right join "
+            f"(select {quoted(self.fold.identity)}, {newest} from candidates group by {quoted(self.fold.identity)}) n "
+            f"on a.rowid = n.{_IN_BEFORE} and not a.{_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_GONE} "
+            f"where {_KIND} is not null"
+        )
+
+    def _candidates(self) -> str:
+        """A query of the records of what was touched, and which side has each: every file is read once."""
+        before, after = {*self.before}, {*self.after}
+        columns = quoted(dict.fromkeys([*self.fold.identity, *self.values, *self.others, *self.fold.place]))
+        parts = [(before & after, "true", "true"), (before - after, "true", "false"), (after - before, "false", "true")]
+        same = same_identity("f", "t", self.fold.identity)
+        selects = (
+            f"select {columns}, ({self.fold.gone}) as {_GONE}, {in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
+            f"from {self.fold.rows(sorted(files, key=str))} f semi join touched t on {same}"
+            for files, in_before, in_after in parts
+            if files
+        )
+        return " union all ".join(selects)
+
+
+def shared_columns(files: Sequence[NamedFile]) -> dict[str, pa.DataType]:
+    """Names and types of the columns that all ``files`` have; none without files. Layers that were written before the
+    last aggregate was dropped have more than newer ones.
+    """
+    schemas = [{field.name: field.type for field in pq.read_schema(file.path)} for file in files]
+    first, *others = schemas or [{}]
+    return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
+
+
+def _unlike(columns: Sequence[str]) -> str:
+    differ = " or ".join(f"a.{name} is distinct from b.{name}" for name in map(identifier, columns))
+    return f"({differ or 'false'})"
+
+
+def _packed(side: str, columns: Sequence[str]) -> str:
+    """``columns`` of one side as one struct."""
+    if not columns:
+        return "null"
+    return "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(identifier, columns)) + ")"
+
+
+def files_of(manifest: Manifest, table: str) -> list[DataFile]:
+    """All files of a table, oldest layer first."""
+    return [file for layer in manifest.tables.get(table, ()) for file in layer.files]
+
+
+def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
+    """A fold to ``current`` over key, window and ``others``."""
+    types = sql_types(columns.types(View.CURRENT))
+    names = dict.fromkeys((*columns.identity, *others, *PLACE, GONE))
+    return RecordFold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
+
+
+def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[NamedFile]:
+    """The files of ``current`` where they are ``local``, each with the names that it has for the columns of ``fold``;
+    none without a manifest.
+    """
+    if manifest is None:
+        return []
+    columns = ViewColumns.from_json(manifest.schema)
+    return [
+        NamedFile.of(local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
+        for layer in manifest.tables.get(UNNAMED.current, ())
+        for file in layer.files
+    ]
+
+
+MOST_BYTES: Final = 2**24
+"""Of tables whose files are longer, nobody waits for the count."""
+
+_OPEN: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.OPEN}")
+"""Rows of state become open windows: the hash stands for the key, which older files may call otherwise."""
+
+
+def current_rows(store: ObjectStore, manifest: Manifest) -> int | None:
+    """Rows of ``current`` of ``manifest``, which is as an output sees it. None where its files are longer than
+    MOST_BYTES. Raises BrokenObjectError.
+    """
+    fold = fold_of_current(ViewColumns.from_json(manifest.schema), ())
+    return _number(store, files_of(manifest, UNNAMED.current), fold, lambda local: current_files(manifest, local, fold))
+
+
+def open_windows(store: ObjectStore, manifest: Manifest, stage: int) -> int | None:
+    """Open windows of the aggregation ``stage``, counted from 0. None, and an error, as of ``current_rows``."""
+    files = files_of(manifest, UNNAMED.state(stage))
+    return _number(store, files, _OPEN, lambda local: [NamedFile(path) for path in local.values()])
+
+
+def _number(
+    store: ObjectStore,
+    files: Sequence[DataFile],
+    fold: RecordFold,
+    named: Callable[[Mapping[str, Path]], Sequence[NamedFile]],
+) -> int | None:
+    if sum(file.bytes for file in files) > MOST_BYTES:
+        return None
+    with working_folder() as folder:
+        local = dict(zip((file.path for file in files), brought(store, files, folder), strict=True))
+        with database(folder, [*local.values()], is_for_us=True) as connection:
+            return fold.number(connection, named(local))
+
+
+@dataclass(frozen=True)
+class LaterPanes:
+    """Files of panes, each with the epoch that wrote it, of a snapshot with ``columns``."""
+
+    columns: ViewColumns
+    by_epoch: Sequence[tuple[int, DataFile]]
+
+    @classmethod
+    def of(cls, catalog: Catalog, manifest: Manifest, since: int) -> "LaterPanes":
+        """What a snapshot names of later epochs than ``since`` (-1: of all)."""
+        log = manifest.logs.get(UNNAMED.panes)
+        records = [] if log is None else catalog.files(log, since_epoch=since)
+        by_epoch = [(record.epoch, file) for record in records for file in record.files if isinstance(file, DataFile)]
+        return cls(ViewColumns.from_json(manifest.schema), by_epoch)
+
+    @property
+    def files(self) -> list[DataFile]:
+        """The files, oldest epoch first."""
+        return [file for _, file in self.by_epoch]
+
+    def rows(self, local: Mapping[str, Path], fold: RecordFold) -> str:
+        """The panes (SQL) in the columns of ``fold``, if there are files, which are where ``local`` says."""
+        named = [
+            NamedFile.of(local[file.path], self.columns.names(View.PANES, epoch), [*fold.types])
+            for epoch, file in self.by_epoch
+        ]
+        return fold.rows(named)

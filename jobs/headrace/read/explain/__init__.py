@@ -1,1 +1,0 @@
-"""Why the windows of a key have fired, or wait."""

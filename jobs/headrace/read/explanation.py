@@ -1,0 +1,582 @@
+"""Why the windows of a key have fired or not: found out from a snapshot, and said in words.
+
+Rows that ``having`` withholds (semantics 9.10): which they are, and why.
+
+Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late.
+
+The rows of one key in views of the output, read from the files that may have some.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import StrEnum
+from functools import cached_property, reduce
+from operator import and_
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.columns import ARROW_TYPES, Ints, of_lists, timestamps
+from headrace.kernel.expressions.evaluation import column as evaluated
+from headrace.kernel.keys import hashes
+from headrace.kernel.stage import CompiledStage
+from headrace.kernel.state import remaining, rows_of
+from headrace.kernel.windows import assigned
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.arguments import shown
+from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.expr import Expr, col, lit, render
+from headrace.model.expressions.expr import render as render_expression
+from headrace.model.expressions.typing import columns_of
+from headrace.model.time import (
+    END_OF_CALENDAR,
+    GLOBAL_WINDOW_END,
+    MIN_INSTANT,
+    NEVER,
+    Instant,
+    instant,
+    is_finite,
+    iso_8601,
+    parse,
+)
+from headrace.model.time import render as render_instant
+from headrace.model.triggers.elementary import ASKED
+from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
+from headrace.program import columns as c
+from headrace.read.open_windows import Readiness, StageState, TriggerCondition, values_so_far
+from headrace.read.shown_values import json_value
+from headrace.read.views.arrow_types import ExplainError, Given, python_rows, time_from_text, typed_key
+from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.conditions import RowCondition
+from headrace.read.views.row_files import tables
+from headrace.read.views.sources import OutputFiles
+from headrace.state.chunks import KeyGroupRange, groups_of
+from headrace.state.layers import some_of
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.manifest import REJECTED, Manifest
+
+Columns = Mapping[str, pa.Array]
+
+
+@dataclass(frozen=True)
+class Withheld:
+    """Why a row does not leave: the ``condition``, which is false or NULL of it, and the ``values`` that it reads."""
+
+    condition: str
+    is_null: bool
+    values: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        read = ", ".join(f"{name} = {value}" for name, value in self.values.items())
+        return f"having {self.condition} is {'NULL' if self.is_null else 'false'}{f' of {read}' if read else ''}"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {"condition": self.condition, "is_null": self.is_null, "values": json_value(self.values)}
+
+
+def withheld(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:
+    """Why a row of what each of the open ``windows`` holds ``so_far`` would not leave; None: it would."""
+    window = {WINDOW_START: windows.column(c.WINDOW_START), WINDOW_END: windows.column(c.WINDOW_END)}
+    return _verdicts(stage, {**_keys(stage, windows), **so_far, **window}, windows.num_rows)
+
+
+def newest_withheld(stage: CompiledStage, windows: pa.RecordBatch) -> list[Withheld | None]:
+    """Why the newest pane of each of the open ``windows``, as far as they remember it, did not leave; None: it did,
+    there is none, or panes are not remembered.
+    """
+    verdicts: list[Withheld | None] = [None] * windows.num_rows
+    if stage.stage.aggregation.having is None or not stage.remembers:
+        return verdicts
+    panes, groups = of_lists(windows.column(c.LIVE))
+    row: Ints = groups.of_row
+    keys = {name: values.take(pa.array(row)) for name, values in _keys(stage, windows).items()}
+    values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
+    for number, verdict in zip(row.tolist(), _verdicts(stage, {**keys, **values}, len(panes)), strict=True):
+        verdicts[number] = verdict
+    return verdicts
+
+
+def _keys(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
+    return {name: windows.column(name) for name in stage.keys}
+
+
+def _verdicts(stage: CompiledStage, rows: Columns, length: int) -> list[Withheld | None]:
+    condition = stage.stage.aggregation.having
+    if condition is None:
+        return [None] * length
+    stamped = {name: timestamps(rows[name]) for name in (WINDOW_START, WINDOW_END)}
+    row = {**rows, **stamped}
+    answers = evaluated(condition, row, stage.stage.pane_schema, length).to_pylist()
+    names = sorted(columns_of(condition))
+    read = python_rows(pa.RecordBatch.from_pydict({name: row[name] for name in names})) if names else [{}] * length
+    return [
+        None if answer else Withheld(render_expression(condition), answer is None, values)
+        for answer, values in zip(answers, read, strict=True)
+    ]
+
+
+class WindowStatus(StrEnum):
+    """What has become of a window: it waits; its trigger has finished; the watermark has passed its lateness; a larger
+    window took it in; or nothing of it was ever there.
+    """
+
+    OPEN = "open"
+    CLOSED = "closed"
+    EXPIRED = "expired"
+    MERGED = "merged"
+    ABSENT = "absent"
+
+
+@dataclass(frozen=True)
+class Holding:
+    """What an open window has: aggregates ``so_far``, how many elements no pane has shown, its trigger; why a row of
+    ``so_far`` would not leave. ``left``: how many elements are not withdrawn, None where none can be.
+    """
+
+    so_far: Mapping[str, Any]
+    new_elements: int
+    trigger: TriggerCondition
+    withheld: Withheld | None = None
+    left: int | None = None
+
+
+@dataclass(frozen=True)
+class WindowExplained:
+    """One window of the key. ``panes`` counts what it has emitted, ``last_panes`` are the newest of them that readers
+    got (only of the last aggregation); ``late`` counts elements of it that were dropped since it had expired, None
+    where nobody keeps them. It expires once the watermark exceeds ``expiry``, NEVER if it does not. ``withheld``: why
+    its newest pane did not leave; ``having``: the condition that panes leave by.
+    """
+
+    window: Window
+    status: WindowStatus
+    expiry: Instant
+    panes: int
+    last_panes: Sequence[Mapping[str, Any]] = ()
+    late: int | None = None
+    holding: Holding | None = None
+    withheld: Withheld | None = None
+    having: str | None = None
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        fired = "" if self.status is WindowStatus.ABSENT else f": {self.status}, {self._fired()}"
+        yield f"window {written(self.window)}{fired}"
+        if self.withheld is not None:
+            yield f"  readers do not see its newest pane: {self.withheld}"
+        if self.holding is not None:
+            yield from _indented(_held(self.holding))
+        yield from _indented(self._ended())
+        for pane in self.last_panes:
+            kind = "withdrawn" if pane["is_retraction"] else str(pane["timing"]).lower().replace("_", " ")
+            values = ", ".join(f"{name} = {value}" for name, value in pane["values"].items())
+            yield f"  pane {pane['pane_index']}, {kind}, of epoch {pane['epoch']}: {values}"
+        if self.late:
+            elements = "element was" if self.late == 1 else "elements were"
+            yield f"  {self.late:,} {elements} dropped: too late for it (headrace read --view late)"
+
+    def _fired(self) -> str:
+        if not self.panes:
+            if self.status is WindowStatus.OPEN:
+                return "has not fired"
+            return "without a pane" if self.having is None else f"without a pane of which having {self.having} was true"
+        return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
+
+    def _ended(self) -> Iterator[str]:
+        expires = "never" if self.expiry >= NEVER else f"once the watermark passes {self._expires()}"
+        match self.status:
+            case WindowStatus.OPEN:
+                gives = ": it gives what no pane has shown by then; elements after that are late"
+                yield f"expires {expires}{'' if self.expiry >= NEVER else gives}"
+            case WindowStatus.CLOSED:
+                yield (
+                    "its trigger has finished: elements that still come for it are dropped, and it is forgotten "
+                    f"{expires}"
+                )
+            case WindowStatus.EXPIRED:
+                yield f"the watermark has passed {self._expires()}: elements that still come for it are late"
+            case WindowStatus.MERGED:
+                yield "it is part of a larger window now"
+            case WindowStatus.ABSENT:
+                yield "no element of this key has come into it"
+
+    def _expires(self) -> str:
+        at = Instant(self.expiry + 1)
+        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render_instant(at)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        holding = self.holding
+        own: dict[str, Any] = {
+            "window_start": _time(self.window.start),
+            "window_end": _time(self.window.end),
+            "status": self.status.value,
+            "expires": _time(Instant(self.expiry + 1)),
+            "panes": self.panes,
+            "last_panes": json_value(self.last_panes),
+            "late": self.late,
+        }
+        if self.having is not None:
+            own |= {"having": self.having, "withheld": None if self.withheld is None else self.withheld.to_json()}
+        if holding is None:
+            return own
+        held: dict[str, Any] = {"so_far": json_value(holding.so_far), "new_elements": holding.new_elements}
+        held |= {} if holding.left is None else {"left": holding.left}
+        return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
+
+
+@dataclass(frozen=True, repr=False)
+class Explanation:
+    """What a snapshot knows of the windows of a ``key``. ``held_back_by``: who holds the watermark back, in words,
+    and ``held_since`` when an input last moved it on, in processing time;
+    ``rejected``: how many records of all keys are dead letters; ``earlier``: how many windows that have expired, or are
+    part of others, are left out; ``since``: the first epoch whose panes and late records were looked at.
+    """
+
+    pipeline: str
+    snapshot: str
+    epoch: int
+    stage: int
+    key: Mapping[str, Any]
+    watermark: Instant
+    held_back_by: str | None
+    held_since: Instant | None
+    processing_time: Instant
+    rejected: int
+    windows: Sequence[WindowExplained]
+    earlier: int = 0
+    since: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        key = ", ".join(f"{name} = {value}" for name, value in self.key.items()) or "no key"
+        yield f"{self.pipeline} at snapshot {self.snapshot} (epoch {self.epoch}), aggregation {self.stage}: {key}"
+        holder = "" if self.held_back_by is None else f", held back by {self.held_back_by}"
+        since = "" if self.held_since is None else f"; it last moved on at {render_instant(self.held_since)}"
+        yield f"the watermark stands at {render_instant(self.watermark)}{holder}{since}"
+        yield f"the newest epoch ran at {render_instant(self.processing_time)}"
+        for window in self.windows:
+            yield ""
+            yield from window.lines()
+        if self.earlier:
+            yield ""
+            yield f"{self.earlier:,} windows before them are over; ask for one of them by a time in it"
+        if self.since:
+            yield ""
+            yield (
+                f"panes and late records of epochs before {self.since:,} are left out; ask for a window by a time in it"
+            )
+        if not self.windows and not self.since:
+            yield ""
+            yield "no element with this key has ever come into a window"
+        if self.rejected and all(window.holding is None for window in self.windows):
+            yield ""
+            records = "1 record" if self.rejected == 1 else f"{self.rejected:,} records"
+            yield f"{records} of all keys could not be used (headrace read --view rejected)"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value: what ``headrace explain --format json`` prints."""
+        return {
+            "pipeline": self.pipeline,
+            "snapshot": self.snapshot,
+            "epoch": self.epoch,
+            "stage": self.stage,
+            "key": json_value(self.key),
+            "watermark": render_instant(self.watermark),
+            "held_back_by": self.held_back_by,
+            "held_since": None if self.held_since is None else render_instant(self.held_since),
+            "processing_time": render_instant(self.processing_time),
+            "rejected": self.rejected,
+            "earlier": self.earlier,
+            "since": self.since,
+            "windows": [window.to_json() for window in self.windows],
+        }
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+
+def written(window: Window) -> str:
+    """A window as people write it."""
+    start, end = (render_instant(at) if is_finite(at) else "" for at in (window.start, window.end))
+    return f"[{start}, {end})" if start or end else "of all time"
+
+
+def _time(at: Instant) -> str | None:
+    return render_instant(at) if is_finite(at) and at <= END_OF_CALENDAR else None
+
+
+def _held(holding: Holding) -> Iterator[str]:
+    values = ", ".join(f"{name} = {value}" for name, value in holding.so_far.items())
+    elements = "1 element" if holding.new_elements == 1 else f"{holding.new_elements:,} elements"
+    new = f"{elements} that no pane has shown yet" if holding.new_elements else "nothing new since the last pane"
+    yield f"holds {values}; {new}"
+    if holding.left == 0:
+        yield "as many elements were withdrawn as came: when it fires it gives no pane"
+    if holding.left is not None and holding.left < 0:
+        yield f"{-holding.left:,} more withdrawn than came: they are still to come, or the feed is not whole"
+    if holding.withheld is not None:
+        yield f"a pane of that would not leave: {holding.withheld}"
+    yield "its trigger:"
+    yield from _indented(_tree(holding.trigger))
+    if holding.trigger.waits_for is None:
+        yield f"  waits for {ASKED}"
+
+
+def _tree(condition: TriggerCondition) -> Iterator[str]:
+    """A node and its parts: [x] is met, [ ] is not."""
+    part = f"{condition.part}: " if condition.part else ""
+    yield f"[{'x' if condition.is_met else ' '}] {part}{condition.condition}"
+    if condition.waits_for is not None and not condition.parts:
+        yield f"    waits for {condition.waits_for}"
+    for child in condition.parts:
+        yield from (f"    {line}" for line in _tree(child))
+
+
+def _indented(lines: Iterator[str]) -> Iterator[str]:
+    return (f"  {line}" for line in lines)
+
+
+@dataclass(frozen=True)
+class KeyRows:
+    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since`` on wrote."""
+
+    catalog: Catalog
+    manifest: Manifest
+    key: Mapping[str, Any]
+    types: Mapping[str, DataType]
+    since: int
+
+    def of(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
+        """The rows in a view, of these columns, in the order of emission. Raises BrokenObjectError."""
+        source = self._source(view)
+        order = [name for name in source.order if name not in self.key]
+        read = {*columns, *order, *self.key}
+        schema = pa.schema([field for field in source.columns if field.name in read])
+        files = tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed)
+        rows = pa.concat_tables([schema.empty_table(), *(table.filter(self._is_wanted(table)) for table in files)])
+        return python_rows(rows.sort_by([(name, "ascending") for name in order]).select(columns))
+
+    def _source(self, view: View) -> OutputFiles:
+        """Leaves files out that have no such rows."""
+        source = OutputFiles(self.catalog, self.manifest, view, ViewColumns.from_json(self.manifest.schema), None)
+        conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
+        return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since)), source))
+
+    def _is_wanted(self, rows: pa.Table) -> pa.ChunkedArray:
+        """Which of ``rows`` are of the key, and not too old."""
+        same = [
+            pc.equal(rows.column(name), pa.scalar(value, ARROW_TYPES[self.types[name]]))
+            for name, value in self.key.items()
+        ]
+        return reduce(pc.and_, same, pc.greater_equal(rows.column("epoch"), self.since))
+
+
+SHOWN_PANES, SHOWN_WINDOWS = 5, 20
+_WINDOW = (WINDOW_START, WINDOW_END)
+_ABOUT_PANES = ("timing", "pane_index", "is_retraction", "epoch")
+
+
+def explain(
+    state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
+) -> Explanation:
+    """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
+    start, or any time in them. Panes and late rows are those of the newest ``epochs``. Raises ExplainError.
+    """
+    whose = f"aggregation {state.number} of {state.pipeline.name}"
+    named = typed_key(state.stage.stage.key_types, key, whose)
+    since = 0 if epochs is None else max(0, state.manifest.epoch + 1 - epochs)
+    return _Asked(state, named, None if window is None else _instant(window), since).explanation()
+
+
+@dataclass(frozen=True)
+class _Asked:
+    state: StageState
+    key: Mapping[str, Any]
+    at: Instant | None
+    since: int
+    """The first epoch whose panes and late rows are looked at."""
+
+    def explanation(self) -> Explanation:
+        state, manifest = self.state, self.state.manifest
+        windows = sorted(self._windows(), key=lambda window: (window.window.end, window.window.start))
+        over = [window for window in windows if window.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
+        earlier = over[:-SHOWN_WINDOWS] if self.at is None else []
+        rejected = manifest.logs.get(REJECTED)
+        return Explanation(
+            pipeline=state.pipeline.name,
+            snapshot=manifest.snapshot_id,
+            epoch=manifest.epoch,
+            stage=state.number,
+            key=_as_printed(state.stage.stage.key_types, self.key),
+            watermark=state.clocks.watermark,
+            held_back_by=state.held_back,
+            held_since=state.held_since,
+            processing_time=state.clocks.processing_time,
+            rejected=0 if rejected is None else rejected.rows,
+            windows=[window for window in windows if window not in earlier],
+            earlier=len(earlier),
+            since=self.since,
+        )
+
+    def _windows(self) -> Iterator[WindowExplained]:
+        """Windows of the state, and windows that are gone."""
+        known = [*self._known()]
+        yield from known
+        there = [window.window for window in known]
+        late = [window for window in self._late_windows if not any(_contains(outer, window) for outer in there)]
+        gone = {*self._panes, *late, *self._assigned()} - {*there}
+        yield from (self._gone(window) for window in gone if self._is_asked(window))
+
+    def _is_asked(self, window: Window) -> bool:
+        return self.at is None or window.start <= self.at < window.end
+
+    def _known(self) -> Iterator[WindowExplained]:
+        """The windows that are in the state."""
+        state = self.state
+        rows = self._rows()
+        held = "" if state.held_back is None else f", held back by {state.held_back}"
+        is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
+        readiness = Readiness(state.stage)
+        so_far = values_so_far(state.stage, is_open)
+        values = python_rows(pa.RecordBatch.from_pydict(so_far))
+        verdicts = zip(withheld(state.stage, is_open, so_far), newest_withheld(state.stage, is_open), strict=True)
+        of_open, newest = {}, {}
+        lefts = is_open.column(c.NET).fill_null(0).to_pylist() if state.stage.counts_net else [None] * len(is_open)
+        for facts, own, (holding, pane), left in zip(
+            readiness.facts(is_open, state.clocks, held), values, verdicts, lefts, strict=True
+        ):
+            window = Window(Instant(facts.row[c.WINDOW_START]), facts.end)
+            of_open[window] = Holding(own, facts.row[c.NEW], readiness.condition(facts), holding, left)
+            newest[window] = pane
+        for row in rows.select([c.WINDOW_START, c.WINDOW_END, c.STATUS, c.INDEX]).to_pylist():
+            window = Window(Instant(row[c.WINDOW_START]), Instant(row[c.WINDOW_END]))
+            if self._is_asked(window):
+                status = WindowStatus.OPEN if window in of_open else WindowStatus.CLOSED
+                explained = self._explained(window, status, row[c.INDEX], of_open.get(window))
+                yield replace(explained, withheld=newest.get(window))
+
+    def _gone(self, window: Window) -> WindowExplained:
+        """A window that is not in the state."""
+        panes = self._panes.get(window, [])
+        emitted = sum(not pane["is_retraction"] for pane in panes)
+        if self.state.clocks.watermark > self.state.stage.expiry(window.end):
+            status = WindowStatus.EXPIRED
+        else:
+            status = WindowStatus.MERGED if panes else WindowStatus.ABSENT
+        return self._explained(window, status, emitted, None)
+
+    def _explained(self, window: Window, status: WindowStatus, panes: int, holding: Holding | None) -> WindowExplained:
+        late, having = self._late_windows, self.state.stage.stage.aggregation.having
+        return WindowExplained(
+            window=window,
+            status=status,
+            expiry=self.state.stage.expiry(window.end),
+            panes=panes,
+            last_panes=self._panes.get(window, [])[-SHOWN_PANES:],
+            late=None if self.state.number > 1 else _within(late, window),
+            holding=holding,
+            having=None if having is None else render(having),
+        )
+
+    def _rows(self) -> pa.RecordBatch:
+        """The rows of the key's windows."""
+        state = self.state
+        stage, schema = state.stage, state.stage.state_schema
+        hashed = hashes([*self._key_columns.values()], 1)
+        groups = groups_of(hashed)
+        assert groups is not None
+        held = [
+            rows
+            for layer in state.layers
+            for rows in some_of(state.catalog.store, schema, layer, KeyGroupRange(*groups))
+        ]
+        rows = remaining(stage, (rows_of(rows, np.asarray(hashed)) for rows in held))
+        for name, column in self._key_columns.items():
+            rows = rows.filter(pc.equal(rows.column(name), column[0]))
+        return rows
+
+    def _assigned(self) -> list[Window]:
+        """The windows that an element of the time that is asked about would be in, as far as that is known."""
+        where = self.state.stage.where
+        if self.at is None or isinstance(where, CustomWindows) or where.merges:
+            return []
+        times = pa.array([self.at], pa.int64())
+        windows = assigned(where, times, self._key_columns, self.state.stage.stage.key_types)
+        return [
+            Window(Instant(start), Instant(end))
+            for start, end in zip(windows.start.tolist(), windows.end.tolist(), strict=True)
+        ]
+
+    @cached_property
+    def _key_columns(self) -> dict[str, pa.Array]:
+        kinds = self.state.stage.stage.key_types
+        return {name: pa.array([value], ARROW_TYPES[kinds[name]]) for name, value in self.key.items()}
+
+    @cached_property
+    def _panes(self) -> dict[Window, list[dict[str, Any]]]:
+        """The panes of the key, by window, in the order of emission; none but of the last aggregation."""
+        if self.state.number < len(self.state.pipeline.stages):
+            return {}
+        names = [*self.state.stage.stage.value_types]
+        panes: dict[Window, list[dict[str, Any]]] = {}
+        for row in self._of_key.of(View.PANES, [*_WINDOW, *_ABOUT_PANES, *names]):
+            values = {name: row[name] for name in names}
+            others = {name: value for name, value in row.items() if name not in values}
+            panes.setdefault(_window(others), []).append({**others, "values": values})
+        return panes
+
+    @cached_property
+    def _late_windows(self) -> dict[Window, int]:
+        """How many elements of the key were dropped as late, by their windows; none but of the first aggregation."""
+        return Counter() if self.state.number > 1 else Counter(map(_window, self._of_key.of(View.LATE, _WINDOW)))
+
+    @property
+    def _of_key(self) -> KeyRows:
+        """The rows of the key in views of the output."""
+        types = self.state.stage.stage.key_types
+        return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since)
+
+
+def _within(late: Mapping[Window, int], window: Window) -> int:
+    """The ``late`` elements whose own window lies in ``window``."""
+    return sum(count for own, count in late.items() if _contains(window, own))
+
+
+def _contains(window: Window, other: Window) -> bool:
+    return window.start <= other.start and other.end <= window.end
+
+
+def _window(row: dict[str, Any]) -> Window:
+    """The window of a row of a view, which is taken out of it."""
+    start, end = row.pop(WINDOW_START), row.pop(WINDOW_END)
+    if start is None and end is None:
+        return GLOBAL_WINDOW
+    return Window(MIN_INSTANT if start is None else _at(start), GLOBAL_WINDOW_END if end is None else _at(end))
+
+
+def _as_printed(kinds: Mapping[str, DataType], key: Mapping[str, Any]) -> Mapping[str, Any]:
+    """``key`` with a time that Python has no datetime for as text."""
+    times = {name: value for name, value in key.items() if kinds[name] is DataType.TIMESTAMP and isinstance(value, int)}
+    return {**key, **{name: iso_8601(value) for name, value in times.items()}}
+
+
+def _at(time: datetime | str) -> Instant:
+    """A time of a row (``python_rows``)."""
+    return parse(time) if isinstance(time, str) else instant(time)
+
+
+def _instant(window: str | datetime) -> Instant:
+    try:
+        time = time_from_text(window) if isinstance(window, str) else window
+        return instant(time) if isinstance(time, datetime) else Instant(time)
+    except (ValueError, TypeError) as error:
+        raise ExplainError(
+            f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "
+            "2026-11-21T10:00:00Z"
+        ) from error

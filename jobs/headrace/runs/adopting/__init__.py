@@ -1,1 +1,0 @@
-"""Adoption: one output is computed again in a branch, and main takes over what came of it."""

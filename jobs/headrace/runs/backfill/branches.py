@@ -1,0 +1,315 @@
+"""Branches of backfills: where one begins, and those that were left behind.
+
+Which event times a range of results depends on: those of the elements in windows that touch the range.
+
+Where the branch of a backfill begins: at the newest published snapshot taken before any data of the
+windows in question was read, so that all of their input is read again; or at nothing.
+
+Branches that backfills have left behind, because they failed, were rejected or were never promoted.
+
+The next scheduled backfill computes its windows itself, so nobody continues these branches; but each keeps its
+snapshots from expiring. The newest few stay for people to look at. What people have started may be continued: it stays
+for weeks, and for ever if they gave the branch a name. What somebody is asked about stays until there is an answer.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Self
+
+from headrace.model.time import Instant, render
+from headrace.model.windows import ShiftedOutputTime, Window, WindowFn, moved, touching
+from headrace.pipeline.identity import fingerprint
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.sources.newest_event_time import newest_read
+from headrace_snapshots.catalog import Catalog, Head
+from headrace_snapshots.catalog_reader import Link
+from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError, RefusedError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.holds import DeletionList
+from headrace_snapshots.names import manifest_path
+
+
+def reach(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Window | None:
+    """Event times of records, without which no window of a last stage that touches ``span`` is whole; None if nobody
+    can say how far windows reach (a window function of a user's own). Of a pipeline with several outputs, for all of
+    them, or for those that are named.
+
+    A session that touches the span reaches back by one gap; what it had before that belongs to it as well.
+    """
+    by_output = pipeline.by_output
+    return _spanned(_of_records(by_output[name], span) for name in outputs or by_output)
+
+
+def _of_records(alone: Pipeline, span: Window) -> Window | None:
+    """For one output: the times of records, also where it reads panes of others."""
+    reached: Window | None = span
+    for number, where in enumerate(stage.aggregation.where for stage in reversed(alone.stages)):
+        if reached is None:
+            return None
+        reached = touching(where, _with_panes(where, reached) if number else reached)
+    if reached is None or not alone.upstream:
+        return reached
+    return _spanned(
+        _of_records(one.pipeline, _with_panes(one.stage.aggregation.where, reached)) for one in alone.upstream
+    )
+
+
+def _spanned(windows: Iterable[Window | None]) -> Window | None:
+    """From the first beginning to the last end; None where one is not known."""
+    starts, ends = [], []
+    for window in windows:
+        if window is None:
+            return None
+        starts.append(window.start)
+        ends.append(window.end)
+    return Window(min(starts), max(ends))
+
+
+def _with_panes(where: WindowFn, elements: Window) -> Window:
+    """Where windows may be whose panes are ``elements`` of the stage after them, at a time in their window or, where it
+    is shifted, later.
+    """
+    return Window(moved(elements.start, -_shift(where)), elements.end)
+
+
+def _shift(where: WindowFn) -> int:
+    return where.shift + _shift(where.inner) if isinstance(where, ShiftedOutputTime) else 0
+
+
+@dataclass(frozen=True)
+class ForkPoint:
+    """The snapshot of ``manifest`` (None: nothing), and why that one, for people."""
+
+    manifest: Manifest | None
+    reason: str
+
+    @property
+    def snapshot(self) -> str | None:
+        """Its id."""
+        return None if self.manifest is None else self.manifest.snapshot_id
+
+    @property
+    def begin(self) -> str:
+        """The snapshot, for people."""
+        manifest = self.manifest
+        return "nothing" if manifest is None else f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch})"
+
+    def __str__(self) -> str:
+        return f"the backfill begins with {self.begin}: {self.reason}"
+
+
+def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, without: Collection[str] = ()) -> ForkPoint:
+    """The newest snapshot, not newer than ``published``, up to which no epoch had read anything as new as the first
+    event time on which windows touching ``span`` depend. Nothing if there is none, or no span, or if the pipeline has
+    changed since.
+
+    Takes few requests, however many epochs there are: the newest event time that was read never goes back. Records that
+    no window has count too, those that were filtered out, say: they may be others now. One that lay too far ahead of
+    the clock (12.14) does not; its window keeps it. Outputs that the branch is ``without`` need nothing.
+    """
+    if span is None:
+        return ForkPoint(None, "all input is read again")
+    outputs = [name for name in pipeline.by_output if name not in without]
+    needed, published = reach(pipeline, span, outputs), catalog.published_by_all(catalog.head().refs)
+    if published is None:
+        return ForkPoint(None, "nothing is published yet")
+    if needed is None:
+        return ForkPoint(None, "a window function of the pipeline's own does not say how far its windows reach")
+    try:
+        begin = _newest_before(catalog, pipeline, published, needed.start)
+    except (BrokenObjectError, MissingSnapshotError) as error:
+        return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
+    return _judged(pipeline, needed.start, begin)
+
+
+def fork_branch(catalog: Catalog, branch: str, point: ForkPoint) -> bool:
+    """Make ``branch`` at ``point``; no if an expiry has marked that snapshot meanwhile. Raises RefusedError."""
+    try:
+        catalog.fork(branch, point.snapshot)
+    except RefusedError:
+        if point.snapshot is None or catalog.is_kept(point.snapshot):
+            raise
+        return False
+    return True
+
+
+def _judged(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkPoint:
+    """``begin``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can continue from it."""
+    first = f"any data of the first affected window (from {render(start)}) was read"
+    if begin is None:
+        return ForkPoint(None, f"no kept snapshot is old enough for this range, which needs one taken before {first}")
+    if begin.fingerprint != fingerprint(pipeline):
+        return ForkPoint(
+            None, f"the pipeline has changed since snapshot {begin.snapshot_id}, whose state means something else"
+        )
+    return ForkPoint(begin, f"it is the newest published snapshot taken before {first}")
+
+
+def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: Instant) -> Manifest | None:
+    """The newest snapshot up to ``published`` that has read nothing as new as ``start``; None if there is none that is
+    kept.
+    """
+    kept = _Kept.of(catalog)
+    at: str | None = published
+    while at is not None:
+        newer = kept.link(at)
+        if _is_before(pipeline, newer, start):
+            return newer.manifest
+        oldest, newest = _before(kept, pipeline, newer, start)
+        if newest is not None:
+            return newest.manifest
+        at = kept.grafts.get(oldest.snapshot_id)  # tags keep what is older than others that are not kept
+    return None
+
+
+def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> tuple[Link, Link | None]:
+    """The oldest snapshot that has read something as new as ``start``, among ``newer`` and its ancestors that are kept
+    without a gap; and the snapshot before it, if that is kept.
+    """
+    newest: Link | None = None
+    since = -1
+    while between := _ancestors(newer, since):
+        for epoch, snapshot_id in between:
+            try:
+                link = kept.link(snapshot_id)
+            except MissingSnapshotError:  # it has expired, and so has what came before it
+                since = epoch
+                break
+            if _is_before(pipeline, link, start):
+                newest, since = link, epoch
+                break
+            newer = link
+    return newer, newest
+
+
+def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:
+    """The ancestors that ``newer`` names of epochs after ``since``, newest first."""
+    return [(epoch, snapshot) for epoch, snapshot in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """Snapshots but for those that an expiry has marked: they may be there still, and a branch cannot begin there."""
+
+    catalog: Catalog
+    mark: DeletionList | None
+    grafts: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Self:
+        """Reads which snapshots are kept now. Raises BrokenObjectError."""
+        horizon = catalog.head().horizon
+        if horizon is None:
+            return cls(catalog, None, {})
+        return cls(catalog, catalog.marks.read(horizon.mark), horizon.grafts)
+
+    def link(self, snapshot_id: str) -> Link:
+        """Raises BrokenObjectError if its manifest cannot be read, MissingSnapshotError if it is not kept."""
+        if self.mark is not None and manifest_path(self.catalog.pipeline, snapshot_id) in self.mark:
+            raise MissingSnapshotError(f"snapshot {snapshot_id} of {self.catalog.pipeline} has expired")
+        link = self.catalog.link(snapshot_id)
+        if link.problem is not None:
+            raise link.problem
+        return link
+
+
+def _is_before(pipeline: Pipeline, link: Link, start: Instant) -> bool:
+    assert link.manifest is not None
+    newest = newest_read(pipeline, StoredProgress.of(link.manifest))
+    return newest is None or newest < start
+
+
+PREFIX = "backfill-scheduled__"
+"""How the branches of runs of the schedule begin; their times follow, so their names sort by age."""
+
+KEPT = 3
+"""How many of the newest stay."""
+
+STILL = timedelta(days=1)
+"""Somebody may still work on a branch that has moved since: a run that hangs, or a person."""
+
+UNUSED = timedelta(days=14)
+"""So long a branch stays that is called by the run of Airflow which somebody has started."""
+
+_OF_A_RUN = re.compile(r"backfill-(?:manual|operator_triggered|asset_triggered)__.*-[0-9a-f]{8}")
+"""How a branch is called by such a run (``headrace_airflow/run_ids``)."""
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True)
+class DroppedBranch:
+    """A branch that was dropped, the snapshot that it was at (None: it had none), and when it last moved."""
+
+    name: str
+    snapshot: str | None
+    moved_at: datetime | None
+
+    def __str__(self) -> str:
+        moved = "" if self.moved_at is None else f", unchanged since {self.moved_at:%Y-%m-%dT%H:%MZ}"
+        return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved})"
+
+
+def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
+    """Drop the branches of the schedule's runs before that of ``own``, but for the newest KEPT, and those on which
+    anything was done in the time STILL before ``now``; and of runs that people have started those that are UNUSED.
+    Those stay that are ``awaited``, as it says: a run is not done with them, and may wait for a person.
+
+    Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
+    the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
+    """
+    dropped: list[DroppedBranch] = []
+    head = catalog.head()
+    still = dict.fromkeys(_old(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
+    staying = awaited() if still else frozenset()
+    for name, unchanged in still.items():
+        if name in staying:
+            continue
+        for _ in range(_ATTEMPTS):
+            head = catalog.head()
+            abandoned = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
+            if name not in head.generations or (
+                abandoned.moved_at is not None and abandoned.moved_at > now - unchanged
+            ):
+                break
+            with suppress(PublishConflictError):  # somebody did something meanwhile
+                catalog.drop(name, f"dropped {name}, which was never promoted", expected=head.entry)
+                dropped.append(abandoned)
+                break
+    return dropped
+
+
+def how_long(name: str) -> str:
+    """How long a branch of that name stays that nobody promotes, in words."""
+    if name.startswith(PREFIX):
+        return f"until the schedule has {KEPT} newer ones"
+    return f"until it has not changed for {UNUSED.days} days" if _OF_A_RUN.fullmatch(name) else "until it is dropped"
+
+
+def _old(head: Head, own: str) -> list[str]:
+    names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
+    return names[:-KEPT]
+
+
+def _of_people(head: Head, own: str) -> list[str]:
+    return sorted(name for name in head.generations if _OF_A_RUN.fullmatch(name) and name != own)
+
+
+def _moved_at(catalog: Catalog, head: Head, name: str) -> datetime | None:
+    """When the branch was made, claimed or committed to last, as far as that can still be told."""
+    return max(_moves(catalog, head, name), default=None)
+
+
+def _moves(catalog: Catalog, head: Head, name: str) -> Iterator[datetime]:
+    generation = head.generations.get(name)
+    if generation is not None:
+        for entry in catalog.log(generation + 1, 1):  # that of the generation, or one before it
+            yield datetime.fromisoformat(entry.at).astimezone(UTC)
+    if name in head.refs:
+        with suppress(BrokenObjectError, MissingSnapshotError):
+            yield datetime.fromisoformat(catalog.manifest(head.refs[name]).created_at).astimezone(UTC)

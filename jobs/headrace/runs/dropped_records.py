@@ -1,0 +1,407 @@
+"""Replaying what was dropped: late records, and dead letters.
+
+Replaying late records: what was dropped as late, landed again as files of the source's own format.
+
+Where to? Behind the same watermark they are late again, and the files that they came from still hold them. So by
+default they land under a root of their own, ``{root}/late``, where a batch run of the same pipeline gives their part of
+the results, to be added to what readers see. Who wants all in one result runs the original files as one batch, in which
+nothing is late.
+
+Each epoch's late records become one file (CSV, whose files have headers: one for each header), named after the snapshot
+that dropped them and created by one conditional put: doing it again lands only what is not there yet.
+
+A record late in all of its windows lands once. One that is late in some of them (sliding windows) was counted in the
+others, and a run of it alone would count it there again: it does not land, and is counted.
+
+Replaying dead letters: records that could not be read, or were not allowed, landed again as they were.
+
+This is for people who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix
+of their own. No window has counted dead letters, so they may land where the pipeline reads, and its next run reads them
+again; a run that reads the original files again ignores the copies (``read.snapshots.reprocessed_copies``). By default
+they land under a root of their own, ``{root}/rejected``.
+
+Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with
+its header. They hold the bytes of the records, in the order of their files.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from headrace.kernel.windows import count_windows
+from headrace.model.time import instant
+from headrace.model.windows import CustomWindows
+from headrace.pipeline.endpoints import Input
+from headrace.pipeline.output import Output
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import FilesSource, NameOrder
+from headrace.pipeline.upstream_source import UpstreamSource
+from headrace.read.definition_plan import changed_since
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.snapshots.read_names import DroppedBefore, landed_from
+from headrace.read.snapshots.snapshot_refs import At, snapshot_at
+from headrace.read.views.columns import View
+from headrace.runs.relanding import (
+    Copy,
+    DroppedRecord,
+    LandingAgainError,
+    Relanding,
+    Rows,
+    Target,
+    late_behind,
+    lines_by_file,
+    output_alone,
+)
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.output_view import (
+    all_names_before,
+    called_before,
+    called_where,
+    output_names,
+    outputs_of,
+)
+from headrace_snapshots.names import MAIN, PUBLISHED
+
+_ALONE = "file"
+"""In the names of files with the records of one file each."""
+
+_LATE = ("file", "event_time", "raw", "window_start", "window_end")
+"""What is read of late rows."""
+
+
+@dataclass(frozen=True)
+class LandedLate:
+    """What landed: ``files`` with ``records``, under ``target``; ``already_landed`` files had landed before.
+
+    Records left out: ``late_in_some_windows``, which other windows had taken, and ``late_twice``, which had landed here
+    before and were dropped once more. ``left``: how many cannot land, by the reason why. ``lands_in_source``: the
+    pipeline itself reads the target. ``beside``: the root that they land below by default, None under another prefix.
+    """
+
+    target: str
+    files: int = 0
+    records: int = 0
+    already_landed: int = 0
+    late_in_some_windows: int = 0
+    late_twice: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
+    lands_in_source: bool = False
+    beside: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
+
+
+def land_late(
+    pipeline: Pipeline, root: str, *, output: str | None = None, to: str | None = None, at: At = PUBLISHED
+) -> LandedLate:
+    """Land the late records of the snapshot that ``at`` means, and of those before it, under the landing prefix ``to``:
+    a path below ``root``, or a whole URI. ``output``: which one dropped them, where outputs have names; others may have
+    taken them.
+
+    CSV: records whose file is gone, and with it the header that says which field is which, are left and counted;
+    a later landing has them once it is back.
+    Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
+    """
+    unfit = "so its late records cannot be written as files of its source"
+    reason = None
+    pipeline, output = output_alone(pipeline, output)
+    if pipeline.upstream:
+        reason = f"an output {output} that reads panes: those that come too late are counted, not kept"
+    elif isinstance(pipeline.where, CustomWindows):
+        reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
+    elif (read := next((one for one in pipeline.inputs if isinstance(one.source, UpstreamSource)), None)) is not None:
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} reads {read.source}, and panes of others are no files that could land. "
+            f"`headrace backfill {pipeline.name} --promote` computes it again from what is published now; where that "
+            "is not discarding, its rows are read in one epoch, and none of them is late"
+        )
+    elif pipeline.union:
+        reason = f"several inputs, {unfit}"
+    elif pipeline.withdraws_records:
+        reason = "a changelog, and records that withdraw others are no result without those"
+    elif pipeline.source.transform is not None:
+        reason = f"a Spark function between its files and its records, {unfit}"
+    if reason is not None:
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
+            "nothing is late"
+        )
+    relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
+    if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):
+        raise LandingAgainError(
+            f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "
+            f"{pipeline.name}` (or the backfill DAG), and then this"
+        )
+    late = _Late(pipeline, relanding)
+    return LandedLate(late.target.uri, **relanding.land(_LATE, late.copies))
+
+
+class _Late:
+    """Which late records land, and in which files."""
+
+    def __init__(self, pipeline: Pipeline, relanding: Relanding) -> None:
+        self._pipeline = pipeline
+        self._counts, self._left = relanding.counts, relanding.left
+        (self.target,) = relanding.targets.values()
+
+    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+        """The files of an epoch. Where the first has landed, all have: nothing is read."""
+        first = self.target.name(epoch)
+        if first in self.target.already_landed:
+            yield Copy(self.target, first, {})
+        elif (lines := lines_by_file(self._records(rows))) and self.target.format.has_header:
+            yield from self._by_header(epoch, lines)
+        elif lines:
+            yield Copy(self.target, first, lines)
+
+    def _by_header(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[Copy]:
+        """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
+        records came from, so that what is in it depends on no other.
+        """
+        headers = {file: self.target.headers.of(file) for file in lines}
+        alone = {file: self.target.name(epoch, _ALONE, number) for number, file in enumerate(lines)}
+        landed = self.target.already_landed
+        if landed & {*alone.values()} or any(isinstance(header, str) for header in headers.values()):
+            begins, apart = f"{self.target.stem}{epoch}-", f"-{_ALONE}-"
+            begun = any(name.startswith(begins) and apart not in name for name in landed)
+            for file, name in alone.items():
+                if begun and isinstance(headers[file], bytes):  # by a stopped landing, in files told apart by headers
+                    self._left["of an epoch that has landed in part; the rest needs all headers"] += len(lines[file])
+                else:
+                    yield Copy(self.target, name, {file: lines[file]})
+            return
+        files_of: defaultdict[bytes | str, list[str]] = defaultdict(list)
+        for file, header in headers.items():
+            files_of[header].append(file)
+        # the one without a number is created last: where it is, all are
+        for number, files in reversed([*enumerate(files_of.values())]):
+            name = self.target.name(epoch, number) if number else self.target.name(epoch)
+            yield Copy(self.target, name, {file: lines[file] for file in files})
+
+    def _records(self, rows: Rows) -> Iterator[DroppedRecord]:
+        """What lands of the late rows, equal records as often as they came."""
+        windows: defaultdict[DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
+        for row in rows():
+            window = row["window_start"], row["window_end"]
+            windows[DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
+        at = np.array([instant(record.order) for record in windows], np.int64)
+        counts = count_windows(self._pipeline.where, at).tolist()
+        for (record, late), own_windows in zip(windows.items(), counts, strict=True):
+            times = max(late.values())
+            if self.target.lands_in_source and landed_from(record.file, View.LATE):
+                self._counts["late_twice"] += times
+            elif (None, None) not in late and len(late) < own_windows:
+                self._counts["late_in_some_windows"] += times
+            else:
+                yield from [record] * times
+
+
+_READ = ("input", "file", "position", "raw", "raw_bytes")
+
+
+@dataclass(frozen=True)
+class LandedRejected:
+    """What landed: ``files`` with ``records``, of each input under its prefix of ``targets``.
+
+    ``already_landed`` files had landed before. ``rejected_twice`` records had landed once and were rejected again; they
+    are left out. ``left``: how many cannot land, by the reason why; they stay in the view ``rejected``.
+    ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: names are said to ascend, and newer
+    ones are there, so that only a full sweep finds what has landed. ``late``: how many of the ``records`` are late
+    behind the watermark of main if the next run reads them; None where that cannot be told (records of a user's own
+    Spark code). ``beside``: the root that they land below by default, None under another prefix.
+    """
+
+    targets: Mapping[str, str]
+    files: int = 0
+    records: int = 0
+    already_landed: int = 0
+    rejected_twice: int = 0
+    left: Mapping[str, int] = field(default_factory=dict)
+    lands_in_source: bool = False
+    needs_full_sweep: bool = False
+    late: int | None = 0
+    beside: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return asdict(self)
+
+
+def land_rejected(
+    pipeline: Pipeline,
+    root: str,
+    *,
+    output: str | None = None,
+    of: str | None = None,
+    to: str | None = None,
+    at: At = PUBLISHED,
+) -> LandedRejected:
+    """Land the dead letters of the snapshot that ``at`` means, and of those before it. The pipeline may have changed.
+    Where outputs have names those land that none could take, or those that one ``output`` could not and others could.
+
+    ``of``: only those of the input of that name. ``to``: the landing prefix of one input, a path below ``root`` or a
+    whole URI.
+    Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
+    """
+    if output is not None:
+        output_alone(pipeline, output)
+    chosen = _chosen(pipeline, of, to)
+    relanding = Relanding(pipeline, root, View.REJECTED, chosen, to=to, at=at, output=output or "")
+    own = relanding.own
+    rejected = _Rejected(pipeline, relanding, output)
+    columns = (*_READ, "output") if pipeline.has_names else _READ
+    common = relanding.land(columns, rejected.copies)
+    marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
+    ordered = {
+        given.name
+        for given in chosen
+        if isinstance(given.source, FilesSource) and given.source.names is NameOrder.ORDERED
+    }
+    return LandedRejected(
+        {name: target.uri for name, target in relanding.targets.items()},
+        needs_full_sweep=any(
+            name in marks and name in ordered and target.path(target.stem) <= marks[name].path
+            for name, target in own.items()
+        ),
+        late=late_behind(relanding.catalog, pipeline, {name: target.created for name, target in own.items()}),
+        **common,
+    )
+
+
+def _of_main(catalog: Catalog) -> Set[str]:
+    """The epochs and snapshots of main with dead letters: who continues from it reads what lands of them."""
+    manifest = snapshot_at(catalog, MAIN).manifest
+    return set() if manifest is None else DroppedBefore.of(catalog, manifest, View.REJECTED).named
+
+
+def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
+    """The inputs whose dead letters land. Raises LandingAgainError."""
+    names = [input_.name for input_ in pipeline.inputs]
+    if of is not None and of not in names:
+        raise LandingAgainError(f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}")
+    if to is not None and of is None and len(names) > 1:
+        raise LandingAgainError(
+            f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: choose one "
+            f"(--input): {', '.join(names)}"
+        )
+    return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
+
+
+def _came_since(catalog: Catalog, defined: Mapping[str, Output], epoch: str) -> str:
+    """An output of main, or one that is ``defined`` and comes with the next run, that the snapshot of ``epoch`` had
+    not; "" if it had all, "of that time" if nobody can tell.
+    """
+    main = snapshot_at(catalog, MAIN).manifest
+    if main is None:
+        return ""
+    outputs, there = outputs_of(main), output_names(main)
+    for name, output in defined.items():
+        if name not in there and output.formerly not in there and not output.of:
+            return name
+    if not outputs:
+        return ""
+    try:
+        had = output_names(catalog.manifest(epoch.partition("-")[2]))
+    except MissingSnapshotError:
+        return "of that time"
+    new = (name for name in outputs if not {name, *called_before(main, name)} & {*had})
+    return next(new, "")
+
+
+def _called(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None], Set[str]]:
+    """What the ``output`` was called in the snapshot of ``epoch``; and the names that it may have had, where the
+    snapshot has expired and others have them now.
+    """
+    main = snapshot_at(catalog, MAIN).manifest
+    if main is None:
+        return {output}, set()
+    own = {output, *called_before(main, output)}
+    try:
+        there = output_names(catalog.manifest(epoch.partition("-")[2]))
+    except MissingSnapshotError:
+        return own, {*all_names_before(main, output)} - own
+    called = called_where(there, main, output)
+    return (set() if called is None else {called}), set()
+
+
+class _Rejected:
+    """Which dead letters of ``pipeline`` land, and in which files: those of an ``output``, or those of none."""
+
+    def __init__(self, pipeline: Pipeline, relanding: Relanding, output: str | None) -> None:
+        self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
+        self._output, self._name = output, pipeline.name
+        self._called = cache(partial(_called, relanding.whole, output or ""))
+        self._counts, self._left = relanding.counts, relanding.left
+        self._of_main = _of_main(relanding.catalog) if relanding.own else set()
+        self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
+
+    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+        """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
+        the same.
+        """
+        for name, letters in self._letters(epoch, rows).items():
+            target = self._targets[name]
+            lines = lines_by_file(letters)
+            if target.format.has_header:
+                for number, (file, file_lines) in enumerate(lines.items()):
+                    yield Copy(target, target.name(epoch, name, number), {file: file_lines})
+            else:
+                yield Copy(target, target.name(epoch, name), lines)
+
+    def _letters(self, epoch: str, rows: Rows) -> Mapping[str, list[DroppedRecord]]:
+        """What lands of the dead letters of an epoch, by input."""
+        letters: defaultdict[str, list[DroppedRecord]] = defaultdict(list)
+        for row in rows():
+            name, file, refused_by = row["input"], row["file"], row.get("output")
+            target = self._targets.get(name)
+            called, maybe = ({None}, set[str]()) if self._output is None else self._called(epoch)
+            if refused_by in maybe:
+                self._left[
+                    f"refused by output {refused_by} in a snapshot that has expired, and two outputs have had that name"
+                ] += 1
+            elif refused_by not in called:
+                if self._output is None:
+                    self._left[
+                        f"refused by output {refused_by} alone, and taken by others: correct it and run `headrace "
+                        f"backfill {self._name}.{refused_by} --promote`"
+                    ] += 1
+            elif target is None:
+                if name not in self._inputs:
+                    origin = (
+                        "an input that the pipeline does not have any more" if file else "a pane, which has no file"
+                    )
+                    self._left[f"of {name}, {origin}"] += 1
+            elif landed_from(file, View.REJECTED):
+                self._counts["rejected_twice"] += 1
+            elif (why_not := self._why_not(row, target, epoch)) is not None:
+                self._left[why_not] += 1
+            else:
+                octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
+                letters[name].append(DroppedRecord(file, row["position"], octets))
+        return letters
+
+    def _why_not(self, row: Mapping[str, Any], target: Target, epoch: str) -> str | None:
+        """Why a dead letter cannot land; None if it can."""
+        if not target.format.keeps_bytes:
+            return f"of a {target.format.name} file, of which no bytes are kept"
+        if row["raw"] is None:
+            if row["position"] is None:
+                return "a file that could not be read as a whole: land a sound one under another name"
+            return "made by a Spark function, so no bytes of a file"
+        if target.lands_in_source and epoch not in self._of_main:
+            return (
+                "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
+            )
+        if target.lands_in_source and (newer := self._came_since(epoch)):
+            return (
+                f"rejected before there was output {newer}, which is computed of what was read before and may have "
+                f"taken them: `headrace backfill {self._name} --promote` reads the original files again"
+            )
+        return None

@@ -1,0 +1,507 @@
+"""Adoption: main takes over what a branch has computed of one output, and nothing else of main changes.
+
+Why an output of a branch cannot become that of main.
+
+Which outputs a branch computes that is to be adopted for one of them.
+
+The dead letters of main once it has adopted outputs: those that these outputs refused as they are computed now.
+
+All outputs share one log, whose files each have the letters of one output, or those that no output could take. So the
+log gets other files, and none is written.
+
+Theory of operation: a branch that computes an output again has the epochs of main (``computing``):
+the same files, processing times and signals, and the watermarks and ids that main had. So what it holds of the output
+after its epoch k is what main would hold there, had it always computed the output as it is written now. Adopting is
+epoch n+1 of main, which reads nothing: tables, logs, clocks, columns and definition of the output, and of all that is
+computed of it, are those of the branch; everything else is that of epoch n. If main has gone on meanwhile (k < n), the
+output stands at epoch k, as one that is parked does, and the next run computes what it has missed
+(``parking``).
+
+*Why it is refused.* Whatever would make that untrue: main has read other files since, or judged records otherwise (the
+watermarks of some epoch, the dead letters that no output took, or the remembered ids differ); an output that the
+adopted ones read has other rows there, is parked or has changed; inputs mean something else. And what is refused for
+any promotion: a branch without a good audit.
+
+*What is new to readers.* Rows of all epochs. The columns of the output say since when (``adopted``), so an audit of
+what readers have not seen is of all rows, and a sink is told the difference.
+
+*Order.* Everything is checked before main is claimed, which fences main's writer. No row is written: main names files
+of the branch. One entry of the log commits the epoch; another drops the branch. Readers see nothing of it until the
+output is published as ever: by the graph, after an audit.
+
+Publishing what main has adopted, by the graph, once it is audited.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from headrace.distribute.epoch import SUMMED
+from headrace.errors import FixConfigError
+from headrace.model.time import render
+from headrace.pipeline.identity import definition, fingerprint_of
+from headrace.pipeline.pipeline import Pipeline
+from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
+from headrace.read.snapshots.progress import StoredProgress, epoch_without_reading
+from headrace.runs.publishing.audits import (
+    DeliveredError,
+    RefusalCheck,
+    begin_change,
+    find_refusals,
+    handed_over,
+    made_before,
+    making_change,
+)
+from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, differences
+from headrace.runs.publishing.publish import PlannedPublish, output_results
+from headrace.runs.reporting.results import RunResult
+from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.reporting.summary import renew_summary
+from headrace.sources.progress import Parked
+from headrace_snapshots.catalog import Catalog, Claim, Head
+from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, LoggedFile
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, IDS, OUTPUTS, REJECTED, Manifest, OutputTables
+from headrace_snapshots.format.output_view import (
+    UnknownOutputError,
+    as_called_in,
+    called_before,
+    outputs_of,
+    parked_in,
+    seen_by,
+    upstream_of,
+)
+from headrace_snapshots.names import MAIN
+from headrace_snapshots.output_catalog import patches_given_up, seen_catalog, told
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class AdoptedOutputs:
+    """``adopted``: an ``output``, and those that are computed of it, whose panes change with its own. ``read``: others
+    whose panes these need. ``others``: all else.
+    """
+
+    output: str
+    adopted: tuple[str, ...]
+    read: tuple[str, ...]
+    others: tuple[str, ...]
+
+    @classmethod
+    def of(cls, pipeline: str, upstream: Mapping[str, Sequence[str]], output: str) -> Self:
+        """For an ``output`` of ``pipeline``, whose outputs are computed of those in ``upstream`` (none: of records).
+        Raises UnknownOutputError.
+        """
+        if output not in upstream:
+            has = f"it has {', '.join(sorted(upstream))}" if upstream else "it has one output, which has no name"
+            raise UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")
+        below = {name: [reader for reader, above in upstream.items() if name in above] for name in upstream}
+        adopted = _reached({output}, below)
+        needed = _reached(adopted, upstream)
+        rest = needed - adopted, upstream.keys() - needed
+        return cls(output, *(tuple(sorted(names)) for names in (adopted, *rest)))
+
+
+def _reached(names: Collection[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+    """The ``names``, and all that they lead to."""
+    reached, waiting = {*names}, [*names]
+    while waiting:
+        further = {*edges.get(waiting.pop(), ())} - reached
+        reached |= further
+        waiting += further
+    return reached
+
+
+Letter = tuple[str | None, str | None, int | None]
+"""Where a dead letter is from: its input, file and position."""
+
+
+def taken_by_none(catalog: Catalog, manifest: Manifest, until: int | None = None) -> set[Letter]:
+    """The dead letters, up to epoch ``until``, that no output took. Raises BrokenObjectError."""
+    letters: set[Letter] = set()
+    for record in catalog.files(manifest.logs[REJECTED]):
+        for file in record.files:
+            rows = _rows(catalog, file)
+            if _output(rows) is None and (until is None or record.epoch <= until):
+                columns = (rows[name].to_pylist() for name in ("input", "file", "position"))
+                letters.update(zip(*columns, strict=True))
+    return letters
+
+
+def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs: Collection[str]) -> FileLog:
+    """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has in place of its
+    own.
+    """
+    log, replaced = FileLog.empty(), {name for output in outputs for name in (output, *called_before(main, output))}
+    for record in catalog.files(main.logs[REJECTED]):
+        if kept := tuple(file for file in record.files if _output(_rows(catalog, file)) not in replaced):
+            log = catalog.append_record(log, FileRecord(record.epoch, kept))
+    files = (file for record in catalog.files(branch.logs[REJECTED]) for file in record.files)
+    own = tuple(file for file in files if _output(_rows(catalog, file)) in outputs)
+    return catalog.append_record(log, FileRecord(main.epoch + 1, own)) if own else log
+
+
+def _rows(catalog: Catalog, file: LoggedFile) -> "pa.Table":
+    from headrace.state.files import stored  # with Arrow
+    from headrace_snapshots.datafiles import verify
+
+    assert isinstance(file, DataFile)
+    return stored(verify(catalog.store, file))
+
+
+def _output(rows: "pa.Table") -> str | None:
+    """The output that could not take the records of a file; None: no output could."""
+    if "output" not in rows.column_names:  # from before outputs had names
+        return None
+    (output,) = rows["output"].unique().to_pylist()
+    return None if output is None else str(output)
+
+
+class NotAdoptableError(FixConfigError, code="config.not_adoptable"):
+    """What a branch has computed of an output is not what main would have, had it computed that."""
+
+
+def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head: Head) -> None:
+    """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes, as the
+    log stands at ``head``.
+    """
+    _check_definition(definition(pipeline), main, scope)
+    former = {pipeline.outputs[output].formerly for output in scope.adopted}
+    _check_delivered(head, pipeline.name, scope, {*scope.adopted, *former})
+
+
+@dataclass(frozen=True)
+class AdoptOutput:
+    """Let ``main`` adopt the outputs of ``scope`` from the branch that the ``facts`` are of. ``give_up_delivered``:
+    what sinks have got that cannot take back is not against it.
+    """
+
+    facts: BranchFacts
+    main: Manifest
+    scope: AdoptedOutputs
+    give_up_delivered: bool = False
+
+    def __str__(self) -> str:
+        adopted, branch = ", ".join(self.scope.adopted), self.facts.branch
+        return f"let main adopt {adopted} of branch {branch}, as epoch {self.main.epoch + 1}; the branch ends"
+
+    @classmethod
+    def of(cls, catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> "AdoptOutput":
+        """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
+        facts = BranchFacts.of(catalog, now, branch)
+        scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(facts.head), output)
+        if facts.main is None:
+            raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
+        return cls(facts, catalog.manifest(facts.main), scope, give_up)
+
+    @property
+    def catalog(self) -> Catalog:
+        """The pipeline's catalog."""
+        return self.facts.catalog
+
+    @property
+    def branch(self) -> Manifest:
+        """The newest snapshot of the branch."""
+        return self.facts.head
+
+    def checks(self) -> Iterator[RefusalCheck]:
+        """What may stand against it, the first that is to be said first; those that read rows come last. Each relies on
+        those before.
+        """
+        if not self.give_up_delivered:
+            yield RefusalCheck(self._check_delivered, (DeliveredError,), is_relied_on=True)
+        yield self._own(self._check_computed)
+        yield self.facts.audit_check(self.scope.adopted, is_relied_on=True)
+        yield self._own(lambda: _check_definition(self.branch.definition, self.main, self.scope))
+        yield self._own(self._check_reading)
+        yield self._own(self._check_records)
+        yield self._own(self._check_what_they_read)
+
+    def _own(self, look: Callable[[], None]) -> RefusalCheck:
+        return RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
+
+    def _check_delivered(self) -> None:
+        former = {self.facts.called[output] for output in self.scope.adopted}
+        _check_delivered(self.facts.now, self.catalog.pipeline, self.scope, {*self.scope.adopted, *former})
+
+    @cached_property
+    def stands_at(self) -> Manifest:
+        """The snapshot of main of the branch's last epoch. Raises NotAdoptableError if main has recorded other epochs
+        than those of the branch.
+        """
+        catalog, name = self.catalog, self.facts.branch
+        ours = epochs_since(catalog, self.branch.snapshot_id, None)
+        theirs = epochs_since(catalog, self.main.snapshot_id, None)[: len(ours)]
+        for (own, epoch), (of_main, recorded) in zip(ours, theirs, strict=False):
+            if own.epoch != of_main.epoch or _what_was_read(epoch) != _what_was_read(recorded):
+                raise NotAdoptableError(
+                    f"branch {name} of {catalog.pipeline} has not read what main has read: epoch {own.epoch} differs. "
+                    f"Drop it (`headrace drop {catalog.pipeline} {name}`), and backfill again"
+                )
+            if _watermarks(epoch) != _watermarks(recorded):
+                raise NotAdoptableError(
+                    f"in epoch {own.epoch} branch {name} of {catalog.pipeline} has other watermarks than main: outputs "
+                    f"take other records now. {self._all_again}"
+                )
+        if len(ours) > len(theirs):
+            raise NotAdoptableError(
+                f"branch {name} of {catalog.pipeline} has read more than main, which has gone back since. Drop it "
+                f"(`headrace drop {catalog.pipeline} {name}`), and backfill again"
+            )
+        return theirs[-1][0]
+
+    @property
+    def _all_again(self) -> str:
+        return f"`headrace backfill {self.catalog.pipeline} --promote` computes all outputs again"
+
+    def _check_computed(self) -> None:
+        missing = sorted({*self.scope.adopted, *self.scope.read} & parked_in(self.branch).keys())
+        if missing:
+            raise NotAdoptableError(
+                f"branch {self.facts.branch} of {self.catalog.pipeline} has not computed {', '.join(missing)}: "
+                f"`headrace backfill {self.catalog.pipeline}.{self.scope.output}` does, in a branch of its own"
+            )
+
+    def _check_reading(self) -> None:
+        _ = self.stands_at
+
+    def _check_records(self) -> None:
+        """Raise NotAdoptableError if some output takes records now that none took before, or the other way round."""
+        if taken_by_none(self.catalog, self.branch) != taken_by_none(self.catalog, self.main, self.branch.epoch):
+            raise NotAdoptableError(
+                f"branch {self.facts.branch} of {self.catalog.pipeline} takes other records than main: some that no "
+                f"output took before, or none takes now. {self._all_again}"
+            )
+
+    def _check_what_they_read(self) -> None:
+        """Raise NotAdoptableError if panes that are read, or remembered ids, are not on main what they are on the
+        branch.
+        """
+        from headrace.read.diff.comparison import diff  # with DuckDB
+
+        remembers = IDS in self.main.tables
+        for output in self.scope.read or self.scope.adopted[: int(remembers)]:
+            catalog = seen_catalog(self.catalog, output)
+            before, after = seen_by(as_called_in(self.stands_at, self.main), output), seen_by(self.branch, output)
+            if output not in self.scope.read:  # only ids are looked at
+                before, after = (side.seen_as(tables={IDS: side.tables[IDS]}) for side in (before, after))
+            difference = diff(catalog, before, after, limit=0)
+            if remembers and difference.ids.differing:
+                raise NotAdoptableError(
+                    f"branch {self.facts.branch} of {self.catalog.pipeline} remembers other ids than main "
+                    f"({difference.ids.differing} differ): outputs take other records now. {self._all_again}"
+                )
+            rows = difference.output.rows.differing + sum(stage.state.differing for stage in difference.stages)
+            if output in self.scope.read and rows:
+                raise NotAdoptableError(
+                    f"{', '.join(self.scope.adopted)} of {self.catalog.pipeline} read output {output}, of which main "
+                    f"has other rows than its records give now ({rows} differ): it continued from another definition, "
+                    f"or other code. `headrace backfill {self.catalog.pipeline}.{output} --promote` computes it again, "
+                    "with what reads it"
+                )
+
+
+def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: AdoptedOutputs) -> None:
+    """Raise NotAdoptableError unless outputs as they are ``defined`` fit beside the others of ``main``."""
+    name, adopted = main.pipeline, ", ".join(scope.adopted)
+    if not outputs_of(main):
+        raise NotAdoptableError(
+            f"main of {name} has one output without a name: run the pipeline once, which names it, then adopt {adopted}"
+        )
+    shared = [{part: value for part, value in side.items() if part != OUTPUTS} for side in (defined, main.definition)]
+    if shared[0] != shared[1]:
+        raise NotAdoptableError(
+            f"the inputs of {name} have changed since snapshot {main.snapshot_id} (epoch {main.epoch}), for all "
+            f"outputs: `headrace backfill {name} --promote` computes all of them again"
+        )
+    parked, there = parked_in(main), main.definition[OUTPUTS]
+    for output in scope.read:
+        if there.get(output) != defined[OUTPUTS][output]:
+            raise NotAdoptableError(
+                f"{adopted} of {name} reads output {output}, which is new or has changed since snapshot "
+                f"{main.snapshot_id} (epoch {main.epoch}): `headrace backfill {name}.{output} --promote` computes it, "
+                "with what reads it"
+            )
+        if output in parked:
+            raise NotAdoptableError(
+                f"{adopted} of {name} reads output {output}, which is parked at epoch {parked[output]}: `headrace run "
+                f"{name}` says why; mend that first"
+            )
+
+
+def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs, names: Collection[str | None]) -> None:
+    """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others; ``names``: what
+    those are, or were, called.
+    """
+    for rows in handed_over(head):
+        if rows.output in names:
+            raise DeliveredError(
+                f"{rows}, and main would have others in their place. Run the backfill without --promote, then "
+                f"`headrace promote {pipeline}.{scope.output} BRANCH --give-up-delivered`"
+            )
+
+
+def _what_was_read(epoch: RecordedEpoch) -> tuple[object, ...]:
+    files = {name: [(file.path, file.size) for file in read] for name, read in epoch.files.items() if read}
+    return files, epoch.processing_time, epoch.signals, epoch.is_last
+
+
+def _watermarks(epoch: RecordedEpoch) -> tuple[object, ...] | None:
+    return None if epoch.reached is None else (epoch.reached.watermark, epoch.reached.inputs)
+
+
+def published(catalog: Catalog, result: RunResult, output: str, run_id: str) -> RunResult:
+    """The ``result`` of an adoption of ``output`` by main, once what its audits found good is published, of all
+    outputs: readers of one see it no further than readers of what it is computed of. What waits is a warning.
+
+    Raises AuditFailedError, AuditMissingError of what was adopted.
+    """
+    head = catalog.head().refs[MAIN]
+    planned = PlannedPublish.of(catalog, head)
+    if planned.publish(run_id) is not None:
+        renew_summary(catalog)
+    adopted = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output).adopted
+    own = replace(planned, asked=frozenset(adopted))
+    own.check(may_wait=True)
+    return replace(
+        result,
+        published=catalog.published_by_all(catalog.head().refs),
+        outputs=output_results(catalog, planned.audits),
+        warnings=(*result.warnings, *own.notes),
+    )
+
+
+def adopt(
+    catalog: Catalog, branch: str, output: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
+) -> RunResult:
+    """Let main take over from ``branch`` an ``output`` and what is computed of it, as one epoch of main; the branch
+    ends. ``message`` says in the log who decided it, and why. Publishes nothing: the next run of the pipeline does, or
+    who calls this. ``give_up_delivered``: also where rows were handed over to sinks that cannot take back.
+
+    When the branch was adopted already nothing happens, for a caller that died before it could tell.
+    Raises UnknownBranchError, UnknownOutputError, NotAdoptableError, DeliveredError, AuditMissingError,
+    AuditFailedError; FencedError if somebody else claims main meanwhile.
+    """
+    started_at = timestamp()
+    now = catalog.head()
+    if (done := made_before(catalog, branch, made=lambda entry: "adopted" in (entry.detail or {}))) is not None:
+        with making_change(catalog):
+            return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
+    planned = _checked(catalog, now, branch, output, give_up_delivered)
+    with making_change(catalog):
+        claim = catalog.claim(MAIN, owner=run_id)
+        if claim.snapshot_id != planned.main.snapshot_id:  # main went on meanwhile, and cannot any more
+            planned = _checked(catalog, catalog.head(), branch, output, give_up_delivered)
+        manifest = _committed(planned, claim, message)
+        adopted = [*planned.scope.adopted]
+        catalog.drop(branch, f"dropped {branch}: main has adopted {', '.join(adopted)}", detail={"adopted": adopted})
+    missed = manifest.epoch - 1 - planned.stands_at.epoch
+    behind = (
+        f"main has computed {missed} epochs more than branch {branch}: the next run computes them for "
+        f"{', '.join(planned.scope.adopted)}, and publishes then"
+    )
+    patched = patches_given_up(catalog, planned.main.snapshot_id, None)
+    lost = [patch for patch in patched if patch.output in planned.scope.adopted]
+    warnings = (*([behind] if missed else []), *told(catalog, lost, None))
+    return _result(catalog, manifest, warnings, run_id, started_at)
+
+
+def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> AdoptOutput:
+    """The adoption as it is planned at ``now``, if nothing is against it."""
+    planned = AdoptOutput.of(catalog, now, branch, output, give_up)
+    begin_change(planned)
+    return planned
+
+
+def rehearse_adoption(
+    catalog: Catalog, branch: str, output: str, *, limit: int = 20, give_up_delivered: bool = False
+) -> Rehearsal:
+    """What ``adopt`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
+    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
+
+    Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
+    """
+    planned = AdoptOutput.of(catalog, catalog.head(), branch, output, give_up_delivered)
+    refusals = find_refusals(planned).errors
+    return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals, change=str(planned))
+
+
+def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:
+    """The epoch of main that adopts, once it is committed."""
+    catalog, main, branch = planned.catalog, planned.main, planned.branch
+    adopted, epoch, snapshot_id = planned.scope.adopted, main.epoch + 1, catalog.new_snapshot_id()
+    letters = adopted_letters(catalog, main, branch, adopted)
+    columns, former = ({name: side.schema[OUTPUTS].get(name, {}) for name in adopted} for side in (branch, main))
+    called = {name: {FORMERLY: own[FORMERLY]} if FORMERLY in own else {} for name, own in former.items()}
+    schema = {name: {**own, **called[name], ADOPTED: epoch} for name, own in columns.items()}
+    stands = {name: _stands(planned, branch.progress[OUTPUTS][name]) for name in adopted}
+    defined = {name: branch.definition[OUTPUTS][name] for name in adopted}
+    definition = {**main.definition, OUTPUTS: {**main.definition[OUTPUTS], **defined}}
+    continuing = replace(
+        main.continuing,
+        fingerprint=branch.fingerprint if definition == branch.definition else fingerprint_of(definition),
+        definition=definition,
+        schema={**main.schema, OUTPUTS: {**main.schema[OUTPUTS], **schema}},
+        code={**main.code, **branch.code},
+        progress={**main.continuing.progress, OUTPUTS: {**main.progress[OUTPUTS], **stands}},
+        tables={**_not_of(main.tables, adopted), **_only_of(branch.tables, adopted)},
+        logs={**_not_of(main.logs, adopted), **_only_of(branch.logs, adopted), REJECTED: letters},
+    )
+    of_epoch = epoch_without_reading(claim, snapshot_id, timestamp(), _counts(planned))
+    manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
+    of = f"adopted {', '.join(adopted)} of branch {planned.facts.branch}"
+    catalog.commit(claim, manifest, f"{of}: {message}" if message else of)
+    return manifest
+
+
+def _stands(planned: AdoptOutput, own: Mapping[str, Any]) -> dict[str, Any]:
+    """What is stored of where an output stands that is at the end of the branch."""
+    at, main = planned.stands_at, planned.main
+    if at.snapshot_id == main.snapshot_id:
+        return {**own}
+    reason = f"it was computed in branch {planned.facts.branch} up to epoch {at.epoch}, and goes on with the next run"
+    return {**own, **Parked(at.epoch, at.snapshot_id, "adopted", reason, main.epoch + 1).to_json()}
+
+
+def _not_of(named: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in named.items() if name not in _only_of(named, outputs)}
+
+
+def _only_of(named: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+    """The tables, logs or counts that are some ``outputs``' own."""
+    own = [OutputTables(output) for output in outputs]
+    return {name: value for name, value in named.items() if any(names.plain(name) is not None for names in own)}
+
+
+def _counts(planned: AdoptOutput) -> dict[str, int]:
+    """Sums over all epochs of the branch, of the adopted outputs alone: main has counted its records already."""
+    line, adopted = [*planned.catalog.ancestry(planned.branch.snapshot_id)], planned.scope.adopted
+    own = {
+        name: sum(manifest.counts.get(name, 0) for manifest in line)
+        for name in _only_of(planned.branch.counts, adopted)
+    }
+    names = [OutputTables(output) for output in adopted]
+    summed = {name: sum(own[of.named(name)] for of in names) for name in (*SUMMED, "rejected")}
+    return {**dict.fromkeys(planned.main.counts, 0), **summed, **own}
+
+
+def _result(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...], run_id: str, started_at: str) -> RunResult:
+    refs = catalog.head().refs
+    return RunResult(
+        run_id=run_id,
+        pipeline=catalog.pipeline,
+        action="cut_over",
+        status="succeeded",
+        started_at=started_at,
+        finished_at=timestamp(),
+        epochs=(manifest.epoch,),
+        snapshot=manifest.snapshot_id,
+        epoch=manifest.epoch,
+        published=catalog.published_by_all(refs),
+        counts=dict(manifest.counts),
+        watermark=render(StoredProgress.of(manifest).watermark),
+        warnings=warnings,
+        outputs=output_results(catalog, dict.fromkeys(outputs_of(manifest))),
+    )

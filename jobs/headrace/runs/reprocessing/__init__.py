@@ -1,1 +1,0 @@
-"""Late records and dead letters, landed again."""

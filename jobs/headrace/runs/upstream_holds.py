@@ -1,0 +1,117 @@
+"""What a run needs the pipelines that it reads to keep: its holds on them."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from headrace.errors import FixConfigError, HeadraceError
+from headrace.pipeline.upstream_source import upstream_sources
+from headrace.read.upstream import ReadPipeline, UpstreamStep, upstreams_of
+from headrace.sources.landing import ByInput
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.holds import ReaderHold, dropped, hold_at, holds_of
+from headrace_snapshots.names import ObjectKind, folder, kind_of
+from headrace_snapshots.store import ObjectStore, open_store
+
+if TYPE_CHECKING:
+    from headrace.runs.epochs import RunContext
+
+
+class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
+    """Nobody of that name reads a pipeline."""
+
+
+_log = logging.getLogger(__name__)
+
+
+def hold(run: "RunContext", files: ByInput) -> None:
+    """Let the pipelines that are read keep what ``files`` name, before any of that is read. Who may not write there is
+    told what may happen, and reads all the same.
+    """
+    for name, source in upstream_sources(run.pipeline).items():
+        steps = [UpstreamStep.of(split) for split in files.get(name, ())]
+        snapshots = [side for step in steps for side in (step.begin, step.end) if side is not None]
+        if not snapshots:
+            continue
+        upstream = ReadPipeline(source, run.store)
+        own = ReaderHold(run.store.uri, run.pipeline.name, name, source.output, tuple(dict.fromkeys(snapshots)))
+        try:
+            _add(run.catalog, upstream.store, source.pipeline, own)
+        except HeadraceError as error:
+            run.warn(
+                f"input {name}: {source.upstream} cannot be told what is still needed of it ({error.code}: "
+                f"{error}). If it expires what was read last, {run.pipeline.name} has to be computed "
+                "again; keep more of it (its retention=), or let runs write below "
+                f"{upstream.store.uri}/{source.pipeline}/readers/. Until then, what goes back with its readers there "
+                f"does not see {run.pipeline.name}, unless --reader-root names {run.store.uri}"
+            )
+
+
+def _add(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHold) -> None:
+    try:
+        before = hold_at(store, own.path(upstream))
+        held: Sequence[str] = () if before is None else before.snapshots
+    except BrokenObjectError:  # what was in it follows from what the reader keeps
+        before, held = None, _consumed(catalog).get((store.uri, upstream, own.input, own.output), ())
+    snapshots = tuple(dict.fromkeys([*held, *own.snapshots]))
+    if before is None or snapshots != before.snapshots:
+        replace(own, snapshots=snapshots).put(store, upstream)
+
+
+def drop_reader(catalog: Catalog, reader: str) -> list[str]:
+    """End the holds of ``reader`` on the pipeline of ``catalog``; what ended. Raises UnknownReaderError."""
+    ended = dropped(catalog.store, catalog.pipeline, reader)
+    if not ended:
+        readable, damaged = holds_of(catalog.store, catalog.pipeline)
+        there = ", ".join(sorted({*(one.name for one in readable), *(one.reader for one in damaged)}))
+        raise UnknownReaderError(f"{reader} holds nothing of {catalog.pipeline}; {there or 'nobody'} does")
+    return ended
+
+
+def let_go(catalog: Catalog) -> None:
+    """Let the pipelines that ``catalog``'s own reads keep no more than its kept snapshots have consumed, and what came
+    after, which a run may be about to commit. A hold that cannot be read is put again. What cannot be told them, they
+    keep.
+    """
+    for (root, pipeline, name, output), snapshots in _consumed(catalog).items():
+        own = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ())
+        try:
+            store = catalog.store if root == catalog.store.uri else open_store(root)
+            _trim(store, pipeline, own, snapshots)
+        except HeadraceError as error:
+            _log.warning("%s keeps what %s does not need any more: %s", pipeline, catalog.pipeline, error.code)
+
+
+def _trim(store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str]) -> None:
+    """Let the hold begin with the first of ``snapshots`` that it has."""
+    try:
+        before = hold_at(store, own.path(upstream))
+    except BrokenObjectError:
+        replace(own, snapshots=tuple(snapshots)).put(store, upstream)
+        return
+    held = () if before is None else before.snapshots
+    first = next((number for number, snapshot in enumerate(held) if snapshot in snapshots), 0)
+    if first:
+        replace(own, snapshots=held[first:]).put(store, upstream)
+
+
+def _consumed(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
+    """What snapshots have consumed to which something may go back, oldest first, by root, pipeline, input and output:
+    also to those that main had before a promotion or a rollback.
+    """
+    consumed: dict[tuple[str, str, str, str], dict[str, int]] = {}
+    horizon = catalog.head().horizon
+    marked = () if horizon is None else catalog.marks.read(horizon.mark)
+    for info in catalog.store.list(folder(catalog.pipeline, ObjectKind.MANIFESTS)):
+        if info.path in marked or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
+            continue
+        with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
+            for name, at in upstreams_of(catalog.manifest(PurePosixPath(info.path).stem)).items():
+                if at.snapshot is not None:
+                    consumed.setdefault((at.root, at.pipeline, name, at.output), {})[at.snapshot] = at.epoch
+    return {what: sorted(epochs, key=epochs.__getitem__) for what, epochs in consumed.items()}

@@ -1,0 +1,183 @@
+"""Parts of the rows of a table: groups of keys by their hash, and chunks of files with checksums of their own.
+
+A key group is the top bits of a key's hash. A part of the keys is a run of groups, so any number of parts finds its own
+rows in what any other number of parts has stored.
+
+A chunk has some thousand rows, so that a reader of a few rows reads and verifies these, and not all of a file. It is a
+row group of Parquet. The footer of the file lists its chunks (in the metadata under ``KEY``): where each is, what it
+holds, its SHA-256. The manifest has the length and the SHA-256 of the footer. So a reader that trusts the manifest can
+trust the footer after comparing it with the manifest, and a chunk after comparing it with the footer. Readers of whole
+files compare one checksum.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from headrace.kernel.columns import Ints
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace_snapshots.datafiles import verified_range
+from headrace_snapshots.format.codec import JsonRecord, checksum
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectStore
+
+GROUPS = 1 << 16
+_SHIFT = np.uint64(48)
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class KeyGroupRange:
+    """The key groups ``first`` to ``last``, inclusive."""
+
+    first: int
+    last: int
+
+    def overlaps(self, groups: tuple[int, int] | None) -> bool:
+        """Whether some of ``groups`` (first, last; None: of nobody knows which) may be among its own."""
+        return groups is None or (groups[0] <= self.last and self.first <= groups[1])
+
+    def holds(self, groups: tuple[int, int] | None) -> bool:
+        """Whether all of ``groups`` are among its own."""
+        return groups is not None and self.first <= groups[0] and groups[1] <= self.last
+
+    def cut(self, number: int) -> "tuple[KeyGroupRange, ...]":
+        """Itself in ``number`` parts of nearly one size, or in as many as it has groups."""
+        size = self.last + 1 - self.first
+        bounds = [self.first + index * size // min(number, size) for index in range(min(number, size) + 1)]
+        return tuple(KeyGroupRange(first, after - 1) for first, after in pairwise(bounds))
+
+    def span(self, hashes: Hashes) -> slice:
+        """Where its rows stand in ascending ``hashes``."""
+        low = np.uint64(self.first) << _SHIFT
+        high = (np.uint64(self.last) << _SHIFT) | np.uint64((1 << 48) - 1)
+        begin, end = np.searchsorted(hashes, low, "left"), np.searchsorted(hashes, high, "right")
+        return slice(int(begin), int(end))
+
+
+WHOLE = KeyGroupRange(0, GROUPS - 1)
+
+
+def parts(number: int) -> tuple[KeyGroupRange, ...]:
+    """All key groups in ``number`` parts of nearly one size."""
+    bounds = [-(-index * GROUPS // number) for index in range(number + 1)]
+    return tuple(KeyGroupRange(first, after - 1) for first, after in pairwise(bounds))
+
+
+def part_of(hashes: Hashes, number: int) -> Ints:
+    """The part of each hash."""
+    numbers: Ints = group_of(hashes) * number // GROUPS
+    return numbers
+
+
+def group_of(hashes: Hashes) -> Ints:
+    """The group of each hash."""
+    groups: Ints = (hashes >> _SHIFT).astype(np.int64)
+    return groups
+
+
+def groups_of(hashes: Hashes) -> tuple[int, int] | None:
+    """The first and the last group of ascending ``hashes``, None if there are none."""
+    if not len(hashes):
+        return None
+    return int(hashes[0] >> _SHIFT), int(hashes[-1] >> _SHIFT)
+
+
+CHUNK_ROWS = 1 << 14
+LEAST_FOOTERS = 4
+"""So many times as long as its footer is a file whose footer is read first."""
+MOST_OF_A_FILE = 0.5
+"""Where more of it is needed, a file is read whole, with one request."""
+KEY = b"headrace.chunks"
+
+Pair = tuple[int, int]
+
+
+class Chunk(JsonRecord, frozen=True, array_like=True):
+    """Where a chunk is in its file, and what it holds: ``groups`` and ``windows`` as those of a data file."""
+
+    start: int
+    bytes: int
+    sha256: str
+    groups: Pair | None
+    windows: Pair | None
+
+
+def listed(chunks: Iterable[Chunk]) -> bytes:
+    """What the footer says of ``chunks``."""
+    return json.dumps([chunk.to_json() for chunk in chunks], separators=(",", ":")).encode()
+
+
+def spanned(pairs: Iterable[Pair | None]) -> Pair | None:
+    """The least span that all of ``pairs`` lie in; None if that of some is not known."""
+    known = list(pairs)
+    if not known or None in known:
+        return None
+    return min(pair[0] for pair in known if pair), max(pair[1] for pair in known if pair)
+
+
+def windows_of(rows: pa.RecordBatch) -> Pair | None:
+    """When the first window of ``rows`` begins and the last one ends; None where no window is finite."""
+    if not {WINDOW_START, WINDOW_END} <= {*rows.schema.names}:
+        return None
+    ends = [pc.min_max(rows.column(name).cast(pa.int64())) for name in (WINDOW_START, WINDOW_END)]
+    known = [extremes[end].as_py() for extremes in ends for end in ("min", "max") if extremes[end].is_valid]
+    return (min(known), max(known)) if known else None
+
+
+def in_order(rows: pa.RecordBatch, hashed: Hashes) -> tuple[pa.RecordBatch, Hashes]:
+    """``rows`` and their hashes by ascending hash; rows of one hash as they stand."""
+    if (hashed[1:] >= hashed[:-1]).all():
+        return rows, hashed
+    order = np.argsort(hashed, kind="stable")
+    return rows.take(pa.array(order)), hashed[order]
+
+
+def chunk_at(start: int, data: memoryview, rows: pa.RecordBatch, hashed: Hashes | None) -> Chunk:
+    """The chunk of ``rows``, of ascending hashes, whose ``data`` begin at ``start`` of the file."""
+    groups = None if hashed is None else groups_of(hashed)
+    return Chunk(start, len(data), checksum(data), groups, windows_of(rows))
+
+
+def some_rows(
+    store: ObjectStore, file: DataFile, is_wanted: Callable[[Pair | None, Pair | None], bool]
+) -> pa.Table | None:
+    """The rows of those chunks of ``file`` that are wanted by their ``groups`` and ``windows``, verified; None if it is
+    as well to read all of the file. Raises BrokenObjectError.
+    """
+    footer = file.footer
+    if footer is None or file.bytes < LEAST_FOOTERS * footer.bytes:
+        return None
+    start = file.bytes - footer.bytes
+    tail = verified_range(store, file, [(start, footer.bytes, footer.sha256)])
+    content = np.zeros(file.bytes, np.uint8)  # of which no page is there until it is written to
+    content[start:] = np.frombuffer(tail, np.uint8)
+    opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
+    chunks = [Chunk.from_json(chunk) for chunk in json.loads(opened.metadata.metadata[KEY])]
+    wanted = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
+    if sum(chunks[number].bytes for number in wanted) > MOST_OF_A_FILE * file.bytes:
+        return None
+    for run in _runs(wanted):
+        parts = [(chunks[number].start, chunks[number].bytes, chunks[number].sha256) for number in run]
+        data = verified_range(store, file, parts)
+        content[parts[0][0] :][: len(data)] = np.frombuffer(data, np.uint8)
+    return opened.read_row_groups(wanted, use_threads=False)
+
+
+def _runs(numbers: Sequence[int]) -> list[list[int]]:
+    """``numbers``, which ascend, in runs of those that follow each other."""
+    runs = groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
+    return [[number for _, number in run] for _, run in runs]
+
+
+def in_part(part: KeyGroupRange) -> Callable[[Pair | None, Pair | None], bool]:
+    """What ``some_rows`` wants for the keys of ``part``."""
+    return lambda groups, _windows: part.overlaps(groups)

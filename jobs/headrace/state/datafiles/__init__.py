@@ -1,1 +1,0 @@
-"""Data files of snapshots: written, read, and cached on the local disk."""

@@ -1,0 +1,455 @@
+"""Data files on their way: the cache of their working form on a local disk, and rows of a layer put into the store.
+
+The working form is uncompressed Arrow on the local disk, mapped into memory where it is looked at. A file in the format
+of Arrow IPC has one record batch of one row: the rows of the run as a list of structs. Beside them are sorted columns
+of what is dear to compute from many rows: when they want activations, and what they hold. Notes say which columns have
+one value in all rows.
+
+The truth is the store. A file of the cache is named by the checksum of the content that it was made of, so it is never
+stale; what enters was verified, or has just been written. Any number of processes share a folder: a file gets its name
+in one step when it is whole, nobody waits for anybody, and a file that is missing, cut off or another's is made again.
+Once the files together pass the limit, the least recently used ones go; a process that has one mapped keeps it. A
+folder that somebody removes is made again.
+
+A file that is verified says of which object, and what that object's ETag was: while it is the same, ``check`` need not
+read the object again. Files are of one boot of the machine, after which nobody knows whether all of them had reached
+the disk. (So writing one waits for no disk.)
+
+Rows of a layer are put piece by piece, as files that any number of tasks can cut up again.
+"""
+
+import json
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import FixConfigError
+from headrace.program import columns as c
+from headrace.state.files import decoded, parquet
+from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release
+from headrace_snapshots.datafiles import missing, verify
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store.local import sweep, unnamed_file
+
+FORM = 2
+"""Changes with whatever would be read as something else."""
+
+_ROWS, _CONSTANT = "rows", "constant"
+_INDEXES = ("event", "time", "hold")
+
+
+def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
+    """Write ``run`` to the file ``path``, with some ``notes``."""
+    columns = {_ROWS: _one(pa.StructArray.from_arrays(run.rows.columns, fields=list(run.rows.schema)))}
+    if c.DUE_EVENT in run.rows.schema.names:
+        for name in _INDEXES:
+            index: DeadlineIndex = getattr(run.deadlines, name)
+            columns |= {f"{name}_times": _one(pa.array(index.times)), f"{name}_rows": _one(pa.array(index.rows))}
+    metadata = {**notes, _CONSTANT: json.dumps(_constant(run.rows))}
+    batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+
+
+def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, str]] | None:
+    """The run in the file ``path``, mapped, and its notes; None if it holds no run of rows of ``schema``."""
+    with suppress(OSError, ValueError, pa.ArrowException):
+        with pa.memory_map(str(path)) as source:  # what is mapped stays mapped as long as somebody looks at it
+            batch = pa.ipc.open_file(source).get_batch(0)
+            source.seek(0)
+            file = source.read_buffer()
+        notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}
+        constant = json.loads(notes.pop(_CONSTANT, "[]"))
+        if batch.schema.remove_metadata() == _form(schema):
+            run = _run(batch, schema, constant, file)
+            release(file)
+            return run, notes
+    return None
+
+
+def stored_rows(path: Path) -> pa.RecordBatch | None:
+    """The rows of the run in the file ``path``, whatever their schema; None if it holds none."""
+    with suppress(OSError, ValueError, KeyError, pa.ArrowException), pa.memory_map(str(path)) as source:
+        values = pa.ipc.open_file(source).get_batch(0).column(_ROWS).values
+        return pa.RecordBatch.from_arrays(values.flatten(), schema=pa.schema(list(values.type)))
+    return None
+
+
+def _run(batch: pa.RecordBatch, schema: pa.Schema, constant: Sequence[str], file: pa.Buffer) -> SortedFile:
+    rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
+    values = {name: rows.column(name)[0] for name in constant}
+    if c.DUE_EVENT not in schema.names:
+        return SortedFile(rows, None, file, values)
+    return SortedFile(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)), file, values)
+
+
+def _constant(rows: pa.RecordBatch) -> list[str]:
+    """The columns of whole numbers, times and truths that have one value in all ``rows``, if there are several."""
+    several = rows.num_rows > 1
+    return [
+        field.name for field in rows.schema if several and _is_exact(field.type) and _is_one(rows.column(field.name))
+    ]
+
+
+def _is_exact(kind: pa.DataType) -> bool:
+    """Whether equal values are the same ones, and of one size: 0.0 and -0.0 are equal, and not the same."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
+
+
+def _is_one(column: pa.Array) -> bool:
+    if column.null_count:
+        return bool(column.null_count == len(column))
+    first = column[0]
+    return bool(column[-1] == first and pc.all(pc.equal(column, first)).as_py())
+
+
+def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
+    times, rows = (batch.column(f"{name}_{what}").values.to_numpy() for what in ("times", "rows"))
+    return DeadlineIndex(times, rows, 0, length)
+
+
+def _form(schema: pa.Schema) -> pa.Schema:
+    fields = [(_ROWS, pa.large_list(pa.struct(list(schema))))]
+    if c.DUE_EVENT in schema.names:
+        for name in _INDEXES:
+            fields += [(f"{name}_times", pa.large_list(pa.int64())), (f"{name}_rows", pa.large_list(pa.uint32()))]
+    return pa.schema(fields)
+
+
+def _one(values: pa.Array) -> pa.Array:
+    """A column of one row that holds all ``values``."""
+    return pa.LargeListArray.from_arrays(pa.array(np.array([0, len(values)])), values)
+
+
+FOLDER_VARIABLE, BYTES_VARIABLE = "HEADRACE_CACHE", "HEADRACE_CACHE_BYTES"
+DEFAULT_BYTES = 20 * 10**9
+MAX_FILES = 10_000
+"""As many files are looked through in milliseconds."""
+
+_FREE_SHARE = 4
+_OPEN = 2048
+_DECODED = 2
+"""Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
+
+_ENDING = ".arrow"
+_UNNAMED = "unnamed"
+_CHECKSUM, _OBJECT, _ETAG = "sha256", "object", "etag"
+
+
+class CacheFolderError(FixConfigError, code="config.cache_folder"):
+    """The folder of the cache, or its limit, cannot be used."""
+
+
+class RowCache(Protocol):
+    """Where the rows of data files are, once somebody has read or written them."""
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says."""
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now; ``info`` is what the store said of it."""
+
+
+class RowsInMemory:
+    """The rows of data files in this process's memory, all of them: for runs over little data that leave no files."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, SortedFile] = {}
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says. Raises BrokenObjectError."""
+        cached = self._runs.get(file.path)
+        if cached is None:
+            cached = self._runs[file.path] = SortedFile(decoded(verify(store, file), schema))
+        return cached
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now."""
+        del store, info
+        self._runs[file.path] = run
+        return run
+
+
+class LayerCache:
+    """Data files in ``folder``, of about ``limit_bytes`` together. Safe for many threads and processes."""
+
+    def __init__(self, folder: Path, limit_bytes: int) -> None:
+        self.folder, self.limit_bytes = folder, limit_bytes
+        self._unnamed = folder / _UNNAMED
+        self._open: OrderedDict[str, tuple[SortedFile, Mapping[str, str]]] = OrderedDict()
+        self._lock = threading.Lock()
+        self._decoding = threading.BoundedSemaphore(_DECODED)
+        self._grown: int | None = None
+        with _errors(folder):
+            self._make_folders()
+
+    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+        """The rows of ``file``, as ``schema`` says: mapped, or read from ``store`` first.
+
+        Raises BrokenObjectError for an object that is not what was written.
+        """
+        cached = self._opened(file, schema)
+        return self._read(store, file, schema, None) if cached is None else cached
+
+    def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> None:
+        """Make sure that the object of ``file`` is what was written, and that its rows are here.
+
+        A stat, if the same object was verified when they came here; else it is read. Raises BrokenObjectError.
+        """
+        try:
+            info = store.stat(file.path)
+        except ObjectNotFoundError as error:
+            raise missing(store, file) from error
+        notes = _notes(store, file, info.etag)
+        if info.size != file.bytes or not self._has(file, schema, notes):
+            self._read(store, file, schema, info.etag)
+
+    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+        """``run``, which was stored as ``file`` just now, mapped; ``info`` is what the store said of it."""
+        return self._enter(file, run, _notes(store, file, info.etag))
+
+    def content(self, file: DataFile) -> bytes | None:
+        """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
+
+        The caller compares checksums before storing it: another version of Arrow may write the same rows otherwise.
+        """
+        rows = stored_rows(self._path(file))
+        return None if rows is None else parquet(rows).data
+
+    def _has(self, file: DataFile, schema: pa.Schema, notes: Mapping[str, str]) -> bool:
+        """Whether the rows of ``file`` are here with these ``notes``: mapped by this process, or else in the folder."""
+        with self._lock:
+            mapped = self._open.get(self._path(file).name)
+        if mapped is not None and mapped[1] == notes and mapped[0].rows.schema == schema:
+            return True
+        opened = open_run(self._path(file), schema)
+        if opened is None or opened[1] != notes:
+            return False
+        self._remember(file, *opened)
+        return True
+
+    def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
+        data = verify(store, file)
+        with self._decoding:
+            return self._enter(file, SortedFile(decoded(data, schema)), _notes(store, file, etag))
+
+    def _enter(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+        with _errors(self.folder):
+            try:
+                opened = self._written(file, run, notes)
+            except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
+                self._make_folders()
+                opened = self._written(file, run, notes)
+        self._remember(file, opened, notes)
+        return opened
+
+    def _make_folders(self) -> None:
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._unnamed.mkdir(exist_ok=True)
+
+    def _written(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+        self._make_room()
+        with unnamed_file(self._unnamed) as (path, content):
+            write_run(path, run, notes)
+            if not _BOOT:
+                os.fsync(content.fileno())
+            self._grown = (self._grown or 0) + path.stat().st_size
+            opened = open_run(path, run.rows.schema)
+            path.replace(self._path(file))  # raises if it was removed meanwhile
+        assert opened is not None
+        return opened[0]
+
+    def _opened(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
+        path = self._path(file)
+        with self._lock:
+            opened = self._open.get(path.name)
+            if opened is not None:
+                self._open.move_to_end(path.name)
+        if opened is None or opened[0].rows.schema != schema:
+            opened = open_run(path, schema)
+            if opened is None or opened[1].get(_CHECKSUM) != file.sha256:
+                return None
+            self._remember(file, *opened)
+        with suppress(OSError):  # evicted meanwhile
+            os.utime(path)
+        return opened[0]
+
+    def _remember(self, file: DataFile, run: SortedFile, notes: Mapping[str, str]) -> None:
+        with self._lock:
+            self._open[self._path(file).name] = run, notes
+            while len(self._open) > _OPEN:
+                self._open.popitem(last=False)
+
+    def _path(self, file: DataFile) -> Path:
+        return self.folder / f"{file.sha256}-{FORM}{_BOOT}{_ENDING}"
+
+    def _make_room(self) -> None:
+        """Remove what was not used for longest: before the first file that enters, and once more came than a
+        hundredth of the limit.
+        """
+        with self._lock:
+            if self._grown is not None and self._grown <= self.limit_bytes // 100:
+                return
+            is_first, self._grown = self._grown is None, 0
+        if is_first:
+            sweep(self._unnamed)
+        left: set[str] = set()
+        total = 0
+        for _, size, name in sorted(_files(self.folder), reverse=True):
+            total += size
+            if total <= self.limit_bytes and len(left) < MAX_FILES:
+                left.add(name)
+            else:
+                (self.folder / name).unlink(missing_ok=True)
+        with self._lock:  # the disk gets room back when nobody has a file mapped
+            for name in self._open.keys() - left:
+                del self._open[name]
+
+
+@cache
+def default_cache() -> LayerCache:
+    """The cache of this process: in the folder HEADRACE_CACHE (``${XDG_CACHE_HOME:-~/.cache}/headrace/state`` if it is
+    not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
+    """
+    folder = _folder()
+    layer_cache = LayerCache(folder, 0)
+    layer_cache.limit_bytes = _limit(folder)
+    return layer_cache
+
+
+def _folder() -> Path:
+    if stated := os.environ.get(FOLDER_VARIABLE):
+        return Path(stated)
+    if base := os.environ.get("XDG_CACHE_HOME"):
+        return Path(base) / "headrace" / "state"
+    try:
+        return Path.home() / ".cache" / "headrace" / "state"
+    except RuntimeError as error:
+        raise CacheFolderError(
+            f"this user has no home folder for the cache of state: set {FOLDER_VARIABLE} to a folder on a local disk"
+        ) from error
+
+
+def _limit(folder: Path) -> int:
+    stated = os.environ.get(BYTES_VARIABLE)
+    if stated is None:
+        with _errors(folder):
+            own = sum(size for _, size, _ in _files(folder))
+            return min(DEFAULT_BYTES, (shutil.disk_usage(folder).free + own) // _FREE_SHARE)
+    if not stated.isdecimal():
+        raise CacheFolderError(f"{BYTES_VARIABLE} is {stated!r}: give a number of bytes, or leave it out")
+    return int(stated)
+
+
+def _files(folder: Path) -> Iterator[tuple[int, int, str]]:
+    """When each file of the cache was used last, its size and its name."""
+    with os.scandir(folder) as scan:
+        for entry in scan:
+            if entry.name.endswith(_ENDING):
+                with suppress(FileNotFoundError):  # another process was faster
+                    status = entry.stat()
+                    yield status.st_mtime_ns, status.st_size, entry.name
+
+
+def _notes(store: ObjectStore, file: DataFile, etag: str | None) -> dict[str, str]:
+    """What a file of the cache says of itself: the content that it is made of, and the object that was verified."""
+    verified = {} if etag is None else {_OBJECT: f"{store.uri}/{file.path}", _ETAG: etag}
+    return {_CHECKSUM: file.sha256, **verified}
+
+
+def _boot() -> str:
+    with suppress(OSError):
+        return "-" + Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
+
+
+_BOOT = _boot()
+"""Which boot of the machine this is; empty where nobody says."""
+
+
+@contextmanager
+def _errors(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise CacheFolderError(
+            f"{error.filename or folder} cannot be used as the cache of state: {error.strerror or error}; set "
+            f"{FOLDER_VARIABLE} to a folder on a local disk that can be written, {BYTES_VARIABLE} to what it may hold"
+        ) from error
+
+
+RUN_BYTES = 32 * 1024 * 1024
+"""What the rows of one file take in memory: three times as much is held while it is written, or read."""
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A file of a layer, and its rows, mapped."""
+
+    file: DataFile
+    run: SortedFile
+
+
+class RunWriter:
+    """Rows that come in the order of their hashes and become files of about RUN_BYTES, called ``name`` and a number,
+    while more of them come. The files say their key groups, and each enters the cache once it is stored.
+    """
+
+    def __init__(self, store: ObjectStore, cache: RowCache, name: str) -> None:
+        self._store, self._cache, self._name = store, cache, name
+        self._stored: list[StoredRun] = []
+        self._held: list[pa.RecordBatch] = []
+        self._size = 0
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """These, too; no rows are fine."""
+        for part in _cut(rows):
+            if self._held and self._size + part.nbytes > RUN_BYTES:
+                self._put()
+            self._held.append(part)
+            self._size += part.nbytes
+
+    def done(self) -> tuple[StoredRun, ...]:
+        """All files; none for no rows."""
+        if self._held:
+            self._put()
+        return tuple(self._stored)
+
+    def _put(self) -> None:
+        rows = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
+        self._held, self._size = [], 0
+        path = f"{self._name}-{len(self._stored)}.parquet"
+        self._stored.append(put_run(self._store, self._cache, path, rows))
+
+
+def put_run(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) -> StoredRun:
+    """Store rows in the order of their hashes as one file, which enters the cache."""
+    written = parquet(rows)
+    info = store.write(path, written.data)
+    file = written.file(path)
+    return StoredRun(file, cache.enter(store, file, SortedFile(rows), info))
+
+
+def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
+    """``pieces`` as ``RunWriter`` stores them."""
+    writer = RunWriter(store, cache, name)
+    for rows in pieces:
+        writer.add(rows)
+    return writer.done()
+
+
+def _cut(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    rows = max(1, int(RUN_BYTES * piece.num_rows / max(piece.nbytes, 1)))
+    return (piece.slice(begin, rows) for begin in range(0, piece.num_rows, rows))

@@ -1,0 +1,197 @@
+"""Data files of snapshots: rows as Parquet, each file put once, with its length and checksum known.
+
+The files that one epoch stored: the same for every executor.
+"""
+
+import io
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from headrace.kernel.columns import Names, as_now
+from headrace.kernel.state import together
+from headrace.program import columns as c
+from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, in_order, listed, spanned
+from headrace_snapshots.datafiles import verify
+from headrace_snapshots.format.codec import checksum
+from headrace_snapshots.format.files import DataFile, Footer, Layer
+from headrace_snapshots.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is stored of one epoch. ``tables``: the layers of each table of state after it; ``logs``: files of the epoch
+    by the log that they go to, none where there were no rows. ``requests`` were not made through this process's stores.
+    """
+
+    tables: Mapping[str, tuple[Layer, ...]]
+    logs: Mapping[str, tuple[DataFile, ...]]
+    requests: Mapping[str, int] = field(default_factory=dict)
+
+
+FILE_BYTES = 128 * 1024 * 1024
+_BATCH_ROWS = 512 * 1024
+_SOME_ROWS = 64 * 1024
+_OWN: Names = {}
+
+Hashing = Callable[[pa.RecordBatch], Hashes]
+"""The hashes of the keys of rows."""
+
+
+class ParquetWriter:
+    """Rows, in any order, that become files of about FILE_BYTES in ``store``, called ``name`` and a number, while more
+    of them come: what is held is what they take in Parquet. ``hashed`` gives the hashes of their keys, by which each
+    batch is put in order; files say their key groups then.
+    """
+
+    def __init__(self, store: ObjectStore, name: str, hashed: Hashing | None = None) -> None:
+        self._store, self._name, self._hashed = store, name, hashed
+        self._files: list[DataFile] = []
+        self._open: _Parquet | None = None
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        """These, too; no rows are fine."""
+        for at in range(0, rows.num_rows, _BATCH_ROWS):
+            self._open = self._open or _Parquet(rows.schema, self._hashed)
+            self._open.add(rows.slice(at, _BATCH_ROWS))
+            if self._open.size >= FILE_BYTES:
+                self._put()
+
+    def done(self) -> tuple[DataFile, ...]:
+        """All files; none for no rows."""
+        self._put()
+        return tuple(self._files)
+
+    def _put(self) -> None:
+        if self._open is None:
+            return
+        written = self._open.done()
+        self._open = None
+        path = f"{self._name}-{len(self._files)}.parquet"
+        self._store.write(path, written.data)
+        self._files.append(written.file(path))
+
+
+def put_rows(
+    store: ObjectStore, name: str, rows: Iterable[pa.RecordBatch], hashed: Hashing | None = None
+) -> tuple[DataFile, ...]:
+    """``rows`` as ``ParquetWriter`` stores them."""
+    putting = ParquetWriter(store, name, hashed)
+    for batch in rows:
+        putting.add(batch)
+    return putting.done()
+
+
+def parquet(rows: pa.RecordBatch) -> "Encoded":
+    """A Parquet file of ``rows``; those that have a hash stand in its order."""
+    made = _Parquet(rows.schema, _stored_hash if c.HASH in rows.schema.names else None)
+    made.add(rows)
+    return made.done()
+
+
+def _stored_hash(rows: pa.RecordBatch) -> Hashes:
+    hashes: Hashes = rows.column(c.HASH).to_numpy()
+    return hashes
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """The content of a data file, and what a manifest says of it."""
+
+    data: bytes
+    rows: int
+    groups: tuple[int, int] | None
+    windows: tuple[int, int] | None
+    footer: Footer | None
+
+    def file(self, path: str) -> DataFile:
+        """The file, at ``path``."""
+        return DataFile(path, self.rows, len(self.data), checksum(self.data), self.groups, self.windows, self.footer)
+
+
+class _Parquet:
+    """A Parquet file in memory."""
+
+    def __init__(self, schema: pa.Schema, hashed: Hashing | None) -> None:
+        self._hashed = hashed
+        self._rows = 0
+        self._chunks: list[Chunk] = []
+        self._buffer = io.BytesIO()
+        self._writer = pq.ParquetWriter(
+            self._buffer, schema, compression="zstd", write_page_checksum=True, **_encodings(schema)
+        )
+
+    @property
+    def size(self) -> int:
+        return self._buffer.tell()
+
+    def add(self, rows: pa.RecordBatch) -> None:
+        hashed = None
+        if self._hashed is not None:
+            rows, hashed = in_order(rows, self._hashed(rows))
+        for at in range(0, rows.num_rows, CHUNK_ROWS):
+            chunk = slice(at, at + CHUNK_ROWS)
+            self._add_chunk(rows[chunk], None if hashed is None else hashed[chunk])
+        self._rows += rows.num_rows
+
+    def _add_chunk(self, rows: pa.RecordBatch, hashed: Hashes | None) -> None:
+        start = self.size
+        self._writer.write_batch(rows)
+        with self._buffer.getbuffer() as content:
+            self._chunks.append(chunk_at(start, content[start:], rows, hashed))
+
+    def done(self) -> Encoded:
+        """Once, at the end."""
+        end, chunks = self.size, self._chunks
+        if len(chunks) > 1:
+            self._writer.add_key_value_metadata({KEY: listed(chunks)})
+        self._writer.close()
+        data = self._buffer.getvalue()
+        footer = Footer(len(data) - end, checksum(memoryview(data)[end:])) if len(chunks) > 1 else None
+        groups = spanned(chunk.groups for chunk in chunks)
+        return Encoded(data, self._rows, groups, spanned(chunk.windows for chunk in chunks), footer)
+
+
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """Numbers and times as differences, which takes a third of the time of a dictionary, and less room."""
+    differences = [field.name for field in schema if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
+    return {
+        "use_dictionary": [field.name for field in schema if _has_dictionary(field.type)],
+        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+    }
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
+def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """The rows of ``files``, one below the other, as ``schema`` says; ``names``: what they call columns, if not by
+    their name. Raises BrokenObjectError for a damaged one.
+    """
+    return together(schema, [decoded(verify(store, file), schema, names) for file in files])
+
+
+def read_some(store: ObjectStore, file: DataFile, schema: pa.Schema, names: Names = _OWN) -> Iterator[pa.RecordBatch]:
+    """Reads one file as ``read_rows`` does, some rows at a time."""
+    opened = pq.ParquetFile(pa.BufferReader(verify(store, file)))
+    for batch in opened.iter_batches(_SOME_ROWS, use_threads=False):
+        yield together(schema, as_now(pa.Table.from_batches([batch]), schema, names).to_batches())
+
+
+def decoded(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
+    return as_stored(stored(data), schema, names)
+
+
+def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+    """``rows`` of a file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
+    return together(schema, as_now(rows, schema, names).to_batches())
+
+
+def stored(data: bytes) -> pa.Table:
+    """The rows of a Parquet file, with the columns that it has."""
+    return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)

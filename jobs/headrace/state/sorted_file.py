@@ -1,0 +1,280 @@
+"""Runs: rows in the order of their hashes, the layers that they make, and what mapped ones want of memory.
+
+A run is as one data file holds it, and tells what its rows want next. A layer of a table is runs of other keys each.
+Pages of mapped files that nobody looks at need not stay in this process.
+"""
+
+import ctypes
+import mmap
+import threading
+import weakref
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.kernel.columns import Ints
+from headrace.kernel.state import rows_of
+from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+from headrace.program import columns as c
+from headrace.program.firing import FiringClocks
+from headrace.state.chunks import Hashes, KeyGroupRange
+
+LOCAL_BYTES: Final = 512 * 2**20
+"""The limit where one process does all work."""
+
+_TURNS = 4
+"""Over the limit, every so many-th file stays in place of another one."""
+
+
+class Resident:
+    """Mapped files whose pages stay, of at most ``limit`` bytes together: to load a page again costs as much as looking
+    up hundreds of rows. Safe for many threads.
+
+    An epoch looks at all files in turn, so the one that was not used for longest is what is wanted next: over the limit
+    most newcomers go, and some take the place of what came first, which may not be in use any more.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._kept: dict[int, weakref.ref[pa.Buffer]] = {}
+        self._bytes = self._refused = 0
+        self._lock = threading.RLock()  # a file may be collected while it is held
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the files whose pages stay."""
+        return self._bytes
+
+    def let_go(self, file: pa.Buffer) -> None:
+        """Let the pages of ``file``, all of which is mapped and which is not used for now, stay or go."""
+        for leaving in self._leaving(file):
+            release(leaving)
+
+    def _leaving(self, file: pa.Buffer) -> list[pa.Buffer]:
+        with self._lock:
+            if file.address in self._kept:
+                return []
+            leaving: list[pa.Buffer] = []
+            if self._bytes + file.size > self.limit:
+                self._refused += 1
+                if self._refused % _TURNS or file.size > self.limit:
+                    return [file]
+                leaving = self._oldest(self._bytes + file.size - self.limit)
+            self._kept[file.address] = weakref.ref(file)
+            self._bytes += file.size
+            weakref.finalize(file, self._forget, file.address, file.size).atexit = False
+            return leaving
+
+    def _oldest(self, size: int) -> list[pa.Buffer]:
+        """Files of ``size`` bytes together, those first that have stayed for longest; they stay no more."""
+        leaving: list[pa.Buffer] = []
+        for address in [*self._kept]:
+            if size <= 0:
+                break
+            file = self._kept[address]()
+            if file is not None:
+                leaving.append(file)
+                size -= file.size
+                self._forget(address, file.size)
+        return leaving
+
+    def _forget(self, address: int, size: int) -> None:
+        with self._lock:
+            if self._kept.pop(address, None) is not None:
+                self._bytes -= size
+
+
+RESIDENT: Final = Resident(0)
+"""That of this process: nothing stays, unless the process says otherwise. (Spark has a process for each core.)"""
+
+
+def release(file: pa.Buffer) -> None:
+    """Take the pages of a file, all of which is mapped as ``file``, out of this process. The next access to a page
+    loads it again from the file: references to it stay valid. The pages stay in the system's cache of files.
+    """
+    if (madvise := _madvise()) is not None and file.size:
+        madvise(file.address, file.size, mmap.MADV_DONTNEED)
+
+
+@cache
+def _madvise() -> Any:
+    function = getattr(ctypes.CDLL(None), "madvise", None)  # other systems keep the pages
+    if function is not None:
+        function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    return function
+
+
+Rows = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class DeadlineIndex:
+    """Times of rows in their order: ascending ``times``, and the row of each, ``begin`` the first one that counts and
+    ``length`` how many do. What is said of times alone holds for all rows, so for some it is a bound.
+    """
+
+    times: Ints
+    rows: Rows
+    begin: int
+    length: int
+
+    @classmethod
+    def of(cls, dues: Ints) -> "DeadlineIndex":
+        """Indexes a column of times, NEVER where a row has none."""
+        rows = np.flatnonzero(dues < NEVER)
+        order = rows[_order(dues[rows])]
+        return cls(dues[order], order.astype(np.uint32), 0, len(dues))
+
+    def within(self, begin: int, length: int) -> "DeadlineIndex":
+        """The index of ``length`` rows from ``begin`` on, numbered from there."""
+        return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
+
+    def rows_in(self, low: int, high: int) -> Ints:
+        """The rows whose time is in [low, high)."""
+        return self.rows_at(*np.searchsorted(self.times, [low, high]).tolist())
+
+    def rows_at(self, first: int, after: int) -> Ints:
+        """The rows of the times from place ``first`` to before ``after``."""
+        rows = self.rows[first:after].astype(np.int64) - self.begin
+        own: Ints = rows[(rows >= 0) & (rows < self.length)]
+        return own
+
+    def most_in(self, low: int, high: int) -> int:
+        """An upper bound of how many rows have a time in [low, high)."""
+        first, after = np.searchsorted(self.times, [low, high])
+        return max(int(after) - int(first), 0)
+
+    def next_from(self, at: int) -> Instant:
+        """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
+        index = int(np.searchsorted(self.times, at))
+        first = int(self.times[index]) if index < len(self.times) else int(NEVER)
+        return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """What the rows of a run want and hold: watermarks and processing times at which they want an activation, holds."""
+
+    event: DeadlineIndex
+    time: DeadlineIndex
+    hold: DeadlineIndex
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "Deadlines":
+        """Indexes the times of state rows."""
+        columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
+        return cls(*(DeadlineIndex.of(column.to_numpy()) for column in columns))
+
+    def within(self, begin: int, length: int) -> "Deadlines":
+        """The deadlines of ``length`` rows from ``begin`` on."""
+        return Deadlines(*(index.within(begin, length) for index in (self.event, self.time, self.hold)))
+
+
+@dataclass(frozen=True)
+class SortedFile:
+    """Rows in the order of (hash, window). ``known``: their deadlines, where these were worked out before.
+    ``file``: the mapped file that both are in, if they are in one. ``constant``: what is known to have one value in all
+    rows.
+    """
+
+    rows: pa.RecordBatch
+    known: Deadlines | None = None
+    file: pa.Buffer | None = None
+    constant: Mapping[str, pa.Scalar] = field(default_factory=dict)
+
+    @cached_property
+    def deadlines(self) -> Deadlines:
+        """Deadlines of state rows; other rows have none."""
+        return Deadlines.of(self.rows) if self.known is None else self.known
+
+    @cached_property
+    def hashes(self) -> Hashes:
+        """The hash of each row."""
+        values: Hashes = self.rows.column(c.HASH).to_numpy()
+        return values
+
+    def cut(self, part: KeyGroupRange) -> "SortedFile":
+        """Its rows of ``part``, without a copy."""
+        span = part.span(self.hashes)
+        begin, length = span.start, span.stop - span.start
+        known = self.known and self.known.within(begin, length)
+        return replace(self, rows=self.rows.slice(begin, length), known=known)
+
+    def rows_of(self, wanted: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
+        """The rows whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all."""
+        return rows_of(self.rows if names is None else self.rows.select(names), wanted, self.constant)
+
+    def let_go(self) -> None:
+        """Say that a mapped file is not used for now: pages that were read may go, as far as ``RESIDENT`` has no room.
+        The next access loads them again.
+        """
+        if self.file is not None:
+            RESIDENT.let_go(self.file)
+
+    def release(self) -> None:
+        """Release the memory of all pages that were read: soon the file is superseded."""
+        if self.file is not None:
+            release(self.file)
+
+    def due(self, clocks: FiringClocks) -> Hashes:
+        """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
+        newer run holds what became of it. (Until the watermark has passed its end, the next event-time activation of an
+        open window is its end.)
+        """
+        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+        places = [self.deadlines.event.rows_in(before, after) for before, after in steps]
+        places.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
+        wanted: Hashes = self.hashes[np.concatenate(places)]
+        return wanted
+
+    def most_due(self, clocks: FiringClocks) -> int:
+        """An upper bound of how many rows want an activation under ``clocks`` (a newer run may know better)."""
+        steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
+        by_time = self.deadlines.time.most_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
+        return by_time + sum(self.deadlines.event.most_in(before, after) for before, after in steps)
+
+
+def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
+    """The ``runs``, each let go once the next one is asked for: an epoch that touches a few keys everywhere would have
+    nearly every page of a large state in memory at its end.
+    """
+    for run in runs:
+        yield run
+        run.let_go()
+
+
+def _order(values: Ints) -> Ints:
+    """The places of ``values`` in ascending order, equal ones in their own.
+
+    A place is packed after its value where both fit, for numpy sorts numbers several times faster than places.
+    """
+    if not len(values):
+        return np.zeros(0, np.int64)
+    least, bits = int(values.min()), len(values).bit_length()
+    if (int(values.max()) - least).bit_length() + bits > 64:
+        return np.argsort(values, kind="stable")
+    packed = ((values - least).view(np.uint64) << np.uint64(bits)) | np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << bits) - 1)).view(np.int64)
+
+
+@dataclass(frozen=True)
+class StateLayer:
+    """Rows that epochs ``first_epoch`` to ``last_epoch`` wrote, in runs of other keys each. Nothing in it counts once
+    the watermark exceeds ``expires``.
+    """
+
+    runs: tuple[SortedFile, ...]
+    first_epoch: int
+    last_epoch: int
+    expires: Instant = NEVER
+
+    @property
+    def row_count(self) -> int:
+        """How many there are, those that count no more included."""
+        return sum(run.rows.num_rows for run in self.runs)

@@ -1,1 +1,0 @@
-"""What computes the epochs of a test."""

@@ -1,0 +1,468 @@
+"""Unit tests of pipelines as people write them in YAML, whose every value knows its line.
+
+YAML whose every value knows its line, so that a mistake in it can be pointed at.
+
+Scalars are those of YAML 1.2: ``13:00``, ``NO`` and ``2013-01-01`` are text.
+
+Unit tests of pipelines as people write them in YAML: given these rows in these epochs, expect these panes.
+
+::
+
+    pipeline: ../delays.py               # left out: the file of the same name beside it, or above the folder tests
+    tests:
+      - name: a window fires when the watermark has passed it
+        given:
+          - rows:
+              - {origin: JFK, at: 13:05, delay: 5}
+          - watermark: 14:00
+            expect:                      # of this step
+              panes:
+                - {origin: JFK, window: [13:00, 14:00], timing: ON_TIME, flights: 1}
+        expect:                          # of all steps together
+          late: []
+      - name: a sum that leaves 64 bits is an error
+        given:
+          - rows: [{origin: JFK, at: 13:05, delay: 9223372036854775807}, {origin: JFK, at: 13:06, delay: 1}]
+        expect:
+          raises: leaves 64 bits         # a part of the message, or the code
+
+The pipeline that a test is of.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from headrace.errors import HeadraceError
+from headrace.model.arguments import did_you_mean, keywords, shown
+from headrace.pipeline.loading.registry import resolve_output
+from headrace.pipeline.pipeline import Pipeline
+from headrace.testing.pipeline_run import Executor, run, wrong_steps
+from headrace.testing.results import VIEWS, Result, StepResults, difference
+from headrace.testing.steps import (
+    Step,
+    UnitTestError,
+    all_of,
+    end,
+    expected_watermark,
+    processing_time,
+    rows,
+    signal,
+    text_of,
+    together,
+    watermark,
+)
+
+_TAG = "tag:yaml.org,2002:"
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """Only what YAML 1.2 says of scalars."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+
+
+for _name, _pattern, _first in (
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?[0-9]+", list("-+0123456789")),
+    ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
+):
+    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+
+
+Mistakes = list[UnitTestError]
+
+
+@dataclass(frozen=True)
+class DocumentNode:
+    """A value of a document: a scalar, a list of nodes, or nodes by name; and the line in ``file`` where it begins,
+    or its name does. ``broken``: what in it is YAML, and means nothing.
+
+    Methods that are given a list of ``mistakes`` add theirs to it, and give what is left; without, they raise the
+    first as UnitTestError.
+    """
+
+    file: Path
+    line: int
+    value: Any
+    broken: tuple[UnitTestError, ...] = ()
+
+    def error(self, why: str) -> UnitTestError:
+        """A mistake here."""
+        return UnitTestError(f"{self.file}:{self.line}: {why}")
+
+    def all_broken(self) -> "Iterator[UnitTestError]":
+        """What is broken here and below."""
+        yield from self.broken
+        below = self.value.values() if isinstance(self.value, dict) else self.value
+        for child in below if isinstance(self.value, dict | list) else ():
+            yield from child.all_broken()
+
+    def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "DocumentNode"]:
+        """Nodes by name, all of them ``known``."""
+        names = list(known)
+        if not isinstance(self.value, dict):
+            _note(self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}"), mistakes)
+            return {}
+        for name, child in self.value.items():
+            if name not in names:
+                hint = did_you_mean(name, names)
+                _note(child.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
+        return {name: child for name, child in self.value.items() if name in names}
+
+    def items(self, what: str, mistakes: Mistakes | None = None) -> list["DocumentNode"]:
+        """Nodes in a list."""
+        if not isinstance(self.value, list):
+            why = f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
+            _note(self.error(why), mistakes)
+            return []
+        return list(self.value)
+
+    def text(self, what: str) -> str:
+        """A text that is not empty. Raises UnitTestError."""
+        if not isinstance(self.value, str) or not self.value:
+            raise self.error(f"{what} is {self._shown()}; write a text")
+        return self.value
+
+    def plain(self) -> Any:
+        """The value without lines."""
+        if isinstance(self.value, dict):
+            return {name: child.plain() for name, child in self.value.items()}
+        return [child.plain() for child in self.value] if isinstance(self.value, list) else self.value
+
+    def _shown(self) -> str:
+        return shown(self.plain())
+
+
+def read(file: Path) -> DocumentNode:
+    """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
+    try:
+        text = file.read_text(encoding="utf-8")
+        root = yaml.compose(text, Loader=_Loader)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnitTestError(f"{file} cannot be read: {error}") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f":{mark.line + 1}"
+        raise UnitTestError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+    if root is None:
+        return DocumentNode(file, 1, None)
+    return _node(file, root)
+
+
+def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
+    if mistakes is None:
+        raise mistake
+    mistakes.append(mistake)
+
+
+def _node(file: Path, node: yaml.Node) -> DocumentNode:
+    line = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        return DocumentNode(file, line, [_node(file, child) for child in node.value])
+    if isinstance(node, yaml.MappingNode):
+        broken: Mistakes = []
+        return DocumentNode(file, line, dict(_pairs(file, node, broken)), tuple(broken))
+    return DocumentNode(file, line, _scalar(node))
+
+
+def _pairs(file: Path, mapping: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
+    seen: set[str] = set()
+    for key, value in mapping.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            broken.append(UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
+        elif key.value in seen:
+            broken.append(UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
+        else:
+            seen.add(key.value)
+            node = _node(file, value)
+            yield key.value, DocumentNode(file, line, node.value, node.broken)
+
+
+def _scalar(scalar: yaml.Node) -> Any:
+    text: str = scalar.value
+    match scalar.tag.removeprefix(_TAG):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() == "true"
+        case "int":
+            return int(text)
+        case "float":
+            return float(text.replace(".inf", "inf").replace(".nan", "nan"))
+    return text
+
+
+@keywords
+def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
+    """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name; of several outputs one,
+    ``path/to/shop.py:shop.hourly``.
+
+    A path is relative to the folder of the file ``beside``: ``load("../delays.py", beside=__file__)``.
+    Raises UnknownPipelineError, and PipelineFileError for a file that cannot be imported.
+    """
+    path, colon, name = reference.partition(":")
+    if path.endswith(".py") and beside is not None:
+        path = os.path.normpath(Path(beside).parent / path)
+    return resolve_output(f"{path}{colon}{name}")
+
+
+_STEP = ("rows", "watermark", "processing_time", "signal", "end")
+_EXPECT = (*VIEWS, "watermark")
+_RAISES = "raises"
+
+
+@dataclass(frozen=True)
+class Check:
+    """What is expected of the step of that number, or of all of them (None): ``what`` is a view, or the watermark."""
+
+    step: int | None
+    what: str
+    expected: DocumentNode
+
+    def difference(self, result: Result) -> str | None:
+        """How ``result`` differs from it. Raises UnitTestError for what cannot be meant."""
+        of: StepResults = result if self.step is None else result.steps[self.step]
+        try:
+            actual = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
+        except UnitTestError as error:
+            raise self.expected.error(str(error)) from None
+        where = "" if self.step is None else f"after step {self.step + 1}, "
+        return None if actual is None else f"{self.expected.file}:{self.expected.line}: {where}{actual}"
+
+    def _watermark(self, of: StepResults) -> str | None:
+        expected = expected_watermark(self.expected.plain())
+        if expected == of.watermark:
+            return None
+        return f"watermark: {text_of(expected)} expected, {text_of(of.watermark)} found"
+
+    def _rows(self, of: StepResults, result: Result) -> str | None:
+        expected = [node.plain() for node in self.expected.items(self.what)]
+        return difference(of, self.what, expected)
+
+
+@dataclass(frozen=True)
+class UnitTest:
+    """One test: its steps, each with its place in the file, and what is expected: ``checks`` of the result, or an error
+    that ``raises`` a part of. ``mistakes``: what of it makes no sense as it is written; such a test cannot be run.
+    """
+
+    name: str
+    place: DocumentNode
+    pipeline: Pipeline
+    given: tuple[tuple[DocumentNode, Step], ...]
+    checks: tuple[Check, ...]
+    raises: DocumentNode | None = None
+    mistakes: tuple[UnitTestError, ...] = ()
+
+    def failures(self, executor: Executor = "local") -> list[str]:
+        """What is not as expected. Raises UnitTestError for what cannot be meant, a line for each mistake; and what a
+        run over such records raises, unless that is expected.
+        """
+        if self.mistakes:
+            raise all_of(self.mistakes)
+        steps = [step for _, step in self.given]
+        try:
+            result = run(self.pipeline, steps, executor=executor)
+        except UnitTestError as error:
+            wrong = [mistake for mistake in wrong_steps(self.pipeline, steps) if mistake.step is not None] or [error]
+            raise all_of([self._place(mistake).error(str(mistake)) for mistake in wrong]) from None
+        except HeadraceError as error:
+            if self.raises is None:
+                raise
+            return self._unlike(f"{error} ({error.code})")
+        if self.raises is not None:
+            return self._unlike(None)
+        return self._differences(result)
+
+    def _differences(self, result: Result) -> list[str]:
+        differences: list[str] = []
+        mistakes: Mistakes = []
+        for check in self.checks:
+            try:
+                difference = check.difference(result)
+            except UnitTestError as error:
+                mistakes.append(error)
+            else:
+                differences += [] if difference is None else [difference]
+        if mistakes:
+            raise all_of(mistakes)
+        return differences
+
+    def _place(self, error: UnitTestError) -> DocumentNode:
+        return self.place if error.step is None else self.given[error.step][0]
+
+    def _unlike(self, raised: str | None) -> list[str]:
+        """How what the run ``raised`` differs from what it must raise."""
+        assert self.raises is not None
+        wanted = self.raises.text(_RAISES)
+        if raised is not None and wanted in raised:
+            return []
+        actual = "nothing was raised" if raised is None else f"this was raised: {raised}"
+        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {actual}"]
+
+
+def read_tests(file: Path) -> list[UnitTest]:
+    """The tests in ``file``, those with mistakes too; mistakes outside of them are a test of the file's name. Raises
+    UnitTestError, naming the line and what to write, if there is none, and PipelineFileError.
+    """
+    document = read(file)
+    mistakes = [*document.broken]
+    fields = document.fields("a file of tests", ("pipeline", "tests"), mistakes)
+    if "tests" not in fields:
+        raise all_of(mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")])
+    pipeline = _pipeline(document, fields)
+    tests = [
+        _test(fields_of_test, pipeline, number)
+        for number, fields_of_test in enumerate(fields["tests"].items("tests"), 1)
+    ]
+    of_the_file = [UnitTest(file.name, document, pipeline, (), (), mistakes=tuple(mistakes))] if mistakes else []
+    return [*of_the_file, *_named_once(tests)]
+
+
+def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
+    names: set[str] = set()
+    for test in tests:
+        again = test.place.error(f"another test has the name {test.name!r}")
+        yield replace(test, mistakes=(*test.mistakes, again)) if test.name in names else test
+        names.add(test.name)
+
+
+def _pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pipeline:
+    file = document.file
+    named = fields.get("pipeline")
+    try:
+        if named is not None:
+            return load(named.text("pipeline"), beside=file)
+        name = f"{file.name.removesuffix(file.suffix).removesuffix('.test')}.py"
+        for path in (name, f"../{name}"):
+            if (file.parent / path).is_file():
+                return load(path, beside=file)
+    except UnitTestError:
+        raise
+    except HeadraceError as error:
+        error.add_note(f"{file}:{1 if named is None else named.line} names that pipeline")
+        raise
+    raise document.error(f"there is no {name} beside it or in the folder above; write `pipeline: path/to/file.py`")
+
+
+def _test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest:
+    mistakes = [*node.all_broken()]
+    fields = node.fields("a test", ("name", "description", "given", "expect"), mistakes)
+    missing = [needed for needed in ("name", "given") if needed not in fields]
+    if missing and not mistakes:
+        what = "a test without `{}:`; it has a name, what is given, and what to expect"
+        mistakes += [node.error(what.format(needed)) for needed in missing]
+    given, checks = [], []
+    for at, child in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
+        step, expect = _step(child, mistakes)
+        given.append((child, step))
+        checks += list(_checks(expect, at, mistakes))
+    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
+    raises = expected.get(_RAISES)
+    checks += [Check(None, what, child) for what, child in expected.items() if what != _RAISES]
+    with _noted(mistakes):
+        _check_expected(node, checks, raises, is_whole=not mistakes)
+    name = f"test {number}"
+    with _noted(mistakes):
+        name = fields["name"].text("name") if "name" in fields else name
+    return UnitTest(name, node, pipeline, tuple(given), tuple(checks), raises, tuple(mistakes))
+
+
+@contextmanager
+def _noted(mistakes: Mistakes) -> Iterator[None]:
+    """Add the mistake that ends the block to ``mistakes``."""
+    try:
+        yield
+    except UnitTestError as error:
+        mistakes.append(error)
+
+
+def _check_expected(
+    node: DocumentNode, checks: Sequence[Check], raises: DocumentNode | None, *, is_whole: bool
+) -> None:
+    """Raises UnitTestError. ``is_whole``: nothing that may have been an expectation was left out."""
+    if raises is not None:
+        raises.text(_RAISES)
+        if checks:
+            raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
+    elif not checks and is_whole:
+        known = ", ".join((*_EXPECT, _RAISES))
+        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
+
+
+def _checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
+    if expect is not None:
+        for what, node in expect.fields("expect", _EXPECT, mistakes).items():
+            yield Check(step, what, node)
+
+
+def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[Step, DocumentNode | None]:
+    known = len(mistakes)
+    fields = node.fields("a step", (*_STEP, "expect"), mistakes)
+    if not {*fields} & {*_STEP} and len(mistakes) == known:
+        mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
+    parts: list[Step] = []
+    for name, child in fields.items():
+        if name != "expect":
+            try:
+                parts += _PARTS[name](child)
+            except UnitTestError as error:
+                mistakes.append(error if str(error).startswith(f"{node.file}:") else child.error(str(error)))
+    with _noted(mistakes):
+        return together(*parts), fields.get("expect")
+    return Step(), fields.get("expect")
+
+
+def _rows(node: DocumentNode) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        for name, child in node.value.items():
+            yield rows(*(record.plain() for record in child.items(f"rows of {name}")), of=name)
+    else:
+        yield rows(*(record.plain() for record in node.items("rows")))
+
+
+def _watermark(node: DocumentNode) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        for name, child in node.value.items():
+            yield watermark(child.plain(), of=name)
+    else:
+        yield watermark(node.plain())
+
+
+def _processing_time(node: DocumentNode) -> Iterator[Step]:
+    yield processing_time(node.plain())
+
+
+def _signal(node: DocumentNode) -> Iterator[Step]:
+    if isinstance(node.value, dict):
+        fields = node.fields("a signal", ("name", "key"))
+        key: Any = fields["key"].plain() if "key" in fields else None
+        if "name" not in fields:
+            raise node.error("a signal without `name:`")
+        yield signal(fields["name"].text("name"), key=key)
+    else:
+        yield signal(node.text("signal"))
+
+
+def _end(node: DocumentNode) -> Iterator[Step]:
+    if node.value is not True:
+        raise node.error("write `end: true` where the input ends, or leave it out")
+    yield end()
+
+
+_PARTS = {
+    "rows": _rows,
+    "watermark": _watermark,
+    "processing_time": _processing_time,
+    "signal": _signal,
+    "end": _end,
+}

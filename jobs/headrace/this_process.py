@@ -1,0 +1,148 @@
+"""This process: its garbage, what stays in it, what its terminal shows, and sizes as people write them."""
+
+import codecs
+import gc
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from io import TextIOWrapper
+from typing import Final
+
+from headrace.errors import FixConfigError
+
+_NEW_OBJECTS = 50_000
+
+
+def collect_seldom() -> None:
+    """Have Python look once in 50,000 new objects, in place of 700 to 2,000: a fifth of the CPU of a short run."""
+    gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """The garbage collector rests inside: what an import makes stays, and to look through it again and again takes a
+    fifth of the time of a large one.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+class Staying:
+    """What is to end once nothing lasts any more that may need it. For all threads of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._over = ExitStack()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """While this lasts, somewhere, what was ``entered`` stays; then it ends. Begins nothing itself."""
+        with self._lock:
+            self._users += 1
+        try:
+            yield
+        except BaseException as error:
+            try:
+                self._leave()
+            except Exception as left:
+                error.add_note(f"and it did not end well: {left}")  # what ends the run may be why
+            raise
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                over, self._over = self._over, ExitStack()
+                over.close()
+
+    @contextmanager
+    def entered(self) -> Iterator[ExitStack | None]:
+        """What ends with the last that lasts; None where nothing does. One thread at a time is in here."""
+        with self._lock:
+            yield self._over if self._users else None
+
+
+LONGEST_CELL: Final = 300
+LONGEST_MESSAGE: Final = 2_000
+"""Characters of a value in a table, and of a message, that people are shown."""
+
+
+def cut(text: str, longest: int) -> str:
+    """``text``, or its beginning and how long it is."""
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def visible(text: str) -> str:
+    """``text``, in which what is no character to look at (ESC, NUL, marks that turn the direction of text round, halves
+    of surrogate pairs) is written as Python writes it. Ends of lines and tabs stay.
+    """
+    return _written(text, kept="\n\t")
+
+
+def in_one_line(text: str) -> str:
+    """``visible``, and ends of lines and tabs are written as Python writes them, too."""
+    return _written(text, kept="")
+
+
+def _written(text: str, kept: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character in kept else repr(character)[1:-1] for character in text
+    )
+
+
+def speak_utf8() -> None:
+    """Let stdout and stderr take any text, as UTF-8, whatever the locale or PYTHONIOENCODING says."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and codecs.lookup(stream.encoding).name != "utf-8":
+            stream.reconfigure(encoding="utf-8", errors="surrogateescape")
+
+
+def flush_output() -> None:
+    """Let stdout and stderr say what they hold; where nobody reads it any more, let them say it to nobody, since Python
+    would fail once more when it flushes them at its end.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+_SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+
+class SizeError(FixConfigError, code="config.size"):
+    """A setting that should be a size and is not one."""
+
+
+def size_in(variable: str) -> int | None:
+    """The size in bytes that an environment variable states; None if it states none. Raises SizeError."""
+    stated = os.environ.get(variable, "")
+    if not stated:
+        return None
+    written = _SIZE.fullmatch(stated.strip())
+    if written is None:
+        raise SizeError(f"{variable}={stated}: write a number of bytes, or one with k, m, g or t, such as 512m")
+    return int(written[1]) * _UNITS[written[2].lower()]
+
+
+def shown_size(size: int) -> str:
+    """``3 bytes``, ``1.5 MB``, ``256 MB``; of a unit 1,024 make the next."""
+    if size < 2**10:
+        return f"{size} bytes"
+    unit, name = next((2**shift, name) for shift, name in ((30, "GB"), (20, "MB"), (10, "KB")) if size >= 2**shift)
+    return f"{size / unit:,.3g} {name}" if size < 1000 * unit else f"{size // unit:,} {name}"

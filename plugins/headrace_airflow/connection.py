@@ -1,0 +1,294 @@
+"""Airflow's connections: how stores, sources and sinks are reached, and who gets what they say.
+
+The Airflow connection that says how the root's store is reached: its endpoint, keys, role and encryption.
+
+What it says becomes variables, such as a deployment without a connection sets.
+
+Connections of sources and sinks that are Airflow's: known to a task while it runs, where Headrace looks for them.
+
+What the environment of the worker says already counts first.
+
+Who gets what the connection says: the environment of a task while it runs, and of what it starts; stores that the
+API server opens. It is never in arguments, templates or Spark's configuration.
+"""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from airflow.sdk import BaseHook, Connection
+from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.sdk.log import mask_secret
+
+from headrace import connections
+from headrace.connections import MissingConnectionError, is_secret, variable
+from headrace.errors import FixConfigError
+from headrace_airflow.failures import headrace_errors
+from headrace_airflow.roots import STORE_CONNECTION, Root
+
+_TYPES: Final = ("aws", "s3", "generic")
+_KEYS: Final = {
+    "aws_access_key_id": "AWS_ACCESS_KEY_ID",
+    "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "aws_session_token": "AWS_SESSION_TOKEN",
+    "profile_name": "AWS_PROFILE",
+}
+_ROLE: Final = {"role_arn": "HEADRACE_S3_ROLE_ARN", "external_id": "HEADRACE_S3_EXTERNAL_ID"}
+_EXTRA: Final = {
+    **_KEYS,
+    **_ROLE,
+    "endpoint_url": "AWS_ENDPOINT_URL",
+    "region_name": "AWS_REGION",
+    "server_side_encryption": "HEADRACE_S3_ENCRYPTION",
+    "sse_kms_key_id": "HEADRACE_S3_KMS_KEY_ID",
+}
+"""What the field "extra" may say, named as Amazon's provider does where it knows such a thing, and its variable."""
+
+_SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+_ALONE: Final = (*_KEYS.values(), "AWS_WEB_IDENTITY_TOKEN_FILE", *_ROLE.values())
+"""What the environment says of keys counts no more where the connection has some."""
+
+_OTHER_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS")
+
+
+class StoreConnectionError(FixConfigError, code="config.store_connection"):
+    """The Airflow connection to the root's store does not exist, or says what Headrace does not understand."""
+
+
+@dataclass(frozen=True)
+class StoreVariables:
+    """Variables that a connection sets, and those of the environment that do not count beside it."""
+
+    values: Mapping[str, str] = field(default_factory=dict, repr=False)
+    without: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.values.items()), self.without))
+
+    def over(self, environment: Mapping[str, str]) -> dict[str, str]:
+        """``environment`` with them."""
+        kept = {name: value for name, value in environment.items() if name not in self.without}
+        return {**kept, **self.values}
+
+
+def store_variables(root: Root) -> StoreVariables:
+    """What the connection of ``root`` says, and its endpoint; nothing if it names none. Raises StoreConnectionError."""
+    variables = _of_connection(root)
+    if not root.endpoint:
+        return variables
+    other = variables.values.get("AWS_ENDPOINT_URL", root.endpoint).rstrip("/")
+    if other != root.endpoint:
+        raise StoreConnectionError(
+            f"the Airflow connection {root.store} has the endpoint_url {other}, and root {root.name} the endpoint "
+            f"{root.endpoint}: leave one of them out"
+        )
+    without = tuple(dict.fromkeys((*variables.without, *_OTHER_ENDPOINTS)))
+    return StoreVariables({**variables.values, "AWS_ENDPOINT_URL": root.endpoint}, without)
+
+
+def _of_connection(root: Root) -> StoreVariables:
+    name = root.store
+    if not name:
+        return StoreVariables()
+    try:
+        connection = BaseHook.get_connection(name)
+    except AirflowNotFoundException as error:
+        setting = f"as the store of root {root.name}" if root.name else f"in {STORE_CONNECTION}"
+        raise StoreConnectionError(
+            f"there is no Airflow connection {name}; create it (type aws, with a key as login and its secret as "
+            f"password), or name another {setting}"
+        ) from error
+    return variables_of(connection)
+
+
+def variables_of(connection: Connection) -> StoreVariables:
+    """What ``connection`` says. Raises StoreConnectionError, which quotes no value of it."""
+    where = f"the Airflow connection {connection.conn_id}"
+    if connection.conn_type not in _TYPES:
+        raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type aws")
+    extra = _extra(connection.extra, where)
+    if unknown := sorted({*extra} - {*_EXTRA}):
+        raise StoreConnectionError(
+            f"{where} has {', '.join(unknown)} in extra, which Headrace does not know: it takes {', '.join(_EXTRA)}"
+        )
+    if not all(isinstance(value, str) for value in extra.values()):
+        raise StoreConnectionError(f"{where} has values in extra that are no text: write each in quotes")
+    values = {_EXTRA[name]: value for name, value in extra.items() if value}
+    values |= {"AWS_ACCESS_KEY_ID": connection.login} if connection.login else {}
+    values |= {"AWS_SECRET_ACCESS_KEY": connection.password} if connection.password else {}
+    for name in _SECRETS:
+        if name in values:
+            mask_secret(values[name])
+    if ("AWS_ACCESS_KEY_ID" in values) != ("AWS_SECRET_ACCESS_KEY" in values):
+        raise StoreConnectionError(f"{where} has half a key: its login is the key's id, its password the secret")
+    if "AWS_PROFILE" in values and "AWS_ACCESS_KEY_ID" in values:
+        raise StoreConnectionError(f"{where} has keys and the profile {values['AWS_PROFILE']}: leave one of them out")
+    has_keys = any(name in values for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
+    without = (*(_ALONE if has_keys else ()), *(_OTHER_ENDPOINTS if "AWS_ENDPOINT_URL" in values else ()))
+    return StoreVariables(values, without)
+
+
+def _extra(text: str | None, where: str) -> dict[str, Any]:
+    try:
+        extra = json.loads(text or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):  # outside, without what was caught: that quotes the text
+        raise StoreConnectionError(f"{where} has no JSON object in extra: correct it")
+    return extra
+
+
+_SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
+"""Types of Airflow's whose systems write their URIs otherwise."""
+
+_HOST_IS_URI: Final = ("iceberg", "http")
+"""Types whose host may be a whole address: of a REST catalog, of a registry of schemas."""
+
+_HTTP: Final = "http"
+"""The type whose schema is that of its address: http or https."""
+
+
+@contextmanager
+def reaching_system(name: str) -> Iterator[None]:
+    """Inside, the environment says what connection ``name`` is. Raises MissingConnectionError."""
+    known_as = variable(name)
+    if os.environ.get(known_as):
+        yield
+        return
+    os.environ[known_as] = _of_airflow(name)
+    try:
+        yield
+    finally:
+        os.environ.pop(known_as, None)
+
+
+def reached(name: str) -> connections.Connection:
+    """The connection ``name``, for a process in which several things go on: its environment stays as it is. Raises
+    MissingConnectionError.
+    """
+    known_as = variable(name)
+    return connections.connection(name, {known_as: os.environ.get(known_as) or _of_airflow(name)})
+
+
+def _of_airflow(name: str) -> str:
+    """Airflow's connection as a URI. Raises MissingConnectionError."""
+    try:
+        return uri_of(BaseHook.get_connection(name))
+    except AirflowNotFoundException as error:
+        raise MissingConnectionError(
+            f"there is no Airflow connection {name}, and {variable(name)} is not set: add the connection (Admin, "
+            "Connections)"
+        ) from error
+
+
+def uri_of(connection: Connection) -> str:
+    """The connection as a URI; what its field "extra" says are options. Raises MissingConnectionError."""
+    options = _options(connection)
+    for hidden in (connection.password, *(value for name, value in options.items() if is_secret(name))):
+        if hidden:
+            mask_secret(hidden)
+    login = quote(connection.login or "", safe="")
+    secret = f":{quote(connection.password, safe='')}" if connection.password else ""
+    at = "@" if login or secret else ""
+    port = f":{connection.port}" if connection.port else ""
+    kind = connection.conn_type or ""
+    scheme, address, path = _SCHEMES.get(kind, kind), connection.host or "", connection.schema or ""
+    if kind == _HTTP and path in ("http", "https"):
+        scheme, path = path, ""
+    if kind in _HOST_IS_URI and "://" in address:
+        scheme, _, address = address.partition("://")
+        address, _, path = address.partition("/")
+    query = f"?{urlencode(options)}" if options else ""
+    host = quote(address, safe=":[]")
+    return f"{scheme}://{login}{secret}{at}{host}{port}/{quote(path.strip('/'))}{query}"
+
+
+def _options(connection: Connection) -> dict[str, str]:
+    try:
+        extra = json.loads(connection.extra or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict) or not all(isinstance(value, str | int) for value in extra.values()):
+        raise MissingConnectionError(  # without what was caught: that quotes the text
+            f"the Airflow connection {connection.conn_id} must have a JSON object of texts and numbers in extra"
+        )
+    return {name: str(value) for name, value in extra.items()}
+
+
+_SECONDS = 30.0
+
+
+def forget_connections(roots: Iterable[Root], but: str) -> None:
+    """Take the connections to the stores of ``roots`` out of the environment of this process, except ``but`` that: so
+    a task and what it starts have the keys of one root alone, also where Airflow's connections are variables.
+    """
+    for name in _variables_of(roots) - {_variable(but)}:
+        os.environ.pop(name, None)
+
+
+@contextmanager
+def without_connections(roots: Iterable[Root]) -> Iterator[None]:
+    """Inside, the environment has none of the connections to the stores of ``roots``."""
+    hidden = {name: os.environ.pop(name) for name in _variables_of(roots) if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
+def _variables_of(roots: Iterable[Root]) -> set[str]:
+    return {_variable(root.store) for root in roots if root.store}
+
+
+def _variable(connection: str) -> str:
+    return f"AIRFLOW_CONN_{connection.upper()}"
+
+
+class reaching_store(headrace_errors):  # noqa: N801  # a context manager, called like a function
+    """Inside, the environment says how the store of ``root`` is reached. Raises as ``headrace_errors`` does."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+
+    def __enter__(self) -> None:
+        with headrace_errors():
+            variables = store_variables(self._root)
+        self._before = dict(os.environ)
+        after = variables.over(self._before)
+        for name in variables.without:
+            os.environ.pop(name, None)
+        os.environ.update({name: after[name] for name in variables.values})
+        self._touched = {*variables.values, *variables.without}
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            super().__exit__(kind, error, trace)  # which takes secrets out by their variables
+        finally:
+            for name in self._touched:
+                os.environ.pop(name, None)
+                if name in self._before:
+                    os.environ[name] = self._before[name]
+
+
+class KeptVariables:
+    """The variables of a root's connection in a process that lasts and opens stores in several threads: asked for now
+    and then, and never put into its environment, where others look for keys of their own.
+    """
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._lock = threading.Lock()
+        self._kept: tuple[float, StoreVariables] | None = None
+
+    def get(self) -> StoreVariables:
+        """What the connection said at most half a minute ago. Raises StoreConnectionError."""
+        with self._lock:
+            if self._kept is None or time.monotonic() - self._kept[0] > _SECONDS:
+                self._kept = (time.monotonic(), store_variables(self._root))
+            return self._kept[1]

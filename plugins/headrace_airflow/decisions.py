@@ -1,0 +1,529 @@
+"""Decisions of people: their kinds, what a DAG of one is made of, and their tasks.
+
+The kinds of decisions: what each asks for, and what it does to a pipeline.
+
+Each is a move in the history of snapshots, or a look after what is stored, as a method of ``hr.open(root)[name]`` does
+it. None needs Spark.
+
+A task that shows a person what would happen, and waits for an answer.
+
+What the DAGs of decisions and of maintenance are made of.
+
+The tasks of decisions: they run in the worker, without Spark, and say all that they did in their logs.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import DAG, AssetAlias, BaseOperator, Context, Param
+from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
+
+from headrace.errors import HeadraceError
+from headrace.pipeline.deployment import Times
+from headrace_airflow.assets import Published
+from headrace_airflow.connection import reaching_store
+from headrace_airflow.failures import RETRIES, problem_left
+from headrace_airflow.families.dag_family import has_form
+from headrace_airflow.families.family import run_types, times
+from headrace_airflow.forms import (
+    NotRehearsedError,
+    RehearsalOutdatedError,
+    asked_in_form,
+    check_names,
+    decided,
+    done_already,
+    earlier_try,
+    option_fields,
+    reason_of,
+    told_if_unreasoned,
+)
+from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
+from headrace_airflow.roots import Root
+from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref
+from headrace_snapshots.output_catalog import seen_catalog
+from headrace_snapshots.protocol import Kind
+
+if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
+    from headrace_snapshots.catalog import Catalog
+    from headrace_snapshots.log import Entry
+
+
+class AskingOperator(ApprovalOperator):
+    """Waits until a person approves or rejects its ``proposal``; what comes next is skipped if it is rejected.
+
+    Each try asks, whatever was answered before: Airflow 3.3 fails a task whose answer comes before its worker has
+    ended, and loses the answer.
+    """
+
+    def __init__(self, *, root: Root, **kwargs: Any) -> None:
+        super().__init__(execution_timeout=None, **kwargs)  # how long a task may take says nothing of a person
+        self.root = root
+
+    def proposal(self, context: Context) -> Proposal | None:
+        """What the person is shown; None if nobody is to be asked."""
+        raise NotImplementedError
+
+    def execute(self, context: Context) -> Any:
+        """Who approved it; None where nobody was asked."""
+        with reaching_store(self.root):
+            shown = self.proposal(context)
+        if shown is None:
+            return None
+        for line in shown.lines:
+            self.log.info("%s", line)
+        self.body = shown.markdown
+        return super().execute(context)
+
+
+_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@contextmanager
+def new_root_dag(
+    root: Root,
+    name: str,
+    about: str,
+    params: dict[str, Any],
+    *,
+    command: str,
+    tags: Sequence[str] = ("decision",),
+    schedule: Times | None = None,
+) -> Iterator[DAG]:
+    """The DAG ``name`` of all pipelines of ``root``, to which all tasks belong that are made inside. ``command`` does
+    the same on the command line.
+    """
+    at_once: dict[str, Any] = {} if schedule is None else {"max_active_runs": 1}
+    dag = DAG(
+        dag_id=root.named(name),
+        description=about,
+        doc_md=f"{about}\n\nThe same on the command line: {command}.",
+        schedule=schedule if schedule is None or isinstance(schedule, str) else times(schedule),
+        start_date=_START,
+        catchup=False,
+        default_args=RETRIES,
+        tags=["headrace", *tags, *root.tags],
+        allowed_run_types=[*run_types(schedule), DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED],
+        auto_register=False,  # the file in dags/ names them
+        **at_once,
+    )
+    with has_form(dag, params):
+        yield dag
+
+
+def switch(title: str, description: str, *, on: bool = False) -> Param:
+    """A field that is on or off."""
+    return Param(on, type="boolean", title=title, description=description)
+
+
+Form = Mapping[str, Any]
+Act = Callable[["PipelineHandle", Form, str], Iterator[str]]
+"""Does it, for the reason that is given last; says in lines what it did."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A kind of decision. ``about`` says in the UI what it does; ``params`` are the fields beside pipeline and reason.
+
+    ``needs_reason``: whether it cannot be submitted without one.
+    """
+
+    name: str
+    about: str
+    params: Callable[[], dict[str, Any]]
+    act: Act
+    needs_reason: bool = False
+
+
+def _text(title: str, description: str, default: str | None = None, *, required: bool = False) -> Param:
+    if required:
+        return Param(type="string", minLength=1, title=title, description=description)
+    return Param(default, type=["null", "string"], title=title, description=description)
+
+
+_SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
+_DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
+
+
+def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    from headrace.runs.publishing.publish import STAY
+
+    asked, output = form["snapshot"] or MAIN, form.get("output") or None
+    if (shown := _seen_already(handle, asked, output)) is not None:
+        yield f"published already: readers see {shown} since an earlier entry of the log"
+        return
+    entry = handle.release(asked, message=reason, output=output)
+    for ref, (_, after) in entry.moves.items():
+        of = f" of output {output}" if (output := output_of(ref)) else ""
+        yield f"readers see {after}{of} now, released by entry {entry.number}"
+    if not entry.moves:
+        yield f"{STAY} (entry {entry.number})"
+
+
+def _seen_already(handle: "PipelineHandle", asked: str, output: str | None) -> str | None:
+    """The snapshot that a release would let readers see, if they see it."""
+    head = handle.catalog.head()
+    snapshot = head.refs.get(asked) or handle.show(asked).snapshot_id
+    shown = published_of(head.refs).get(output) if output else handle.catalog.published_by_all(head.refs)
+    return snapshot if shown == snapshot else None
+
+
+def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    branch = form["branch"] or MAIN
+    asked = asked_in_form("rollback", form)
+    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **asked)
+    verb = "would move" if form["dry_run"] else "moves"
+    for ref, (before, after) in given_up.moves.items():
+        yield f"{ref} {verb} from {before or 'nothing'} to {after or 'nothing'}"
+    yield from given_up.told
+    if not form["dry_run"]:
+        entry = handle.rollback(to=form["to"], branch=branch, message=reason, **asked)
+        yield f"rolled back by entry {entry.number}; the next run continues from there"
+
+
+def _drop(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    entry = handle.drop(form["name"], message=f"dropped {form['name']}: {reason}")
+    yield f"dropped {form['name']} by entry {entry.number}; left are {', '.join(sorted(entry.refs))}"
+
+
+def _tag(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    entry = handle.tag(form["name"], form["snapshot"] or MAIN, message=reason)
+    (snapshot,) = (after for _, after in entry.moves.values())
+    yield f"tag {form['name']} names {snapshot}"
+
+
+def _fork(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    entry = handle.fork(form["snapshot"] or MAIN, form["name"], message=reason)
+    yield f"branch {form['name']} begins at {entry.refs[form['name']]}: process it with Branch = {form['name']}"
+
+
+def _replay(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    at = form["at"] or MAIN
+    landed = (
+        handle.replay_late(output=form.get("output") or None, to=form["to"], at=at)
+        if form["records"] == "late"
+        else handle.replay_rejected(output=form.get("output") or None, input=form["input"], to=form["to"], at=at)
+    )
+    for name, value in landed.to_json().items():
+        yield f"{name.replace('_', ' ')}: {value}"
+
+
+KINDS: Final = (
+    Decision(
+        "release",
+        "Publish a snapshot whose audit failed. Readers see its rows from then on; the log of the pipeline says who "
+        "decided it and why.",
+        lambda: {
+            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "output": _text("Output", "Which of several outputs. Empty: all whose readers see an older snapshot."),
+        },
+        _release,
+        needs_reason=True,
+    ),
+    Decision(
+        "rollback",
+        "Move a branch back to a snapshot. What readers see moves with main if it is newer; the next run reads again "
+        "what came after. Nothing is deleted.",
+        lambda: {
+            "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
+            "branch": _text("Branch", "Empty: main."),
+            "dry_run": switch(*_DRY_RUN),
+            **option_fields("rollback"),
+        },
+        _rollback,
+        needs_reason=True,
+    ),
+    Decision(
+        "drop",
+        "Drop a branch or a tag. Its snapshots stay in the store until they expire.",
+        lambda: {"name": _text("Branch or tag", "Which one is dropped.", required=True)},
+        _drop,
+    ),
+    Decision(
+        "tag",
+        "Give a snapshot a name that stays, and keeps it from expiring.",
+        lambda: {
+            "name": _text("Tag", "The new name.", required=True),
+            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+        },
+        _tag,
+    ),
+    Decision(
+        "fork",
+        "Make a branch at a snapshot, for runs beside main. Readers see nothing of it.",
+        lambda: {
+            "name": _text("Branch", "The new name.", required=True),
+            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+        },
+        _fork,
+    ),
+    Decision(
+        "replay",
+        "Land late records or dead letters once more, each only once, as files of the source's format: a run of the "
+        "pipeline reads them, once it can.",
+        lambda: {
+            "records": Param(
+                "rejected",
+                type="string",
+                enum=["rejected", "late"],
+                values_display={"rejected": "dead letters", "late": "late records"},
+                title="Records",
+                description="Which of them.",
+            ),
+            "output": _text("Output", "What one of several outputs dropped. Empty: dead letters that none could take."),
+            "input": _text("Input", "Dead letters of one input alone. Empty: of all."),
+            "to": _text(
+                "To", "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root."
+            ),
+            "at": _text("At", f"{_SNAPSHOT}. Empty: what the newest of main knows."),
+        },
+        _replay,
+    ),
+)
+
+
+REHEARSE: Final = "rehearse"
+"""The task that says what a promotion would change."""
+
+REHEARSED: Final = "branch"
+"""Under this key the task leaves the snapshot of the branch that it spoke of."""
+
+LINES: Final = "lines"
+"""Under this key it leaves what its log says."""
+
+_ROWS: Final = 20
+"""Rows that change, as a person is shown them who is to approve."""
+
+
+class DecisionOperator(BaseOperator):
+    """Does what a person has decided about the pipeline that the form names, and announces what readers see if that
+    has moved. What an earlier try of the run has done is not done again.
+    """
+
+    def __init__(self, *, root: Root, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(outlets=[moved(root)], **kwargs)
+        self.root, self.decision, self.names = root, decision, names
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """What is said of it, in lines, and what readers see now; raises why it is refused."""
+        form = context["params"]
+        with problem_left(context), reaching_store(self.root):
+            check_names(context, self.names)
+            handle = handle_of(self.root, form["pipeline"])
+            done = earlier_try(handle.catalog, context)
+            before = seen_before(handle, done)
+            act = self.decision.act(handle, form, reason_of(context)) if done is None else [done_already(done)]
+            lines = []
+            for line in act:
+                self.log.info("%s", line)
+                lines.append(line)
+            lines += told_if_unreasoned(context) if done is None else ()
+            return {"said": lines, "published": announced(self.root, handle, context, before)}
+
+
+class RehearsalOperator(BaseOperator):
+    """Says what a promotion would change for readers: in its log, and as a table for the person who approves it."""
+
+    def __init__(self, *, root: Root, names: Collection[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.root, self.names = root, names
+
+    def execute(self, context: Context) -> str:
+        """A table in Markdown; raises why the promotion would be refused."""
+        form = context["params"]
+        with problem_left(context), reaching_store(self.root):
+            check_names(context, self.names)
+            handle = handle_of(self.root, form["pipeline"])
+            done = earlier_try(handle.catalog, context)
+            output = form.get("output") or None
+            # before it is read: whatever comes to the branch from here on, this run does not promote
+            context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
+            shown = (
+                rehearsed(
+                    handle, form["branch"], output=output, patch=form["patch"], asked=asked_in_form("promote", form)
+                )
+                if done is None
+                else Proposal.of([Sentence(done_already(done))])
+            )
+        for line in shown.lines:
+            self.log.info("%s", line)
+        context["ti"].xcom_push(key=LINES, value=[*shown.lines])
+        return shown.markdown
+
+
+class ApproveOperator(AskingOperator):
+    """Waits for a person, unless the form says that nobody is to be asked, or what it asks about is done."""
+
+    def proposal(self, context: Context) -> Proposal | None:
+        """What the rehearsal has said."""
+        form = context["params"]
+        if not form["approve"]:
+            self.log.info("the form says that nobody is to be asked")
+            return None
+        if (done := earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
+            self.log.info("%s", done_already(done))
+            return None
+        task = context["ti"]
+        lines = task.xcom_pull(task_ids=REHEARSE, key=LINES) or ()
+        return Proposal(str(task.xcom_pull(task_ids=REHEARSE)), tuple(lines))
+
+
+class PromoteOperator(BaseOperator):
+    """Makes a branch main, or its rows a patch of main, or lets main adopt one output of it; says in the log of the
+    pipeline who decided it, and why. If a person is asked, it is of the branch as that person was shown it.
+    """
+
+    def __init__(self, *, root: Root, **kwargs: Any) -> None:
+        super().__init__(outlets=[moved(root)], **kwargs)
+        self.root = root
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        """The result of the promotion; raises why it is refused."""
+        form = context["params"]
+        output = form.get("output") or None
+        with problem_left(context), reaching_store(self.root):
+            handle = handle_of(self.root, form["pipeline"])
+            done = earlier_try(handle.catalog, context)
+            before = seen_before(handle, done)
+            if done is not None:
+                lines = [done_already(done)]
+                finish(handle, done, form["branch"], output=output, patch=form["patch"])
+            else:
+                message = decided(context, asks=form["approve"])
+                if form["approve"]:
+                    shown = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
+                    check_shown(handle.catalog, form["branch"], shown, REHEARSE)
+                result = handle.promote(
+                    form["branch"],
+                    output=output,
+                    patch=form["patch"],
+                    message=message,
+                    **asked_in_form("promote", form),
+                )
+                lines = [f"readers see {result.published} (epoch {result.epoch}) now: {message}"]
+            for line in lines:
+                self.log.info("%s", line)
+            lines += told_if_unreasoned(context) if done is None else ()
+            return {"said": lines, "published": announced(self.root, handle, context, before)}
+
+
+def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
+    """Raise NotRehearsedError if nobody can have seen the branch, RehearsalOutdatedError unless it is as it was
+    ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, continues from it.
+    """
+    if shown is None:
+        raise NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
+    now = catalog.head().refs.get(branch)
+    if now != shown and not (goes_on and now is not None and _continues(catalog, shown, now)):
+        raise RehearsalOutdatedError(
+            f"branch {branch} was at {shown} when the task {task} said what readers would see change, and that was "
+            f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {task}, which looks again"
+        )
+
+
+def _continues(catalog: "Catalog", shown: str, now: str) -> bool:
+    """Whether ``now`` has come of ``shown``, by one definition."""
+    return catalog.is_ancestor(shown, now) and catalog.manifest(shown).fingerprint == catalog.manifest(now).fingerprint
+
+
+def moved(root: Root) -> AssetAlias:
+    """Through it the assets of pipelines get an event when a decision has moved what readers see."""
+    return AssetAlias(name=root.named("decided"))
+
+
+def handle_of(root: Root, pipeline: str) -> "PipelineHandle":
+    """The pipeline under ``root``. Raises UnknownResultsError, DeploymentError, MissingRootError."""
+    from headrace.runs.client.handle import open as open_root
+
+    return open_root(root.uri)[pipeline]
+
+
+def rehearsed(
+    handle: "PipelineHandle",
+    branch: str,
+    *,
+    output: str | None = None,
+    patch: bool,
+    later: tuple[type[HeadraceError], ...] = (),
+    asked: Mapping[str, Any] | None = None,
+) -> Proposal:
+    """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
+    ``later``, before the promotion, is only said. ``asked`` are options of the promotion.
+    """
+    gone: tuple[str, ...] = ()
+    if patch:
+        patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
+        outputs, refusals, change = {output or "": patched.output}, patched.refusals, patched.change
+    else:
+        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, **(asked or {}))
+        outputs = {name: diff.output for name, diff in rehearsal.diffs.items()}
+        refusals, gone, change = rehearsal.refusals, rehearsal.gone, rehearsal.change
+    for refusal in refusals:
+        if not isinstance(refusal, later):
+            raise refusal
+    parts: list[Sentence | ChangedRows] = [Sentence(f"It would {change}.")]
+    for name, changed in outputs.items():
+        parts += [Sentence(f"Output {name}:")] if name else []
+        parts.append(ChangedRows(changed.rows.to_json(), [change.to_json() for change in changed.first]))
+    catching_up = [Sentence(f"Before that the branch catches up, and this changes: {why}") for why in refusals]
+    lost = [Sentence(f"Output {name or 'without a name'} is gone: its readers see nothing any more.") for name in gone]
+    return Proposal.of([*parts, *lost, *catching_up])
+
+
+def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool) -> None:
+    """Do what is left of what ``done`` has committed, if that try ended before it could: publish the patch, if main is
+    still there; drop the branch whose ``output`` main has adopted.
+    """
+    head = handle.catalog.head()
+    if output is not None and not patch:
+        if branch in head.generations:
+            handle.drop(branch, message=f"dropped {branch}: main has adopted {output}")
+        return
+    shown = handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
+    if done.refs.get(MAIN) == head.refs.get(MAIN) != shown:
+        handle.promote(branch, output=output, patch=True)
+
+
+def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str | None]:
+    """What readers saw before this run moved it, or what they see if it has not; as ``_seen`` has it."""
+    catalog = handle.catalog
+    is_commit = done is not None and done.kind is Kind.COMMIT and MAIN in done.moves  # a patch, or an adoption
+    if done is not None and (is_commit or any(map(is_published, done.moves))):
+        return _seen(catalog, done.refs_before)
+    return _seen(catalog, catalog.known_head().refs)
+
+
+def announced(root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]) -> str | None:
+    """What readers of all outputs may see now, after an event has told it of each asset that is not as ``before``: the
+    pipeline's, and those of its outputs.
+    """
+    catalog = handle.catalog
+    now = _seen(catalog, catalog.head().refs)
+    for output in {**before, **now}:
+        if (shown := now.get(output)) != before.get(output):
+            published = Published(root, handle.name, output)
+            extra = published.event_extra(readers_see(seen_catalog(catalog, output), shown))
+            context["outlet_events"][moved(root)].add(published.asset, extra=extra)
+    return now[""]
+
+
+def _seen(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, str | None]:
+    """What readers see of each output; "": what readers of all may see."""
+    return {**published_of(refs), "": catalog.published_by_all(refs)}
+
+
+def readers_see(catalog: "Catalog", published: str | None) -> dict[str, Any]:
+    """What an event says of the snapshot that readers see; of none where they see nothing any more."""
+    if published is None:
+        return {"epoch": None, "snapshot": None, "counts": {}, "watermark": None}
+    manifest = catalog.manifest(published)
+    return {
+        "epoch": manifest.epoch,
+        "snapshot": manifest.snapshot_id,
+        "counts": dict(manifest.counts),
+        "watermark": manifest.progress.get("watermark"),
+    }

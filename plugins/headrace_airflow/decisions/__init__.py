@@ -1,1 +1,0 @@
-"""What people decide about pipelines in Airflow: one DAG for each kind of decision, with the pipeline as a field."""

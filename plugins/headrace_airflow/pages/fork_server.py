@@ -1,0 +1,159 @@
+"""The process that stays: it has imported what an answer needs, and forks a process for each question.
+
+It never runs code of users itself, and reads no question: a fork does both, in a process group of its own, confined
+where the kernel can do that. The group is killed once it takes longer or more memory than it may. All ends with the API
+server, however hard that is killed: then nobody holds the other end of ``control``.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Final, Protocol
+
+from headrace.application.task_process import exit_with
+from headrace.this_process import shown_size
+from headrace_airflow.processes import available, confine, memory_of
+
+_LOOK_SECONDS: Final = 0.1
+_PARENT_DEATH_SIGNAL: Final = 1
+ENDED: Final = "ended"
+"""What the last line is an object of, if the fork ended without an answer: how it ended."""
+
+
+class Answering(Protocol):
+    """A module that answers questions."""
+
+    @property
+    def PRELOADED(self) -> tuple[str, ...]:  # noqa: N802  # a constant of the module
+        """Modules that answers need."""
+
+    @property
+    def answer(self) -> Callable[[str], str]:
+        """The answer to a question, each on one line."""
+
+
+@dataclass(frozen=True)
+class ForkLimits:
+    """What a fork may take: seconds, and bytes of memory."""
+
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class _Fork:
+    """A forked process, the first of its group, and where it answers."""
+
+    pid: int
+    asked: socket.socket
+    begun: float
+
+    def excess(self, limits: ForkLimits) -> str | None:
+        """What the group takes that it may not."""
+        if time.monotonic() - self.begun > limits.seconds:
+            return f"was ended after {limits.seconds:g} s"
+        if (taken := memory_of(self.pid)) > limits.memory:
+            return f"was ended when it took {shown_size(taken)} of memory, of {shown_size(limits.memory)}"
+        return None
+
+    def kill(self) -> None:
+        """Kill the group. Its number stays taken: nobody has waited for the first of it yet."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def end(self, how: str | None) -> None:
+        """Wait for the process, kill what it has started, and say ``how`` it ended, if not well."""
+        self.kill()
+        os.waitpid(self.pid, 0)
+        with suppress(OSError):
+            if how is not None:
+                self.asked.send(f"\n{json.dumps({ENDED: how})}\n".encode(), socket.MSG_DONTWAIT)
+            self.asked.shutdown(socket.SHUT_RDWR)  # what it started may hold the other copy of this end
+        self.asked.close()
+
+
+def serve(control: socket.socket, limits: ForkLimits) -> socket.socket | None:
+    """Fork for each question until ``control`` has ended. Returns in each fork, with the question, and at the end."""
+    forks: list[_Fork] = []
+    while True:
+        if select.select([control], [], [], _LOOK_SECONDS if forks else None)[0]:
+            message, files, _, _ = socket.recv_fds(control, 1, 1)
+            if not message:
+                break
+            asked = socket.socket(fileno=files[0])
+            if (pid := os.fork()) == 0:
+                os.setpgid(0, 0)
+                for other in (control, *(fork.asked for fork in forks)):
+                    other.close()
+                return asked
+            with suppress(PermissionError, ProcessLookupError):
+                os.setpgid(pid, pid)
+            forks.append(_Fork(pid, asked, time.monotonic()))
+        forks = [fork for fork in forks if not _has_ended(fork, limits)]
+    for fork in forks:
+        fork.kill()
+    return None
+
+
+def _has_ended(fork: _Fork, limits: ForkLimits) -> bool:
+    """Whether the process has ended, by itself or since it took too much; then it is waited for."""
+    status = os.waitid(os.P_PID, fork.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if status is not None:
+        is_well = (status.si_code, status.si_status) == (os.CLD_EXITED, 0)
+        kind = "exit code" if status.si_code == os.CLD_EXITED else "signal"
+        fork.end(None if is_well else f"ended with {kind} {status.si_status}")
+    elif (excess := fork.excess(limits)) is not None:
+        fork.end(excess)
+    else:
+        return False
+    return True
+
+
+def answer(asked: socket.socket, answering: Answering, server: int) -> None:
+    """In a fork of ``server``: take the place of a program that reads the question and writes the answer."""
+    _end_with(server)
+    if available():
+        confine()
+    for stream in (0, 1, 2):
+        os.dup2(asked.fileno(), stream)
+    with asked:
+        text = answering.answer(sys.stdin.readline())
+        sys.stdout.flush()
+        asked.sendall(f"\n{text}\n".encode())
+        asked.shutdown(socket.SHUT_RDWR)
+
+
+def _end_with(server: int) -> None:
+    """Have this process end with its parent, which nobody else would hold to limits."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != server:
+        exit_with(1)
+
+
+def main(control: int, seconds: str, memory: str, module: str) -> None:
+    """Import what the answers of ``module`` need, and serve."""
+    answering: Answering = import_module(module)
+    for name in answering.PRELOADED:
+        import_module(name)
+    gc.collect()
+    gc.freeze()  # what is looked at in a fork is copied
+    server = os.getpid()
+    asked = serve(socket.socket(fileno=control), ForkLimits(float(seconds), int(memory)))
+    if asked is not None:
+        answer(asked, answering, server)
+        exit_with(0)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), *sys.argv[2:])

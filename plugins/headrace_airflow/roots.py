@@ -1,0 +1,349 @@
+"""The roots that Airflow serves, and their pipelines: where their data is, and what names them in Airflow.
+
+Which roots this Airflow serves: the one that the environment declares, and those of the file that HEADRACE_ROOTS
+names.
+
+The file in which several roots are declared, and what can be wrong with it.
+
+It is TOML, not Python: the API server reads it, too, and runs no code of users. A root that cannot be used takes
+nothing away from the others.
+
+What a deployment sets: environment variables of the Airflow processes, but for those of a root (``roots``).
+
+Storage keys (``AWS_*``) are not here: the Spark application inherits them, and nothing renders them.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from headrace.errors import FixConfigError
+from headrace.ext.stores import SCHEMES, shown
+from headrace.model.arguments import did_you_mean
+from headrace.pipeline.loading.registry import (
+    PipelineFolders,
+    Registered,
+    RegisteredFiles,
+    registered,
+    registered_files,
+)
+from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.scheduling import dag_id
+from headrace.this_process import size_in
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+
+SPARK_CONNECTION: Final = "HEADRACE_SPARK_CONN"
+API_CONNECTION: Final = "HEADRACE_API_CONN"
+DRIVER_MEMORY: Final = "HEADRACE_DRIVER_MEMORY"
+LOCAL_MEMORY: Final = "HEADRACE_LOCAL_MEMORY"
+ALLOWED_HOSTS: Final = "HEADRACE_ALLOWED_HOSTS"
+_LOCAL_MEMORY: Final = 4 * 2**30
+
+
+def spark_connection() -> str:
+    """Id of the Airflow connection that says where Spark is."""
+    return os.environ.get(SPARK_CONNECTION, "spark_default")
+
+
+def api_connection() -> str:
+    """Id of the Airflow connection with which tasks ask Airflow's own REST API about pools."""
+    return os.environ.get(API_CONNECTION, "headrace_api")
+
+
+def driver_memory() -> str:
+    """Memory of the driver's JVM; in local mode the executor's too."""
+    return os.environ.get(DRIVER_MEMORY, "2g")
+
+
+def local_memory() -> int:
+    """Bytes of memory that a run without Spark may take. Raises SizeError."""
+    stated = size_in(LOCAL_MEMORY)
+    return _LOCAL_MEMORY if stated is None else stated
+
+
+def allowed_hosts() -> list[str]:
+    """The names under which Airflow's API server may be called; none: any."""
+    return [name for name in os.environ.get(ALLOWED_HOSTS, "").split(",") if name]
+
+
+ROOT: Final = "HEADRACE_ROOT"
+STORE_CONNECTION: Final = "HEADRACE_STORE_CONN"
+
+
+class DeploymentError(FixConfigError, code="config.environment"):
+    """An environment variable that Headrace needs is missing where the task runs."""
+
+
+@dataclass(frozen=True)
+class Root:
+    """A root that Airflow serves: the URI where its data is, the folders with its pipelines' files, and the id of the
+    Airflow connection that says how its store is reached (empty: the environment says it).
+
+    ``endpoint`` is the address of the store's service, and ``defaults`` a file with the options of its DAGs; either is
+    empty if nobody has said so for this root. The root that the environment declares has no ``name``, and nothing in
+    Airflow is named after it.
+    """
+
+    name: str
+    location: str
+    folders: PipelineFolders
+    store: str = ""
+    endpoint: str = ""
+    defaults: str = ""
+
+    @classmethod
+    def of_environment(cls) -> "Root":
+        """The root that environment variables declare."""
+        return cls("", os.environ.get(ROOT, ""), PipelineFolders.of_environment(), os.environ.get(STORE_CONNECTION, ""))
+
+    @property
+    def uri(self) -> str:
+        """The URI of the root. Raises DeploymentError."""
+        if self.location:
+            return self.location
+        raise DeploymentError(
+            f"{ROOT} is not set where this task runs; set it for every Airflow process to the URI of the root, "
+            "file:///some/folder or s3://bucket/prefix"
+        )
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """By what its DAGs are found in Airflow's list."""
+        return (self.name,) if self.name else ()
+
+    def qualified(self, name: str) -> str:
+        """``name`` of this root, told apart from that of others."""
+        return f"{self.name}.{name}" if self.name else name
+
+    def named(self, name: str) -> str:
+        """What Airflow calls the ``name`` of this root, be it a pipeline's pool or the DAG of a decision."""
+        return f"headrace_{self.qualified(name)}"
+
+    def files(self) -> RegisteredFiles:
+        """The pipelines that can be loaded, and what is wrong with other files. Raises ImportLimitError."""
+        return registered_files(self.folders)
+
+    def pipeline(self, name: str) -> "RootedPipeline":
+        """The pipeline of that name. Raises UnknownPipelineError, ImportLimitError."""
+        return RootedPipeline(self, registered(name, self.folders))
+
+    def rooted(self, files: RegisteredFiles) -> "list[RootedPipeline]":
+        """The pipelines of ``files``, which are this root's."""
+        return [RootedPipeline(self, one) for one in files.pipelines.values()]
+
+
+@dataclass(frozen=True)
+class RootedPipeline:
+    """A registered pipeline at the root where its data is."""
+
+    root: Root
+    registered: Registered
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """Its definition."""
+        return self.registered.pipeline
+
+    @property
+    def name(self) -> str:
+        """Its name, which another root's pipeline may have, too."""
+        return self.registered.pipeline.name
+
+    @property
+    def qualified(self) -> str:
+        """Its name as people read it beside those of other roots."""
+        return self.root.qualified(self.name)
+
+    @property
+    def file(self) -> Path:
+        """The file that defines it."""
+        return self.registered.file
+
+    @property
+    def reference(self) -> str:
+        """``FILE:NAME``, as the command line and submit.py take it."""
+        return self.registered.reference
+
+    @property
+    def pool(self) -> str:
+        """The pool whose one slot every task holds that writes its state."""
+        return self.root.named(self.name)
+
+    def dag_id(self, family: str) -> str:
+        """Name its DAG of a family. It raises nothing.
+
+        :param family: the family's name.
+        :returns: what Airflow calls that DAG.
+        """
+        return dag_id(self.name, family, self.root.name)
+
+    def catalog(self) -> Catalog:
+        """Open its catalog, which makes no request.
+
+        :returns: branches, tags and snapshots of the pipeline.
+        :raises DeploymentError: the environment does not say where the root is.
+        """
+        return Catalog(open_store(self.root.uri), self.name)
+
+
+_TABLE: Final = "root"
+_NAME: Final = re.compile("[a-z][a-z0-9_]{0,30}")
+_TEXTS: Final = ("name", "uri", "store", "endpoint", "airflow")
+_KEYS: Final = (*_TEXTS, "pipelines")
+
+
+class RootsFileError(FixConfigError, code="config.roots"):
+    """The file that declares roots cannot be used, or one of its roots."""
+
+
+def declared_in(file: Path) -> Iterator[Root | RootsFileError]:
+    """Each root of ``file``, or what is wrong with it. Raises RootsFileError for a file that cannot be read."""
+    import tomllib  # most deployments declare none
+
+    try:
+        tables = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise RootsFileError(f"{file} declares roots and cannot be read: {reason}") from error
+    if unknown := [name for name in tables if name != _TABLE]:
+        raise RootsFileError(f"{file}: {unknown[0]} is nothing that Headrace knows: begin each root with [[{_TABLE}]]")
+    entries = tables.get(_TABLE, [])
+    if not isinstance(entries, list):
+        raise RootsFileError(f"{file}: begin each root with [[{_TABLE}]], in two brackets")
+    for number, entry in enumerate(entries, 1):
+        try:
+            yield _root(entry, f"{file}: root {number}", file)
+        except RootsFileError as error:
+            yield error
+
+
+def _root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
+    for key, value in entry.items():
+        if key not in _KEYS:
+            raise RootsFileError(
+                f"{where} has {key!r}, which Headrace does not know; {did_you_mean(key, _KEYS)}it takes "
+                f"{', '.join(_KEYS)}"
+            )
+        if key in _TEXTS and not (isinstance(value, str) and value):
+            raise RootsFileError(f"{where}: {key} is no text: write it in quotes, or leave it out")
+    name, uri, folders = entry.get("name", ""), entry.get("uri", ""), entry.get("pipelines")
+    if not _NAME.fullmatch(name):
+        raise RootsFileError(
+            f"{where} has the name {name!r}: write lower case letters, digits and _, at most 31, starting with a letter"
+        )
+    where = f"{where} ({name})"
+    if "://" not in uri or uri.partition("://")[0] not in SCHEMES:
+        forms = " or ".join(SCHEMES[scheme].form for scheme in SCHEMES.built_in if SCHEMES[scheme].is_shared)
+        raise RootsFileError(f"{where} has the uri {shown(uri)!r}: write {forms}")
+    if not (isinstance(folders, list) and folders and all(isinstance(one, str) and one for one in folders)):
+        raise RootsFileError(f'{where}: pipelines names no folders: write pipelines = ["sales"]')
+    beside = file.absolute().parent
+    defaults = str(beside / entry["airflow"]) if "airflow" in entry else ""
+    searched = PipelineFolders(tuple(beside / folder for folder in folders), where)
+    endpoint = entry.get("endpoint", "").rstrip("/")
+    return Root(name, uri, searched, entry.get("store", ""), endpoint, defaults)
+
+
+ROOTS: Final = "HEADRACE_ROOTS"
+
+
+class UnknownRootError(FixConfigError, code="config.unknown_root"):
+    """A DAG belongs to a root that this Airflow does not serve."""
+
+
+@dataclass(frozen=True)
+class ServedRoots:
+    """The roots that can be used, and what is wrong with others."""
+
+    roots: Sequence[Root]
+    problems: Sequence[str] = ()
+
+    def named(self, name: str) -> Root:
+        """The root of that name. Raises UnknownRootError."""
+        for root in self.roots:
+            if root.name == name:
+                return root
+        problems = "".join(f"\n{problem}" for problem in self.problems)
+        raise UnknownRootError(
+            f"this Airflow serves no root {name!r}: declare it in the file that {ROOTS} names{problems}"
+            if name
+            else f"this Airflow serves no root without a name: set HEADRACE_ROOT for every Airflow process{problems}"
+        )
+
+
+def served_roots() -> ServedRoots:
+    """The roots as they are declared now. Beside a file that declares some, that of the environment counts if it has a
+    URI.
+    """
+    own, stated = Root.of_environment(), os.environ.get(ROOTS)
+    if not stated:
+        return ServedRoots((own,))
+    file = Path(stated)
+    try:
+        status = file.stat()
+        declared = _declared(file, status.st_mtime_ns, status.st_size)
+    except OSError as error:
+        declared = (RootsFileError(f"{ROOTS} names {file}, which cannot be read: {error.strerror}"),)
+    return _together([own] if own.location else [], declared)
+
+
+@lru_cache(1)
+def _declared(file: Path, changed_at: int, size: int) -> tuple[Root | RootsFileError, ...]:
+    """What the file declares; read once as long as it is the same file."""
+    try:
+        return tuple(declared_in(file))
+    except RootsFileError as error:
+        return (error,)
+
+
+def _together(roots: list[Root], declared: Iterable[Root | RootsFileError]) -> ServedRoots:
+    """The roots that go together: of two that do not, the first counts."""
+    problems: list[str] = []
+    for one in declared:
+        problem = str(one) if isinstance(one, RootsFileError) else next(_conflicts(one, roots), None)
+        if problem is not None:
+            problems.append(problem)
+        elif isinstance(one, Root):
+            roots.append(one)
+    return ServedRoots(tuple(_apart(root, at, roots) for at, root in enumerate(roots)), tuple(problems))
+
+
+def _conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
+    for other in others:
+        if root.name == other.name:
+            yield f"{root.folders.named_by}: there are two of that name; this Airflow serves {shown(other.location)}"
+        if _overlap(root, other):
+            whose = f"of root {other.name}" if other.name else "in HEADRACE_ROOT"
+            yield (
+                f"{root.folders.named_by}: {shown(root.location)} and {shown(other.location)} {whose} are not apart: "
+                "neither may lie in the other. If they are in different services, give the endpoint of each"
+            )
+
+
+def _overlap(root: Root, other: Root) -> bool:
+    if root.endpoint and other.endpoint and root.endpoint != other.endpoint:
+        return False
+    (scheme, here), (other_scheme, there) = place_of(root.location), place_of(other.location)
+    return scheme == other_scheme and (here.is_relative_to(there) or there.is_relative_to(here))
+
+
+def place_of(uri: str) -> tuple[str, PurePosixPath]:
+    """Where a root is: the scheme, and the path in a service of it."""
+    parts = urlsplit(uri)
+    if parts.scheme == "file":
+        return "file", PurePosixPath(Path(unquote(parts.path)).resolve())
+    return parts.scheme, PurePosixPath(f"{parts.netloc}/{parts.path}")
+
+
+def _apart(root: Root, at: int, roots: Sequence[Root]) -> Root:
+    """``root``, whose pipelines are none of those of other ``roots``; of a folder that two name the first has them."""
+    own = {folder.resolve() for folder in root.folders.folders}
+    earlier = [folder for other in roots[:at] for folder in other.folders.folders]
+    later = [folder for other in roots[at + 1 :] for folder in other.folders.folders if folder.resolve() not in own]
+    return replace(root, folders=replace(root.folders, others=(*earlier, *later)))

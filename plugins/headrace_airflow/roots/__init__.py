@@ -1,1 +1,0 @@
-"""The roots that Airflow serves: what names their pipelines, how their stores are reached, and by whom."""

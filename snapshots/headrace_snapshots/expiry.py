@@ -1,0 +1,402 @@
+"""Expiry: what is not kept is marked in a log entry, and what was marked before is deleted.
+
+Theory of operation
+-------------------
+*Kept* is what has a ref; of main all that some output has not published yet, the last published snapshots and the young
+ones, and so of what main was before promotions, which can be taken back; of other branches all that main never had. An
+object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes of its
+logs; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so
+is what it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it
+and the newest entry's time must agree that one is not.
+
+An expiry does, in this order:
+
+1. **Sweep.** It deletes what the mark of an earlier expiry lists, if it is still not live and its writers are fenced;
+   manifests first, so that no snapshot is there whose files are not.
+2. **Mark.** It lists all objects, subtracts the live ones, stores the list as a mark, and appends the entry that names
+   it, at exactly the head for which liveness was computed. If somebody else's entry was faster, all is void.
+3. **Fold.** It deletes the entries of the log below the oldest snapshot of main that is kept. What they said of kept
+   snapshots that readers could see, the mark's entry says from then on.
+
+Why that never deletes what anybody needs:
+
+* *A writer in flight* stores data files and nodes before any manifest names them. An object that no snapshot ever named
+  may be such a one. So it waits until no branch has a generation any more that it had when the object was marked: then
+  the object's writer can commit nothing. What an expired snapshot named waits for nobody: a writer names files of its
+  branch's head, which is kept, and its own new ones, whose names nobody else ever uses (a node names its writer).
+* *An expired snapshot gets no ref again.* Tags, forks and rollbacks ask whether it is in the mark of the head that they
+  follow (protocol/transitions). From the mark on it is as good as deleted, so it is no race when it is deleted.
+* *A reader* of a kept snapshot never misses anything: a manifest never changes, and all that it names is live. A
+  reader of an older one has the time from one expiry to the next.
+* *Two expiries* at once sweep the same mark, which is no harm. One of their entries comes first; the other reads the
+  new head. One that was stopped, and goes on much later, deletes what its mark lists, and those names never come back.
+* *A crash* anywhere leaves either a mark that no entry names, which is deleted once its number is given, or one that
+  the next expiry sweeps.
+
+A branch that did nothing in all of the kept log would hold up the garbage of killed runs for ever: the same entry
+fences it. A writer that is still at work there learns so when it commits, and its next run goes on as ever.
+
+Panes, late records and dead letters of old epochs are named by every later snapshot, so they would never be garbage.
+The entry says from which epoch of main on they are kept (the *floor*): the snapshots that are committed next leave out
+what is older, and it goes with the last snapshot that still names it. Names of input files are never left out: they say
+what was read.
+"""
+
+import logging
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+
+from headrace.errors import RestoreError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.catalog_reader import seen_until
+from headrace_snapshots.errors import PublishConflictError
+from headrace_snapshots.format.codec import BrokenObjectError
+from headrace_snapshots.gc_roots import FactsIndex, Keep, Kept, Lineages, ReaderBehind, SnapshotPosition, named_by
+from headrace_snapshots.holds import Batch, DeletionList, holds
+from headrace_snapshots.names import MAIN, ObjectKind, folder, kind_of
+from headrace_snapshots.protocol import Head, Horizon
+from headrace_snapshots.store import ObjectInfo
+
+KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
+"""What snapshots are made of, in the order in which it is deleted."""
+
+KEPT_ENTRIES = 100
+"""The least number of entries that is kept of the log."""
+
+_ALL = Keep(sys.maxsize)
+_DELETERS = 8
+_logger = logging.getLogger(__name__)
+
+Live = Callable[[Collection[ObjectInfo], Collection[str], dict[str, str]], set[str]]
+"""Of the objects of a kind and the ids of the kept snapshots: the paths of those that are live. It may note something
+of each object by its path, and finds it again at the next expiry.
+"""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """So many objects with so many bytes."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Total(Amount):
+    """So many in all, and of each kind: by the name of its folder, such as ``manifests`` or ``data``."""
+
+    kinds: Mapping[str, Amount] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, objects: Mapping[str, int]) -> "Total":
+        """Sums ``objects``, sizes in bytes by path."""
+        sizes: dict[str, list[int]] = {}
+        for path, size in objects.items():
+            sizes.setdefault(path.split("/")[1], []).append(size)
+        kinds = {kind: Amount(len(sizes[kind]), sum(sizes[kind])) for kind in sorted(sizes)}
+        return cls(len(objects), sum(objects.values()), kinds)
+
+    @property
+    def snapshots(self) -> int:
+        """How many snapshots."""
+        return self.kinds.get("manifests", Amount()).objects
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What an expiry did, or with ``dry_run`` would have done.
+
+    ``swept`` is deleted. ``marked`` is what the next expiry deletes. ``waiting`` is what a writer of the branches
+    ``writers`` may still need. ``folded`` entries of the log are deleted; ``tags`` were dropped, and ``fenced``
+    branches have done nothing for so long that their writers were fenced. ``kept`` snapshots are left;
+    ``first_epoch`` is the first of main's, None if it has none. ``held_by``: outputs that hold main's history back,
+    since they have published less than the others. ``readers`` in other pipelines for whom more is kept than the rule
+    says; of those ``behind`` have read nothing of what the rule keeps, furthest first. The others have, and their own
+    snapshots were computed from what is kept.
+    """
+
+    kept: int
+    first_epoch: int | None
+    swept: Total
+    marked: Total
+    waiting: Total
+    writers: tuple[str, ...] = ()
+    folded: int = 0
+    tags: tuple[str, ...] = ()
+    fenced: tuple[str, ...] = ()
+    held_by: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    behind: tuple[ReaderBehind, ...] = ()
+    dry_run: bool = False
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON value."""
+        return asdict(self)
+
+
+def expire(
+    catalog: Catalog,
+    keep: Keep,
+    now: datetime,
+    *,
+    beside: Mapping[ObjectKind, Live] | None = None,
+    dry_run: bool = False,
+    unnamed_only: bool = False,
+) -> Expired:
+    """Sweep what was marked, mark what ``keep`` does not keep, fold the log.
+
+    ``beside``: further kinds of objects, and what is live of them. ``unnamed_only``: what a snapshot named stays
+    marked, and is not swept.
+    Raises RestoreError when something is damaged that is kept: then nothing can be deleted; see ``fsck``.
+    """
+    expiry = _Expiry(catalog, keep, now, beside or {}, dry_run=dry_run, unnamed_only=unnamed_only)
+    # Ends: another turn means that somebody else's entry was stored.
+    while True:
+        try:
+            return expiry.attempt()
+        except PublishConflictError:
+            continue
+        except RestoreError:
+            if not expiry.is_overtaken():  # another one may have deleted what this one was about to read
+                raise
+
+
+def collect(catalog: Catalog) -> Expired:
+    """Only what no snapshot ever named: sweep what was marked of it, mark the rest. All snapshots that are kept stay.
+
+    What expired snapshots named is left to the next ``expire``, for the sake of those who read it.
+    Raises RestoreError as ``expire`` does.
+    """
+    return expire(catalog, _ALL, datetime.max.replace(tzinfo=UTC), unnamed_only=True)
+
+
+class _Expiry:
+    """One expiry. What it listed first it keeps through all attempts: later objects are none of its business."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        keep: Keep,
+        now: datetime,
+        beside: Mapping[ObjectKind, Live],
+        *,
+        dry_run: bool,
+        unnamed_only: bool,
+    ) -> None:
+        self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
+        self._dry_run, self._unnamed_only = dry_run, unnamed_only
+        self._facts = FactsIndex(catalog)
+        self._listed = {kind: self._list(kind) for kind in (*KINDS, *beside)}
+        self._swept: dict[str, int] = {}
+        self._entry = -1
+
+    def _list(self, kind: ObjectKind) -> list[ObjectInfo]:
+        pipeline = self._catalog.pipeline
+        infos = self._catalog.store.list(folder(pipeline, kind))
+        return [info for info in infos if kind_of(pipeline, info.path) is kind]  # others are not ours
+
+    def _kind(self, path: str) -> ObjectKind | None:
+        return kind_of(self._catalog.pipeline, path)
+
+    def is_overtaken(self) -> bool:
+        """Whether there is a newer entry than the one at which the attempt began."""
+        return self._catalog.head().entry != self._entry
+
+    def attempt(self) -> Expired:
+        """Raises PublishConflictError if the head moved meanwhile."""
+        head = self._catalog.head()
+        self._entry = head.entry
+        if head.entry < 0:
+            return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
+        marked = self._marked(head)
+        self._learn(marked or ())
+        readers = holds(self._catalog.store, self._catalog.pipeline)
+        there = {_snapshot_of(info.path) for info in self._listed[ObjectKind.MANIFESTS]}
+        kept = Lineages(self._facts).kept(head, self._keep, min(self._now, self._last_change(head)), readers, there)
+        live = self._live(kept)
+        waiting = self._sweep(head, marked or (), live)
+        first_entry = self._first_entry(head, kept)
+        free, unknown = self._dead(kept, live, waiting)
+        writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
+        idle = self._idle(head, writers, first_entry)
+        tags = () if self._keep.tags else tuple(sorted(kept.lost_tags))
+        batches = (
+            *waiting,
+            *_batch({}, free),
+            *_batch({b: since for b, since in head.generations.items() if b not in idle}, unknown),
+        )
+        folded = 0
+        if not self._dry_run:
+            beside = {*kept.snapshots} - {position.id for position in kept.main}  # of main the log that is kept tells
+            seen = seen_until(self._catalog, head, first_entry, beside)
+            horizon = Horizon("", first_entry, _floor(kept), kept.grafts, seen)
+            if batches != marked or tags or idle or kept.past != head.past or _is_news(head.horizon, horizon):
+                mark_id = self._catalog.marks.new_id(head.entry + 1, self._catalog.new_snapshot_id())
+                mark = DeletionList(mark_id, batches, self._facts.encoded(kept.snapshots))
+                self._mark(kept, horizon, mark, tags, idle)
+            folded = self._fold()
+        return self._report(kept, batches, folded, tags, idle)
+
+    def _last_change(self, head: Head) -> datetime:
+        """When the newest entry was stored: while nothing is stored nothing gets old."""
+        return datetime.fromisoformat(next(self._catalog.entries(head.entry + 1)).at)
+
+    def _learn(self, marked: Iterable[Batch]) -> None:
+        """Read the manifests that came since the last expiry, several at once."""
+        going = {path for batch in marked for path in batch.objects}
+        listed = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
+        self._facts.learn_snapshots([*map(_snapshot_of, listed)])
+
+    def _live(self, kept: Kept) -> set[str]:
+        live = named_by(self._facts, kept.snapshots)
+        for kind, judge in self._beside.items():
+            live |= judge(self._listed[kind], kept.snapshots, self._facts.notes)
+        return live
+
+    def _marked(self, head: Head) -> tuple[Batch, ...] | None:
+        """What is marked at ``head``. None if that is damaged: then nothing was, and all of it is found again."""
+        if head.horizon is None:
+            return ()
+        try:
+            mark = self._catalog.marks.read(head.horizon.mark)
+        except BrokenObjectError as error:
+            _logger.warning("the list of marked objects cannot be read, so they are found and marked again: %s", error)
+            return None
+        self._facts.remember(mark.facts)
+        return mark.batches
+
+    def _sweep(self, head: Head, marked: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
+        """Delete what is marked, as far as that may be; what is left of it."""
+        left: list[Batch] = []
+        for batch in marked:
+            writers = {b: since for b, since in batch.writers.items() if head.generations.get(b) == since}
+            objects = {path: size for path, size in batch.objects.items() if path not in live and self._kind(path)}
+            if writers or (self._unnamed_only and not batch.writers):
+                left += _batch(writers, objects)
+            else:
+                self._swept |= objects
+        if not self._dry_run:
+            self._delete(self._swept)
+        return tuple(left)
+
+    def _first_entry(self, head: Head, kept: Kept) -> int:
+        """The first entry to keep: at most that with which main's oldest kept snapshot came."""
+        latest = max(head.base, head.entry - KEPT_ENTRIES + 1)
+        return latest if kept.oldest is None else self._when_it_came(head, kept, kept.oldest, latest)
+
+    def _when_it_came(self, head: Head, kept: Kept, oldest: SnapshotPosition, latest: int) -> int:
+        """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
+        came after its writer's claim, and main went on from it; or to what it has given up since.
+        """
+        before = {*kept.snapshots, *kept.expired} - {position.id for position in kept.main}
+        first = max(head.base, min(oldest.generation, latest))
+        while first < latest:
+            middle = (first + latest) // 2
+            entry = next(self._catalog.entries(middle + 1), None)  # None: another expiry has folded it meanwhile
+            main = None if entry is None else entry.refs.get(MAIN)
+            if main is None or main in before:
+                first = middle + 1
+            else:
+                latest = middle
+        return first
+
+    def _idle(self, head: Head, writers: Collection[str], first_entry: int) -> list[str]:
+        """Branches whose writers did nothing in all of the kept log."""
+        claimed_before = {branch for branch in writers if head.generations[branch] < first_entry}
+        if not claimed_before:
+            return []
+        kept = takewhile(lambda entry: entry.number >= first_entry, self._catalog.entries(head.entry + 1))
+        return sorted(claimed_before - {entry.branch for entry in kept})
+
+    def _dead(
+        self, kept: Kept, live: Collection[str], waiting: Iterable[Batch]
+    ) -> tuple[dict[str, int], dict[str, int]]:
+        """What is neither live nor marked yet: what no writer can need, and what one may be about to name."""
+        known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
+        objects = {info.path: info.size for listed in self._listed.values() for info in listed}
+        dead = {path: size for path, size in objects.items() if path not in live and path not in known}
+        named = named_by(self._facts, kept.expired) | {
+            info.path for kind in self._beside for info in self._listed[kind]
+        }
+        return (
+            {path: size for path, size in dead.items() if path in named},
+            {path: size for path, size in dead.items() if path not in named},
+        )
+
+    def _mark(
+        self, kept: Kept, horizon: Horizon, mark: DeletionList, tags: Collection[str], idle: Collection[str]
+    ) -> None:
+        self._catalog.marks.write(mark)
+        count = sum(len(batch.objects) for batch in mark.batches)
+        message = f"marked {number_of(count)}, deleted {number_of(len(self._swept))}"
+        horizon = replace(horizon, mark=mark.id)
+        self._catalog.expire(kept.head.entry, horizon, tags=tags, idle=idle, message=message, past=kept.past)
+
+    def _fold(self) -> int:
+        """Delete old entries of the log, and marks that count no more."""
+        folded = self._catalog.fold()
+        head = self._catalog.head()
+        self._delete(self._catalog.marks.dead(head.entry, None if head.horizon is None else head.horizon.mark))
+        return folded
+
+    def _delete(self, paths: Collection[str]) -> None:
+        """Manifests first."""
+        store = self._catalog.store
+        with ThreadPoolExecutor(_DELETERS) as pool:
+            for is_manifest in (True, False):
+                batch = [path for path in paths if (self._kind(path) is ObjectKind.MANIFESTS) is is_manifest]
+                for _ in pool.map(store.delete, batch):
+                    pass
+
+    def _report(
+        self, kept: Kept, batches: Iterable[Batch], folded: int, tags: Collection[str], idle: Collection[str]
+    ) -> Expired:
+        by_wait: dict[bool, dict[str, int]] = {True: {}, False: {}}
+        for batch in batches:
+            by_wait[bool(batch.writers)].update(batch.objects)
+        return Expired(
+            kept=len(kept.snapshots),
+            first_epoch=None if kept.oldest is None else kept.oldest.epoch,
+            swept=Total.of(self._swept),
+            marked=Total.of(by_wait[False]),
+            waiting=Total.of(by_wait[True]),
+            writers=tuple(sorted({branch for batch in batches for branch in batch.writers})),
+            folded=folded,
+            tags=tuple(tags),
+            fenced=tuple(idle),
+            held_by=kept.held_by,
+            readers=kept.readers,
+            behind=kept.behind,
+            dry_run=self._dry_run,
+        )
+
+
+def _snapshot_of(path: str) -> str:
+    """The snapshot whose manifest is at ``path``."""
+    return path.rpartition("/")[2].removesuffix(".json")
+
+
+def _batch(writers: Mapping[str, int], objects: Mapping[str, int]) -> list[Batch]:
+    return [Batch(writers, objects)] if objects else []
+
+
+def _floor(kept: Kept) -> int:
+    """From which epoch of main on output is kept; 0: from the beginning."""
+    return kept.oldest.epoch if kept.oldest is not None and kept.oldest.id in kept.grafts else 0
+
+
+def _is_news(before: Horizon | None, now: Horizon) -> bool:
+    """Whether what is kept has changed, or enough of the log can be folded to be worth an entry."""
+    if before is None:
+        return bool(now.grafts) or now.folded >= KEPT_ENTRIES
+    changed = (before.floor, before.grafts) != (now.floor, now.grafts)
+    return changed or now.folded - before.folded >= KEPT_ENTRIES
+
+
+def number_of(objects: int) -> str:
+    """``1 object``, ``2 objects``."""
+    return f"{objects:,} object{'' if objects == 1 else 's'}"

@@ -1,1 +1,0 @@
-"""Expiry: which objects a catalog still needs, and the deletion of all others."""

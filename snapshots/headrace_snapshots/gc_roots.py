@@ -1,0 +1,553 @@
+"""What is kept of a catalog, and which objects that needs. Anything that cannot be read stops it.
+
+A snapshot that cannot be read does not say what it needs, and a deletion must know the needs of all kept snapshots.
+
+What an expiry asks of snapshots and of nodes of file logs. Neither ever changes, so each is read once.
+
+An expiry stores what it knows of the snapshots that it keeps with its mark; the next one begins with that and reads
+only what has come since. What is not known is read several objects at a time. A memo that cannot be read is as good as
+none: everything is read again.
+"""
+
+import base64
+import json
+import logging
+import zlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from sys import intern
+from typing import Any, TypeVar
+
+from headrace.errors import FixConfigError
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format.codec import BrokenObjectError, canonical
+from headrace_snapshots.format.files import DataFile, IndexNode
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.format.output_view import output_names, parked_in
+from headrace_snapshots.holds import ReaderHold, held
+from headrace_snapshots.names import MAIN, TAGS, is_delivery, is_published, manifest_path, node_path, published_of
+from headrace_snapshots.protocol import Head, Past, Replaced
+
+_READERS = 16
+_FORMAT = 1
+Read = TypeVar("Read")
+
+
+@dataclass(frozen=True)
+class SnapshotFacts:
+    """What is remembered of a manifest: where it stands, the paths of the data files and the ids of the nodes that it
+    names itself.
+    """
+
+    id: str
+    epoch: int
+    branch: str
+    generation: int
+    parent: str | None
+    created_at: datetime
+    files: tuple[str, ...]
+    nodes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "SnapshotFacts":
+        """The facts of ``manifest``."""
+        refs = {ref.id for log in manifest.logs.values() for ref in log.refs}
+        return cls(
+            manifest.snapshot_id,
+            manifest.epoch,
+            manifest.branch,
+            manifest.generation,
+            manifest.parent,
+            datetime.fromisoformat(manifest.created_at),
+            _names(file.path for file in files_of(manifest)),
+            _names(refs),
+        )
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """What is remembered of a node of a file log: the paths of the data files, and the ids of the nodes, it names."""
+
+    files: tuple[str, ...]
+    below: tuple[str, ...]
+
+    @classmethod
+    def of(cls, node: IndexNode) -> "NodeFacts":
+        """The facts of ``node``."""
+        return cls(_names(file.path for file in data_files(node)), _names(ref.id for ref in node.refs))
+
+
+@dataclass
+class FactsIndex:
+    """Facts by id. ``notes``: what those who judge other objects want to remember of each, by path."""
+
+    catalog: Catalog
+    snapshots: dict[str, SnapshotFacts] = field(default_factory=dict)
+    nodes: dict[str, NodeFacts] = field(default_factory=dict)
+    notes: dict[str, str] = field(default_factory=dict)
+
+    def snapshot(self, snapshot_id: str) -> SnapshotFacts:
+        """Raises BrokenObjectError, MissingSnapshotError."""
+        if snapshot_id not in self.snapshots:
+            self.snapshots[snapshot_id] = SnapshotFacts.of(self.catalog.manifest(snapshot_id))
+        return self.snapshots[snapshot_id]
+
+    def node(self, node_id: str) -> NodeFacts:
+        """Raises BrokenObjectError."""
+        if node_id not in self.nodes:
+            self.nodes[node_id] = NodeFacts.of(self.catalog.read_node(node_id))
+        return self.nodes[node_id]
+
+    def learn_snapshots(self, snapshot_ids: Collection[str]) -> None:
+        """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
+        self._learn(self.snapshot, [snapshot_id for snapshot_id in snapshot_ids if snapshot_id not in self.snapshots])
+
+    def learn_nodes(self, node_ids: Collection[str]) -> None:
+        """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
+        self._learn(self.node, [node_id for node_id in node_ids if node_id not in self.nodes])
+
+    def _learn(self, read: Callable[[str], Read], wanted: Sequence[str]) -> None:
+        def attempt(one: str) -> None:
+            with suppress(BrokenObjectError, MissingSnapshotError):
+                read(one)
+
+        with ThreadPoolExecutor(_READERS) as pool:
+            for _ in pool.map(attempt, wanted):
+                pass
+
+    def encoded(self, snapshot_ids: Collection[str]) -> str:
+        """The facts of these snapshots, which must be known, and of all nodes below them, as text; and the notes."""
+        snapshots = sorted((self.snapshots[item] for item in snapshot_ids), key=lambda item: (item.epoch, item.id))
+        nodes = self._below(snapshots)
+        numbers: dict[str, int] = {}
+
+        def numbered(names: Iterable[str]) -> list[int]:
+            return sorted(numbers.setdefault(name, len(numbers)) for name in names)
+
+        node_rows = [[name, numbered(node.files), numbered(node.below)] for name, node in nodes.items()]
+        rows: list[list[Any]] = []
+        last: tuple[set[int], set[int]] = (set(), set())
+        for item in snapshots:
+            own = ({*numbered(item.files)}, {*numbered(item.nodes)})
+            changes = [[sorted(now - before), sorted(before - now)] for now, before in zip(own, last, strict=True)]
+            at = item.created_at.isoformat()
+            rows.append([item.id, item.epoch, item.branch, item.generation, item.parent, at, *changes])
+            last = own
+        document = {"nodes": node_rows, "snapshots": rows, "names": [*numbers], "notes": self.notes}
+        return base64.b64encode(zlib.compress(canonical({"format": _FORMAT, **document}), 1)).decode("ascii")
+
+    def _below(self, snapshots: Iterable[SnapshotFacts]) -> dict[str, NodeFacts]:
+        facts: dict[str, NodeFacts] = {}
+        left = {node for snapshot in snapshots for node in snapshot.nodes}
+        while left:
+            node_id = left.pop()
+            facts[node_id] = self.node(node_id)
+            left |= {*facts[node_id].below} - facts.keys()
+        return dict(sorted(facts.items()))
+
+    def remember(self, text: str | None) -> None:
+        """Take over what ``encoded`` gave, if anything; the checksum of the mark says that it is whole."""
+        if text is None:
+            return
+        document = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+        if document["format"] != _FORMAT:
+            return
+        names = [intern(name) for name in document["names"]]
+        for name, files, below in document["nodes"]:
+            self.nodes[name] = NodeFacts(_at(names, files), _at(names, below))
+        last: tuple[set[int], set[int]] = (set(), set())
+        for snapshot, epoch, branch, generation, parent, at, *changes in document["snapshots"]:
+            files, nodes = ((now - {*gone}) | {*new} for now, (new, gone) in zip(last, changes, strict=True))
+            last = files, nodes
+            place = snapshot, epoch, branch, generation, parent, datetime.fromisoformat(at)
+            self.snapshots[snapshot] = SnapshotFacts(*place, _at(names, files), _at(names, nodes))
+        self.notes.update(document["notes"])
+
+
+def files_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files that a manifest names itself: of layers, of the newest records of file logs, and of names."""
+    yield from names_of(manifest)
+    for layers in manifest.tables.values():
+        for layer in layers:
+            yield from layer.files
+    for log in manifest.logs.values():
+        for record in log.tail:
+            yield from (file for file in record.files if isinstance(file, DataFile))
+
+
+def names_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files of names of what was read, which can be made of the log again."""
+    for log in manifest.logs.values():
+        yield from () if log.names is None else (names.file for names in log.names.files)
+
+
+def data_files(node: IndexNode) -> Iterable[DataFile]:
+    """The data files that a node names itself."""
+    for record in node.records:
+        yield from (file for file in record.files if isinstance(file, DataFile))
+
+
+def _names(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(intern(name) for name in sorted({*names}))
+
+
+def _at(names: Sequence[str], places: Iterable[int]) -> tuple[str, ...]:
+    return tuple(names[place] for place in sorted(places))
+
+
+_logger = logging.getLogger(__name__)
+
+
+class KeepError(FixConfigError, code="config.keep"):
+    """A rule that would keep nothing, or makes no sense."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """What an expiry keeps of main: the ``last`` published snapshots, and those ``younger`` than that.
+
+    What main was before a promotion counts as published just before all that was promoted. Whatever has a ref is kept
+    besides, tags only with ``tags``, and all of main that is not published yet. Raises KeepError.
+    """
+
+    last: int = 100
+    younger: timedelta | None = None
+    tags: bool = True
+
+    def __post_init__(self) -> None:
+        if self.last < 1:
+            raise KeepError(f"keep_last={self.last} keeps no snapshot to continue from: keep at least 1")
+        if self.younger is not None and self.younger < timedelta(0):
+            raise KeepError(f"keep_for={self.younger} is less than no time")
+
+
+@dataclass(frozen=True)
+class SnapshotPosition:
+    """Where a snapshot stands; ``before``: the snapshot before it, of those that were kept until now."""
+
+    id: str
+    epoch: int
+    branch: str
+    generation: int
+    parent: str | None
+    before: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class ReaderBehind:
+    """A reader, by ``name``, that has read nothing of what the rule keeps: ``unread`` published snapshots came after
+    what it has read, the first of them ``since`` (ISO 8601). 0 and None: it has only to take back what main has given
+    up.
+    """
+
+    name: str
+    unread: int
+    since: str | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
+
+    ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back. ``held_by``: the
+    outputs that have published least, if more is kept for that than of the others. ``readers``: those for whom more is
+    kept than the rule says, by how far it goes back. ``behind``: those of them that are far behind, furthest first.
+    """
+
+    head: Head
+    snapshots: Mapping[str, SnapshotPosition]
+    expired: frozenset[str]
+    main: tuple[SnapshotPosition, ...]
+    grafts: Mapping[str, str | None]
+    past: Past
+    held_by: tuple[str, ...] = ()
+    readers: tuple[str, ...] = ()
+    behind: tuple[ReaderBehind, ...] = ()
+
+    @property
+    def oldest(self) -> SnapshotPosition | None:
+        """The last of ``main``."""
+        return self.main[-1] if self.main else None
+
+    @property
+    def lost_tags(self) -> list[str]:
+        """The tags whose snapshots are not kept."""
+        return [ref for ref, snapshot in self.head.refs.items() if snapshot in self.expired]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The ``oldest`` and the ``newest`` snapshot that readers of any output see; None: of an output nothing yet.
+    ``behind``: the outputs that are at the oldest, if others are not.
+    """
+
+    oldest: str | None
+    newest: str | None
+    behind: tuple[str, ...]
+
+
+class Lineages:
+    """The lines of descent of a catalog."""
+
+    def __init__(self, facts: FactsIndex) -> None:
+        self._facts = facts
+        self._known: dict[str, SnapshotPosition] = {}
+
+    def kept(
+        self, head: Head, keep: Keep, now: datetime, holds: Sequence[ReaderHold] = (), there: Collection[str] = ()
+    ) -> Kept:
+        """What ``keep`` keeps at ``head``, and besides what readers hold of the snapshots that are ``there``: of main
+        all from the oldest of that on. ``now`` only says what is young.
+
+        Raises BrokenObjectError, MissingSnapshotError.
+        """
+        cutoff = now - keep.younger if keep.younger is not None else None
+        main = [*self._line(head, head.refs.get(MAIN))]
+        seen = self._seen(main, published_of(head.refs))
+        ruled = self._needed(main, self._published(main, seen.oldest, 0, keep, cutoff))
+        ages = {position.id: age for age, position in enumerate(main)}
+        # the next delivery to a sink that cannot take back begins at what it has
+        delivered = {snapshot for ref, snapshot in head.refs.items() if is_delivery(ref)}
+        line = main[: max([len(ruled), *(1 + ages[one] for one in {*held(holds), *delivered} if one in ages)])]
+        aside = {one: self._snapshot(head, one) for one in held(holds) if one not in ages and one in there}
+        lines = self._replaced(head, main, seen.oldest, keep, cutoff)
+        replaced = tuple(promotion for promotion, line_positions in lines if line_positions)
+        given_up = self._given_up(head, keep, {position.id for position in main}, replaced)
+        kept = {position.id: position for positions in (line, *(own for _, own in lines)) for position in positions}
+        had = {*given_up, *(position.id for position in main)}
+        had |= {position.id for before, _ in lines for position in self._line(head, before.main)}
+        for branch in sorted({*head.generations} - {MAIN}):
+            kept.update({position.id: position for position in self._branch(head, branch, had, keep, cutoff)})
+        if keep.tags:
+            tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
+            kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
+        kept.update(aside)
+        starts = {*head.refs.values(), *(before.main for before, _ in lines), *aside}
+        positions = {position.id: position for start in starts for position in self._line(head, start)}
+        grafts = {position.id: self._next_kept(position, positions, kept) for position in kept.values()}
+        return Kept(
+            head,
+            kept,
+            frozenset(positions) - frozenset(kept),
+            tuple(line),
+            {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
+            Past(head.past.since, replaced, given_up),
+            seen.behind
+            if len(self._needed(main, self._published(main, seen.newest, 0, keep, cutoff))) < len(ruled)
+            else (),
+            _kept_for(holds, ages, len(ruled), aside),
+            self._behind(head, holds, main, len(ruled), aside),
+        )
+
+    def _behind(
+        self,
+        head: Head,
+        holds: Iterable[ReaderHold],
+        main: Sequence[SnapshotPosition],
+        ruled: int,
+        aside: Collection[str],
+    ) -> tuple[ReaderBehind, ...]:
+        """The readers whose newest snapshot of ``main`` is older than ``ruled`` snapshots, furthest behind first. One
+        that has only read what main has given up has come to where main left that.
+        """
+        ages = {position.id: age for age, position in enumerate(main)}
+        published = published_of(head.refs)
+        behind: list[tuple[int, ReaderBehind]] = []
+        for hold in holds:
+            read = min((ages[one] for one in hold.snapshots if one in ages), default=None)
+            if read is None:
+                lines = [self._line(head, one) for one in hold.snapshots if one in aside]
+                read = min((self._left_main(line, ages) for line in lines), default=None)
+            elif read < ruled:
+                continue
+            if read is not None:
+                unread = main[ages.get(published.get(hold.output, ""), read) : read]
+                since = unread[-1].created_at.isoformat(timespec="seconds") if unread else None
+                behind.append((-read, ReaderBehind(hold.name, len(unread), since)))
+        return tuple(reader for _, reader in sorted(behind, key=lambda one: (one[0], one[1].name)))
+
+    @staticmethod
+    def _left_main(line: Iterable[SnapshotPosition], ages: Mapping[str, int]) -> int:
+        """The age of the newest of ``line`` that main has, too; that of main's beginning if it has none of it."""
+        return next((ages[position.id] for position in line if position.id in ages), len(ages))
+
+    def _needed(self, line: Sequence[SnapshotPosition], kept: Sequence[SnapshotPosition]) -> list[SnapshotPosition]:
+        """``kept``, the newest of ``line``, and what outputs that are parked at its head need to go on: all since each
+        of them stands.
+        """
+        if not line:
+            return [*kept]
+        first = min(parked_in(self._facts.catalog.manifest(line[0].id)).values(), default=line[0].epoch)
+        return [position for number, position in enumerate(line) if number < len(kept) or position.epoch >= first]
+
+    def _seen(self, line: Sequence[SnapshotPosition], published: Mapping[str, str]) -> "_Seen":
+        """What readers see of ``line``: ``published`` has the snapshot by output."""
+        ids = [position.id for position in line]
+        outputs = output_names(self._facts.catalog.manifest(ids[0])) if any(published) and ids else ()
+        ages = {output: ids.index(shown) for output, shown in published.items() if shown in ids}
+        ages |= {output: len(ids) for output in outputs if output not in ages}  # never published
+        if not ages:
+            return _Seen(None, None, ())
+        newest, oldest = min(ages.values()), max(ages.values())
+        behind = tuple(sorted(output for output, age in ages.items() if age == oldest)) if oldest > newest else ()
+        at = {age: ids[age] if age < len(ids) else None for age in (oldest, newest)}
+        return _Seen(at[oldest], at[newest], behind)
+
+    @staticmethod
+    def _published(
+        line: Iterable[SnapshotPosition], published: str | None, newer: int, keep: Keep, cutoff: datetime | None
+    ) -> list[SnapshotPosition]:
+        """Keeps of a line, from its head back, all down to ``published``, then what the rule keeps when ``newer``
+        snapshots have been published since.
+        """
+        kept: list[SnapshotPosition] = []
+        below = 0
+        for position in line:
+            below += below > 0 or position.id == published
+            if below > 1 and below + newer > keep.last and not _is_young(position, cutoff):
+                break
+            kept.append(position)
+        return kept
+
+    def _replaced(
+        self,
+        head: Head,
+        main: Sequence[SnapshotPosition],
+        published: str | None,
+        keep: Keep,
+        cutoff: datetime | None,
+    ) -> list[tuple[Replaced, list[SnapshotPosition]]]:
+        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
+        cannot be read are left out: a broken main may have been the reason for its promotion. ``published``: the oldest
+        that readers of ``main`` see.
+        """
+        positions: list[tuple[Replaced, list[SnapshotPosition]]] = []
+        newer, line = 0, main
+        for before in reversed(head.past.replaced):
+            newer += _number_of(line, published, before.by)
+            try:
+                line = [*self._line(head, before.main)]
+                published = self._seen(line, published_of(before.published_refs)).oldest
+                kept = self._published(line, published, newer, keep, cutoff)
+                named_by(self._facts, [position.id for position in kept])
+            except (BrokenObjectError, MissingSnapshotError) as error:
+                _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
+                continue
+            is_kept = newer < keep.last or _is_young(kept[0], cutoff)
+            is_gone = before.main not in {position.id for position in main}
+            positions.append((before, kept if is_kept and is_gone else []))
+        return positions[::-1]
+
+    def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
+        """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
+        tag that is kept, leads to. Nothing else can get a ref any more.
+        """
+        standing = {before.main for before in replaced}
+        left = [snapshot for snapshot in head.past.heads if snapshot not in standing]
+        leading = [
+            snapshot
+            for ref, snapshot in head.refs.items()
+            if ref != MAIN
+            and not is_published(ref)
+            and not is_delivery(ref)
+            and (keep.tags or not ref.startswith(TAGS))
+        ]
+        ids: set[str] = set()
+        for one in left:
+            for other in leading:
+                with suppress(BrokenObjectError, MissingSnapshotError):
+                    common = self._facts.catalog.common_ancestor(one, other)
+                    if common is not None and common.snapshot_id not in main:
+                        ids.add(common.snapshot_id)
+        return tuple(sorted(ids))
+
+    def _branch(
+        self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
+    ) -> list[SnapshotPosition]:
+        """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
+        is_own, line, kept = True, [*self._line(head, head.refs.get(branch))], 0
+        for number, position in enumerate(line):
+            if not is_own and number >= keep.last and not _is_young(position, cutoff):
+                break
+            kept = number + 1
+            is_own = is_own and position.id not in had
+        return self._needed(line, line[:kept])
+
+    def _line(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
+        current = start
+        while current is not None:
+            snapshot = self._snapshot(head, current)
+            yield snapshot
+            current = snapshot.before
+
+    def _snapshot(self, head: Head, snapshot_id: str) -> SnapshotPosition:
+        if snapshot_id not in self._known:
+            facts = self._facts.snapshot(snapshot_id)
+            grafts = {} if head.horizon is None else head.horizon.grafts
+            self._known[snapshot_id] = SnapshotPosition(
+                snapshot_id,
+                facts.epoch,
+                facts.branch,
+                facts.generation,
+                facts.parent,
+                grafts.get(snapshot_id, facts.parent),
+                facts.created_at,
+            )
+        return self._known[snapshot_id]
+
+    @staticmethod
+    def _next_kept(
+        snapshot: SnapshotPosition, positions: Mapping[str, SnapshotPosition], kept: Mapping[str, SnapshotPosition]
+    ) -> str | None:
+        before = snapshot.before
+        while before is not None and before not in kept:
+            before = positions[before].before
+        return before
+
+
+def _kept_for(
+    holds: Iterable[ReaderHold], ages: Mapping[str, int], ruled: int, aside: Collection[str]
+) -> tuple[str, ...]:
+    """The readers for whom more is kept than ``ruled`` snapshots of main, by how far it goes back."""
+    oldest = {
+        hold: max((len(ages) if one in aside else ages.get(one, -1) for one in hold.snapshots), default=-1)
+        for hold in holds
+    }
+    kept = [hold for hold in oldest if oldest[hold] >= ruled]
+    return tuple(hold.name for hold in sorted(kept, key=lambda hold: (-oldest[hold], hold.name)))
+
+
+def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:
+    """The paths of all that these snapshots need, their manifests among it. Raises BrokenObjectError,
+    MissingSnapshotError.
+    """
+    pipeline = facts.catalog.pipeline
+    names: set[str] = set()
+    nodes: set[str] = set()
+    for snapshot in map(facts.snapshot, snapshots):
+        names.add(manifest_path(pipeline, snapshot.id))
+        names.update(snapshot.files)
+        nodes.update(snapshot.nodes)
+    visited: set[str] = set()
+    while nodes := nodes - visited:
+        facts.learn_nodes(nodes)
+        visited |= nodes
+        read = [facts.node(node) for node in nodes]
+        names.update(path for node in read for path in node.files)
+        nodes = {name for node in read for name in node.below}
+    return names | {node_path(pipeline, node) for node in visited}
+
+
+def _number_of(line: Iterable[SnapshotPosition], first: str | None, last: str) -> int:
+    """How many snapshots of ``line`` there are from ``first`` back to ``last``, with both; 0 if it has not both."""
+    ids = [position.id for position in line]
+    return ids.index(last) - ids.index(first) + 1 if first in ids and last in ids else 0
+
+
+def _is_young(snapshot: SnapshotPosition, cutoff: datetime | None) -> bool:
+    return cutoff is not None and snapshot.created_at >= cutoff

@@ -1,0 +1,213 @@
+"""What an expiry asks beside the catalog: marks of objects that are to be deleted, and holds of readers.
+
+Marks: the lists of objects that are to be deleted, of which the catalog's head names the one that counts.
+
+``{pipeline}/marks/{entry}-{id}.json`` is written before the log entry of that number, which names it; when another
+entry gets the number, nobody will ever name that mark.
+
+What readers of a pipeline in other pipelines still need of it: one small object each, which the reader puts.
+
+A reader puts its hold before it reads a snapshot, and again once it has committed what it made of that. So a hold is
+only ever behind: it may keep a snapshot for too long, and never lets one go too early. It is in no entry of the log:
+nobody but an expiry asks for it.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject, sealed, unsealed
+from headrace_snapshots.names import (
+    ObjectKind,
+    entry_number,
+    folder,
+    kind_of,
+    manifest_path,
+    mark_path,
+    reader_at,
+    reader_path,
+)
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
+
+
+class Batch(JsonRecord, frozen=True):
+    """Objects that may be deleted once none of ``writers`` (generations by branch) can commit; by size in bytes."""
+
+    writers: Mapping[str, int]
+    objects: Mapping[str, int]
+
+
+class DeletionList(StoredObject, frozen=True, omit_defaults=True):
+    """What is to be deleted, by who might still need it. ``facts``: what the expiry has read, for the next one (see
+    ``facts``); None in marks of before.
+    """
+
+    KIND: ClassVar = "mark"
+
+    id: str
+    batches: tuple[Batch, ...]
+    facts: str | None = None
+
+    def __contains__(self, path: object) -> bool:
+        return any(path in batch.objects for batch in self.batches)
+
+    @property
+    def format(self) -> int:
+        """The second, which came with expiry."""
+        return 2
+
+
+class Marks:
+    """The marks of ``pipeline``."""
+
+    def __init__(self, store: ObjectStore, pipeline: str) -> None:
+        self._store, self._pipeline = store, pipeline
+
+    def new_id(self, entry: int, unique: str) -> str:
+        """The id of a mark that entry ``entry`` is to name."""
+        return f"{entry:020d}-{unique}"
+
+    def read(self, mark: str) -> DeletionList:
+        """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything again."""
+        where = f"{self._store.uri}/{self.path(mark)}"
+        try:
+            listed = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
+        except ObjectNotFoundError as error:
+            raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
+        if listed.id != mark:
+            raise BrokenObjectError(f"{where} is mark {listed.id}, not {mark}: `headrace expire` makes another")
+        return listed
+
+    def write(self, mark: DeletionList) -> None:
+        """Before the entry that names it."""
+        self._store.write(self.path(mark.id), mark.to_bytes())
+
+    def is_kept(self, mark: str, snapshot: str) -> bool:
+        """Whether ``snapshot`` is there, and not in the mark: then the catalog's next entry may give it a ref."""
+        path = manifest_path(self._pipeline, snapshot)
+        return path not in self.read(mark) and is_there(self._store, path)
+
+    def dead(self, last_entry: int, mark: str | None) -> list[str]:
+        """The paths of marks that count no more, or never will: their numbers are given, and not to an entry of theirs.
+
+        ``mark`` is what the entry ``last_entry``, the newest, names.
+        """
+        paths = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
+        marks = [path for path in paths if kind_of(self._pipeline, path) is ObjectKind.MARKS]
+        return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
+
+    def path(self, mark: str) -> str:
+        """Where the mark is."""
+        return mark_path(self._pipeline, mark)
+
+
+def _entry(path: str) -> int:
+    number = entry_number(path.rpartition("/")[2])
+    return -1 if number is None else number
+
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ReaderHold:
+    """The ``snapshots`` of a pipeline that another one has consumed and can still be asked to read again, oldest first.
+    That one is ``pipeline`` under ``root``, and reads an ``output`` ("": the only one) as its ``input``.
+    """
+
+    root: str
+    pipeline: str
+    input: str
+    output: str
+    snapshots: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What people, and `headrace drop`, call the reader."""
+        return f"{self.pipeline}.{self.input}"
+
+    def path(self, upstream: str) -> str:
+        """Where it is below the folder of the pipeline that is read."""
+        return reader_path(upstream, self.pipeline, self.root, self.input)
+
+    def put(self, store: ObjectStore, upstream: str) -> None:
+        """Keep it. Raises what the store raises."""
+        document = {"format": FORMAT, "kind": "reader", **asdict(self), "snapshots": [*self.snapshots]}
+        store.write(self.path(upstream), sealed(document))
+
+
+@dataclass(frozen=True)
+class DamagedHold:
+    """The hold at ``path``, which ``reader`` has put, and what is ``wrong`` with it."""
+
+    path: str
+    reader: str
+    wrong: BrokenObjectError
+
+
+def holds(store: ObjectStore, upstream: str) -> list[ReaderHold]:
+    """The holds of all readers of the pipeline ``upstream``. Raises BrokenObjectError: who needs what is not known."""
+    readable, damaged = holds_of(store, upstream)
+    if damaged:
+        raise damaged[0].wrong
+    return readable
+
+
+def holds_of(store: ObjectStore, upstream: str) -> tuple[list[ReaderHold], list[DamagedHold]]:
+    """The holds of all readers of the pipeline ``upstream``, and those that cannot be read."""
+    readable: list[ReaderHold] = []
+    damaged: list[DamagedHold] = []
+    for path in (info.path for info in store.list(folder(upstream, ObjectKind.READERS))):
+        reader = reader_at(upstream, path)
+        try:
+            hold = None if reader is None else hold_at(store, path)
+            readable += [] if hold is None else [hold]
+        except BrokenObjectError as error:
+            damaged += [] if reader is None else [DamagedHold(path, reader, error)]
+    return readable, damaged
+
+
+def hold_at(store: ObjectStore, path: str) -> ReaderHold | None:
+    """The hold at ``path``; None if there is none. Raises BrokenObjectError."""
+    try:
+        fields: dict[str, Any] = unsealed(json.loads(store.read(path)))
+        if fields["format"] != FORMAT:
+            raise ValueError(f"it has format {fields['format']}, and this Headrace knows {FORMAT}")
+        text = {name: str(fields[name]) for name in ("root", "pipeline", "input", "output")}
+        return ReaderHold(**text, snapshots=tuple(map(str, fields["snapshots"])))
+    except ObjectNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        upstream = path.partition("/")[0]
+        reader = reader_at(upstream, path) or "a reader"
+        raise BrokenObjectError(
+            f"{store.uri}/{path}, in which {reader} says what it needs of {upstream}, cannot be read: {error}. "
+            f"{mended_by(upstream, reader)}"
+        ) from error
+
+
+def mended_by(upstream: str, reader: str) -> str:
+    """What puts a hold of ``reader`` that cannot be read again, or ends it."""
+    return (
+        f"`headrace expire {reader}` puts it again, and so does the next run of {reader} that reads something; if "
+        f"{reader} is gone for good, `headrace drop {upstream} {reader} --reader` ends it"
+    )
+
+
+def dropped(store: ObjectStore, upstream: str, reader: str) -> list[str]:
+    """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Of one
+    that cannot be read only the pipeline is known.
+    """
+    readable, damaged = holds_of(store, upstream)
+    ended = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}
+    ended |= {hold.path: hold.reader for hold in damaged if reader == hold.reader}
+    for path in ended:
+        store.delete(path)
+    return [*ended.values()]
+
+
+def held(readers: Iterable[ReaderHold]) -> Iterator[str]:
+    """The snapshots that some of ``readers`` need."""
+    for reader in readers:
+        yield from reader.snapshots
