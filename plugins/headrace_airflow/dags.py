@@ -32,18 +32,8 @@ from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
 from headrace.runs.reporting.results import redacted
 from headrace.this_process import visible
+from headrace_airflow import decisions
 from headrace_airflow.connection import forget_connections, reaching_store, without_connections
-from headrace_airflow.decisions import (
-    KINDS,
-    REHEARSE,
-    ApproveOperator,
-    Decision,
-    DecisionOperator,
-    PromoteOperator,
-    RehearsalOperator,
-    new_root_dag,
-    switch,
-)
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
 from headrace_airflow.families.family import call, options_of
 from headrace_airflow.forms import APPROVE, LENGTH_PATTERN, REASON, FormError, check_names, option_fields, reason_field
@@ -193,7 +183,7 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
             **choice,
         ),
-        "expire": switch("Expire", "Let old snapshots go.", on=True),
+        "expire": decisions.switch("Expire", "Let old snapshots go.", on=True),
         "keep_last": Param(
             None,
             type=["null", "integer"],
@@ -215,12 +205,14 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             title="Keep tags",
             description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
         ),
-        "check": switch("Check", "Look whether everything is there.", on=True),
-        "deep": switch("Deep", "When checking, read data files, too, and compare their checksums."),
-        "repair": switch("Repair", "When checking, make again what can be; have what no snapshot ever named deleted."),
-        "dry_run": switch(*_DRY_RUN),
+        "check": decisions.switch("Check", "Look whether everything is there.", on=True),
+        "deep": decisions.switch("Deep", "When checking, read data files, too, and compare their checksums."),
+        "repair": decisions.switch(
+            "Repair", "When checking, make again what can be; have what no snapshot ever named deleted."
+        ),
+        "dry_run": decisions.switch(*_DRY_RUN),
     }
-    with new_root_dag(root, MAINTAIN, about, params, command="`headrace expire` and `headrace fsck`") as dag:
+    with decisions.new_root_dag(root, MAINTAIN, about, params, command="`headrace expire` and `headrace fsck`") as dag:
         MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retries=0)
     return dag
 
@@ -247,9 +239,11 @@ def retention_dag(root: Root, name: str, schedule: Times | None = None, pipeline
         f"{', '.join(pipelines)}. Each run deletes what the one before it marked, so readers have time until then, and "
         "a failed run is not tried again at once. An error in one pipeline does not stop the others."
     )
-    params = {"dry_run": switch(*_DRY_RUN)}
+    params = {"dry_run": decisions.switch(*_DRY_RUN)}
     tags = ("retention",)
-    with new_root_dag(root, name, about, params, command="`headrace expire`", tags=tags, schedule=schedule) as dag:
+    with decisions.new_root_dag(
+        root, name, about, params, command="`headrace expire`", tags=tags, schedule=schedule
+    ) as dag:
         MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retention=name, retries=0)
     dag.validate()  # type: ignore[no-untyped-call]
     return dag
@@ -262,7 +256,7 @@ def retention_schedule(rooted: RootedPipeline) -> Times | None:
 
 
 PROMOTE: Final = "promote"
-_KINDS: Final = {kind.name: kind for kind in KINDS}
+_KINDS: Final = {kind.name: kind for kind in decisions.KINDS}
 _NAMES: Final = (*_KINDS, PROMOTE, MAINTAIN)
 
 
@@ -290,10 +284,10 @@ def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
     return dag
 
 
-def _decision_dag(root: Root, kind: Decision, pipelines: Sequence[str] | None) -> DAG:
+def _decision_dag(root: Root, kind: decisions.Decision, pipelines: Sequence[str] | None) -> DAG:
     params = {"pipeline": _pipeline(pipelines), **kind.params(), REASON: reason_field(required=kind.needs_reason)}
-    with new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
-        DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
+    with decisions.new_root_dag(root, kind.name, kind.about, params, command=f"`headrace {kind.name}`") as dag:
+        decisions.DecisionOperator(task_id=kind.name, root=root, decision=kind, names=tuple(params))
     return dag
 
 
@@ -328,13 +322,13 @@ def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
         **option_fields(PROMOTE),
         REASON: reason_field(),
     }
-    with new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
+    with decisions.new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
         chain(
-            RehearsalOperator(task_id=REHEARSE, root=root, names=tuple(params)),
-            ApproveOperator(
+            decisions.RehearsalOperator(task_id=decisions.REHEARSE, root=root, names=tuple(params)),
+            decisions.ApproveOperator(
                 task_id=APPROVE, root=root, subject="Promote {{ params.branch }} of {{ params.pipeline }}?"
             ),
-            PromoteOperator(task_id="promote", root=root),
+            decisions.PromoteOperator(task_id="promote", root=root),
         )
     return dag
 

@@ -24,23 +24,12 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 
 from headrace.errors import HeadraceError
 from headrace.pipeline.deployment import Times
+from headrace_airflow import forms
 from headrace_airflow.assets import Published
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import RETRIES, problem_left
 from headrace_airflow.families.dag_family import has_form
 from headrace_airflow.families.family import run_types, times
-from headrace_airflow.forms import (
-    NotRehearsedError,
-    RehearsalOutdatedError,
-    asked_in_form,
-    check_names,
-    decided,
-    done_already,
-    earlier_try,
-    option_fields,
-    reason_of,
-    told_if_unreasoned,
-)
 from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from headrace_airflow.roots import Root
 from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref
@@ -174,7 +163,7 @@ def _seen_already(handle: "PipelineHandle", asked: str, output: str | None) -> s
 
 def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
-    asked = asked_in_form("rollback", form)
+    asked = forms.asked_in_form("rollback", form)
     given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **asked)
     verb = "would move" if form["dry_run"] else "moves"
     for ref, (before, after) in given_up.moves.items():
@@ -232,7 +221,7 @@ KINDS: Final = (
             "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
             "branch": _text("Branch", "Empty: main."),
             "dry_run": switch(*_DRY_RUN),
-            **option_fields("rollback"),
+            **forms.option_fields("rollback"),
         },
         _rollback,
         needs_reason=True,
@@ -312,16 +301,20 @@ class DecisionOperator(BaseOperator):
         """What is said of it, in lines, and what readers see now; raises why it is refused."""
         form = context["params"]
         with problem_left(context), reaching_store(self.root):
-            check_names(context, self.names)
+            forms.check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
-            done = earlier_try(handle.catalog, context)
+            done = forms.earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
-            act = self.decision.act(handle, form, reason_of(context)) if done is None else [done_already(done)]
+            act = (
+                self.decision.act(handle, form, forms.reason_of(context))
+                if done is None
+                else [forms.done_already(done)]
+            )
             lines = []
             for line in act:
                 self.log.info("%s", line)
                 lines.append(line)
-            lines += told_if_unreasoned(context) if done is None else ()
+            lines += forms.told_if_unreasoned(context) if done is None else ()
             return {"said": lines, "published": announced(self.root, handle, context, before)}
 
 
@@ -336,18 +329,22 @@ class RehearsalOperator(BaseOperator):
         """A table in Markdown; raises why the promotion would be refused."""
         form = context["params"]
         with problem_left(context), reaching_store(self.root):
-            check_names(context, self.names)
+            forms.check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
-            done = earlier_try(handle.catalog, context)
+            done = forms.earlier_try(handle.catalog, context)
             output = form.get("output") or None
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
             shown = (
                 rehearsed(
-                    handle, form["branch"], output=output, patch=form["patch"], asked=asked_in_form("promote", form)
+                    handle,
+                    form["branch"],
+                    output=output,
+                    patch=form["patch"],
+                    asked=forms.asked_in_form("promote", form),
                 )
                 if done is None
-                else Proposal.of([Sentence(done_already(done))])
+                else Proposal.of([Sentence(forms.done_already(done))])
             )
         for line in shown.lines:
             self.log.info("%s", line)
@@ -364,8 +361,8 @@ class ApproveOperator(AskingOperator):
         if not form["approve"]:
             self.log.info("the form says that nobody is to be asked")
             return None
-        if (done := earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
-            self.log.info("%s", done_already(done))
+        if (done := forms.earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
+            self.log.info("%s", forms.done_already(done))
             return None
         task = context["ti"]
         lines = task.xcom_pull(task_ids=REHEARSE, key=LINES) or ()
@@ -387,13 +384,13 @@ class PromoteOperator(BaseOperator):
         output = form.get("output") or None
         with problem_left(context), reaching_store(self.root):
             handle = handle_of(self.root, form["pipeline"])
-            done = earlier_try(handle.catalog, context)
+            done = forms.earlier_try(handle.catalog, context)
             before = seen_before(handle, done)
             if done is not None:
-                lines = [done_already(done)]
+                lines = [forms.done_already(done)]
                 finish(handle, done, form["branch"], output=output, patch=form["patch"])
             else:
-                message = decided(context, asks=form["approve"])
+                message = forms.decided(context, asks=form["approve"])
                 if form["approve"]:
                     shown = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
                     check_shown(handle.catalog, form["branch"], shown, REHEARSE)
@@ -402,12 +399,12 @@ class PromoteOperator(BaseOperator):
                     output=output,
                     patch=form["patch"],
                     message=message,
-                    **asked_in_form("promote", form),
+                    **forms.asked_in_form("promote", form),
                 )
                 lines = [f"readers see {result.published} (epoch {result.epoch}) now: {message}"]
             for line in lines:
                 self.log.info("%s", line)
-            lines += told_if_unreasoned(context) if done is None else ()
+            lines += forms.told_if_unreasoned(context) if done is None else ()
             return {"said": lines, "published": announced(self.root, handle, context, before)}
 
 
@@ -416,10 +413,10 @@ def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *
     ``shown`` by ``task``; or, if it ``goes_on`` by catching up with main, as that was said there, continues from it.
     """
     if shown is None:
-        raise NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
+        raise forms.NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
     now = catalog.head().refs.get(branch)
     if now != shown and not (goes_on and now is not None and _continues(catalog, shown, now)):
-        raise RehearsalOutdatedError(
+        raise forms.RehearsalOutdatedError(
             f"branch {branch} was at {shown} when the task {task} said what readers would see change, and that was "
             f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {task}, which looks again"
         )

@@ -25,13 +25,8 @@ from urllib.parse import unquote, urlsplit
 from headrace.errors import FixConfigError
 from headrace.ext.stores import SCHEMES, shown
 from headrace.model.arguments import did_you_mean
-from headrace.pipeline.loading.registry import (
-    PipelineFolders,
-    Registered,
-    RegisteredFiles,
-    registered,
-    registered_files,
-)
+from headrace.pipeline.loading import registry
+from headrace.pipeline.loading.registry import registered
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import dag_id
 from headrace.this_process import size_in
@@ -92,7 +87,7 @@ class Root:
 
     name: str
     location: str
-    folders: PipelineFolders
+    folders: registry.PipelineFolders
     store: str = ""
     endpoint: str = ""
     defaults: str = ""
@@ -100,7 +95,12 @@ class Root:
     @classmethod
     def of_environment(cls) -> "Root":
         """The root that environment variables declare."""
-        return cls("", os.environ.get(ROOT, ""), PipelineFolders.of_environment(), os.environ.get(STORE_CONNECTION, ""))
+        return cls(
+            "",
+            os.environ.get(ROOT, ""),
+            registry.PipelineFolders.of_environment(),
+            os.environ.get(STORE_CONNECTION, ""),
+        )
 
     @property
     def uri(self) -> str:
@@ -125,15 +125,15 @@ class Root:
         """What Airflow calls the ``name`` of this root, be it a pipeline's pool or the DAG of a decision."""
         return f"headrace_{self.qualified(name)}"
 
-    def files(self) -> RegisteredFiles:
+    def files(self) -> registry.RegisteredFiles:
         """The pipelines that can be loaded, and what is wrong with other files. Raises ImportLimitError."""
-        return registered_files(self.folders)
+        return registry.registered_files(self.folders)
 
     def pipeline(self, name: str) -> "RootedPipeline":
         """The pipeline of that name. Raises UnknownPipelineError, ImportLimitError."""
         return RootedPipeline(self, registered(name, self.folders))
 
-    def rooted(self, files: RegisteredFiles) -> "list[RootedPipeline]":
+    def rooted(self, files: registry.RegisteredFiles) -> "list[RootedPipeline]":
         """The pipelines of ``files``, which are this root's."""
         return [RootedPipeline(self, one) for one in files.pipelines.values()]
 
@@ -143,7 +143,7 @@ class RootedPipeline:
     """A registered pipeline at the root where its data is."""
 
     root: Root
-    registered: Registered
+    registered: registry.Registered
 
     @property
     def pipeline(self) -> Pipeline:
@@ -245,7 +245,7 @@ def _root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
         raise RootsFileError(f'{where}: pipelines names no folders: write pipelines = ["sales"]')
     beside = file.absolute().parent
     defaults = str(beside / entry["airflow"]) if "airflow" in entry else ""
-    searched = PipelineFolders(tuple(beside / folder for folder in folders), where)
+    searched = registry.PipelineFolders(tuple(beside / folder for folder in folders), where)
     endpoint = entry.get("endpoint", "").rstrip("/")
     return Root(name, uri, searched, entry.get("store", ""), endpoint, defaults)
 

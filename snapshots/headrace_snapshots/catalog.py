@@ -18,15 +18,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from headrace_snapshots import protocol
+from headrace_snapshots import errors, protocol
 from headrace_snapshots.catalog_reader import RELEASED, CatalogReader, Link, names_in, newest_seen
-from headrace_snapshots.errors import (
-    FencedAfterCommitError,
-    FencedError,
-    MissingSnapshotError,
-    PublishConflictError,
-    RefusedError,
-)
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest, Patch, Skip, skips_after
 from headrace_snapshots.format.output_view import all_names_before, called_before, called_on, output_names, outputs_of
@@ -99,7 +92,7 @@ def _leads_to(catalog: CatalogReader, now: str | None, snapshot: str | None) -> 
         return True
     try:
         return catalog.is_ancestor(snapshot, now)
-    except (MissingSnapshotError, BrokenObjectError):
+    except (errors.MissingSnapshotError, BrokenObjectError):
         return False
 
 
@@ -117,14 +110,14 @@ def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Ent
     where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
     if intent.snapshot not in ancestors.values():
         if at is not None and ancestors[at] is None and catalog.link(at).epoch > epoch:
-            raise FencedError(
+            raise errors.FencedError(
                 f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired "
                 "since if it was; this writer was replaced and must stop. There is nothing to repeat"
             )
         return False
     if at == intent.snapshot and head.generations.get(branch) == intent.generation:
         return True
-    raise FencedAfterCommitError(
+    raise errors.FencedAfterCommitError(
         f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "
         "still others went on with the branch, so it was replaced and must stop"
     )
@@ -149,7 +142,7 @@ def renamed_by_promotion(catalog: CatalogReader, branch: Manifest | None, main: 
     if branch is None:
         return {}
     renamed, called = renamed_refs(catalog, branch), dict[str, str | None]()
-    with suppress(BrokenObjectError, MissingSnapshotError):
+    with suppress(BrokenObjectError, errors.MissingSnapshotError):
         called = {} if main is None else called_on(catalog.manifest(main), branch)
     for output, then in called.items():
         if then == output:
@@ -283,7 +276,7 @@ class Catalog(CatalogReader):
         readers see what came after it nothing moves, and a rollback may take them there. Raises RefusedError.
         """
         if not message.strip():
-            raise RefusedError("a release needs a message that says who decided it and why")
+            raise errors.RefusedError("a release needs a message that says who decided it and why")
         refs = self.head().refs
         moved = {published_ref(output): snapshot_id for output in outputs}
         intent = protocol.Publish(moved, {ref: refs.get(ref) for ref in moved}, protocol.Kind.RELEASE)
@@ -329,7 +322,7 @@ class Catalog(CatalogReader):
                 case protocol.Append(moves=moves):
                     return moves
                 case protocol.Fenced(reason=reason) | protocol.Conflict(reason) | protocol.Refused(reason):
-                    raise RefusedError(f"pipeline {self.pipeline}: {reason}")
+                    raise errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
 
     def step_back(self, claim: Claim, to: str | None, message: str, *, patches: Collection[Patch] = ()) -> Claim:
         """``rollback`` by the branch's own writer, who goes on under the claim that this returns.
@@ -459,11 +452,11 @@ class Catalog(CatalogReader):
                 case protocol.Fenced() as fenced:
                     raise self._fenced(fenced)
                 case protocol.Conflict(reason):
-                    raise PublishConflictError(
+                    raise errors.PublishConflictError(
                         f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
                     )
                 case protocol.Refused(reason):
-                    raise RefusedError(f"pipeline {self.pipeline}: {reason}")
+                    raise errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case protocol.Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
                     at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -503,13 +496,13 @@ class Catalog(CatalogReader):
         seen = newest_seen(self, intent.to, question.output, question.main)
         return replace(intent, seen={**intent.seen, question.output: seen})
 
-    def _unseen(self, unseen: protocol.Unseen) -> RefusedError:
+    def _unseen(self, unseen: protocol.Unseen) -> errors.RefusedError:
         """The error, with what lets readers see the target after all."""
         name, to = self.pipeline, unseen.to
         ways = [f"`headrace release {name}.{output} {to}`" for output in unseen.outputs if output]
         of = f" of {' and '.join(unseen.outputs)}" if ways else ""
         way = " and ".join(ways) or f"`headrace release {name} {to}`"
-        return RefusedError(
+        return errors.RefusedError(
             f"pipeline {name}: readers{of} would see nothing: {to} was never published, and nothing that is kept of "
             f"what came before it was. If they may see it, say so first: {way}, with --message WHY. Or go back to a "
             "snapshot that was published (`headrace log` lists them), or to 'beginning'"
@@ -518,17 +511,17 @@ class Catalog(CatalogReader):
     def _is_ancestor(self, ancestor: str, descendant: str, or_broken: bool) -> bool:
         try:
             return self.is_ancestor(ancestor, descendant)
-        except (BrokenObjectError, MissingSnapshotError):
+        except (BrokenObjectError, errors.MissingSnapshotError):
             if not or_broken:
                 raise
             return False
 
-    def _fenced(self, fenced: protocol.Fenced) -> FencedError:
+    def _fenced(self, fenced: protocol.Fenced) -> errors.FencedError:
         """The error, saying who took the branch and when."""
         entries = self.log(limit=_FENCE_SEARCH) if fenced.by is None else self.log(fenced.by + 1, 1)
         by = next((e for e in entries if e.number == fenced.by or fenced.branch in {e.branch, *e.moves}), None)
         who = f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}" if by else ""
-        return FencedError(
+        return errors.FencedError(
             f"pipeline {self.pipeline}: {fenced.reason}{who}. This writer was replaced and must stop; "
             "nothing that it has not committed is visible"
         )
@@ -537,12 +530,14 @@ class Catalog(CatalogReader):
         """Skip pointers for ``manifest``, which must be of this pipeline, under this claim, and follow its parent."""
         owner = (manifest.pipeline, manifest.branch, manifest.generation)
         if owner != (self.pipeline, claim.branch, claim.generation):
-            raise RefusedError(f"manifest {manifest.snapshot_id} is of {owner}, not of {self.pipeline} under {claim}")
+            raise errors.RefusedError(
+                f"manifest {manifest.snapshot_id} is of {owner}, not of {self.pipeline} under {claim}"
+            )
         if manifest.parent is None:
             return ()
         parent = self.manifest(manifest.parent)
         if manifest.epoch != parent.epoch + 1:
-            raise RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
+            raise errors.RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
         return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
 
 

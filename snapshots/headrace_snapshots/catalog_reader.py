@@ -27,16 +27,10 @@ from typing import Final, TypeVar
 from headrace.errors import RestoreError
 from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
+from headrace_snapshots.format import output_view
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.files import FileLog, FileRecord, IndexNode, append, beyond, cut, iterate, newest_first
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import (
-    UnknownOutputError,
-    all_names_before,
-    called_in,
-    called_since,
-    output_names,
-)
 from headrace_snapshots.holds import Marks
 from headrace_snapshots.log import CatalogLog, Entry, LostEntry
 from headrace_snapshots.names import MAIN, is_published, output_of, published_of
@@ -295,7 +289,7 @@ class CatalogReader(Objects):
         epochs = self._published_epochs(refs)
         if "" not in published_of(refs):
             main = None if MAIN not in refs else self.manifest(refs[MAIN])
-            if main is None or any(output not in published_of(refs) for output in output_names(main)):
+            if main is None or any(output not in published_of(refs) for output in output_view.output_names(main)):
                 return None
         return min(epochs, key=epochs.__getitem__, default=None)
 
@@ -363,7 +357,7 @@ class CatalogReader(Objects):
 
         def read(wanted: str) -> Manifest | None:
             # who needs it is told when it is its turn
-            with suppress(BrokenObjectError, MissingSnapshotError, UnknownOutputError):
+            with suppress(BrokenObjectError, MissingSnapshotError, output_view.UnknownOutputError):
                 return self.manifest(wanted)
             return None
 
@@ -508,8 +502,8 @@ def names_in(catalog: CatalogReader, to: str, main: str) -> dict[str, str | None
     with suppress(*_UNREADABLE):
         then = catalog.manifest(to)
         with suppress(*_UNREADABLE):
-            return called_since(then, next(catalog.readable(main)))
-        return {output: output for output in output_names(then)}
+            return output_view.called_since(then, next(catalog.readable(main)))
+        return {output: output for output in output_view.output_names(then)}
     return None
 
 
@@ -574,8 +568,8 @@ class _OutputLine:
         with suppress(*_UNREADABLE):
             then = catalog.manifest(to)
             now = None if main is None else next(catalog.readable(main), None)
-            called = None if now is None else called_since(then, now).get(output)
-            since |= set() if now is None or called is None else {called, *all_names_before(now, called)}
+            called = None if now is None else output_view.called_since(then, now).get(output)
+            since |= set() if now is None or called is None else {called, *output_view.all_names_before(now, called)}
         return cls(catalog, to, then, output, since)
 
     def has(self, ref: str, snapshot: str) -> bool:
@@ -593,5 +587,7 @@ class _OutputLine:
         if self._manifest is None:
             return name == self._output
         there = self._catalog.manifest(snapshot)
-        then = called_in(there, self._manifest, self._output)
-        return then is not None and (name == then or (name in self._since and name not in output_names(there)))
+        then = output_view.called_in(there, self._manifest, self._output)
+        return then is not None and (
+            name == then or (name in self._since and name not in output_view.output_names(there))
+        )

@@ -35,6 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.datafiles import verify
@@ -45,20 +46,6 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc_roots import data_files, files_of, names_of
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import (
-    BEGINNING,
-    MAIN,
-    TAGS,
-    ObjectKind,
-    entry_path,
-    hint_path,
-    is_delivery,
-    is_published,
-    kind_of,
-    manifest_path,
-    node_path,
-    published_of,
-)
 from headrace_snapshots.output_catalog import warned
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
@@ -137,7 +124,7 @@ class _LogShape:
             yield audited.snapshot_id
 
     def _is_loose(self, path: str, kept: Collection[str], marked: Collection[str]) -> bool:
-        is_manifest = kind_of(self.catalog.pipeline, path) is ObjectKind.MANIFESTS
+        is_manifest = object_names.kind_of(self.catalog.pipeline, path) is object_names.ObjectKind.MANIFESTS
         return is_manifest and path not in marked and path.rpartition("/")[2].removesuffix(".json") not in kept
 
     def _marked(self) -> Collection[str] | None:
@@ -165,7 +152,7 @@ class _LogShape:
             if snapshot in ids:
                 continue
             ids.add(snapshot)
-            manifest = self._manifest(manifest_path(self.catalog.pipeline, snapshot))
+            manifest = self._manifest(object_names.manifest_path(self.catalog.pipeline, snapshot))
             if manifest is not None and manifest.parent is not None:
                 ahead.append(manifest.parent)
         return ids
@@ -174,10 +161,12 @@ class _LogShape:
         """Whether entries of ``at`` are there, and none of them had ``snapshot``, or a later one, published."""
         if snapshot is None or at < self.entries[-1].at:
             return False
-        published: set[str | None] = {shown for entry in self.entries for shown in published_of(entry.refs).values()}
-        moves = (move for entry in self.entries for ref, move in entry.moves.items() if is_published(ref))
+        published: set[str | None] = {
+            shown for entry in self.entries for shown in object_names.published_of(entry.refs).values()
+        }
+        moves = (move for entry in self.entries for ref, move in entry.moves.items() if object_names.is_published(ref))
         published |= {shown for move in moves for shown in move}
-        now = published_of(self.entries[0].refs).values()
+        now = object_names.published_of(self.entries[0].refs).values()
         if snapshot in published:
             return False
         try:
@@ -195,7 +184,7 @@ def _named(entry: Entry) -> Iterator[str]:
 def _parent(pipeline: str, manifest: Manifest) -> Witness:
     """A manifest is written when what it follows is committed."""
     named = frozenset[str]() if manifest.parent is None else frozenset({manifest.parent})
-    return Witness(manifest_path(pipeline, manifest.snapshot_id), named)
+    return Witness(object_names.manifest_path(pipeline, manifest.snapshot_id), named)
 
 
 BACKUP = "bring it back from a backup"
@@ -266,9 +255,11 @@ def fsck(
     problems = [*log.problems(repair), *tree.problems()]
     problems += [problem for check in beside for problem in check(catalog, log.entries, tree.links)]
     problems += log.lost_unnoticed(listed, tree.links, witnesses(catalog, listed))
-    kinds = {path: kind_of(catalog.pipeline, path) for path in listed}
+    kinds = {path: object_names.kind_of(catalog.pipeline, path) for path in listed}
     collected = None
-    if repair and all(problem.is_repaired or kinds.get(problem.path) is ObjectKind.MARKS for problem in problems):
+    if repair and all(
+        problem.is_repaired or kinds.get(problem.path) is object_names.ObjectKind.MARKS for problem in problems
+    ):
         collected = collect(catalog)
         problems = [replace(problem, is_repaired=True) for problem in problems]
     loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named]
@@ -327,7 +318,7 @@ class _Log:
     def _way_on(self) -> str:
         if self._head.is_whole:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
-        to = self._head.refs.get(MAIN, BEGINNING)
+        to = self._head.refs.get(object_names.MAIN, object_names.BEGINNING)
         return (
             f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it, and gives up "
             "all that was committed, patched or published since"
@@ -342,7 +333,7 @@ class _Log:
         if problem is None:
             return
         remedy = "`headrace fsck --repair` writes it again, or the next command that writes the log does"
-        path = hint_path(self._catalog.pipeline)
+        path = object_names.hint_path(self._catalog.pipeline)
         yield Problem(path, problem, "every search for the end of the log", remedy, is_repaired)
 
     def _mark(self) -> Iterator[Problem]:
@@ -357,7 +348,7 @@ class _Log:
             )
 
     def _path(self, number: int) -> str:
-        return entry_path(self._catalog.pipeline, number)
+        return object_names.entry_path(self._catalog.pipeline, number)
 
 
 @dataclass(frozen=True)
@@ -426,7 +417,7 @@ class _Tree:
         return True
 
     def _find_links(self) -> None:
-        for ref in sorted(self._heads, key=lambda ref: (ref != MAIN, ref)):
+        for ref in sorted(self._heads, key=lambda ref: (ref != object_names.MAIN, ref)):
             below = self._heads[ref]
             try:
                 for link in self._catalog.lineage(below):
@@ -440,7 +431,7 @@ class _Tree:
                 self._add_manifest(below, ref, error)
 
     def _add_manifest(self, snapshot: str, ref: str, problem: Exception | None) -> None:
-        path = manifest_path(self._catalog.pipeline, snapshot)
+        path = object_names.manifest_path(self._catalog.pipeline, snapshot)
         self.named.add(path)
         if problem is not None:
             self._broken[path] = _Broken(str(problem), f"{ref}, of which it is a snapshot", ref)
@@ -451,7 +442,7 @@ class _Tree:
         refs = [ref for log in manifest.logs.values() for ref in log.refs]
         while refs:
             ref = refs.pop()
-            path = node_path(self._catalog.pipeline, ref.id)
+            path = object_names.node_path(self._catalog.pipeline, ref.id)
             if path in known:
                 continue
             known.add(path)
@@ -490,12 +481,12 @@ class _Tree:
         if path in self._names:
             return "do without: the next run reads the log of inputs in its place, and stores it again"
         pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
-        if ref.startswith(TAGS):
+        if ref.startswith(object_names.TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
         if ref.startswith(_BEFORE):
             return "do without: only a rollback over that promotion misses it"
         if whole == self._heads.get(ref):
-            is_data = kind_of(pipeline, path) is ObjectKind.DATA
+            is_data = object_names.kind_of(pipeline, path) is object_names.ObjectKind.DATA
             until = "until they expire" if is_data else "and nothing expires meanwhile"
             return f"do without: {ref} goes on, only older snapshots miss it, {until}"
         backfill = f"`headrace backfill {pipeline}` computes all again beside it" if _is_of_main(ref) else ""
@@ -539,4 +530,4 @@ def _name(link: Link) -> str:
 
 
 def _is_of_main(ref: str) -> bool:
-    return ref == MAIN or is_published(ref) or is_delivery(ref)
+    return ref == object_names.MAIN or object_names.is_published(ref) or object_names.is_delivery(ref)

@@ -17,17 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from headrace_snapshots import names as object_names
 from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject, sealed, unsealed
-from headrace_snapshots.names import (
-    ObjectKind,
-    entry_number,
-    folder,
-    kind_of,
-    manifest_path,
-    mark_path,
-    reader_at,
-    reader_path,
-)
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
 
@@ -85,7 +76,7 @@ class Marks:
 
     def is_kept(self, mark: str, snapshot: str) -> bool:
         """Whether ``snapshot`` is there, and not in the mark: then the catalog's next entry may give it a ref."""
-        path = manifest_path(self._pipeline, snapshot)
+        path = object_names.manifest_path(self._pipeline, snapshot)
         return path not in self.read(mark) and is_there(self._store, path)
 
     def dead(self, last_entry: int, mark: str | None) -> list[str]:
@@ -93,17 +84,19 @@ class Marks:
 
         ``mark`` is what the entry ``last_entry``, the newest, names.
         """
-        paths = [info.path for info in self._store.list(folder(self._pipeline, ObjectKind.MARKS))]
-        marks = [path for path in paths if kind_of(self._pipeline, path) is ObjectKind.MARKS]
+        paths = [
+            info.path for info in self._store.list(object_names.folder(self._pipeline, object_names.ObjectKind.MARKS))
+        ]
+        marks = [path for path in paths if object_names.kind_of(self._pipeline, path) is object_names.ObjectKind.MARKS]
         return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
 
     def path(self, mark: str) -> str:
         """Where the mark is."""
-        return mark_path(self._pipeline, mark)
+        return object_names.mark_path(self._pipeline, mark)
 
 
 def _entry(path: str) -> int:
-    number = entry_number(path.rpartition("/")[2])
+    number = object_names.entry_number(path.rpartition("/")[2])
     return -1 if number is None else number
 
 
@@ -129,7 +122,7 @@ class ReaderHold:
 
     def path(self, upstream: str) -> str:
         """Where it is below the folder of the pipeline that is read."""
-        return reader_path(upstream, self.pipeline, self.root, self.input)
+        return object_names.reader_path(upstream, self.pipeline, self.root, self.input)
 
     def put(self, store: ObjectStore, upstream: str) -> None:
         """Keep it. Raises what the store raises."""
@@ -158,8 +151,8 @@ def holds_of(store: ObjectStore, upstream: str) -> tuple[list[ReaderHold], list[
     """The holds of all readers of the pipeline ``upstream``, and those that cannot be read."""
     readable: list[ReaderHold] = []
     damaged: list[DamagedHold] = []
-    for path in (info.path for info in store.list(folder(upstream, ObjectKind.READERS))):
-        reader = reader_at(upstream, path)
+    for path in (info.path for info in store.list(object_names.folder(upstream, object_names.ObjectKind.READERS))):
+        reader = object_names.reader_at(upstream, path)
         try:
             hold = None if reader is None else hold_at(store, path)
             readable += [] if hold is None else [hold]
@@ -180,7 +173,7 @@ def hold_at(store: ObjectStore, path: str) -> ReaderHold | None:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         upstream = path.partition("/")[0]
-        reader = reader_at(upstream, path) or "a reader"
+        reader = object_names.reader_at(upstream, path) or "a reader"
         raise BrokenObjectError(
             f"{store.uri}/{path}, in which {reader} says what it needs of {upstream}, cannot be read: {error}. "
             f"{mended_by(upstream, reader)}"

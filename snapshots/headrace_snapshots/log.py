@@ -21,31 +21,11 @@ from typing import Any, ClassVar, cast
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import RetryError
+from headrace_snapshots import names as object_names
+from headrace_snapshots import store as object_stores
 from headrace_snapshots.errors import DamagedLogError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, StoredObject
-from headrace_snapshots.names import (
-    BEGINNING,
-    MAIN,
-    PUBLISHED,
-    ObjectKind,
-    entry_number,
-    entry_path,
-    folder,
-    hint_path,
-    is_delivery,
-    is_published,
-    kind_of,
-    output_of,
-)
 from headrace_snapshots.protocol import Append, Head, Horizon, Kind, Past
-from headrace_snapshots.store import (
-    ObjectExistsError,
-    ObjectNotFoundError,
-    ObjectStore,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-    is_there,
-)
 
 
 class Entry(StoredObject, frozen=True, omit_defaults=True):
@@ -100,7 +80,7 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
 
     def floor(self, branch: str) -> int:
         """The first epoch whose output the next snapshots of ``branch`` need to name."""
-        return self.horizon.floor if self.horizon is not None and branch == MAIN else 0
+        return self.horizon.floor if self.horizon is not None and branch == object_names.MAIN else 0
 
     @property
     def format(self) -> int:
@@ -109,9 +89,9 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
         taken back: an older version would go below them.
         """
         refs = {*self.refs, *self.moves}
-        if any(map(is_delivery, refs)):
+        if any(map(object_names.is_delivery, refs)):
             return 4
-        if any(is_published(ref) and output_of(ref) for ref in refs) or (
+        if any(object_names.is_published(ref) and object_names.output_of(ref) for ref in refs) or (
             self.past is not None and any(promotion.outputs for promotion in self.past.replaced)
         ):
             return 3
@@ -175,11 +155,11 @@ class End:
 class CatalogLog:
     """The log of one pipeline. Thread-safe: what it remembers is only ever a lower bound of the end."""
 
-    def __init__(self, store: ObjectStore, pipeline: str) -> None:
+    def __init__(self, store: object_stores.ObjectStore, pipeline: str) -> None:
         self._store = store
         self._pipeline = pipeline
-        self._folder = folder(pipeline, ObjectKind.LOG)
-        self._hint = hint_path(pipeline)
+        self._folder = object_names.folder(pipeline, object_names.ObjectKind.LOG)
+        self._hint = object_names.hint_path(pipeline)
         self._newest: Entry | None = None
         self._stored = self._hinted_at = -1
 
@@ -207,7 +187,7 @@ class CatalogLog:
             entry = self._read(numbers[-1])
         except BrokenObjectError as error:
             return self._salvaged(numbers[-1], numbers, [str(error)])
-        except ObjectNotFoundError:
+        except object_stores.ObjectNotFoundError:
             if self._listed(numbers[-1] + 1):
                 return self.end()  # it was folded away meanwhile
             raise
@@ -227,7 +207,7 @@ class CatalogLog:
                 return
             try:
                 yield self._read(n)
-            except ObjectNotFoundError:
+            except object_stores.ObjectNotFoundError:
                 folded = _folded(self.end().entry)
                 if n < folded:
                     return
@@ -282,7 +262,7 @@ class CatalogLog:
         entry, last = end.entry, end.number
         try:
             named = self._read_hint()
-        except ObjectNotFoundError as error:
+        except object_stores.ObjectNotFoundError as error:
             is_only_late = entry is None or (last < HINT_EVERY and entry.refs.keys() <= entry.generations.keys())
             return None if is_only_late else str(error)  # what moves other refs than branches writes it
         except BrokenObjectError as error:
@@ -297,9 +277,9 @@ class CatalogLog:
         try:
             later = self._listed(entry.number + 1)
             return bool(later) and self._read(later[-1]).base > entry.number
-        except (StoreUnavailableError, ObjectNotFoundError) as error:
+        except (object_stores.StoreUnavailableError, object_stores.ObjectNotFoundError) as error:
             where = self._where(self._path(entry.number))
-            raise UnknownOutcomeError(
+            raise object_stores.UnknownOutcomeError(
                 f"{where} was stored; whether it counts is unknown, look at the log: {error}"
             ) from error
 
@@ -323,17 +303,17 @@ class CatalogLog:
             nonlocal in_doubt
             try:
                 return self._create(entry)
-            except (UnknownOutcomeError, StoreUnavailableError) as error:
-                in_doubt = in_doubt or isinstance(error, UnknownOutcomeError)
+            except (object_stores.UnknownOutcomeError, object_stores.StoreUnavailableError) as error:
+                in_doubt = in_doubt or isinstance(error, object_stores.UnknownOutcomeError)
                 if in_doubt:  # a later put that certainly failed says nothing about an earlier one
                     where = f"{self._store.uri}/{self._path(entry.number)}"
-                    raise UnknownOutcomeError(
+                    raise object_stores.UnknownOutcomeError(
                         f"whether {where} was stored is unknown; look at the log: {error}"
                     ) from error
                 raise
 
         retrying = Retrying(
-            retry=retry_if_exception_type(UnknownOutcomeError),
+            retry=retry_if_exception_type(object_stores.UnknownOutcomeError),
             wait=wait_random_exponential(multiplier=0.02, max=2),
             stop=stop_after_attempt(_ATTEMPTS),
             reraise=True,
@@ -343,13 +323,13 @@ class CatalogLog:
     def _create(self, entry: Entry) -> bool:
         try:
             self._store.create(self._path(entry.number), entry.to_bytes())
-        except (ObjectExistsError, UnknownOutcomeError) as error:
+        except (object_stores.ObjectExistsError, object_stores.UnknownOutcomeError) as error:
             try:
                 stored = self._read(entry.number)
-            except StoreUnavailableError as unreadable:
-                raise UnknownOutcomeError(str(unreadable)) from unreadable
-            except ObjectNotFoundError:
-                raise UnknownOutcomeError(str(error)) from error
+            except object_stores.StoreUnavailableError as unreadable:
+                raise object_stores.UnknownOutcomeError(str(unreadable)) from unreadable
+            except object_stores.ObjectNotFoundError:
+                raise object_stores.UnknownOutcomeError(str(error)) from error
             self._remember(stored)
             return stored.write_id == entry.write_id
         return True
@@ -364,13 +344,13 @@ class CatalogLog:
 
     def _is_there(self, number: int) -> bool:
         """A listing that was under way while entries were appended may show a later one and not this."""
-        return is_there(self._store, self._path(number))
+        return object_stores.is_there(self._store, self._path(number))
 
     def _listed(self, first: int, below: int | None = None) -> list[int]:
         """The numbers of the entries from ``first`` on, and below ``below`` if that is given."""
         start_after = self._path(first - 1) if first else ""
         names = (info.path.rpartition("/")[2] for info in self._store.list(self._folder, start_after))
-        numbers = (number for name in names if (number := entry_number(name)) is not None)
+        numbers = (number for name in names if (number := object_names.entry_number(name)) is not None)
         return list(takewhile(lambda number: below is None or number < below, numbers))
 
     def _remember(self, entry: Entry) -> None:
@@ -389,7 +369,7 @@ class CatalogLog:
         """The number that the hint names. A broken hint costs a longer listing, nothing else."""
         try:
             return self._read_hint()
-        except ObjectNotFoundError:
+        except object_stores.ObjectNotFoundError:
             return None
         except BrokenObjectError as error:
             _logger.warning("the hint is not used: %s", error)
@@ -399,16 +379,18 @@ class CatalogLog:
         return _Hint.from_bytes(self._store.read(self._hint), self._where(self._hint)).entry
 
     def _path(self, number: int) -> str:
-        return entry_path(self._pipeline, number)
+        return object_names.entry_path(self._pipeline, number)
 
     def _where(self, path: str) -> str:
         return f"{self._store.uri}/{path}"
 
 
-def has_log(store: ObjectStore, pipeline: str) -> bool:
+def has_log(store: object_stores.ObjectStore, pipeline: str) -> bool:
     """Whether a pipeline of that name has run: its folder holds an entry. One request."""
-    entries = store.list(f"{folder(pipeline, ObjectKind.LOG)}{_FIRST_DIGITS}")
-    return any(kind_of(pipeline, info.path) is ObjectKind.LOG for info in islice(entries, _SEEN))
+    entries = store.list(f"{object_names.folder(pipeline, object_names.ObjectKind.LOG)}{_FIRST_DIGITS}")
+    return any(
+        object_names.kind_of(pipeline, info.path) is object_names.ObjectKind.LOG for info in islice(entries, _SEEN)
+    )
 
 
 def _number(entry: Entry | None) -> int:
@@ -424,9 +406,10 @@ def _way_out(pipeline: str, end: End) -> str:
     if end.entry is None:
         return ": no other entry can be read either"
     refs = end.entry.refs
-    seen = [ref for ref in sorted(refs) if is_published(ref)] or [PUBLISHED]
-    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (MAIN, *seen))
+    seen = [ref for ref in sorted(refs) if object_names.is_published(ref)] or [object_names.PUBLISHED]
+    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (object_names.MAIN, *seen))
+    main = refs.get(object_names.MAIN, object_names.BEGINNING)
     return (
-        f", or give up what is lost: `headrace rollback {pipeline} --to {refs.get(MAIN, BEGINNING)}` continues from "
+        f", or give up what is lost: `headrace rollback {pipeline} --to {main}` continues from "
         f"entry {end.entry.number} ({at}), as if nothing had been committed, patched or published since"
     )

@@ -13,33 +13,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn, TypeVar
 
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError, RefusedError
+from headrace_snapshots.format import output_view
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest, Patch
-from headrace_snapshots.format.output_view import (
-    UnknownOutputError,
-    all_names_before,
-    called_before,
-    called_where,
-    output_names,
-    seen_by,
-    with_names,
-)
 from headrace_snapshots.log import Entry, LostEntry
-from headrace_snapshots.names import (
-    BEGINNING,
-    MAIN,
-    PUBLISHED,
-    delivery_of,
-    is_delivery,
-    is_published,
-    output_of,
-    published_of,
-    published_ref,
-)
 from headrace_snapshots.protocol import Head
 
 T = TypeVar("T")
@@ -63,7 +45,9 @@ class OutputCatalog(Catalog):
         """
         manifest = self.whole.manifest(snapshot_id)
         called = self._called_in(manifest)
-        return seen_by(manifest if called == self.output else with_names(manifest, {self.output: called}), self.output)
+        return output_view.seen_by(
+            manifest if called == self.output else output_view.with_names(manifest, {self.output: called}), self.output
+        )
 
     def called_at(self, snapshot_id: str) -> str:
         """What the output is called in a snapshot; its name if that cannot be told."""
@@ -79,10 +63,10 @@ class OutputCatalog(Catalog):
             return self._called_in(self.whole.manifest(snapshot_id)) == name
         except (BrokenObjectError, MissingSnapshotError):
             main = self._main_at(self.whole.known_head().refs)
-            return main is not None and name in called_before(main, self.output)
+            return main is not None and name in output_view.called_before(main, self.output)
 
     def _called_in(self, manifest: Manifest) -> str:
-        there = output_names(manifest)
+        there = output_view.output_names(manifest)
         if self.output in there:
             return self.output
         return next((old for old in self._called_before() if old in there), self.output)
@@ -92,11 +76,11 @@ class OutputCatalog(Catalog):
         is from before these were. Nothing where that cannot be read.
         """
         main = self._main_at(self.whole.known_head().refs)
-        return () if main is None else all_names_before(main, self.output)
+        return () if main is None else output_view.all_names_before(main, self.output)
 
     def _main_at(self, refs: Mapping[str, str]) -> Manifest | None:
         with suppress(BrokenObjectError, MissingSnapshotError):
-            return None if (main := refs.get(MAIN)) is None else self.whole.manifest(main)
+            return None if (main := refs.get(object_names.MAIN)) is None else self.whole.manifest(main)
         return None
 
     def read_node(self, node_id: str) -> IndexNode:
@@ -107,14 +91,14 @@ class OutputCatalog(Catalog):
         """A snapshot in its line of descent, also one from before the output came, whose manifest is not for it."""
         try:
             return super().link(snapshot_id)
-        except UnknownOutputError:
+        except output_view.UnknownOutputError:
             manifest = self.whole.manifest(snapshot_id)
             return Link(snapshot_id, manifest.epoch, manifest.parent)
 
     def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         try:
             yield from super()._line(snapshot_id, until, read)
-        except UnknownOutputError:
+        except output_view.UnknownOutputError:
             if until is not None:  # else what came before the output has nothing of it
                 raise
 
@@ -141,7 +125,9 @@ class OutputCatalog(Catalog):
         """What the output, as ``newest`` has it, was called when ``entry`` was written."""
         if newest is None:
             return self.output
-        return called_where(published_of(dict.fromkeys((*entry.refs, *entry.moves), "")), newest, self.output)
+        return output_view.called_where(
+            object_names.published_of(dict.fromkeys((*entry.refs, *entry.moves), "")), newest, self.output
+        )
 
     @cached_property
     def _newest_main(self) -> Manifest | None:
@@ -151,11 +137,11 @@ class OutputCatalog(Catalog):
         return replace(head, refs=self._own(head.refs, self.output))
 
     def _own(self, by_ref: Mapping[str, T], called: str | None) -> dict[str, T]:
-        own = None if called is None else published_ref(called)
+        own = None if called is None else object_names.published_ref(called)
         return {
-            PUBLISHED if ref == own else ref: value
+            object_names.PUBLISHED if ref == own else ref: value
             for ref, value in by_ref.items()
-            if ref == own or not is_published(ref)
+            if ref == own or not object_names.is_published(ref)
         }
 
     def write_manifest(self, manifest: Manifest) -> NoReturn:
@@ -197,8 +183,8 @@ _UNREADABLE = (BrokenObjectError, DamagedLogError, MissingSnapshotError)
 def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_delivered: bool = False) -> GivenUp:
     """What a rollback of ``branch`` to ``to`` would do; nothing is done. Raises RefusedError, as the rollback would."""
     moves = catalog.would_roll_back(branch, to, give_up_delivered=give_up_delivered)
-    patches = patches_given_up(catalog, moves[branch][0], to) if branch == MAIN else []
-    sinks = sorted({delivery_of(ref)[1] for ref in moves if is_delivery(ref)})
+    patches = patches_given_up(catalog, moves[branch][0], to) if branch == object_names.MAIN else []
+    sinks = sorted({object_names.delivery_of(ref)[1] for ref in moves if object_names.is_delivery(ref)})
     stays = (f"what sink {sink} got stays there, and rows that become final again go to it again" for sink in sinks)
     return GivenUp(to, moves, tuple(patches), (*short_of(catalog, moves, to), *told(catalog, patches, to), *stays))
 
@@ -206,8 +192,8 @@ def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_deli
 def short_of(catalog: Catalog, moves: Mapping[str, tuple[str | None, str | None]], to: str | None) -> Iterator[str]:
     """For people: which readers ``moves`` take to what is older than the target ``to``, as they could not see that."""
     for ref, (_, shown) in moves.items():
-        if is_published(ref) and shown not in {None, to}:
-            output = output_of(ref)
+        if object_names.is_published(ref) and shown not in {None, to}:
+            output = object_names.output_of(ref)
             of, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
             yield (
                 f"readers{of} go back to {shown}{_epoch(catalog, shown)}: {to}{_epoch(catalog, to)} was never "
@@ -227,9 +213,9 @@ def how_back(catalog: Catalog, to: str | None) -> str:
     """The commands by which a person takes main back to ``to`` (None: the beginning), in backticks; a release comes
     first where readers could see nothing of it.
     """
-    back = f"`headrace rollback {catalog.pipeline} --to {to or BEGINNING}`"
+    back = f"`headrace rollback {catalog.pipeline} --to {to or object_names.BEGINNING}`"
     try:
-        catalog.would_roll_back(MAIN, to, give_up_delivered=True)
+        catalog.would_roll_back(object_names.MAIN, to, give_up_delivered=True)
     except RefusedError:
         return f"`headrace release {catalog.pipeline} {to} --message WHY` and {back}"
     return back
@@ -290,7 +276,7 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
 
 def _goes_on_without(catalog: Catalog, patch: Patch, to: str | None) -> bool:
     """Whether what was patched from continues from nothing that main has after ``to``."""
-    main = catalog.known_head().refs.get(MAIN)
+    main = catalog.known_head().refs.get(object_names.MAIN)
     common = None if main is None else catalog.common_ancestor(patch.snapshot, main)
     return common is None or (to is not None and catalog.is_ancestor(common.snapshot_id, to))
 

@@ -7,14 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
-from headrace.ext.stores import (
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectStore,
-    RequestCounts,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-)
+from headrace.ext import stores as store_ports
 
 Result = TypeVar("Result")
 
@@ -56,7 +49,7 @@ Plan = Callable[[Operation], Fault | LandLate | HoldRequest | None]
 class FaultyStore:
     """``inner``, with what ``plan`` says for each operation. Safe to use from many threads if the plan is."""
 
-    def __init__(self, inner: ObjectStore, plan: Plan) -> None:
+    def __init__(self, inner: store_ports.ObjectStore, plan: Plan) -> None:
         self.inner = inner
         self.uri = inner.uri
         self._plan = plan
@@ -65,7 +58,7 @@ class FaultyStore:
         self._late: list[tuple[int, Callable[[], object]]] = []
 
     @property
-    def requests(self) -> RequestCounts:
+    def requests(self) -> store_ports.RequestCounts:
         return self.inner.requests
 
     def read(self, path: str) -> bytes:
@@ -74,22 +67,22 @@ class FaultyStore:
     def read_range(self, path: str, start: int, length: int) -> bytes:
         return self._do("get", path, lambda: self.inner.read_range(path, start, length))
 
-    def stat(self, path: str) -> ObjectInfo:
+    def stat(self, path: str) -> store_ports.ObjectInfo:
         return self._do("stat", path, lambda: self.inner.stat(path))
 
-    def read_same(self, info: ObjectInfo) -> bytes:
+    def read_same(self, info: store_ports.ObjectInfo) -> bytes:
         return self._do("get", info.path, lambda: self.inner.read_same(info))
 
-    def digested(self, path: str) -> ObjectInfo | None:
+    def digested(self, path: str) -> store_ports.ObjectInfo | None:
         return self._do("get", path, lambda: self.inner.digested(path))
 
-    def write(self, path: str, data: bytes) -> ObjectInfo:
+    def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
         return self._do("put", path, lambda: self.inner.write(path, data))
 
-    def create(self, path: str, data: bytes) -> ObjectInfo:
+    def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
         return self._do("create", path, lambda: self.inner.create(path, data))
 
-    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
         return self._do("list", prefix, lambda: self.inner.list(prefix, start_after))
 
     def delete(self, path: str) -> None:
@@ -110,16 +103,18 @@ class FaultyStore:
             fault.wait()
             return request()
         if fault is Fault.FAIL:
-            raise StoreUnavailableError(f"{kind} of {self.uri}/{path} failed on purpose")
+            raise store_ports.StoreUnavailableError(f"{kind} of {self.uri}/{path} failed on purpose")
         if fault is Fault.LOSE_ANSWER:
             _without_answer(request)
         if isinstance(fault, LandLate):
             with self._lock:
                 self._late.append((operation.number + fault.after, request))
-        lost = UnknownOutcomeError if kind == "create" else StoreUnavailableError
+        lost = store_ports.UnknownOutcomeError if kind == "create" else store_ports.StoreUnavailableError
         raise lost(f"the answer to {kind} of {self.uri}/{path} was lost on purpose")
 
 
 def _without_answer(request: Callable[[], object]) -> None:
-    with suppress(ObjectExistsError):  # a server's "exists already" is an answer too, and nobody is there to hear it
+    with suppress(
+        store_ports.ObjectExistsError
+    ):  # a server's "exists already" is an answer too, and nobody is there to hear it
         request()

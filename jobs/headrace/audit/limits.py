@@ -17,17 +17,7 @@ from itertools import islice
 from typing import Any, Final
 
 from headrace.audit.range import UnpublishedRange, counts_of, released_again
-from headrace.model.time import (
-    MAX_INSTANT,
-    MIN_INSTANT,
-    Duration,
-    Instant,
-    instant,
-    parse,
-    parse_duration,
-    render,
-    render_duration,
-)
+from headrace.model import time as model_time
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import WORDS, Limit, Limits, Severity, bound_text, is_more
 from headrace.read.snapshots.progress import StoredProgress
@@ -68,19 +58,23 @@ class LimitFinding:
         entries = " and ".join(map(str, self.released))
         apart = f" (without the records that log entry {entries} released)" if entries else ""
         bound = "" if self.severity is None else f"; the limit is {self.bounds[self.severity]}"
-        age = "" if self.since is None else f"{render_duration(Duration(int(self.observed or 0) * _SECOND))}, "
+        age = (
+            ""
+            if self.since is None
+            else f"{model_time.render_duration(model_time.Duration(int(self.observed or 0) * _SECOND))}, "
+        )
         return f"{WORDS[self.name]}: {age}{self.said}{apart}{bound}"
 
     def line(self) -> str:
         """For people: the same, and whether it holds."""
         return f"{_VERDICTS[self.severity]}: {self.describe()}"
 
-    def as_of(self, now: Instant) -> "LimitFinding":
+    def as_of(self, now: model_time.Instant) -> "LimitFinding":
         """The same at a later time ``now``, if nothing has come since; only an age changes."""
         if self.since is None:
             return self
-        limit = Limit(**{str(severity): parse_duration(bound) for severity, bound in self.bounds.items()})
-        return age_finding(self.name, limit, Measured(parse(self.since), self.said), now)
+        limit = Limit(**{str(severity): model_time.parse_duration(bound) for severity, bound in self.bounds.items()})
+        return age_finding(self.name, limit, Measured(model_time.parse(self.since), self.said), now)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
@@ -134,14 +128,14 @@ class Measured:
     people ``what`` that is.
     """
 
-    since: Instant
+    since: model_time.Instant
     what: str
 
 
-def age_finding(name: str, limit: Limit[Any], measured: Measured, now: Instant) -> LimitFinding:
+def age_finding(name: str, limit: Limit[Any], measured: Measured, now: model_time.Instant) -> LimitFinding:
     """How old something is at ``now``. What was never is older than any bound."""
-    is_never, is_over = measured.since <= MIN_INSTANT, measured.since >= MAX_INSTANT
-    age = Duration(0 if is_over else max(0, now - measured.since))
+    is_never, is_over = measured.since <= model_time.MIN_INSTANT, measured.since >= model_time.MAX_INSTANT
+    age = model_time.Duration(0 if is_over else max(0, now - measured.since))
     severity = next((level for level, bound in limit.bounds() if is_never or age > bound), None)
     return LimitFinding(
         name=name,
@@ -149,7 +143,7 @@ def age_finding(name: str, limit: Limit[Any], measured: Measured, now: Instant) 
         severity=severity,
         observed=None if is_never else age / _SECOND,
         said=f"there is none yet {measured.what}" if is_never else measured.what,
-        since=None if is_never or is_over else render(measured.since),
+        since=None if is_never or is_over else model_time.render(measured.since),
     )
 
 
@@ -206,7 +200,7 @@ def _shares(limits: Limits | None, catalog: Catalog, unpublished: UnpublishedRan
 
 def _ages(pipeline: Pipeline, catalog: Catalog, clock: Callable[[], datetime]) -> Iterator[LimitFinding]:
     assert pipeline.limits is not None
-    now = instant(clock())
+    now = model_time.instant(clock())
     head = catalog.head().refs.get(MAIN)
     manifest = None if head is None else catalog.manifest(head)
     if (limit := pipeline.limits.watermark_age) is not None:
@@ -217,9 +211,9 @@ def _ages(pipeline: Pipeline, catalog: Catalog, clock: Callable[[], datetime]) -
 
 def _watermark(manifest: Manifest | None) -> Measured:
     if manifest is None:
-        return Measured(MIN_INSTANT, "of any input")
+        return Measured(model_time.MIN_INSTANT, "of any input")
     progress = StoredProgress.of(manifest)
-    held, at = progress.held_back_by, render(progress.watermark)
+    held, at = progress.held_back_by, model_time.render(progress.watermark)
     if held is None:
         return Measured(progress.watermark, f"which is at {at}")
     # without its split, whose name comes from records: what is found goes to logs, alerts and pages for all
@@ -232,14 +226,14 @@ def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None
     landed = Landing(pipeline, catalog.store).newest_landed({name: mark.path for name, mark in marks.items()})
     read = None if None not in landed.values() else _newest_read(catalog, manifest)
     times = {name: at if at is not None else read for name, at in landed.items()}
-    name = min(times, key=lambda input_name: times[input_name] or MIN_INSTANT)
+    name = min(times, key=lambda input_name: times[input_name] or model_time.MIN_INSTANT)
     at = times[name]
     if at is None:
-        return Measured(MIN_INSTANT, f"of input {name}")
-    return Measured(at, f"of input {name}, landed at {render(at)}")
+        return Measured(model_time.MIN_INSTANT, f"of input {name}")
+    return Measured(at, f"of input {name}, landed at {model_time.render(at)}")
 
 
-def _newest_read(catalog: Catalog, manifest: Manifest | None) -> Instant | None:
+def _newest_read(catalog: Catalog, manifest: Manifest | None) -> model_time.Instant | None:
     """When an epoch last read a file, or longer ago than that; None if none has."""
     if manifest is None:
         return None

@@ -18,30 +18,8 @@ from functools import cached_property
 from statistics import median
 from typing import TYPE_CHECKING, cast
 
-from headrace.audit.range import (
-    FAILING_ROWS,
-    Frame,
-    ReleasedEpochs,
-    Row,
-    UnpublishedRange,
-    counts_of,
-    passed,
-    released_again,
-    shown_value,
-)
-from headrace.audit.store import (
-    MOST_FREQUENT,
-    ColumnMeasure,
-    UsualFinding,
-    UsualOutcome,
-    VersionHistory,
-    VersionMeasure,
-    ViewMeasure,
-    history_before,
-    quantiles,
-    ranks,
-    write_history,
-)
+from headrace.audit import range as audit_range
+from headrace.audit import store as audit_store
 from headrace.distribute.column_figures import Blamed, BlamedRows, ColumnReader
 from headrace.pipeline.quality import ExpectationView, UsualCheck, UsualKind
 from headrace_snapshots.catalog import Catalog
@@ -65,7 +43,7 @@ Figure = Fraction | Shares | tuple[Fraction, ...]
 class ComparedVersion:
     """A finding, and which rows are to blame, if that can be said."""
 
-    finding: UsualFinding
+    finding: audit_store.UsualFinding
     blamed: BlamedRows | None = None
 
 
@@ -78,7 +56,9 @@ class _Distance:
     blamed: BlamedRows | None = None
 
 
-def compare(check: UsualCheck, version: VersionMeasure, history: Sequence[VersionMeasure]) -> ComparedVersion:
+def compare(
+    check: UsualCheck, version: audit_store.VersionMeasure, history: Sequence[audit_store.VersionMeasure]
+) -> ComparedVersion:
     """Hold ``version`` beside ``history``, which is oldest first."""
     figure = _figure(check, version)
     known = [one for past in history if (one := _figure(check, past)) is not None and type(one) is type(figure)]
@@ -90,7 +70,7 @@ def compare(check: UsualCheck, version: VersionMeasure, history: Sequence[Versio
         why = f"{seen} known, and it takes {check.min_versions}"
         return _unjudged(check, known, f"{_measured(check, figure)}; {why}", figure)
     distance = _distance(check, figure, known)
-    finding = UsualFinding(
+    finding = audit_store.UsualFinding(
         check=check,
         severity=check.severity if distance.is_far else None,
         observed=float(distance.observed),
@@ -103,13 +83,13 @@ def compare(check: UsualCheck, version: VersionMeasure, history: Sequence[Versio
 
 def _unjudged(check: UsualCheck, known: Sequence[Figure], reason: str, figure: Figure | None = None) -> ComparedVersion:
     observed = float(figure) if isinstance(figure, Fraction) else None
-    return ComparedVersion(UsualFinding(check, None, observed, None, len(known), reason, is_judged=False))
+    return ComparedVersion(audit_store.UsualFinding(check, None, observed, None, len(known), reason, is_judged=False))
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _figure(check: UsualCheck, version: VersionMeasure) -> Figure | None:
+def _figure(check: UsualCheck, version: audit_store.VersionMeasure) -> Figure | None:
     """What the check looks at; None where the version has it not, or too few rows."""
     if check.kind is UsualKind.VOLUME:
         return version.rate
@@ -128,7 +108,7 @@ def _figure(check: UsualCheck, version: VersionMeasure) -> Figure | None:
     return None if column.quantiles is None else tuple(map(Fraction, column.quantiles))
 
 
-def _lacking(check: UsualCheck, version: VersionMeasure) -> str:
+def _lacking(check: UsualCheck, version: audit_store.VersionMeasure) -> str:
     """Why the version has no figure."""
     if check.kind is UsualKind.VOLUME:
         return f"{version.records:,} records, and no span of event time that they are of"
@@ -224,7 +204,7 @@ def _quantiles_moved(
 _ORDER = ("epoch", "sequence")
 
 
-def column_reader(frame: Frame) -> ColumnReader:
+def column_reader(frame: audit_range.Frame) -> ColumnReader:
     """Reads ``frame``."""
     from headrace.audit.arrow_frames import ArrowFrame
 
@@ -237,44 +217,50 @@ def column_reader(frame: Frame) -> ColumnReader:
     return SparkColumns(cast("DataFrame", frame))
 
 
-def measured(frame: Frame, rows: int, checks: Sequence[UsualCheck]) -> ViewMeasure:
+def measured(frame: audit_range.Frame, rows: int, checks: Sequence[UsualCheck]) -> audit_store.ViewMeasure:
     """The measures of the columns of ``checks`` in ``frame``, which has so many ``rows``."""
     reader = column_reader(frame)
     names = list(dict.fromkeys(check.column for check in checks if check.column is not None))
     compared = {check.column for check in checks if check.kind is UsualKind.DISTRIBUTION}
     missing = reader.missing(names)
-    return ViewMeasure(
+    return audit_store.ViewMeasure(
         rows, {name: _column(reader, name, rows, missing[name], is_compared=name in compared) for name in names}
     )
 
 
-def _column(reader: ColumnReader, name: str, rows: int, missing: int, *, is_compared: bool) -> ColumnMeasure:
+def _column(
+    reader: ColumnReader, name: str, rows: int, missing: int, *, is_compared: bool
+) -> audit_store.ColumnMeasure:
     if not is_compared:
-        return ColumnMeasure(missing)
+        return audit_store.ColumnMeasure(missing)
     if reader.is_text(name):
-        return ColumnMeasure(missing, frequent=tuple(reader.frequent(name, MOST_FREQUENT)))
+        return audit_store.ColumnMeasure(missing, frequent=tuple(reader.frequent(name, audit_store.MOST_FREQUENT)))
     present = rows - missing
-    return ColumnMeasure(missing, quantiles=quantiles(present, reader.at_ranks(name, ranks(present))))
+    return audit_store.ColumnMeasure(
+        missing, quantiles=audit_store.quantiles(present, reader.at_ranks(name, audit_store.ranks(present)))
+    )
 
 
-def rows_to_blame(frame: Frame, condition: BlamedRows, identity: Sequence[str]) -> tuple[Row, ...]:
+def rows_to_blame(
+    frame: audit_range.Frame, condition: BlamedRows, identity: Sequence[str]
+) -> tuple[audit_range.Row, ...]:
     """The first rows of ``frame``, by ``identity``, that fulfil ``condition``, as they are shown."""
     from headrace.read.views.arrow_types import zoneless_rows  # with Arrow
 
     order = [*identity, *(name for name in _ORDER if name in frame.columns)]
     shown = [*dict.fromkeys((*identity, condition.column))]
-    rows = zoneless_rows(column_reader(frame).rows(condition, order, FAILING_ROWS))
-    return tuple({name: shown_value(row[name]) for name in shown} for row in rows)
+    rows = zoneless_rows(column_reader(frame).rows(condition, order, audit_range.FAILING_ROWS))
+    return tuple({name: audit_range.shown_value(row[name]) for name in shown} for row in rows)
 
 
 @dataclass(frozen=True)
 class ViewFindings:
     """What was measured of a view, and found beside each of its checks."""
 
-    measure: ViewMeasure
-    findings: Mapping[UsualCheck, UsualFinding]
+    measure: audit_store.ViewMeasure
+    findings: Mapping[UsualCheck, audit_store.UsualFinding]
 
-    def where_far(self, again: Callable[[UsualCheck], UsualFinding]) -> "ViewFindings":
+    def where_far(self, again: Callable[[UsualCheck], audit_store.UsualFinding]) -> "ViewFindings":
         """The same, with other findings where the version is not as usual."""
         changed = {
             check: finding if finding.severity is None else again(check) for check, finding in self.findings.items()
@@ -289,17 +275,17 @@ class UsualAudit:
     """
 
     checks: tuple[UsualCheck, ...]
-    history: VersionHistory
-    version: VersionMeasure
-    find_released: Callable[[], Sequence[ReleasedEpochs]] = tuple
+    history: audit_store.VersionHistory
+    version: audit_store.VersionMeasure
+    find_released: Callable[[], Sequence[audit_range.ReleasedEpochs]] = tuple
 
     @classmethod
     def of(
         cls,
         checks: Sequence[UsualCheck],
         catalog: Catalog,
-        unpublished: UnpublishedRange,
-        before: UsualOutcome | None,
+        unpublished: audit_range.UnpublishedRange,
+        before: audit_store.UsualOutcome | None,
         warn: Callable[[str], None],
     ) -> "UsualAudit | None":
         """The audit of ``unpublished``; None if nothing is to be checked. ``before`` is what an earlier audit of the
@@ -308,38 +294,44 @@ class UsualAudit:
         if not checks:
             return None
         begin = unpublished.after or catalog.head().refs.get(PUBLISHED)
-        history = history_before(catalog, begin if before is None else before.against, warn)
-        records = counts_of(catalog, unpublished)["records"]
-        version = VersionMeasure(unpublished.until, records, passed(catalog, _timed(catalog, unpublished)))
-        return cls(tuple(checks), history, version, lambda: [*released_again(catalog, unpublished)])
+        history = audit_store.history_before(catalog, begin if before is None else before.against, warn)
+        records = audit_range.counts_of(catalog, unpublished)["records"]
+        version = audit_store.VersionMeasure(
+            unpublished.until, records, audit_range.passed(catalog, _timed(catalog, unpublished))
+        )
+        return cls(tuple(checks), history, version, lambda: [*audit_range.released_again(catalog, unpublished)])
 
     @property
     def views(self) -> set[ExpectationView]:
         """The views whose rows are looked at."""
         return {check.view for check in self.checks if check.view is not None}
 
-    def look_at(self, view: ExpectationView, frame: Frame, rows: int, identity: Sequence[str]) -> ViewFindings:
+    def look_at(
+        self, view: ExpectationView, frame: audit_range.Frame, rows: int, identity: Sequence[str]
+    ) -> ViewFindings:
         """Measure ``frame``, which has so many ``rows`` of ``view``, and name those to blame by ``identity``."""
         checks = [check for check in self.checks if check.view is view]
         measure = measured(frame, rows, checks)
         return ViewFindings(measure, {check: self._found(check, measure, frame, identity) for check in checks})
 
-    def _found(self, check: UsualCheck, measure: ViewMeasure, frame: Frame, identity: Sequence[str]) -> UsualFinding:
+    def _found(
+        self, check: UsualCheck, measure: audit_store.ViewMeasure, frame: audit_range.Frame, identity: Sequence[str]
+    ) -> audit_store.UsualFinding:
         assert check.view is not None
         compared = compare(check, self.version.replace(views={check.view: measure}), self.history.versions)
         if compared.blamed is None:
             return compared.finding
         return compared.finding.replace(failing=rows_to_blame(frame, compared.blamed, identity))
 
-    def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> UsualOutcome:
+    def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> audit_store.UsualOutcome:
         """All that was found."""
         version = self.version.replace(views={view: view_findings.measure for view, view_findings in views.items()})
         findings = (
             self._volume(check) if check.view is None else views[check.view].findings[check] for check in self.checks
         )
-        return UsualOutcome(self.history.against, version, tuple(findings))
+        return audit_store.UsualOutcome(self.history.against, version, tuple(findings))
 
-    def _volume(self, check: UsualCheck) -> UsualFinding:
+    def _volume(self, check: UsualCheck) -> audit_store.UsualFinding:
         finding = compare(check, self.version, self.history.versions).finding
         if finding.severity is None or not self._released:
             return finding
@@ -350,21 +342,23 @@ class UsualAudit:
         return compare(check, left, self.history.versions).finding.replace(released=entries)
 
     @cached_property
-    def _released(self) -> Sequence[ReleasedEpochs]:
+    def _released(self) -> Sequence[audit_range.ReleasedEpochs]:
         return self.find_released()
 
-    def keep(self, store: ObjectStore, pipeline: str, outcome: UsualOutcome, output: str = "") -> None:
+    def keep(self, store: ObjectStore, pipeline: str, outcome: audit_store.UsualOutcome, output: str = "") -> None:
         """Keep the figures of the version of ``output`` for audits of what follows it: as many versions as checks look
         back on.
         """
         most = max(check.versions for check in self.checks)
         versions = [*self.history.versions, outcome.measure][-most:]
-        write_history(store, pipeline, self.version.snapshot, versions, output)
+        audit_store.write_history(store, pipeline, self.version.snapshot, versions, output)
 
 
-def _timed(catalog: Catalog, unpublished: UnpublishedRange) -> UnpublishedRange:
+def _timed(catalog: Catalog, unpublished: audit_range.UnpublishedRange) -> audit_range.UnpublishedRange:
     """The range in whose time its records came: from the beginning, where the output was computed again meanwhile."""
     if unpublished.after is None:
         return unpublished
     before, until = (catalog.manifest(at) for at in (unpublished.after, unpublished.until))
-    return unpublished if goes_on(before, until, catalog.output) else UnpublishedRange(None, unpublished.until)
+    return (
+        unpublished if goes_on(before, until, catalog.output) else audit_range.UnpublishedRange(None, unpublished.until)
+    )

@@ -25,18 +25,8 @@ from typing import Annotated, Any, Final, ParamSpec
 import click
 
 from headrace import __version__
+from headrace.cli import parameters as cli_parameters
 from headrace.cli.output import Format, reported
-from headrace.cli.parameters import (
-    Argument,
-    Option,
-    complete_at,
-    complete_droppable,
-    complete_pipeline,
-    complete_snapshot,
-    parameters,
-    run_options,
-    show_completion,
-)
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.installed import EntryPointGroup, require_library
 from headrace.this_process import visible
@@ -126,7 +116,7 @@ def _version() -> click.Option:
 
 app = CommandGroup(
     name="headrace",
-    params=[_version(), show_completion("headrace")],
+    params=[_version(), cli_parameters.show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
     epilog="\b\nExit codes:\n"
     + "\n".join(f"  {code:>3}  {words}" for code, words in listed())
@@ -137,40 +127,42 @@ app = CommandGroup(
 
 PipelineArgument = Annotated[
     str,
-    Argument(
+    cli_parameters.Argument(
         metavar="PIPELINE",
         help="A registered name, or path/to/file.py[:name].",
-        complete=complete_pipeline,
+        complete=cli_parameters.complete_pipeline,
     ),
 ]
 SnapshotArgument = Annotated[
     str,
-    Argument(
+    cli_parameters.Argument(
         metavar="SNAPSHOT",
         help="A snapshot's id (see headrace log), a branch or a tag.",
-        complete=complete_snapshot,
+        complete=cli_parameters.complete_snapshot,
     ),
 ]
 Root = Annotated[
     str,
-    Option(help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT"),
+    cli_parameters.Option(help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT"),
 ]
-Output = Annotated[Format, Option(name="--format", help="Tables for people, or JSON for machines.")]
-ViewOption = Annotated[str, Option(name="--view", help="current, panes, late, rejected, or state (open windows).")]
+Output = Annotated[Format, cli_parameters.Option(name="--format", help="Tables for people, or JSON for machines.")]
+ViewOption = Annotated[
+    str, cli_parameters.Option(name="--view", help="current, panes, late, rejected, or state (open windows).")
+]
 StageOption = Annotated[
     int | None,
-    Option(min=1, help="The number of an aggregation in the chain; by default the last."),
+    cli_parameters.Option(min=1, help="The number of an aggregation in the chain; by default the last."),
 ]
 At = Annotated[
     str,
-    Option(
+    cli_parameters.Option(
         help="A branch, a tag, a snapshot's id, or a time: what readers saw then, like 2026-01-01T00:00:00Z.",
-        complete=complete_at,
+        complete=cli_parameters.complete_at,
     ),
 ]
 RefArgument = Annotated[
     str,
-    Argument(metavar="NAME", help="A branch or a tag.", complete=complete_droppable),
+    cli_parameters.Argument(metavar="NAME", help="A branch or a tag.", complete=cli_parameters.complete_droppable),
 ]
 
 
@@ -230,5 +222,5 @@ class _DeclaredCommand(click.Command):
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
         function, options, before = self._declared
-        self.params = [*parameters(function, run_options(options), before=before)]
+        self.params = [*cli_parameters.parameters(function, cli_parameters.run_options(options), before=before)]
         return self.params

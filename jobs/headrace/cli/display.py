@@ -18,16 +18,8 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from headrace.cli import output as cli_output
 from headrace.cli.deployments import STARTED_BY, handle_to_run, say_what_is_due
-from headrace.cli.output import (
-    Format,
-    despite_closed_output,
-    notice,
-    print_fields,
-    print_json,
-    print_lines,
-    print_table,
-)
 from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import output_named
@@ -107,7 +99,7 @@ class Bar:
 def run_backfill(
     reference: str,
     root: str,
-    output: Format,
+    output: cli_output.Format,
     *,
     branch: str | None,
     promote: bool,
@@ -139,12 +131,12 @@ def run_backfill(
     if result.snapshot is None:
         return
     if patch:
-        with despite_closed_output():
-            notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")
+        with cli_output.despite_closed_output():
+            cli_output.notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")
     elif not promote:
-        with despite_closed_output():
-            notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
-            notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")
+        with cli_output.despite_closed_output():
+            cli_output.notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
+            cli_output.notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")
 
 
 def _has_begun(catalog: Catalog, branch: str) -> bool:
@@ -159,31 +151,33 @@ def _has_begun(catalog: Catalog, branch: str) -> bool:
 def watching() -> Iterator[Listener]:
     """A listener that fits where stderr goes."""
     if not sys.stderr.isatty():
-        yield watched(LineListener(notice))
+        yield watched(LineListener(cli_output.notice))
         return
     with Bar.shown() as bar:
         yield watched(bar)
 
 
 def print_ending(
-    result: RunResult, reference: str, root: str, output: Format, handle: PipelineHandle | None = None
+    result: RunResult, reference: str, root: str, output: cli_output.Format, handle: PipelineHandle | None = None
 ) -> None:
     """Print how a run of the pipeline that ``reference`` names ended, and what is due then if ``handle`` has it."""
-    with despite_closed_output():
+    with cli_output.despite_closed_output():
         where = Where(reference, root)
-        print_lines([to_json(result).decode()] if output is Format.JSON else ending(result, where))
+        cli_output.print_lines(
+            [to_json(result).decode()] if output is cli_output.Format.JSON else ending(result, where)
+        )
         if handle is not None and result.epochs and result.published is not None:
             say_what_is_due(handle, reference, root, output)
 
 
-def print_dry_run(looked: "DryRun", output: Format) -> None:
+def print_dry_run(looked: "DryRun", output: cli_output.Format) -> None:
     """Print what a run would do: each stage on its line."""
-    if output is Format.JSON:
-        print_json(looked.to_json())
+    if output is cli_output.Format.JSON:
+        cli_output.print_json(looked.to_json())
         return
-    print_lines(looked.lines())
+    cli_output.print_lines(looked.lines())
     for warning in looked.warnings:
-        notice(f"warning: {warning}")
+        cli_output.notice(f"warning: {warning}")
 
 
 _NAMED_FILES = 3
@@ -192,18 +186,18 @@ _NAMED_FILES = 3
 def print_diff(diff: "SnapshotDiff") -> None:
     """What differs; what is the same in both is left out, but for numbers of rows."""
     names = {"before": diff.snapshots.before, "after": diff.snapshots.after, "common ancestor": diff.ancestor}
-    print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
+    cli_output.print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
     if table_rows := [*_said(diff)]:
-        print_table(["", "before", "after"], table_rows)
+        cli_output.print_table(["", "before", "after"], table_rows)
     if inputs := [*_inputs(diff.inputs)]:
-        print_table(["input", "files", "number", "such as"], inputs)
+        cli_output.print_table(["input", "files", "number", "such as"], inputs)
     tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}
     print_output(diff.output, {name: rows for name, rows in tables.items() if name != IDS or rows.before or rows.after})
 
 
 def print_comparison(comparison: "TableComparison", table: str) -> None:
     """What a table has that readers do not see, and the other way round."""
-    print_fields(
+    cli_output.print_fields(
         {
             "rows that readers see": f"{comparison.ours:,}",
             "rows of the table": f"{comparison.theirs:,}",
@@ -216,19 +210,19 @@ def print_comparison(comparison: "TableComparison", table: str) -> None:
         f"{comparison.snapshot} and {table}",
     )
     _print_sides(comparison)
-    notice("They are equal" if comparison.is_equal else "They differ")
+    cli_output.notice("They are equal" if comparison.is_equal else "They differ")
 
 
 def print_check(check: "SinkCheck") -> None:
     """What a sink holds beside what was delivered to it."""
-    notice(check.describe())
+    cli_output.notice(check.describe())
     if check.comparison is not None:
         _print_sides(check.comparison)
 
 
 def _print_sides(comparison: "TableComparison") -> None:
     if comparison.first:
-        print_table(
+        cli_output.print_table(
             ["readers see", "the table has"], [(_side(row, "ours"), _side(row, "theirs")) for row in comparison.first]
         )
 
@@ -244,15 +238,17 @@ def _side(row: "Mapping[str, Any]", side: str) -> str:
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
     """What readers would see change, below how many rows of other ``tables`` would."""
     counts = [_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
-    print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
+    cli_output.print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
     columns = output.columns
     if columns.only_before or columns.only_after:
-        print_fields({"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)})
+        cli_output.print_fields(
+            {"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)}
+        )
     if not output.is_comparable:
-        notice("The two snapshots have different keys, so their rows of current cannot be compared")
+        cli_output.notice("The two snapshots have different keys, so their rows of current cannot be compared")
     if output.first:
         _print_rows(output.first)
-    notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
+    cli_output.notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
 
 
 def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
@@ -288,7 +284,7 @@ def _print_rows(rows: "Sequence[RowChange]") -> None:
     keys = [*rows[0].key]
     values = [name for name in _sides(rows[0])[0] if name not in _OF_A_PANE]
     table = [[row.kind.value, *row.key.values(), *(_value(row, name) for name in values)] for row in rows]
-    print_table(["", *keys, *values], table)
+    cli_output.print_table(["", *keys, *values], table)
 
 
 _OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch"}

@@ -10,19 +10,10 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import pairwise
 
+from headrace.model import event_time as model_event_time
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
 from headrace.model.arguments import shown
 from headrace.model.combiners import Combiner, render_aggregate
-from headrace.model.event_time import (
-    BoundedOutOfOrderness,
-    EventTime,
-    FromSource,
-    Ingestion,
-    Monotonic,
-    Punctuated,
-    SplitStrategy,
-    WatermarkStrategy,
-)
 from headrace.model.expressions.columns import ColumnType, SourceField
 from headrace.model.expressions.data_types import in_words
 from headrace.model.expressions.expr import Binary, Expr, Literal
@@ -41,7 +32,7 @@ from headrace.pipeline.stages import VERTEX, Loop, Stage, looks_at_values, trigg
 _EXAMPLE = instant(datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def life(where: WindowFn, how: How, watermarks: list[WatermarkStrategy]) -> list[str]:
+def life(where: WindowFn, how: How, watermarks: list[model_event_time.WatermarkStrategy]) -> list[str]:
     """When an example of the windows is on time, and when it expires."""
     window = window_at(where, _EXAMPLE)
     if window is None:
@@ -60,12 +51,12 @@ def life(where: WindowFn, how: How, watermarks: list[WatermarkStrategy]) -> list
     return [*lines, f"  expires when the watermark passes {end}; what comes for it after that is dropped as late"]
 
 
-def _bound(watermarks: list[WatermarkStrategy]) -> Duration | None:
+def _bound(watermarks: list[model_event_time.WatermarkStrategy]) -> Duration | None:
     """How far the watermark is behind the newest record, if it is the only one and that is all that it follows."""
     match watermarks:
-        case [BoundedOutOfOrderness() as strategy]:
+        case [model_event_time.BoundedOutOfOrderness() as strategy]:
             return strategy.bound
-        case [Monotonic()]:
+        case [model_event_time.Monotonic()]:
             return Duration(0)
     return None
 
@@ -381,24 +372,24 @@ def _source_column(name: str, column: ColumnType | SourceField) -> str:
     return f"{name} {column if isinstance(column, SourceField) else in_words(column)}"
 
 
-def _watermark(event_time: EventTime) -> str:
+def _watermark(event_time: model_event_time.EventTime) -> str:
     match event_time.watermark:
-        case Ingestion():
+        case model_event_time.Ingestion():
             return "the clock itself; nothing is ever late"
-        case BoundedOutOfOrderness(bound=bound):
+        case model_event_time.BoundedOutOfOrderness(bound=bound):
             return f"{render_duration(bound)} behind the latest event time"
-        case Monotonic():
+        case model_event_time.Monotonic():
             return "the latest event time"
-        case Punctuated(asserted=asserted):
+        case model_event_time.Punctuated(asserted=asserted):
             return f"as records assert it by {render_expression(asserted)}"
-        case FromSource():
+        case model_event_time.FromSource():
             return "as the source knows it"
     return f"by a strategy of your own: {event_time.watermark!r}"
 
 
-def _idle(event_time: EventTime) -> str | None:
+def _idle(event_time: model_event_time.EventTime) -> str | None:
     strategy = event_time.watermark
-    timeout = strategy.idle_timeout if isinstance(strategy, SplitStrategy) else None
+    timeout = strategy.idle_timeout if isinstance(strategy, model_event_time.SplitStrategy) else None
     return None if timeout is None else render_duration(timeout)
 
 

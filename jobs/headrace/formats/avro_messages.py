@@ -13,29 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
-from headrace.formats.avro_datums import (
-    PRIMITIVE,
-    AvroType,
-    BytesType,
-    Data,
-    DecimalType,
-    EnumType,
-    FixedType,
-    IntegerType,
-    ItemsType,
-    RecordType,
-    UnionType,
-    Wanted,
-)
-from headrace.formats.file_format import (
-    NOT_UTF8,
-    FileColumnsError,
-    RequiredColumns,
-    ScannedRecords,
-    misfit,
-    nearest,
-    nothing,
-)
+from headrace.formats import avro_datums, file_format
 from headrace.formats.parquet import is_read, places, type_there, values_as
 from headrace.kernel.columns import Ints, arrow_type
 from headrace.model.expressions.columns import SourceField, SourceFields
@@ -58,13 +36,13 @@ class AvroSchemaError(FixConfigError, code="config.avro_schema"):
 
 
 @lru_cache(maxsize=256)
-def record_of(text: str) -> RecordType:
+def record_of(text: str) -> avro_datums.RecordType:
     """The record that ``text`` is a schema of. Raises AvroSchemaError."""
     try:
         kind = _Parser().kind(json.loads(text), "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AvroSchemaError(f"it is no schema of Avro ({error!r}): {text[:200]}") from error
-    if not isinstance(kind, RecordType):
+    if not isinstance(kind, avro_datums.RecordType):
         raise AvroSchemaError(f"it is no record, and columns are fields of a record: {text[:200]}")
     return kind
 
@@ -73,28 +51,28 @@ class _Parser:
     """Types that have names are known by them from their definition on."""
 
     def __init__(self) -> None:
-        self.named: dict[str, AvroType | None] = {}
+        self.named: dict[str, avro_datums.AvroType | None] = {}
 
-    def kind(self, schema: Any, namespace: str) -> AvroType:
+    def kind(self, schema: Any, namespace: str) -> avro_datums.AvroType:
         """The type that ``schema`` means. Raises AvroSchemaError, or what any error in it raises."""
         if isinstance(schema, str):
             return self._by_name(schema, namespace)
         if isinstance(schema, list):
-            return UnionType(tuple(self.kind(branch, namespace) for branch in schema))
+            return avro_datums.UnionType(tuple(self.kind(branch, namespace) for branch in schema))
         kind: Any = schema["type"]
         if isinstance(kind, dict | list):
             return self.kind(kind, namespace)
         if kind in ("record", "error", "enum", "fixed"):
             return self._defined(schema, kind, namespace)
         if kind in ("array", "map"):
-            return ItemsType(
+            return avro_datums.ItemsType(
                 self.kind(schema["items" if kind == "array" else "values"], namespace), is_map=kind == "map"
             )
         return _logical(schema, self._by_name(kind, namespace), None)
 
-    def _by_name(self, name: str, namespace: str) -> AvroType:
-        if name in PRIMITIVE:
-            return PRIMITIVE[name]()
+    def _by_name(self, name: str, namespace: str) -> avro_datums.AvroType:
+        if name in avro_datums.PRIMITIVE:
+            return avro_datums.PRIMITIVE[name]()
         full = _full(name, namespace)
         if full not in self.named:
             raise AvroSchemaError(f"it names a type {name!r}, which it does not define: only whole schemas are read")
@@ -103,16 +81,18 @@ class _Parser:
             raise AvroSchemaError(f"type {full} is in itself: a column has no such type")
         return kind
 
-    def _defined(self, schema: Mapping[str, Any], kind: str, namespace: str) -> AvroType:
+    def _defined(self, schema: Mapping[str, Any], kind: str, namespace: str) -> avro_datums.AvroType:
         full = _full(schema["name"], schema.get("namespace", namespace))
         inner = full.rpartition(".")[0]
         self.named[full] = None
         if kind == "enum":
-            defined: AvroType = EnumType(tuple(map(str, schema["symbols"])))
+            defined: avro_datums.AvroType = avro_datums.EnumType(tuple(map(str, schema["symbols"])))
         elif kind == "fixed":
-            defined = _logical(schema, FixedType(int(schema["size"])), int(schema["size"]))
+            defined = _logical(schema, avro_datums.FixedType(int(schema["size"])), int(schema["size"]))
         else:
-            defined = RecordType({str(one["name"]): self.kind(one["type"], inner) for one in schema["fields"]})
+            defined = avro_datums.RecordType(
+                {str(one["name"]): self.kind(one["type"], inner) for one in schema["fields"]}
+            )
         self.named[full] = defined
         return defined
 
@@ -121,15 +101,15 @@ def _full(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _logical(schema: Mapping[str, Any], kind: AvroType, size: int | None) -> AvroType:
+def _logical(schema: Mapping[str, Any], kind: avro_datums.AvroType, size: int | None) -> avro_datums.AvroType:
     """``kind`` as its logical type says; one that is not known, or does not fit, means nothing, as Avro has it."""
     logical = schema.get("logicalType")
-    if logical == "decimal" and (isinstance(kind, FixedType) or kind == BytesType()):
+    if logical == "decimal" and (isinstance(kind, avro_datums.FixedType) or kind == avro_datums.BytesType()):
         precision, scale = (schema.get(name, 0) for name in ("precision", "scale"))
         if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _MOST_DIGITS:
-            return DecimalType(precision, scale, size) if precision else kind
+            return avro_datums.DecimalType(precision, scale, size) if precision else kind
     time = _TIMES.get(logical or "")
-    return IntegerType(time) if isinstance(kind, IntegerType) and time is not None else kind
+    return avro_datums.IntegerType(time) if isinstance(kind, avro_datums.IntegerType) and time is not None else kind
 
 
 PREFIX: Final = 5
@@ -155,22 +135,22 @@ def read_avro(
     messages: pa.Array,
     position: Ints,
     fields: SourceFields,
-    required: RequiredColumns,
-    schemas: Mapping[int, RecordType | None] | RecordType,
-) -> ScannedRecords:
+    required: file_format.RequiredColumns,
+    schemas: Mapping[int, avro_datums.RecordType | None] | avro_datums.RecordType,
+) -> file_format.ScannedRecords:
     """``messages``, a binary column, as records of ``fields``; ``position`` numbers them. ``schemas``: those of a
     registry by number, which stands before each datum (None: one that cannot be read); or the one that all have, of
     which nothing is said before them.
     """
     if not len(messages):
-        return nothing(fields)
-    by_id: Mapping[int, RecordType | None]
-    if isinstance(schemas, RecordType):
+        return file_format.nothing(fields)
+    by_id: Mapping[int, avro_datums.RecordType | None]
+    if isinstance(schemas, avro_datums.RecordType):
         ids, skipped, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
     else:
         ids, skipped, by_id = schema_ids(messages), PREFIX, schemas
     parts: list[_Messages] = []
-    known: list[RecordType] = []
+    known: list[avro_datums.RecordType] = []
     for one in map(int, np.unique(ids)):
         rows, record = np.flatnonzero(ids == one), by_id.get(one)
         if record is not None:
@@ -186,7 +166,7 @@ def read_avro(
         parses = unparsed.is_null()
         columns = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in columns.items()}
     lacks = None if not known else _lacks(required, fields, known)
-    return ScannedRecords(columns, unparsed, position, lambda rows: messages.take(pa.array(rows)), lacks)
+    return file_format.ScannedRecords(columns, unparsed, position, lambda rows: messages.take(pa.array(rows)), lacks)
 
 
 def _joined(parts: Sequence[pa.Array], order: Ints) -> pa.Array:
@@ -210,10 +190,12 @@ class _Messages:
 class _Data(_Messages):
     """``messages``, those of ``rows``, which have the schema ``record``."""
 
-    def __init__(self, messages: pa.Array, rows: Ints, skipped: int, record: RecordType, fields: SourceFields) -> None:
+    def __init__(
+        self, messages: pa.Array, rows: Ints, skipped: int, record: avro_datums.RecordType, fields: SourceFields
+    ) -> None:
         super().__init__(rows, fields)
         octets, begin, end = _bounds(messages)
-        data = Data(octets.tobytes(), end)
+        data = avro_datums.Data(octets.tobytes(), end)
         every = np.arange(len(rows))
         values, at = record.read(data, every, np.minimum(begin + skipped, end), _wanted(fields))
         data.spoil(every, at != end)
@@ -233,10 +215,10 @@ class _Data(_Messages):
         try:
             there = type_there(schema, field, "")
             fits = there is None or pa.types.is_null(there) or is_read(there, field.type)
-        except FileColumnsError:  # something in it would be a record, and is none
+        except file_format.FileColumnsError:  # something in it would be a record, and is none
             fits = False
         if not fits:
-            self._refuse(pa.array(np.ones(len(self.rows), np.bool_)), misfit(name, field))
+            self._refuse(pa.array(np.ones(len(self.rows), np.bool_)), file_format.misfit(name, field))
             return None
         if there is None or pa.types.is_null(there):
             return None
@@ -250,7 +232,10 @@ class _Data(_Messages):
         read, bad = values_as(inside, field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
-            self._refuse(bad, f"column {field.named(name)}: {NOT_UTF8}" if is_text else misfit(name, field))
+            self._refuse(
+                bad,
+                f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field),
+            )
         return read
 
 
@@ -262,7 +247,7 @@ def _bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], In
     return octets, bounds[:-1], bounds[1:]
 
 
-def _wanted(fields: SourceFields) -> Wanted:
+def _wanted(fields: SourceFields) -> avro_datums.Wanted:
     """What ``fields`` read of a record."""
     wanted: dict[str, Any] = {}
     for field in fields.values():
@@ -270,8 +255,10 @@ def _wanted(fields: SourceFields) -> Wanted:
     return wanted
 
 
-def _lacks(required: RequiredColumns, fields: SourceFields, records: Sequence[RecordType]) -> dict[str, str | None]:
+def _lacks(
+    required: file_format.RequiredColumns, fields: SourceFields, records: Sequence[avro_datums.RecordType]
+) -> dict[str, str | None]:
     """The columns that something reads and no schema has, each with the name there that is most like it."""
     names = {name for record in records for name in places(pa.schema([*record.arrow]), fields)}
     lacking = [name for name in required.columns if name in fields and fields[name].place not in names]
-    return {name: nearest(fields[name].place, names) for name in lacking}
+    return {name: file_format.nearest(fields[name].place, names) for name in lacking}

@@ -17,18 +17,9 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
+from headrace.formats import file_format
 from headrace.formats.csv_dialect import Header, JudgedLines, Quoting, check_body, check_preamble, header_of, layout_of
 from headrace.formats.fields import typed
-from headrace.formats.file_format import (
-    NOT_UTF8,
-    DialectError,
-    FileColumnsError,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    UnreadableFileError,
-    nothing,
-)
 from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines
 from headrace.kernel.columns import Ints, truths
 from headrace.model.expressions.columns import SourceFields
@@ -70,25 +61,35 @@ class CsvLines(TextFormat):
         return replace(self, dialect=dialect)
 
     def read(
-        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
-    ) -> ScannedRecords:
+        self,
+        data: bytes,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+        span: file_format.Span,
+    ) -> file_format.ScannedRecords:
         """The records of ``span``. Raises DialectError for a file of another dialect, too."""
         try:
             return super().read(data, fields, required, path, span)
-        except DialectError:
+        except file_format.DialectError:
             raise
-        except FileColumnsError:
+        except file_format.FileColumnsError:
             text = self.layout.whole(self.unpacked(data, path), path)
             check_preamble(text, self.layout, self.dialect, fields, path)
             raise
 
     def read_lines(
-        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
-    ) -> ScannedRecords:
+        self,
+        lines: TextLines,
+        header: bytes | None,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+    ) -> file_format.ScannedRecords:
         """``lines`` as records. Raises FileColumnsError if the header names a column of ``fields`` twice, too."""
         assert header is not None
         if self._quotes is not None and self._quotes.are_open_behind(header):
-            raise UnreadableFileError(path, "a quote in its header is not closed")
+            raise file_format.UnreadableFileError(path, "a quote in its header is not closed")
         columns = header_of(header, fields, self.dialect, path)
         required.check(columns.names, columns.stored, path, "header")
         return self._records(lines, columns, fields)
@@ -97,12 +98,12 @@ class CsvLines(TextFormat):
         """Raise DialectError for records of another dialect."""
         check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
-    def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> ScannedRecords:
+    def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> file_format.ScannedRecords:
         """Records of the lines after ``header``; a repetition of it is not a record either."""
         lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
         if not len(lines):
-            return nothing(fields)
-        not_text = NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
+            return file_format.nothing(fields)
+        not_text = file_format.NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
         unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), not_text)
         quoting = Quoting(self.dialect)
         judged = JudgedLines.of(lines, quoting, self._quotes)
@@ -119,7 +120,9 @@ class CsvLines(TextFormat):
             unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
         texts = plain_numbers({name: reading.column(name) for name in fields}, fields, self.dialect)
         columns, unparsed = typed(texts, unparsed, fields, list(DataType), is_iso_alone=self.is_as_before)
-        return ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+        return file_format.ScannedRecords(
+            columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows))
+        )
 
     def stands_alone(self, record: bytes) -> bool:
         """Whether the ``record`` leaves no quote open, in which others would be, and the encoding has its letters."""

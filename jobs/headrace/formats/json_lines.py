@@ -24,26 +24,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
+from headrace.formats import fields as formats_fields
+from headrace.formats import file_format
 from headrace.formats.compression import what_is
-from headrace.formats.fields import (
-    DEEPEST,
-    FROM_TEXT,
-    fits,
-    has_lone_surrogate,
-    parsed,
-    stored_type,
-    stored_value,
-    typed,
-)
-from headrace.formats.file_format import (
-    NOT_UTF8,
-    RequiredColumns,
-    ScannedRecords,
-    UnreadableFileError,
-    misfit,
-    nearest,
-    nothing,
-)
+from headrace.formats.fields import parsed
 from headrace.formats.lines import TextFormat, TextLines
 from headrace.kernel.columns import Ints, truths
 from headrace.kernel.expressions.decimals import SHORT
@@ -77,7 +61,7 @@ def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
             _check_only(lines.text[0].as_py(), path)
     for row in _arrays(lines):
         if (count := _records_in(lines.text[int(row)].as_py())) is not None:
-            raise UnreadableFileError(
+            raise file_format.UnreadableFileError(
                 path,
                 f"its line {lines.position[row]} is an array of {count} records: {_ONE_A_LINE.format(repr('.[]'))}",
             )
@@ -88,19 +72,19 @@ def stands_alone(line: bytes) -> bool:
     lines = TextLines(pa.array([line], pa.binary()), np.zeros(1, np.int64), np.ones(1, np.bool_))
     try:
         check_json_lines(lines, lines, "")
-    except UnreadableFileError:
+    except file_format.UnreadableFileError:
         return False
     return what_is(line) is None
 
 
 def _check_first(line: bytes, path: str) -> None:
     if line.startswith(_OTHER_ENCODINGS):
-        raise UnreadableFileError(path, "it is UTF-16 or UTF-32, and JSON is read as UTF-8")
+        raise file_format.UnreadableFileError(path, "it is UTF-16 or UTF-32, and JSON is read as UTF-8")
     line = line.strip(b" \t")
     is_array = line.startswith(b"[")
     if (is_array or (line.startswith(b"{") and line.endswith(_GOES_ON))) and _goes_on(line):
         what, filter_ = ("an array", ".[]") if is_array else ("an object", ".")
-        raise UnreadableFileError(
+        raise file_format.UnreadableFileError(
             path, f"it is JSON of which {what} goes over several lines: {_ONE_A_LINE.format(repr(filter_))}"
         )
 
@@ -108,7 +92,7 @@ def _check_first(line: bytes, path: str) -> None:
 def _check_only(line: bytes, path: str) -> None:
     """Raise UnreadableFileError if the only line of a file is several records, one behind the other."""
     if _BEHIND_EACH_OTHER.search(line) and (count := sum(1 for _ in _objects(line))) > 1:
-        raise UnreadableFileError(
+        raise file_format.UnreadableFileError(
             path, f"its only line has {count} records one behind the other: {_ONE_A_LINE.format('.')}"
         )
 
@@ -187,8 +171,13 @@ class JsonLines(TextFormat):
         return replace(self, of_rules=rules)
 
     def read_lines(
-        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
-    ) -> ScannedRecords:
+        self,
+        lines: TextLines,
+        header: bytes | None,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+    ) -> file_format.ScannedRecords:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
         records = _records(lines, fields, is_iso_alone=self.is_as_before)
         return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
@@ -209,13 +198,17 @@ class JsonLines(TextFormat):
 JSON: Final = JsonLines()
 
 
-def _records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> ScannedRecords:
+def _records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> file_format.ScannedRecords:
     read = _Reading(lines, fields, is_iso_alone).columns()
-    columns, unparsed = typed(read.columns, read.unparsed, fields, FROM_TEXT, is_iso_alone=is_iso_alone)
-    return ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+    columns, unparsed = formats_fields.typed(
+        read.columns, read.unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
+    )
+    return file_format.ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
 
 
-def _lacking(records: ScannedRecords, wanted: SourceFields, lines: TextLines) -> dict[str, str | None] | None:
+def _lacking(
+    records: file_format.ScannedRecords, wanted: SourceFields, lines: TextLines
+) -> dict[str, str | None] | None:
     """The ``wanted`` columns that no record has, not even as null, each with the most similar name in the first record,
     in the object where it would be. None if no record parses, which says nothing. ``records`` were parsed from
     ``lines``.
@@ -226,7 +219,7 @@ def _lacking(records: ScannedRecords, wanted: SourceFields, lines: TextLines) ->
     empty = [name for name in wanted if records.columns[name].null_count == len(records)]
     missing = [name for name in empty if not all(_is_written(part, lines) for part in wanted[name].path)]
     first = json.loads(lines.text[int(parses[0])].as_py()) if missing else {}
-    return {name: nearest(wanted[name].path[-1], _object_of(wanted[name], first)) for name in missing}
+    return {name: file_format.nearest(wanted[name].path[-1], _object_of(wanted[name], first)) for name in missing}
 
 
 def _object_of(field: SourceField, record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -250,7 +243,7 @@ def _nested(fields: SourceFields) -> pa.Schema:
         inside = objects
         for name in outer:
             inside = inside.setdefault(name, {})
-        inside[last] = stored_type(field.type)
+        inside[last] = formats_fields.stored_type(field.type)
 
     def members(inside: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
         return [(name, pa.struct(members(kind)) if isinstance(kind, dict) else kind) for name, kind in inside.items()]
@@ -294,7 +287,7 @@ class _Reading:
         in_order = None if (np.diff(order) == 1).all() else pa.array(order)
         columns = {}
         for name, field in self.fields.items():
-            alone = pa.array([value.get(name) for value in values], stored_type(field.type))
+            alone = pa.array([value.get(name) for value in values], formats_fields.stored_type(field.type))
             whole = pa.concat_arrays([*(chunk for table in self.tables for chunk in _leaf(table, field)), alone])
             columns[name] = whole if in_order is None else whole.take(in_order)
         return _Found(columns, unparsed if in_order is None else unparsed.take(in_order))
@@ -309,7 +302,7 @@ class _Reading:
             like = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
             candidates[spaced] = like.to_numpy(zero_copy_only=False)
         brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
-        candidates &= pc.less_equal(brackets, DEEPEST).to_numpy(zero_copy_only=False)
+        candidates &= pc.less_equal(brackets, formats_fields.DEEPEST).to_numpy(zero_copy_only=False)
         kinds = {f.type.item if isinstance(f.type, ListType) else f.type for f in self.fields.values()}
         for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in kinds else (_NOT_FINITE,):
             if candidates.any():
@@ -370,8 +363,8 @@ def _judged(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, 
     try:
         text = line.decode()
     except UnicodeDecodeError:
-        return NOT_UTF8
-    if has_lone_surrogate(text):
+        return file_format.NOT_UTF8
+    if formats_fields.has_lone_surrogate(text):
         return _LONE
     try:
         record = parsed(text)
@@ -390,19 +383,19 @@ def _values(record: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool)
                 no_object = f"column {field.named(name)}: {'.'.join(field.path[:depth])} is not an object"
                 return _misread(values, fields, is_iso_alone) or no_object
             value = None if value is None else value.get(part)
-        if not fits(value, field.type):
-            return _misread(values, fields, is_iso_alone) or misfit(name, field)
-        values[name] = stored_value(value, field.type)
+        if not formats_fields.fits(value, field.type):
+            return _misread(values, fields, is_iso_alone) or file_format.misfit(name, field)
+        values[name] = formats_fields.stored_value(value, field.type)
     return values
 
 
 def _misread(values: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> str | None:
     """Why the columns before one that does not fit do not read themselves: the first counts."""
     before = {name: fields[name] for name in values}
-    columns = {name: pa.array([values[name]], stored_type(field.type)) for name, field in before.items()}
-    reason: str | None = typed(columns, pa.nulls(1, pa.string()), before, FROM_TEXT, is_iso_alone=is_iso_alone)[1][
-        0
-    ].as_py()
+    columns = {name: pa.array([values[name]], formats_fields.stored_type(field.type)) for name, field in before.items()}
+    reason: str | None = formats_fields.typed(
+        columns, pa.nulls(1, pa.string()), before, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
+    )[1][0].as_py()
     return reason
 
 
@@ -410,11 +403,11 @@ def read_json(
     messages: pa.Array,
     position: Ints,
     fields: SourceFields,
-    required: RequiredColumns,
+    required: file_format.RequiredColumns,
     path: str,
     *,
     rules: int = JSON.rules,
-) -> ScannedRecords:
+) -> file_format.ScannedRecords:
     """Read messages, each one JSON object, as records. An empty one, or NULL, does not parse.
 
     :param messages: a binary column.
@@ -427,7 +420,7 @@ def read_json(
     :raises FileColumnsError: they lack what is required.
     """
     if not len(messages):
-        return nothing(fields)
+        return file_format.nothing(fields)
     octets = messages.fill_null(b"") if messages.null_count else messages
     judge = JSON if rules >= JSON.rules else JSON.by_rules(rules)
     return judge.read_lines(TextLines(octets, position, _is_utf8(octets)), None, fields, required, path)

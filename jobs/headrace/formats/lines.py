@@ -29,17 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.formats import file_format
 from headrace.formats.compression import is_packed_by_name, unpacked, unpacked_by_name
-from headrace.formats.file_format import (
-    WHOLE_FILE,
-    FileFormat,
-    LargeFileError,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    UnreadableFileError,
-    nothing,
-)
 from headrace.kernel.columns import Ints
 from headrace.model.expressions.columns import SourceFields
 from headrace_snapshots.names import relanded
@@ -89,7 +80,7 @@ class Quotes:
         marks = self.marks(data)
         return self._open_behind(marks, np.frombuffer(marks, np.uint8), 0, len(marks))
 
-    def bounds(self, data: bytes, span: Span) -> tuple[int, int]:
+    def bounds(self, data: bytes, span: file_format.Span) -> tuple[int, int]:
         """Where the records of ``span`` begin and end in ``data``: pieces end after the first newline outside quotes at
         or after their share.
         """
@@ -189,7 +180,7 @@ class TextLayout:
         try:
             return self._recoded(data).removeprefix(codecs.BOM_UTF8)
         except UnicodeError as error:
-            raise UnreadableFileError(path, f"it is not {self.encoding} ({error})") from error
+            raise file_format.UnreadableFileError(path, f"it is not {self.encoding} ({error})") from error
 
     def piece(self, text: bytes) -> bytes:
         """A piece of what ``whole`` gave, as UTF-8. A character that is none in the encoding is no UTF-8 either."""
@@ -303,7 +294,7 @@ class TextLines:
         return TextLines(self.text[:count], self.position[:count], self.is_utf8[:count])
 
 
-def bounds(text: bytes, span: Span, layout: TextLayout) -> tuple[int, int]:
+def bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tuple[int, int]:
     """Where the lines of ``span`` begin and end in ``text``."""
     before = layout.begin(text)
     rest = text[before:] if before else text
@@ -398,7 +389,7 @@ MOST_BYTES = 2**31 - 16
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
 
 
-class TextFormat(FileFormat):
+class TextFormat(file_format.FileFormat):
     """A format whose records are lines of UTF-8, compressed or not, whatever the file is called. The header, if files
     have one, is the first line that is not blank. A file of records that landed again is never refused for its records:
     those that are none stay dead letters.
@@ -421,8 +412,13 @@ class TextFormat(FileFormat):
 
     @abstractmethod
     def read_lines(
-        self, lines: TextLines, header: bytes | None, fields: SourceFields, required: RequiredColumns, path: str
-    ) -> ScannedRecords:
+        self,
+        lines: TextLines,
+        header: bytes | None,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+    ) -> file_format.ScannedRecords:
         """Make records of lines.
 
         :param lines: the lines of a part of a file. Those that equal a header are no records; it may be among them.
@@ -436,8 +432,13 @@ class TextFormat(FileFormat):
         """
 
     def read(
-        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
-    ) -> ScannedRecords:
+        self,
+        data: bytes,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+        span: file_format.Span,
+    ) -> file_format.ScannedRecords:
         """Take a file out of its compression, cut the lines of a part, and make records of them.
 
         :param data: the whole content of the file.
@@ -453,21 +454,21 @@ class TextFormat(FileFormat):
         text = self.unpacked(data, path)
         if text is not data and not span.is_whole:  # its name did not say so: the first piece has all of it
             if span.first:
-                return nothing(fields)
-            span = WHOLE_FILE
+                return file_format.nothing(fields)
+            span = file_format.WHOLE_FILE
         text = self.layout.whole(text, path)
         begin, end = bounds(text, span, self.layout)
         if end - begin > MOST_BYTES:
-            raise LargeFileError(path, end - begin)
+            raise file_format.LargeFileError(path, end - begin)
         lines = cut(text, (begin, end), self.layout)
         first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)
         is_judged = not self.is_as_before and relanded(path) is None  # whose records were judged one by one
         if is_judged:
             self.check_lines(lines, first, path)
         if not self.has_header:
-            return self.read_lines(lines, None, fields, required, path) if len(lines) else nothing(fields)
+            return self.read_lines(lines, None, fields, required, path) if len(lines) else file_format.nothing(fields)
         if not len(first):
-            return nothing(fields)
+            return file_format.nothing(fields)
         records = self.read_lines(lines, _line(first), fields, required, path)
         if is_judged:
             self.check_beginning(text, _line(first), fields, path)
@@ -522,7 +523,7 @@ class TextFormat(FileFormat):
         """
         lines = first_line(self.layout.whole(self.unpacked(data, path), path), self.layout)
         if not len(lines):
-            raise UnreadableFileError(path, "it has no header")
+            raise file_format.UnreadableFileError(path, "it has no header")
         return _line(lines)
 
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:

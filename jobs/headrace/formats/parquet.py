@@ -23,18 +23,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import as_json
-from headrace.formats.file_format import (
-    NOT_UTF8,
-    FileColumnsError,
-    FileFormat,
-    RequiredColumns,
-    ScannedRecords,
-    Span,
-    UnreadableFileError,
-    misfit,
-)
 from headrace.kernel.columns import ARROW_TYPES, DATE, TIMESTAMP, Ints, arrow_type, with_items
 from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
@@ -136,7 +127,7 @@ def bounds_of_groups(file: pq.ParquetFile, path: str) -> Ints:
     stored = file.metadata
     bounds = np.cumsum([0, *(stored.row_group(number).num_rows for number in range(stored.num_row_groups))])
     if stored.num_rows != bounds[-1] or (np.diff(bounds) < 0).any():
-        raise UnreadableFileError(
+        raise file_format.UnreadableFileError(
             path, f"its footer says that it has {stored.num_rows} rows, and its row groups have {bounds[-1]}"
         )
     return bounds
@@ -157,11 +148,11 @@ def check_chunks(data: bytes, file: pq.ParquetFile, groups: Iterable[int], colum
             chunk, leaf = stored.column(number), leaves[number]
             values = chunk.num_values
             if values < stored.num_rows or (values > stored.num_rows and not leaf.max_repetition_level):
-                raise UnreadableFileError(
+                raise file_format.UnreadableFileError(
                     path, f"its column {leaf.path} has {values} values in a row group of {stored.num_rows} rows"
                 )
             if (wrong := _wrong_pages(data, chunk, stored.num_rows)) is not None:
-                raise UnreadableFileError(path, f"the pages of its column {leaf.path} have {wrong}")
+                raise file_format.UnreadableFileError(path, f"the pages of its column {leaf.path} have {wrong}")
 
 
 def _wrong_pages(data: bytes, chunk: pq.ColumnChunkMetaData, rows: int) -> str | None:
@@ -188,7 +179,9 @@ def check_table(table: pa.Table, rows: int, path: str) -> None:
     """Raise UnreadableFileError if a column of ``table`` does not have so many ``rows``."""
     for name, column in zip(table.column_names, table.columns, strict=True):
         if len(column) != rows:
-            raise UnreadableFileError(path, f"the pages of its column {name} have {len(column)} values for {rows} rows")
+            raise file_format.UnreadableFileError(
+                path, f"the pages of its column {name} have {len(column)} values for {rows} rows"
+            )
 
 
 _MAGIC = b"PAR1"
@@ -213,7 +206,7 @@ _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
 
 
 @dataclass(frozen=True)
-class ParquetRows(FileFormat):
+class ParquetRows(file_format.FileFormat):
     """Parquet. A record of which somebody asks the bytes is a line of JSON with the columns of the schema. Files are
     held to what they say of themselves, but where ``is_checked`` is not so.
     """
@@ -226,8 +219,13 @@ class ParquetRows(FileFormat):
         return replace(self, is_checked=False)
 
     def read(
-        self, data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span
-    ) -> ScannedRecords:
+        self,
+        data: bytes,
+        fields: SourceFields,
+        required: file_format.RequiredColumns,
+        path: str,
+        span: file_format.Span,
+    ) -> file_format.ScannedRecords:
         """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
         than the schema says.
         """
@@ -264,8 +262,14 @@ PARQUET: Final = ParquetRows()
 
 
 def _records(
-    data: bytes, fields: SourceFields, required: RequiredColumns, path: str, span: Span, *, is_checked: bool
-) -> ScannedRecords:
+    data: bytes,
+    fields: SourceFields,
+    required: file_format.RequiredColumns,
+    path: str,
+    span: file_format.Span,
+    *,
+    is_checked: bool,
+) -> file_format.ScannedRecords:
     file = _open(data, path, is_checked=is_checked)
     stored = stored_columns(file.schema_arrow, fields, path)
     required.check([*places(file.schema_arrow, fields)], stored, path, "schema")
@@ -274,7 +278,7 @@ def _records(
         read = _rows if is_checked else _rows_as_before
         table, first = read(data, file, columns_there, span, path)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UnreadableFileError(path, f"its pages are broken ({error})") from error
+        raise file_format.UnreadableFileError(path, f"its pages are broken ({error})") from error
     rows = table.num_rows
     position = np.arange(first, first + rows)
     columns, unparsed = {}, pa.nulls(rows, pa.string())
@@ -288,18 +292,22 @@ def _records(
         values, bad = values_as(pc.struct_field(values, inner) if inner else values, field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
-            reason = f"column {field.named(name)}: {NOT_UTF8}" if is_text else misfit(name, field)
+            reason = (
+                f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field)
+            )
             unparsed = pc.if_else(pc.and_(bad, unparsed.is_null()), reason, unparsed)
         columns[name] = values
     if unparsed.null_count < rows:
         parses = unparsed.is_null()
         held = columns
         columns = {n: pc.if_else(parses, v, pa.scalar(None, v.type)) for n, v in columns.items()}
-        return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(held, chosen))
-    return ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
+        return file_format.ScannedRecords(columns, unparsed, position, lambda chosen: as_json(held, chosen))
+    return file_format.ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
 
 
-def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str) -> tuple[pa.Table, int]:
+def _rows(
+    data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
+) -> tuple[pa.Table, int]:
     """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them. Raises
     UnreadableFileError for counts that disagree.
     """
@@ -313,7 +321,7 @@ def _rows(data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, pat
 
 
 def _rows_as_before(
-    data: bytes, file: pq.ParquetFile, columns: list[str], span: Span, path: str
+    data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
 ) -> tuple[pa.Table, int]:
     """What ``_rows`` gives, by the count in the footer, with nothing checked."""
     stored = file.metadata
@@ -324,7 +332,7 @@ def _rows_as_before(
     return table.slice(begin - first, end - begin), begin
 
 
-def _span_of(bounds: Ints, total: int, span: Span) -> tuple[Ints, int, int]:
+def _span_of(bounds: Ints, total: int, span: file_format.Span) -> tuple[Ints, int, int]:
     """The row groups of a ``span`` of ``total`` rows, and its first row and the one behind it."""
     begin, end = span.bounds(total)
     if span.is_whole or len(bounds) > span.of:
@@ -339,18 +347,20 @@ def _span_of(bounds: Ints, total: int, span: Span) -> tuple[Ints, int, int]:
 def _open(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
     if len(data) < 12 or data[-4:] != _MAGIC:
         other = what_is(data)
-        raise UnreadableFileError(path, f"it has no Parquet footer{'' if other is None else f': it is {other}'}")
+        raise file_format.UnreadableFileError(
+            path, f"it has no Parquet footer{'' if other is None else f': it is {other}'}"
+        )
     if struct.unpack("<I", data[-8:-4])[0] + 8 > len(data) - 4:
-        raise UnreadableFileError(path, "its Parquet footer is longer than the file")
+        raise file_format.UnreadableFileError(path, "its Parquet footer is longer than the file")
     try:
         # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
         stored = pa.BufferReader(data)
         file = pq.ParquetFile(stored, coerce_int96_timestamp_unit="us", page_checksum_verification=is_checked)
         _ = file.schema_arrow
     except UnicodeDecodeError as error:
-        raise UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
+        raise file_format.UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
     except (pa.ArrowException, OSError) as error:
-        raise UnreadableFileError(path, f"its Parquet footer is broken ({error})") from error
+        raise file_format.UnreadableFileError(path, f"its Parquet footer is broken ({error})") from error
     return file
 
 
@@ -362,7 +372,7 @@ def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> l
         if own is None or pa.types.is_null(own):  # without any value: as good as missing
             continue
         if not is_read(own, field.type):
-            raise FileColumnsError(
+            raise file_format.FileColumnsError(
                 path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
             )
         stored.append(name)
@@ -377,11 +387,15 @@ def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.Data
         if depth and pa.types.is_null(own):
             return own
         if depth and not pa.types.is_struct(own):
-            raise FileColumnsError(path, f"its column {place} is {own}, and the source says that {part} is in it")
+            raise file_format.FileColumnsError(
+                path, f"its column {place} is {own}, and the source says that {part} is in it"
+            )
         if not (count := own.names.count(part)):
             return None
         if count > 1:
-            raise FileColumnsError(path, f"its schema names column {place}{'.' if place else ''}{part} {count} times")
+            raise file_format.FileColumnsError(
+                path, f"its schema names column {place}{'.' if place else ''}{part} {count} times"
+            )
         own = own.field(own.names.index(part)).type
     return own
 

@@ -21,15 +21,7 @@ from headrace.errors import PipelineError
 from headrace.kernel.columns import Ints, own_arrow_type
 from headrace.model.arguments import user_code
 from headrace.model.time import Instant
-from headrace.model.triggers.custom import (
-    CustomTrigger,
-    Progress,
-    TriggerElement,
-    TriggerMoment,
-    checked_progress,
-    checked_state,
-    state_types,
-)
+from headrace.model.triggers import custom
 from headrace.model.windows import CustomWindows, MergeGroup, Window
 from headrace.program.triggers.leaves import AT, DEADLINE, FINISHED, RECORD, state_field
 
@@ -100,17 +92,19 @@ class TriggerBatches:
     ``on_merge`` the progress in each merged window, in order of windows, structs of state and ``FINISHED``.
     """
 
-    trigger: CustomTrigger
+    trigger: custom.CustomTrigger
 
     def on_element(self, *columns: pa.Array) -> pa.Array:
         """Tell it of elements."""
 
-        def heard(progress: Progress, moment: TriggerMoment, elements: list[dict[str, Any]]) -> Progress:
+        def heard(
+            progress: custom.Progress, moment: custom.TriggerMoment, elements: list[dict[str, Any]]
+        ) -> custom.Progress:
             state, finished = progress
             for element in elements:
-                trigger_element = TriggerElement(element[RECORD], Instant(element[AT]))
+                trigger_element = custom.TriggerElement(element[RECORD], Instant(element[AT]))
                 state = self.trigger.on_element(state, trigger_element, moment)
-            return Progress(checked_state(self.trigger, state), finished)
+            return custom.Progress(custom.checked_state(self.trigger, state), finished)
 
         return self._changed("look at an element", heard, columns)
 
@@ -118,36 +112,40 @@ class TriggerBatches:
         """Tell it of signals."""
         names = sorted({*self.trigger.signals})
 
-        def after_signals(progress: Progress, moment: TriggerMoment, *has_come: bool) -> Progress:
+        def after_signals(progress: custom.Progress, moment: custom.TriggerMoment, *has_come: bool) -> custom.Progress:
             state, finished = progress
             for name in compress(names, has_come):
                 state = self.trigger.on_signal(state, name, moment)
-            return Progress(checked_state(self.trigger, state), finished)
+            return custom.Progress(custom.checked_state(self.trigger, state), finished)
 
         return self._changed("take a signal", after_signals, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
         """Its window fires."""
 
-        def fired(progress: Progress, moment: TriggerMoment) -> Progress:
-            return checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
+        def fired(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
+            return custom.checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
 
         return self._changed("fire", fired, columns)
 
     def clear(self, *columns: pa.Array) -> pa.Array:
         """Forget its progress."""
 
-        def cleared(progress: Progress, moment: TriggerMoment) -> Progress:
-            return Progress(checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished)
+        def cleared(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
+            return custom.Progress(
+                custom.checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished
+            )
 
         return self._changed("clear its state", cleared, columns)
 
     def on_merge(self, *columns: pa.Array) -> pa.Array:
         """Make one progress of several."""
 
-        def merged(progress: Progress, moment: TriggerMoment, sources: list[dict[str, Any]]) -> Progress:
-            known = [Progress(self._state([s[n] for n in self._fields]), s[FINISHED]) for s in sources]
-            return checked_progress(self.trigger, self.trigger.on_merge(known, moment))
+        def merged(
+            progress: custom.Progress, moment: custom.TriggerMoment, sources: list[dict[str, Any]]
+        ) -> custom.Progress:
+            known = [custom.Progress(self._state([s[n] for n in self._fields]), s[FINISHED]) for s in sources]
+            return custom.checked_progress(self.trigger, self.trigger.on_merge(known, moment))
 
         return self._changed("merge", merged, columns)
 
@@ -159,14 +157,14 @@ class TriggerBatches:
             ]
             return pa.array(answers, pa.bool_())
 
-    def _changed(self, doing: str, change: Callable[..., Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
+    def _changed(self, doing: str, change: Callable[..., custom.Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
         with user_code(self.trigger, doing):
             states = [self._row(change(*call)) if call else None for call in self._calls(columns)]
-            kinds = [own_arrow_type(kind) for kind in state_types(self.trigger).values()]
+            kinds = [own_arrow_type(kind) for kind in custom.state_types(self.trigger).values()]
             fields = list(zip(self._fields, kinds, strict=True))
             return pa.array(states, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
 
-    def _row(self, progress: Progress) -> dict[str, Any]:
+    def _row(self, progress: custom.Progress) -> dict[str, Any]:
         values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}
         return {**values, FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
 
@@ -177,8 +175,8 @@ class TriggerBatches:
             if not wanted:
                 yield ()
                 continue
-            moment = TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), passed)
-            yield Progress(self._state(values[:size]), finished), moment, *values[size:]
+            moment = custom.TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), passed)
+            yield custom.Progress(self._state(values[:size]), finished), moment, *values[size:]
 
     def _state(self, values: list[Any]) -> dict[str, Any]:
         return dict(zip(self.trigger.state_types, values, strict=True))

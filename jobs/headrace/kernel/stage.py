@@ -8,15 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.aggregates import (
-    KEPT_AT,
-    Accumulator,
-    AccumulatorPart,
-    BagPart,
-    CountPart,
-    KeptPart,
-    compile_aggregates,
-)
+from headrace.kernel import aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, own_arrow_type
 from headrace.kernel.expressions.string_bytes import Words
 from headrace.kernel.keys import hashes
@@ -141,29 +133,29 @@ class CompiledStage:
         return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable, is_batch=True)
 
     @cached_property
-    def accumulators(self) -> Mapping[str, Accumulator]:
+    def accumulators(self) -> Mapping[str, aggregates.Accumulator]:
         """Accumulators by aggregate."""
         stage, all_kept = self.stage, self.how.keep_last is not None
-        return compile_aggregates(
+        return aggregates.compile_aggregates(
             stage.aggregation.aggregates, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
         )
 
     @cached_property
-    def aggregated(self) -> list[AccumulatorPart]:
+    def aggregated(self) -> list[aggregates.AccumulatorPart]:
         """The parts that results are made of."""
         return [part for accumulator in self.accumulators.values() for part in accumulator.parts]
 
     @cached_property
-    def parts(self) -> list[AccumulatorPart]:
+    def parts(self) -> list[aggregates.AccumulatorPart]:
         """Stored columns of the contents, in order: parts of accumulators, or the last elements that they are made of
         if a window keeps no more.
         """
         if self.how.keep_last is not None:
             fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
-            fields += [(KEPT_AT, _LONG)] if self.keeps_times else []
+            fields += [(aggregates.KEPT_AT, _LONG)] if self.keeps_times else []
             kept = pa.list_(pa.struct([("_", _BOOL), *fields]))
-            return [KeptPart(c.KEPT, kept, None, self.how.keep_last)]
-        counted = [CountPart(c.NET, _LONG, None)] if self.counts_net else []
+            return [aggregates.KeptPart(c.KEPT, kept, None, self.how.keep_last)]
+        counted = [aggregates.CountPart(c.NET, _LONG, None)] if self.counts_net else []
         return [*self.aggregated, *counted]
 
     @cached_property
@@ -180,7 +172,7 @@ class CompiledStage:
     @cached_property
     def keeps_times(self) -> bool:
         """Whether event times belong to what is kept of the last elements."""
-        return any(isinstance(part, BagPart) and part.is_timed for part in self.aggregated)
+        return any(isinstance(part, aggregates.BagPart) and part.is_timed for part in self.aggregated)
 
     @cached_property
     def custom(self) -> CustomWindows | None:

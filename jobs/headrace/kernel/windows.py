@@ -19,21 +19,12 @@ from headrace.kernel.expressions.casts import calendar_windows
 from headrace.kernel.expressions.evaluation import Rows, column
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
+from headrace.model import windows as model_windows
 from headrace.model.accumulation import TimestampCombiner
 from headrace.model.expressions.columns import coalesce
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Literal
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
-from headrace.model.windows import (
-    CalendarWindows,
-    CustomWindows,
-    FixedWindows,
-    GlobalWindows,
-    Sessions,
-    ShiftedOutputTime,
-    SlidingWindows,
-    WindowFn,
-)
 from headrace.program import columns as c
 from headrace.program.triggers import ColumnMerge
 
@@ -60,48 +51,48 @@ class Assigned:
 
 
 def assigned(
-    where: WindowFn, times: pa.Array, keys: Rows, key_types: Schema, records: pa.Array | None = None
+    where: model_windows.WindowFn, times: pa.Array, keys: Rows, key_types: Schema, records: pa.Array | None = None
 ) -> Assigned:
     """The windows of rows at ``times`` (int64, granules; NULL takes no part). A phase reads the ``keys``, a user's own
     function the ``records``: structs whose timestamps are Instants.
     """
     match where:
-        case ShiftedOutputTime(inner, shift):
+        case model_windows.ShiftedOutputTime(inner, shift):
             windows = assigned(inner, times, keys, key_types, records)
             stamp = times.fill_null(0).to_numpy()[windows.row] if windows.stamp is None else windows.stamp
             return replace(windows, stamp=stamp + int(shift))
-        case CustomWindows():
+        case model_windows.CustomWindows():
             counts, start, end, stamp = assigned_windows(where, times, records)
             row = np.repeat(np.arange(len(times), dtype=np.int64), counts)
             return Assigned(row, start, end, run_begins(row), stamp)
     row = np.flatnonzero(np.asarray(times.is_valid()))
     at = times.fill_null(0).to_numpy()[row] if times.null_count else times.to_numpy()
-    if isinstance(where, SlidingWindows):
+    if isinstance(where, model_windows.SlidingWindows):
         return _sliding(where, row, at)
-    if isinstance(where, FixedWindows):
+    if isinstance(where, model_windows.FixedWindows):
         start, end = _fixed(where, at, _shift(where, keys, key_types, row, len(times)))
     else:
         start, end = _only_by_time(where, at)
     return Assigned(row, start, end, np.ones(len(row), np.bool_))
 
 
-def _only_by_time(where: WindowFn, at: Ints) -> tuple[Ints, Ints]:
+def _only_by_time(where: model_windows.WindowFn, at: Ints) -> tuple[Ints, Ints]:
     match where:
-        case Sessions(gap):
+        case model_windows.Sessions(gap):
             return at, at + int(gap)
-        case CalendarWindows():
+        case model_windows.CalendarWindows():
             return calendar_windows(where, at)
-        case GlobalWindows():
+        case model_windows.GlobalWindows():
             return np.full(len(at), int(MIN_INSTANT)), np.full(len(at), int(GLOBAL_WINDOW_END))
     raise PipelineError(f"{where!r} is not a window function")
 
 
-def _fixed(where: FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
+def _fixed(where: model_windows.FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
     start: Ints = at - (at - shift) % int(where.size)
     return start, start + int(where.size)
 
 
-def _shift(where: FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int) -> int | Ints:
+def _shift(where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int) -> int | Ints:
     """How far the windows of the key of each ``row`` are shifted (2.2)."""
     if where.phase is None:
         return int(where.offset)
@@ -110,19 +101,19 @@ def _shift(where: FixedWindows, keys: Rows, key_types: Schema, row: Ints, length
     return (shifts % int(where.size) + int(where.offset)) % int(where.size)
 
 
-def count_windows(where: WindowFn, at: Ints) -> Ints:
+def count_windows(where: model_windows.WindowFn, at: Ints) -> Ints:
     """How many windows an element at each time is in; a user's own window function alone can say that of its own."""
     match where:
-        case ShiftedOutputTime(inner):
+        case model_windows.ShiftedOutputTime(inner):
             return count_windows(inner, at)
-        case SlidingWindows():
+        case model_windows.SlidingWindows():
             return _reaching(where, at)[1]
-        case CustomWindows():
+        case model_windows.CustomWindows():
             raise PipelineError(f"{where!r} is a window function of its own")
     return np.ones(len(at), np.int64)
 
 
-def _reaching(where: SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
+def _reaching(where: model_windows.SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
     """How long before each time the last window starts, and how many reach it: the last starts at the last multiple of
     the period, those before it reach the time for as long as ``size`` goes (2.3).
     """
@@ -132,7 +123,7 @@ def _reaching(where: SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
     return since, counts
 
 
-def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
+def _sliding(where: model_windows.SlidingWindows, row: Ints, at: Ints) -> Assigned:
     size, period = int(where.size), int(where.period)
     since, counts = _reaching(where, at)
     row, first = np.repeat(row, counts), np.repeat(at - since - (counts - 1) * period, counts)
@@ -141,7 +132,7 @@ def _sliding(where: SlidingWindows, row: Ints, at: Ints) -> Assigned:
     return Assigned(row, start, start + size, place == 0)
 
 
-def slice_starts(where: SlidingWindows, at: Ints) -> Ints:
+def slice_starts(where: model_windows.SlidingWindows, at: Ints) -> Ints:
     """Where the slice of each time begins. Times of one slice are in the same windows, and so is its start: a slice
     ends where a window begins or ends.
     """
@@ -150,21 +141,23 @@ def slice_starts(where: SlidingWindows, at: Ints) -> Ints:
     return at - since + np.where(since < rest, 0, rest)
 
 
-def output_times(where: WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
+def output_times(where: model_windows.WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
     """The timestamps that elements at ``times`` give the panes of their windows."""
     match where:
-        case CustomWindows():
+        case model_windows.CustomWindows():
             return custom_output_times(where, times, start, end)
-        case ShiftedOutputTime(inner, shift):
+        case model_windows.ShiftedOutputTime(inner, shift):
             return output_times(inner, times, start, end) + int(shift)
     return times
 
 
-def merged_windows(where: WindowFn, key: Ints, start: Ints, end: Ints, is_new: Flags) -> tuple[Ints, Ints]:
+def merged_windows(
+    where: model_windows.WindowFn, key: Ints, start: Ints, end: Ints, is_new: Flags
+) -> tuple[Ints, Ints]:
     """What the window of each row becomes among the open and new ones of its ``key`` (2.4, 2.6, 3.5): itself where it
     merges with none. Nothing merges in a key of which no row ``is_new``.
     """
-    if isinstance(where, ShiftedOutputTime):
+    if isinstance(where, model_windows.ShiftedOutputTime):
         return merged_windows(where.inner, key, start, end, is_new)
     touched = np.zeros(int(key.max(initial=-1)) + 1, np.bool_)
     touched[key[is_new]] = True
@@ -172,14 +165,14 @@ def merged_windows(where: WindowFn, key: Ints, start: Ints, end: Ints, is_new: F
     order = grouped(key[rows].view(np.uint64), [], start[rows], end[rows]).order
     rows = rows if order is None else rows[order]
     result = start.copy(), end.copy()
-    if isinstance(where, Sessions):
+    if isinstance(where, model_windows.Sessions):
         result[0][rows], result[1][rows] = _merged_sessions(where, key[rows], start[rows], end[rows])
-    elif isinstance(where, CustomWindows) and where.merges:
+    elif isinstance(where, model_windows.CustomWindows) and where.merges:
         result[0][rows], result[1][rows] = merged_custom(where, key[rows], start[rows], end[rows])
     return result
 
 
-def _merged_sessions(where: Sessions, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
+def _merged_sessions(where: model_windows.Sessions, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
     """What sessions in the order of (key, window) become: one that begins after the ends of all before it of its key
     begins another.
     """
@@ -238,7 +231,7 @@ class InSlices:
     place: Ints
 
     @classmethod
-    def of(cls, where: SlidingWindows, times: pa.Array) -> "InSlices":
+    def of(cls, where: model_windows.SlidingWindows, times: pa.Array) -> "InSlices":
         """Rows at ``times`` (int64, granules; NULL takes no part)."""
         known = np.asarray(times.is_valid())
         begins = slice_starts(where, times.fill_null(0).to_numpy())

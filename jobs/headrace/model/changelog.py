@@ -9,16 +9,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from headrace.model.arguments import REQUIRED, Arguments, keywords, word
-from headrace.model.expressions.columns import (
-    Path,
-    Read,
-    SourceColumns,
-    SourceField,
-    SourceFields,
-    fields_of,
-    if_else,
-    read,
-)
+from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr, render
 from headrace.model.expressions.typing import columns_of
@@ -43,11 +34,11 @@ class Changelog(ABC):
 
     wrong: ClassVar[str]
 
-    def as_read(self, schema: SourceColumns) -> SourceColumns:
+    def as_read(self, schema: expression_columns.SourceColumns) -> expression_columns.SourceColumns:
         """The columns that records are read with where rows have those of ``schema``."""
         return schema
 
-    def check(self, given: Arguments, schema: SourceColumns) -> None:  # noqa: B027 (most fit any schema)
+    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:  # noqa: B027 (most fit any schema)
         """Raise PipelineError if it cannot be that of records with ``schema``."""
 
     @property
@@ -55,7 +46,7 @@ class Changelog(ABC):
     def in_words(self) -> str:
         """What records are, for people."""
 
-    def flat(self, record: Mapping[str, Any], fields: SourceFields) -> dict[str, Any]:
+    def flat(self, record: Mapping[str, Any], fields: expression_columns.SourceFields) -> dict[str, Any]:
         """A ``record`` of a unit test, which is written as records are, by the columns (``fields``) it is read with."""
         by_path = {source_field.path: name for name, source_field in fields.items()}
         objects = {path[:depth] for path in by_path for depth in range(len(path))}
@@ -72,7 +63,7 @@ class Changelog(ABC):
         return values
 
 
-WrittenChangelog = Changelog | Read
+WrittenChangelog = Changelog | expression_columns.Read
 """A changelog as users write it."""
 
 
@@ -80,7 +71,7 @@ class RecordSign(Changelog):
     """Each record is one change, and an expression says its sign."""
 
     @abstractmethod
-    def sign_of(self, schema: SourceColumns) -> Expr:
+    def sign_of(self, schema: expression_columns.SourceColumns) -> Expr:
         """1, -1, or anything else where a record is wrong: over the columns that records are read with."""
 
 
@@ -95,12 +86,12 @@ class SignedBy(RecordSign):
 
     sign: Expr
 
-    def sign_of(self, schema: SourceColumns) -> Expr:
+    def sign_of(self, schema: expression_columns.SourceColumns) -> Expr:
         """The expression as it is written."""
         del schema
         return self.sign
 
-    def check(self, given: Arguments, schema: SourceColumns) -> None:
+    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError for a constant."""
         if not columns_of(self.sign):
             raise given.wrong(
@@ -126,25 +117,31 @@ class DeltaChangeType(RecordSign):
     field: ClassVar = "_change_type"
     wrong: ClassVar[str] = f"{field} is none of {', '.join((*additions, *withdrawals))}"
 
-    def as_read(self, schema: SourceColumns) -> SourceColumns:
+    def as_read(self, schema: expression_columns.SourceColumns) -> expression_columns.SourceColumns:
         """The field is a column beside the others, unless it is one of them."""
         name = self.column(schema)
-        return schema if name in schema else {**schema, name: SourceField((self.field,), DataType.STRING)}
+        return (
+            schema
+            if name in schema
+            else {**schema, name: expression_columns.SourceField((self.field,), DataType.STRING)}
+        )
 
-    def sign_of(self, schema: SourceColumns) -> Expr:
+    def sign_of(self, schema: expression_columns.SourceColumns) -> Expr:
         """Inserted rows and those after an update are added, deleted ones and those before it are withdrawn."""
         kind = Column(self.column(schema))
-        return if_else(kind.is_in(self.additions), 1, if_else(kind.is_in(self.withdrawals), -1, 0))
+        return expression_columns.if_else(
+            kind.is_in(self.additions), 1, expression_columns.if_else(kind.is_in(self.withdrawals), -1, 0)
+        )
 
-    def check(self, given: Arguments, schema: SourceColumns) -> None:
+    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError if the field is declared as no text."""
-        declared = fields_of(schema).get(self.column(schema))
+        declared = expression_columns.fields_of(schema).get(self.column(schema))
         if declared is not None and declared.type is not DataType.STRING:
             raise given.wrong("changelog", self.in_words, f"the schema has {self.field} as {declared.type}; it is str")
 
-    def column(self, schema: SourceColumns) -> str:
+    def column(self, schema: expression_columns.SourceColumns) -> str:
         """What the field is called as it is read."""
-        declared = (name for name, known in fields_of(schema).items() if known.path == (self.field,))
+        declared = (name for name, known in expression_columns.fields_of(schema).items() if known.path == (self.field,))
         return next(declared, f"delta {self.field}")
 
     @property
@@ -172,15 +169,15 @@ class DebeziumEnvelope(Changelog):
     within: tuple[str, ...] = ()
     shared: tuple[str, ...] = ()
 
-    def as_read(self, schema: SourceColumns) -> SourceColumns:
+    def as_read(self, schema: expression_columns.SourceColumns) -> expression_columns.SourceColumns:
         """Each column of the row before and of the row after; ``op``; those that both share."""
-        columns = {self.op: SourceField((*self.within, self.op), DataType.STRING)}
-        for name, known in fields_of(schema).items():
+        columns = {self.op: expression_columns.SourceField((*self.within, self.op), DataType.STRING)}
+        for name, known in expression_columns.fields_of(schema).items():
             if name in self.shared:
-                columns[self.beside(name)] = SourceField((*self.within, *known.path), known.type)
+                columns[self.beside(name)] = expression_columns.SourceField((*self.within, *known.path), known.type)
                 continue
             for row in (self.before, self.after):
-                columns[f"{row}.{name}"] = SourceField((*self.within, row, *known.path), known.type)
+                columns[f"{row}.{name}"] = expression_columns.SourceField((*self.within, row, *known.path), known.type)
         return columns
 
     def beside(self, name: str) -> str:
@@ -191,9 +188,9 @@ class DebeziumEnvelope(Changelog):
         """What column ``name`` of the row ``before`` or ``after`` is called as it is read."""
         return self.beside(name) if name in self.shared else f"{row}.{name}"
 
-    def check(self, given: Arguments, schema: SourceColumns) -> None:
+    def check(self, given: Arguments, schema: expression_columns.SourceColumns) -> None:
         """Raise PipelineError for shared columns that are not there, and for records without their envelope."""
-        fields = fields_of(schema)
+        fields = expression_columns.fields_of(schema)
         unwrapped = sorted(known.place for known in fields.values() if known.path[-1] in _UNWRAPPED)
         if unwrapped:
             raise given.wrong(
@@ -221,7 +218,7 @@ def changelog_of(given: Arguments, value: object) -> Changelog | None:
         return value
     if isinstance(value, str) and value.lower() in {"upsert", "upserts"}:
         raise given.wrong("changelog", value, NO_OLD_VALUES)
-    return SignedBy(read(given, "changelog", value))
+    return SignedBy(expression_columns.read(given, "changelog", value))
 
 
 @keywords
@@ -236,7 +233,7 @@ def delta_change_type() -> Changelog:
 
 
 @keywords
-def debezium_envelope(*, within: Path = (), shared: Sequence[str] = ()) -> Changelog:
+def debezium_envelope(*, within: expression_columns.Path = (), shared: Sequence[str] = ()) -> Changelog:
     """The changelog of Debezium's envelope, of which a record withdraws ``before`` and adds ``after``.
 
     The schema has the columns of the row; those that the envelope has itself, such as a position in the log of the

@@ -16,16 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import (
-    REQUIRED,
-    Arguments,
-    Suggesting,
-    check_fields,
-    check_frozen,
-    keywords,
-    user_code,
-    word,
-)
+from headrace.model import arguments
 from headrace.model.expressions.data_types import DataType, ListType, StoredType, stored_type
 
 if TYPE_CHECKING:
@@ -115,27 +106,27 @@ def check_combiner(combiner: object) -> None:
         raise PipelineError(
             f"{combiner!r} is not a combiner of your own; subclass CustomCombiner as a frozen dataclass"
         )
-    check_frozen(combiner)
+    arguments.check_frozen(combiner)
     types = accumulator_types(combiner)
     if not types:
         raise PipelineError(f"{combiner!r} declares no field of its accumulator; it needs at least one")
     result_type(combiner)
-    with user_code(combiner, "give a result for no values"):
+    with arguments.user_code(combiner, "give a result for no values"):
         empty = combiner.create()
-        check_fields(combiner, "an accumulator", empty, types)
+        arguments.check_fields(combiner, "an accumulator", empty, types)
         combiner.extract(empty)
 
 
 def accumulator_types(combiner: CustomCombiner) -> dict[str, DataType | ListType]:
     """The types that it declares for its accumulator. Raises PipelineError."""
-    given = Arguments(type(combiner).__name__)
+    given = arguments.Arguments(type(combiner).__name__)
     types = combiner.accumulator_types
     return {name: stored_type(given, f"accumulator_types[{name!r}]", kind) for name, kind in types.items()}
 
 
 def result_type(combiner: CustomCombiner) -> DataType | ListType:
     """The type that it declares for its result. Raises PipelineError."""
-    return stored_type(Arguments(type(combiner).__name__), "result_type", combiner.result_type)
+    return stored_type(arguments.Arguments(type(combiner).__name__), "result_type", combiner.result_type)
 
 
 class Combiner(StrEnum):
@@ -233,9 +224,9 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
     return refuse
 
 
-@word(
+@arguments.word(
     "aggregate",
-    combiner=REQUIRED,
+    combiner=arguments.REQUIRED,
     input=None,
     k=None,
     q=None,
@@ -243,9 +234,9 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
     outer=(None, Outer.NONE),
     custom=None,
 )
-@keywords
+@arguments.keywords
 @dataclass(frozen=True)
-class Aggregate(Suggesting):
+class Aggregate(arguments.Suggesting):
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
     ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with
@@ -298,7 +289,7 @@ class Aggregate(Suggesting):
         return tuple(expr for expr in (self.input, self.other) if expr is not None)
 
 
-@keywords
+@arguments.keywords
 def count() -> Aggregate:
     """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL.
 

@@ -14,32 +14,11 @@ from functools import cached_property, singledispatch
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from headrace.model import time as model_time
 from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
+from headrace.model.expressions import methods
 from headrace.model.expressions.columns import expression
 from headrace.model.expressions.expr import Expr, render
-from headrace.model.expressions.methods import (
-    MIDNIGHT,
-    TimeUnit,
-    Weekday,
-    after_midnight,
-    day_beginning,
-    week_beginning,
-    year_beginning,
-)
-from headrace.model.time import (
-    END_OF_CALENDAR,
-    GLOBAL_WINDOW_END,
-    LONGEST_WINDOW,
-    MIN_INSTANT,
-    UNITS,
-    Duration,
-    Instant,
-    duration,
-    instant,
-    is_finite,
-    render_duration,
-    to_datetime,
-)
 
 
 class Window(NamedTuple):
@@ -49,16 +28,16 @@ class Window(NamedTuple):
     59
     """
 
-    start: Instant
-    end: Instant
+    start: model_time.Instant
+    end: model_time.Instant
 
     @property
-    def max_timestamp(self) -> Instant:
+    def max_timestamp(self) -> model_time.Instant:
         """Largest timestamp inside: one granule before the end (semantics 1.4)."""
-        return Instant(self.end - 1)
+        return model_time.Instant(self.end - 1)
 
 
-GLOBAL_WINDOW = Window(MIN_INSTANT, GLOBAL_WINDOW_END)
+GLOBAL_WINDOW = Window(model_time.MIN_INSTANT, model_time.GLOBAL_WINDOW_END)
 
 
 class WindowFn(Suggesting):
@@ -81,7 +60,7 @@ def describe_windows(where: WindowFn) -> str:
 
 
 @singledispatch
-def window_at(where: WindowFn, timestamp: Instant) -> Window | None:
+def window_at(where: WindowFn, timestamp: model_time.Instant) -> Window | None:
     """The (newest) window of an element at ``timestamp``, as an example; None where that is none."""
     return None
 
@@ -92,18 +71,22 @@ def touching(where: WindowFn, span: Window) -> Window | None:
     return None
 
 
-def moved(moment: Instant, by: int) -> Instant:
+def moved(moment: model_time.Instant, by: int) -> model_time.Instant:
     """``moment`` and ``by`` more, if it is not one of the ends of time; within them."""
-    return Instant(min(max(moment + by, MIN_INSTANT), GLOBAL_WINDOW_END)) if is_finite(moment) else moment
+    return (
+        model_time.Instant(min(max(moment + by, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
+        if model_time.is_finite(moment)
+        else moment
+    )
 
 
-def _aligned(moment: Instant, period: int, offset: int) -> Instant:
+def _aligned(moment: model_time.Instant, period: int, offset: int) -> model_time.Instant:
     """The last of the moments ``offset`` + n * ``period`` that is not after ``moment``."""
-    return Instant(moment - (moment - offset) % period) if is_finite(moment) else moment
+    return model_time.Instant(moment - (moment - offset) % period) if model_time.is_finite(moment) else moment
 
 
 def _starting(start: int, size: int) -> Window:
-    return Window(Instant(start), Instant(start + size))
+    return Window(model_time.Instant(start), model_time.Instant(start + size))
 
 
 @word("fixed", size=REQUIRED, offset=0, phase=None)
@@ -119,27 +102,27 @@ class FixedWindows(WindowFn):
     FixedWindows(size='1h', offset='15m', phase=None)
     """
 
-    size: Duration
-    offset: Duration
+    size: model_time.Duration
+    offset: model_time.Duration
     phase: Expr | None
 
     def __init__(self, size: Length, offset: Length = "0s", phase: Expr | None = None) -> None:
         given = Arguments("FixedWindows")
-        length = given.duration("size", size, least=1, most=LONGEST_WINDOW)
+        length = given.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
         object.__setattr__(self, "size", length)
-        object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % length))
+        object.__setattr__(self, "offset", model_time.Duration(given.duration("offset", offset, least=None) % length))
         object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
 
 
 @describe_windows.register(FixedWindows)
 def _(where: FixedWindows) -> str:
-    shifts = [f"shifted by {render_duration(where.offset)}"] if where.offset else []
+    shifts = [f"shifted by {model_time.render_duration(where.offset)}"] if where.offset else []
     shifts += [f"each key's by {render(where.phase)} microseconds"] if where.phase is not None else []
-    return ", ".join([f"fixed windows of {render_duration(where.size)}", *shifts])
+    return ", ".join([f"fixed windows of {model_time.render_duration(where.size)}", *shifts])
 
 
 @window_at.register(FixedWindows)
-def _(where: FixedWindows, timestamp: Instant) -> Window:
+def _(where: FixedWindows, timestamp: model_time.Instant) -> Window:
     return _starting(_aligned(timestamp, where.size, where.offset), where.size)
 
 
@@ -165,30 +148,31 @@ class SlidingWindows(WindowFn):
     SlidingWindows(size='1h', period='10m', offset='0s')
     """
 
-    size: Duration
-    period: Duration
-    offset: Duration
+    size: model_time.Duration
+    period: model_time.Duration
+    offset: model_time.Duration
 
     def __init__(self, size: Length, period: Length, offset: Length = "0s") -> None:
         given = Arguments("SlidingWindows")
-        step = given.duration("period", period, least=1, most=LONGEST_WINDOW)
-        length = given.duration("size", size, least=1, most=LONGEST_WINDOW)
+        step = given.duration("period", period, least=1, most=model_time.LONGEST_WINDOW)
+        length = given.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
         if (number := -(-length // step)) > MOST_WINDOWS:
             why = f"every record would be in {number:,} windows, and it may be in {MOST_WINDOWS:,}; write a longer one"
             raise given.wrong("period", period, why)
         object.__setattr__(self, "size", length)
         object.__setattr__(self, "period", step)
-        object.__setattr__(self, "offset", Duration(given.duration("offset", offset, least=None) % step))
+        object.__setattr__(self, "offset", model_time.Duration(given.duration("offset", offset, least=None) % step))
 
 
 @describe_windows.register(SlidingWindows)
 def _(where: SlidingWindows) -> str:
-    shift = f", shifted by {render_duration(where.offset)}" if where.offset else ""
-    return f"sliding windows of {render_duration(where.size)}, a new one every {render_duration(where.period)}{shift}"
+    shift = f", shifted by {model_time.render_duration(where.offset)}" if where.offset else ""
+    size, period = map(model_time.render_duration, (where.size, where.period))
+    return f"sliding windows of {size}, a new one every {period}{shift}"
 
 
 @window_at.register(SlidingWindows)
-def _(where: SlidingWindows, timestamp: Instant) -> Window:
+def _(where: SlidingWindows, timestamp: model_time.Instant) -> Window:
     return _starting(_aligned(timestamp, where.period, where.offset), where.size)
 
 
@@ -210,12 +194,12 @@ class Sessions(WindowFn):
     True
     """
 
-    gap: Duration
+    gap: model_time.Duration
     touching_merges: bool
 
     def __init__(self, gap: Length, touching_merges: bool = False) -> None:
         given = Arguments("Sessions")
-        object.__setattr__(self, "gap", given.duration("gap", gap, least=1, most=LONGEST_WINDOW))
+        object.__setattr__(self, "gap", given.duration("gap", gap, least=1, most=model_time.LONGEST_WINDOW))
         object.__setattr__(self, "touching_merges", given.flag("touching_merges", touching_merges))
 
     @property
@@ -226,11 +210,12 @@ class Sessions(WindowFn):
 @describe_windows.register(Sessions)
 def _(where: Sessions) -> str:
     exactly = "one session" if where.touching_merges else "two"
-    return f"sessions, closed by a gap of {render_duration(where.gap)}; elements exactly that far apart are {exactly}"
+    gap = model_time.render_duration(where.gap)
+    return f"sessions, closed by a gap of {gap}; elements exactly that far apart are {exactly}"
 
 
 @window_at.register(Sessions)
-def _(where: Sessions, timestamp: Instant) -> Window:
+def _(where: Sessions, timestamp: model_time.Instant) -> Window:
     return _starting(timestamp, where.gap)
 
 
@@ -286,7 +271,7 @@ class CustomWindows(WindowFn):
     """
 
     @abstractmethod
-    def assign(self, timestamp: Instant, record: Mapping[str, Any]) -> Iterable[Window]:
+    def assign(self, timestamp: model_time.Instant, record: Mapping[str, Any]) -> Iterable[Window]:
         """The windows of one element, each once. None at all is legal: the element vanishes."""
 
     def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
@@ -298,7 +283,7 @@ class CustomWindows(WindowFn):
         del windows
         return ()
 
-    def output_time(self, timestamp: Instant, window: Window) -> Instant:
+    def output_time(self, timestamp: model_time.Instant, window: Window) -> model_time.Instant:
         """The timestamp that an element of ``window`` gives its pane; the element's own unless a subclass moves it."""
         del window
         return timestamp
@@ -316,14 +301,14 @@ class ShiftedOutputTime(WindowFn):
     """
 
     inner: WindowFn
-    shift: Duration
+    shift: model_time.Duration
 
     def __init__(self, inner: WindowFn, shift: Length) -> None:
         given = Arguments("ShiftedOutputTime")
         object.__setattr__(
             self, "inner", given.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
         )
-        object.__setattr__(self, "shift", given.duration("shift", shift, most=LONGEST_WINDOW))
+        object.__setattr__(self, "shift", given.duration("shift", shift, most=model_time.LONGEST_WINDOW))
 
     @property
     def merges(self) -> bool:
@@ -332,12 +317,12 @@ class ShiftedOutputTime(WindowFn):
 
 @describe_windows.register(ShiftedOutputTime)
 def _(where: ShiftedOutputTime) -> str:
-    shift = render_duration(where.shift)
+    shift = model_time.render_duration(where.shift)
     return f"{describe_windows(where.inner)}; panes are dated {shift} later than their elements"
 
 
 @window_at.register(ShiftedOutputTime)
-def _(where: ShiftedOutputTime, timestamp: Instant) -> Window | None:
+def _(where: ShiftedOutputTime, timestamp: model_time.Instant) -> Window | None:
     return window_at(where.inner, timestamp)
 
 
@@ -381,7 +366,7 @@ class CalendarWindows(WindowFn):
     zone: str
     count: int
     day_begins: str
-    week_begins: Weekday
+    week_begins: methods.Weekday
     year_begins: int
 
     def __init__(
@@ -391,7 +376,7 @@ class CalendarWindows(WindowFn):
         count: int = 1,
         *,
         day_begins: str = "00:00",
-        week_begins: Weekday | str = Weekday.MONDAY,
+        week_begins: methods.Weekday | str = methods.Weekday.MONDAY,
         year_begins: int = 1,
     ) -> None:
         given = Arguments("CalendarWindows")
@@ -401,38 +386,38 @@ class CalendarWindows(WindowFn):
         if number > _MOST[self.unit]:
             raise given.wrong("count", count, "windows of more than 1,000 years")
         object.__setattr__(self, "count", number)
-        object.__setattr__(self, "day_begins", day_beginning(given, day_begins))
-        object.__setattr__(self, "week_begins", week_beginning(given, week_begins, self.unit))
-        month = year_beginning(given, year_begins, self.unit, is_of_months=self.unit is CalendarUnit.MONTH)
+        object.__setattr__(self, "day_begins", methods.day_beginning(given, day_begins))
+        object.__setattr__(self, "week_begins", methods.week_beginning(given, week_begins, self.unit))
+        month = methods.year_beginning(given, year_begins, self.unit, is_of_months=self.unit is CalendarUnit.MONTH)
         object.__setattr__(self, "year_begins", month)
 
     @cached_property
     def day_shift(self) -> timedelta:
         """How long after midnight days begin."""
-        return after_midnight(self.day_begins)
+        return methods.after_midnight(self.day_begins)
 
     @cached_property
     def first_week(self) -> date:
         """The first day of the week that 1970 begins in."""
-        return _FIRST - timedelta(days=(_FIRST.weekday() - [*Weekday].index(self.week_begins)) % 7)
+        return _FIRST - timedelta(days=(_FIRST.weekday() - [*methods.Weekday].index(self.week_begins)) % 7)
 
 
 _FIRST = date(1970, 1, 1)
-_LAST_DAY_BUT_ONE = Instant(END_OF_CALENDAR - UNITS["days"])
+_LAST_DAY_BUT_ONE = model_time.Instant(model_time.END_OF_CALENDAR - model_time.UNITS["days"])
 """The last moment that clocks of all zones can show."""
 
 
-def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
+def calendar_window(where: CalendarWindows, timestamp: model_time.Instant) -> Window:
     """The window that ``timestamp`` is in. The last one that begins in the year 9999 or before has no end but that of
     time, and is also that of panes which are dated beyond it (``ShiftedOutputTime`` of a global window).
     """
-    moment = to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
+    moment = model_time.to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
     shown = moment.astimezone(_zone(where.zone)).replace(tzinfo=None)
     number = number_of(where, (shown - where.day_shift).date())
     window = Window(start_of(where, number), _start_or_end(where, number + 1))
-    if timestamp < window.end or window.end == GLOBAL_WINDOW_END:
+    if timestamp < window.end or window.end == model_time.GLOBAL_WINDOW_END:
         return window
     # Clocks that were set back over the begin of a day show the old one again, but the next window has begun.
     return Window(window.end, _start_or_end(where, number + 2))
@@ -442,9 +427,9 @@ def calendar_window(where: CalendarWindows, timestamp: Instant) -> Window:
 def _(where: CalendarWindows) -> str:
     plural = "" if where.count == 1 else "s"
     parts = [f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"]
-    if where.day_begins != MIDNIGHT:
+    if where.day_begins != methods.MIDNIGHT:
         parts.append(f"days begin at {where.day_begins}")
-    if where.week_begins is not Weekday.MONDAY:
+    if where.week_begins is not methods.Weekday.MONDAY:
         parts.append(f"weeks begin on {where.week_begins.title()}")
     if where.year_begins != 1:
         parts.append(f"counted from month {where.year_begins} on")
@@ -456,17 +441,17 @@ window_at.register(CalendarWindows, calendar_window)
 
 @touching.register(CalendarWindows)
 def _(where: CalendarWindows, span: Window) -> Window:
-    start = calendar_window(where, span.start).start if is_finite(span.start) else span.start
+    start = calendar_window(where, span.start).start if model_time.is_finite(span.start) else span.start
     last = moved(span.end, -1)
-    return Window(start, calendar_window(where, last).end if is_finite(last) else last)
+    return Window(start, calendar_window(where, last).end if model_time.is_finite(last) else last)
 
 
-def _start_or_end(where: CalendarWindows, number: int) -> Instant:
+def _start_or_end(where: CalendarWindows, number: int) -> model_time.Instant:
     """The first moment of a window, or if it is beyond the calendar, the end of time."""
     try:
         return start_of(where, number)
     except (ValueError, OverflowError):
-        return GLOBAL_WINDOW_END
+        return model_time.GLOBAL_WINDOW_END
 
 
 def number_of(where: CalendarWindows, day: date) -> int:
@@ -481,7 +466,7 @@ def number_of(where: CalendarWindows, day: date) -> int:
     return periods // where.count
 
 
-def start_of(where: CalendarWindows, number: int) -> Instant:
+def start_of(where: CalendarWindows, number: int) -> model_time.Instant:
     """The first moment of window ``number``: when its first day begins."""
     periods = number * where.count
     match where.unit:
@@ -495,28 +480,34 @@ def start_of(where: CalendarWindows, number: int) -> Instant:
     return _begin(datetime.combine(day, time()) + where.day_shift, _zone(where.zone))
 
 
-def _begin(clock: datetime, zone: tzinfo) -> Instant:
+def _begin(clock: datetime, zone: tzinfo) -> model_time.Instant:
     """When clocks show ``clock``, with which a day begins: the first of two moments; if they skip it, when they do."""
-    begin = instant(clock.replace(tzinfo=zone))
+    begin = model_time.instant(clock.replace(tzinfo=zone))
     shown = _local(begin, zone)
     if shown == clock:
         return begin
     # It is in a gap, so the clocks show it with the offset before: as long after the gap begins as it is inside.
-    before = begin - duration(shown - clock)
-    return Instant(before + bisect_left(range(before, begin), True, key=lambda at: _local(Instant(at), zone) >= clock))
+    before = begin - model_time.duration(shown - clock)
+    return model_time.Instant(
+        before + bisect_left(range(before, begin), True, key=lambda at: _local(model_time.Instant(at), zone) >= clock)
+    )
 
 
 _PERIODS = {
-    TimeUnit.DAY: (CalendarUnit.DAY, 1),
-    TimeUnit.WEEK: (CalendarUnit.WEEK, 1),
-    TimeUnit.MONTH: (CalendarUnit.MONTH, 1),
-    TimeUnit.QUARTER: (CalendarUnit.MONTH, 3),
-    TimeUnit.YEAR: (CalendarUnit.MONTH, 12),
+    methods.TimeUnit.DAY: (CalendarUnit.DAY, 1),
+    methods.TimeUnit.WEEK: (CalendarUnit.WEEK, 1),
+    methods.TimeUnit.MONTH: (CalendarUnit.MONTH, 1),
+    methods.TimeUnit.QUARTER: (CalendarUnit.MONTH, 3),
+    methods.TimeUnit.YEAR: (CalendarUnit.MONTH, 12),
 }
 
 
 def periods(
-    unit: TimeUnit, zone: str, day_begins: str = MIDNIGHT, week_begins: str = Weekday.MONDAY, year_begins: int = 1
+    unit: methods.TimeUnit,
+    zone: str,
+    day_begins: str = methods.MIDNIGHT,
+    week_begins: str = methods.Weekday.MONDAY,
+    year_begins: int = 1,
 ) -> CalendarWindows:
     """The windows whose starts are the moments that ``unit``, a day or more, is truncated to."""
     of, count = _PERIODS[unit]
@@ -527,8 +518,8 @@ def _zone(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
-def _local(moment: Instant, zone: tzinfo) -> datetime:
+def _local(moment: model_time.Instant, zone: tzinfo) -> datetime:
     """What clocks in ``zone`` show at ``moment``."""
-    in_utc = to_datetime(moment)
+    in_utc = model_time.to_datetime(moment)
     assert in_utc is not None
     return in_utc.astimezone(zone).replace(tzinfo=None)

@@ -16,16 +16,8 @@ from headrace.errors import PipelineError
 from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
 from headrace.model.changelog import Changelog
 from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time, event_time
-from headrace.model.expressions.columns import (
-    ColumnType,
-    Read,
-    SourceColumns,
-    SourceField,
-    columns_of_source,
-    fields_of,
-    read,
-    types_of,
-)
+from headrace.model.expressions import columns as expression_columns
+from headrace.model.expressions.columns import read
 from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.typing import same, type_of
@@ -96,7 +88,7 @@ class Source(Suggesting, ABC):
     """
 
     kind: ClassVar[str]
-    schema: SourceColumns
+    schema: expression_columns.SourceColumns
     max_files: int = 100
     max_bytes: int = 512 * 1024 * 1024
     max_rejected: int | None = None
@@ -109,7 +101,7 @@ class Source(Suggesting, ABC):
 
     def __post_init__(self) -> None:
         given = Arguments(type(self).__name__)
-        object.__setattr__(self, "schema", columns_of_source(given, "schema", self.schema))
+        object.__setattr__(self, "schema", expression_columns.columns_of_source(given, "schema", self.schema))
 
     @property
     @abstractmethod
@@ -162,27 +154,27 @@ class Source(Suggesting, ABC):
         return own
 
     @property
-    def own_split(self) -> Read | None:
+    def own_split(self) -> expression_columns.Read | None:
         """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
         return None
 
     @cached_property
-    def fields(self) -> Mapping[str, SourceField]:
+    def fields(self) -> Mapping[str, expression_columns.SourceField]:
         """Where each column of the schema is in the records."""
-        return fields_of(self.schema)
+        return expression_columns.fields_of(self.schema)
 
     @cached_property
     def types(self) -> Schema:
         """The types of the columns of the schema."""
-        return types_of(self.schema)
+        return expression_columns.types_of(self.schema)
 
     @cached_property
-    def metadata(self) -> Mapping[str, ColumnType]:
+    def metadata(self) -> Mapping[str, expression_columns.ColumnType]:
         """The columns of the schema that the source says of each record, whatever is in it."""
         return {}
 
     @property
-    def in_records(self) -> SourceColumns:
+    def in_records(self) -> expression_columns.SourceColumns:
         """The columns of the schema that are in the records."""
         return {name: column for name, column in self.schema.items() if name not in self.metadata}
 
@@ -204,12 +196,12 @@ class Source(Suggesting, ABC):
     @keywords
     def event_time(
         self,
-        at: Read,
+        at: expression_columns.Read,
         *,
         bound: Length | None = None,
         watermark: WatermarkStrategy | None = None,
         idle: Length | None = None,
-        split: Read | None = None,
+        split: expression_columns.Read | None = None,
         max_ahead: Length | None = "1d",
     ) -> "Input":
         """Give this source the event time ``at``, a timestamp: the name of a column, or an expression.

@@ -19,17 +19,9 @@ from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Expr
 from headrace.model.triggers import Trigger
 from headrace.model.windows import WindowFn
+from headrace.pipeline import output as pipeline_output
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
 from headrace.pipeline.endpoints import OWN, Input, Sink, Source, SparkFunction, named_sinks
-from headrace.pipeline.output import (
-    AT_THE_END,
-    Output,
-    UnitedPanes,
-    Upstream,
-    check_apart,
-    named_outputs,
-    upstream_first,
-)
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
 from headrace.pipeline.scheduling import PIPELINE_NAME, SPARK, executor_name
 from headrace.pipeline.stages import Aggregation, Loop, LoopError, Stage, element_schema, grouping, trigger_nodes
@@ -103,7 +95,7 @@ class Pipeline(Suggesting):
     _edges: Aggregation | None = field(init=False, repr=False, compare=False)
     deduplicate: Deduplicate | None
     union: tuple[Input, ...]
-    outputs: Mapping[str, Output]
+    outputs: Mapping[str, pipeline_output.Output]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     limits: Limits | None
@@ -117,7 +109,7 @@ class Pipeline(Suggesting):
     executor: str
     allow_finishing: bool
     allow_double_counting: bool
-    _upstream: tuple[Upstream, ...] = field(repr=False)
+    _upstream: tuple[pipeline_output.Upstream, ...] = field(repr=False)
 
     @keywords
     def __init__(
@@ -128,7 +120,7 @@ class Pipeline(Suggesting):
         key: Key = None,
         what: Mapping[str, Aggregate | Expr] | None = None,
         where: WindowFn | None = None,
-        when: Trigger | None = AT_THE_END,
+        when: Trigger | None = pipeline_output.AT_THE_END,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         having: Expr | None = None,
@@ -136,7 +128,7 @@ class Pipeline(Suggesting):
         loop: Loop | None = None,
         deduplicate: Deduplicate | None = None,
         union: Sequence[Input] = (),
-        outputs: Mapping[str, Output] | None = None,
+        outputs: Mapping[str, pipeline_output.Output] | None = None,
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         limits: Limits | None = None,
@@ -150,7 +142,7 @@ class Pipeline(Suggesting):
         executor: str = SPARK,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
-        _upstream: Sequence[Upstream] = (),
+        _upstream: Sequence[pipeline_output.Upstream] = (),
     ) -> None:
         if not isinstance(name, str) or not PIPELINE_NAME.fullmatch(name):
             raise Arguments("Pipeline").wrong(
@@ -163,11 +155,15 @@ class Pipeline(Suggesting):
             raise given.wrong("when", when, "there is no trigger before it to continue; leave it out for Default()")
         set_(self, "name", name)
         set_(self, "input", _own_input(given, input))
-        several = named_outputs(given, outputs)
+        several = pipeline_output.named_outputs(given, outputs)
         set_(self, "outputs", several)
         if several:
             own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "renamed": renamed}
-            own |= {"then": then, "expectations": expectations, "when": None if when == AT_THE_END else when}
+            own |= {
+                "then": then,
+                "expectations": expectations,
+                "when": None if when == pipeline_output.AT_THE_END else when,
+            }
             own |= {
                 "having": having,
                 "loop": loop,
@@ -176,7 +172,7 @@ class Pipeline(Suggesting):
                 "allow_finishing": allow_finishing,
                 "allow_double_counting": allow_double_counting,
             }
-            check_apart(given, own)
+            pipeline_output.check_apart(given, own)
             set_(self, "filter", None if filter is None else expression(given, "filter", filter))
             nothing: dict[str, object] = {"key": {}, "what": {}, "where": None, "when": when, "how": None}
             nothing |= {"having": None, "renamed": {}, "loop": None, "first": None, "_edges": None}
@@ -222,7 +218,7 @@ class Pipeline(Suggesting):
     def by_output(self) -> "Mapping[str, Pipeline]":
         """The pipeline as each output alone has it, by name; one without names itself, called ""."""
         alone: dict[str, Pipeline] = {}
-        for name in upstream_first(self.outputs):
+        for name in pipeline_output.upstream_first(self.outputs):
             alone[name] = self._alone(name, alone)
         return {name: alone[name] for name in self.outputs} or {"": self}
 
@@ -232,7 +228,7 @@ class Pipeline(Suggesting):
         return {name: alone for name, alone in self.by_output.items() if not alone.upstream}
 
     @property
-    def upstream(self) -> tuple[Upstream, ...]:
+    def upstream(self) -> tuple[pipeline_output.Upstream, ...]:
         """The outputs whose panes its only output reads; none: it reads records."""
         return self._upstream
 
@@ -251,7 +247,7 @@ class Pipeline(Suggesting):
                 filter=reduce(and_, both) if both else None,
                 limits=self.limits if own.limits is None else own.limits.over(self.limits),
                 description=own.description or self.description,
-                _upstream=[Upstream(name, above[name], own.columns.get(name, {})) for name in own.of],
+                _upstream=[pipeline_output.Upstream(name, above[name], own.columns.get(name, {})) for name in own.of],
                 **parts,
             )
         except PipelineError as error:
@@ -288,7 +284,7 @@ class Pipeline(Suggesting):
                 f"pipeline {self.name} has the outputs {', '.join(self.outputs)}: name one of them, such as "
                 f"{self.name}.{next(iter(self.outputs))}"
             )
-        united = UnitedPanes(self.upstream) if self.upstream else None
+        united = pipeline_output.UnitedPanes(self.upstream) if self.upstream else None
         schema = self.schema if self.loop is None else element_schema(self.loop, self.key, self.schema)
         first = Stage(self.first, schema, self.withdraws_records)
         stages = [first if united is None else united.stage(self.first)]

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import PipelineError
+from headrace.model import windows
 from headrace.model.accumulation import LATE_COLUMNS, PANE_COLUMNS, Accumulation, How, TimestampCombiner
 from headrace.model.arguments import words
 from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
@@ -24,14 +25,6 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.data_driven import AfterPattern, DataDriven
 from headrace.model.triggers.elementary import Default
-from headrace.model.windows import (
-    CalendarWindows,
-    CustomWindows,
-    FixedWindows,
-    GlobalWindows,
-    ShiftedOutputTime,
-    WindowFn,
-)
 from headrace.pipeline.deployment import FileSchedule
 from headrace.pipeline.endpoints import OWN, Input, Source
 from headrace.pipeline.sources import FilesSource
@@ -59,7 +52,9 @@ def check_loop(pipeline: "Pipeline") -> None:
 
 def _wrong_loop_windows(pipeline: "Pipeline") -> str | None:
     where = pipeline.first.where
-    if isinstance(where, GlobalWindows | CalendarWindows) or (isinstance(where, FixedWindows) and where.phase is None):
+    if isinstance(where, windows.GlobalWindows | windows.CalendarWindows) or (
+        isinstance(where, windows.FixedWindows) and where.phase is None
+    ):
         return None
     return (
         f"where={where!r}: the ends of an edge must be in the same window, and in one: a loop takes GlobalWindows(), "
@@ -174,7 +169,7 @@ def _wrong_windows(pipeline: "Pipeline") -> str | None:
             "that do not merge"
         )
     of_arrival = [given.name for given in pipeline.inputs if given.source.changelog and given.event_time.expr is None]
-    if of_arrival and not isinstance(where, GlobalWindows):
+    if of_arrival and not isinstance(where, windows.GlobalWindows):
         return (
             f"where: records of input {of_arrival[0]} can be withdrawn, and go by the time of arrival, so a withdrawal "
             "would come to another window than what it withdraws; give it the event time of the row, or use "
@@ -283,8 +278,10 @@ def _expressions(
     for aggregation in aggregations:
         yield from aggregation.expressions()
         yield from aggregation.result_expressions()
-        where = aggregation.where.inner if isinstance(aggregation.where, ShiftedOutputTime) else aggregation.where
-        if isinstance(where, FixedWindows) and where.phase is not None:
+        where = (
+            aggregation.where.inner if isinstance(aggregation.where, windows.ShiftedOutputTime) else aggregation.where
+        )
+        if isinstance(where, windows.FixedWindows) and where.phase is not None:
             yield "the phase", where.phase
         for node in () if aggregation.when is None else nodes(aggregation.when):
             if isinstance(node, DataDriven):
@@ -412,13 +409,13 @@ def _check_event_time(event_time: EventTime, schema: Schema) -> None:
             _expect_type("what Punctuated asserts", strategy.asserted, schema, DataType.TIMESTAMP)
 
 
-def _check_vocabulary(when: Trigger | None, where: WindowFn) -> None:
+def _check_vocabulary(when: Trigger | None, where: windows.WindowFn) -> None:
     """Whether these are triggers and windows that executors know; None is the trigger of what is above."""
     if when is not None:
         list(nodes(when))
-    inner = where.inner if isinstance(where, ShiftedOutputTime) else where
-    known = (*words(WindowFn).values(), CustomWindows)
-    if isinstance(inner, ShiftedOutputTime) or not isinstance(inner, known):
+    inner = where.inner if isinstance(where, windows.ShiftedOutputTime) else where
+    known = (*words(windows.WindowFn).values(), windows.CustomWindows)
+    if isinstance(inner, windows.ShiftedOutputTime) or not isinstance(inner, known):
         raise PipelineError(
             f"where={where!r} is not a window function that Headrace knows; derive it from CustomWindows"
         )
@@ -531,15 +528,15 @@ def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") 
                 raise PipelineError("it is a float, which does not compare exactly; cast it to int or str")
 
 
-def _check_phase(where: WindowFn, key_types: Schema) -> None:
-    if isinstance(where, ShiftedOutputTime):
+def _check_phase(where: windows.WindowFn, key_types: Schema) -> None:
+    if isinstance(where, windows.ShiftedOutputTime):
         _check_phase(where.inner, key_types)
-    elif isinstance(where, FixedWindows) and where.phase is not None:
+    elif isinstance(where, windows.FixedWindows) and where.phase is not None:
         _expect_type("the phase of fixed windows, which reads the key,", where.phase, key_types, DataType.INT)
 
 
-def _check_when(when: Trigger, where: WindowFn, how: How, allow_finishing: bool) -> None:
-    if isinstance(where, GlobalWindows) and isinstance(when, Default):
+def _check_when(when: Trigger, where: windows.WindowFn, how: How, allow_finishing: bool) -> None:
+    if isinstance(where, windows.GlobalWindows) and isinstance(when, Default):
         raise PipelineError(
             "the global window never ends, so the default trigger never fires; "
             "use when=Repeatedly(AfterCount(n)) or another"

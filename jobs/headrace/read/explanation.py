@@ -26,23 +26,13 @@ from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import remaining, rows_of
 from headrace.kernel.windows import assigned
+from headrace.model import time as model_time
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col, lit, render
 from headrace.model.expressions.expr import render as render_expression
 from headrace.model.expressions.typing import columns_of
-from headrace.model.time import (
-    END_OF_CALENDAR,
-    GLOBAL_WINDOW_END,
-    MIN_INSTANT,
-    NEVER,
-    Instant,
-    instant,
-    is_finite,
-    iso_8601,
-    parse,
-)
 from headrace.model.time import render as render_instant
 from headrace.model.triggers.elementary import ASKED
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
@@ -155,7 +145,7 @@ class WindowExplained:
 
     window: Window
     status: WindowStatus
-    expiry: Instant
+    expiry: model_time.Instant
     panes: int
     last_panes: Sequence[Mapping[str, Any]] = ()
     late: int | None = None
@@ -188,11 +178,11 @@ class WindowExplained:
         return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
 
     def _ended(self) -> Iterator[str]:
-        expires = "never" if self.expiry >= NEVER else f"once the watermark passes {self._expires()}"
+        expires = "never" if self.expiry >= model_time.NEVER else f"once the watermark passes {self._expires()}"
         match self.status:
             case WindowStatus.OPEN:
                 gives = ": it gives what no pane has shown by then; elements after that are late"
-                yield f"expires {expires}{'' if self.expiry >= NEVER else gives}"
+                yield f"expires {expires}{'' if self.expiry >= model_time.NEVER else gives}"
             case WindowStatus.CLOSED:
                 yield (
                     "its trigger has finished: elements that still come for it are dropped, and it is forgotten "
@@ -206,8 +196,8 @@ class WindowExplained:
                 yield "no element of this key has come into it"
 
     def _expires(self) -> str:
-        at = Instant(self.expiry + 1)
-        return "the year 9999" if END_OF_CALENDAR < at < GLOBAL_WINDOW_END else render_instant(at)
+        at = model_time.Instant(self.expiry + 1)
+        return "the year 9999" if model_time.END_OF_CALENDAR < at < model_time.GLOBAL_WINDOW_END else render_instant(at)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -216,7 +206,7 @@ class WindowExplained:
             "window_start": _time(self.window.start),
             "window_end": _time(self.window.end),
             "status": self.status.value,
-            "expires": _time(Instant(self.expiry + 1)),
+            "expires": _time(model_time.Instant(self.expiry + 1)),
             "panes": self.panes,
             "last_panes": json_value(self.last_panes),
             "late": self.late,
@@ -243,10 +233,10 @@ class Explanation:
     epoch: int
     stage: int
     key: Mapping[str, Any]
-    watermark: Instant
+    watermark: model_time.Instant
     held_back_by: str | None
-    held_since: Instant | None
-    processing_time: Instant
+    held_since: model_time.Instant | None
+    processing_time: model_time.Instant
     rejected: int
     windows: Sequence[WindowExplained]
     earlier: int = 0
@@ -303,12 +293,12 @@ class Explanation:
 
 def written(window: Window) -> str:
     """A window as people write it."""
-    start, end = (render_instant(at) if is_finite(at) else "" for at in (window.start, window.end))
+    start, end = (render_instant(at) if model_time.is_finite(at) else "" for at in (window.start, window.end))
     return f"[{start}, {end})" if start or end else "of all time"
 
 
-def _time(at: Instant) -> str | None:
-    return render_instant(at) if is_finite(at) and at <= END_OF_CALENDAR else None
+def _time(at: model_time.Instant) -> str | None:
+    return render_instant(at) if model_time.is_finite(at) and at <= model_time.END_OF_CALENDAR else None
 
 
 def _held(holding: Holding) -> Iterator[str]:
@@ -398,7 +388,7 @@ def explain(
 class _Asked:
     state: StageState
     key: Mapping[str, Any]
-    at: Instant | None
+    at: model_time.Instant | None
     since: int
     """The first epoch whose panes and late rows are looked at."""
 
@@ -451,11 +441,11 @@ class _Asked:
         for facts, own, (holding, pane), left in zip(
             readiness.facts(is_open, state.clocks, held), values, verdicts, lefts, strict=True
         ):
-            window = Window(Instant(facts.row[c.WINDOW_START]), facts.end)
+            window = Window(model_time.Instant(facts.row[c.WINDOW_START]), facts.end)
             of_open[window] = Holding(own, facts.row[c.NEW], readiness.condition(facts), holding, left)
             newest[window] = pane
         for row in rows.select([c.WINDOW_START, c.WINDOW_END, c.STATUS, c.INDEX]).to_pylist():
-            window = Window(Instant(row[c.WINDOW_START]), Instant(row[c.WINDOW_END]))
+            window = Window(model_time.Instant(row[c.WINDOW_START]), model_time.Instant(row[c.WINDOW_END]))
             if self._is_asked(window):
                 status = WindowStatus.OPEN if window in of_open else WindowStatus.CLOSED
                 explained = self._explained(window, status, row[c.INDEX], of_open.get(window))
@@ -509,7 +499,7 @@ class _Asked:
         times = pa.array([self.at], pa.int64())
         windows = assigned(where, times, self._key_columns, self.state.stage.stage.key_types)
         return [
-            Window(Instant(start), Instant(end))
+            Window(model_time.Instant(start), model_time.Instant(end))
             for start, end in zip(windows.start.tolist(), windows.end.tolist(), strict=True)
         ]
 
@@ -557,24 +547,27 @@ def _window(row: dict[str, Any]) -> Window:
     start, end = row.pop(WINDOW_START), row.pop(WINDOW_END)
     if start is None and end is None:
         return GLOBAL_WINDOW
-    return Window(MIN_INSTANT if start is None else _at(start), GLOBAL_WINDOW_END if end is None else _at(end))
+    return Window(
+        model_time.MIN_INSTANT if start is None else _at(start),
+        model_time.GLOBAL_WINDOW_END if end is None else _at(end),
+    )
 
 
 def _as_printed(kinds: Mapping[str, DataType], key: Mapping[str, Any]) -> Mapping[str, Any]:
     """``key`` with a time that Python has no datetime for as text."""
     times = {name: value for name, value in key.items() if kinds[name] is DataType.TIMESTAMP and isinstance(value, int)}
-    return {**key, **{name: iso_8601(value) for name, value in times.items()}}
+    return {**key, **{name: model_time.iso_8601(value) for name, value in times.items()}}
 
 
-def _at(time: datetime | str) -> Instant:
+def _at(time: datetime | str) -> model_time.Instant:
     """A time of a row (``python_rows``)."""
-    return parse(time) if isinstance(time, str) else instant(time)
+    return model_time.parse(time) if isinstance(time, str) else model_time.instant(time)
 
 
-def _instant(window: str | datetime) -> Instant:
+def _instant(window: str | datetime) -> model_time.Instant:
     try:
         time = time_from_text(window) if isinstance(window, str) else window
-        return instant(time) if isinstance(time, datetime) else Instant(time)
+        return model_time.instant(time) if isinstance(time, datetime) else model_time.Instant(time)
     except (ValueError, TypeError) as error:
         raise ExplainError(
             f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "

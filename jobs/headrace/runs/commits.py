@@ -45,39 +45,13 @@ from headrace.state.files import Written
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format import files as snapshot_files
+from headrace_snapshots.format import manifest as format_manifest
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
-from headrace_snapshots.format.files import (
-    DataFile,
-    FileLog,
-    FileRecord,
-    InputFile,
-    Layer,
-    LoggedFile,
-    LoggedNames,
-    NamesFile,
-    plan_merge,
-)
-from headrace_snapshots.format.manifest import (
-    INPUTS,
-    OUTPUTS,
-    REJECTED,
-    Continuing,
-    EpochFields,
-    Manifest,
-    OutputTables,
-)
 from headrace_snapshots.format.output_view import all_names_before, outputs_of, seen_by
 from headrace_snapshots.names import MAIN
+from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import SnapshotId
-from headrace_snapshots.protocol.coordinator import (
-    Acknowledged,
-    CommitFenced,
-    CommitSnapshot,
-    Committed,
-    Coordinator,
-    CoordinatorEvent,
-    Due,
-)
 
 AT_LEAST: Final = 1_024
 """A names file is written once the log has so many files more: before that a few of its nodes say the same."""
@@ -95,7 +69,7 @@ class NamesFiles:
     inputs: Collection[str]
     seen: NamesSeen = field(default_factory=NamesSeen)
 
-    def after(self, log: FileLog, folder: str) -> FileLog:
+    def after(self, log: snapshot_files.FileLog, folder: str) -> snapshot_files.FileLog:
         """``log`` with names files, put into a ``folder`` that nobody else has, of what it says by now."""
         if not self.inputs:
             return log
@@ -109,20 +83,22 @@ class NamesFiles:
         except BrokenObjectError:
             return self._written(log, NO_NAMES, folder)
 
-    def _written(self, log: FileLog, names: LoggedNames, folder: str) -> FileLog:
+    def _written(
+        self, log: snapshot_files.FileLog, names: snapshot_files.LoggedNames, folder: str
+    ) -> snapshot_files.FileLog:
         new = logged(self.catalog, log, names.of)
-        files: list[NamesFile] = []
+        files: list[snapshot_files.NamesFile] = []
         for number, name in enumerate(sorted({*new, *self.seen.confirmed} & {*self.inputs})):
             before = [one for one in names.files if one.input == name]
             splits = [*new.get(name, ()), *self.seen.confirmed.get(name, {}).values()]
             files += self._layers(before, splits, name, f"{folder}/names-{number}.parquet") if splits else before
         files += [one for one in names.files if one.input not in {file.input for file in files}]
         self.seen.confirmed.clear()
-        return log.replace(names=LoggedNames(log.files, tuple(files)))
+        return log.replace(names=snapshot_files.LoggedNames(log.files, tuple(files)))
 
     def _layers(
-        self, before: Sequence[NamesFile], splits: Sequence[SourceSplit], name: str, path: str
-    ) -> list[NamesFile]:
+        self, before: Sequence[snapshot_files.NamesFile], splits: Sequence[SourceSplit], name: str, path: str
+    ) -> list[snapshot_files.NamesFile]:
         """The files of input ``name`` with one more, at ``path``, that has ``splits``, and what it is merged with."""
         from headrace.sources.names_file import merged, names_table, table_of, to_bytes
 
@@ -132,10 +108,13 @@ class NamesFiles:
         table = merged(tables)
         data = to_bytes(table)
         self.catalog.store.write(path, data)
-        return [*kept, NamesFile(name, DataFile(path, table.num_rows, len(data), checksum(data)))]
+        return [
+            *kept,
+            snapshot_files.NamesFile(name, snapshot_files.DataFile(path, table.num_rows, len(data), checksum(data))),
+        ]
 
 
-Layers = tuple[Layer, ...]
+Layers = tuple[snapshot_files.Layer, ...]
 
 
 @dataclass(frozen=True)
@@ -143,7 +122,7 @@ class _Folded:
     """Neighbouring layers, and the files that they became."""
 
     merging: LayerMerge
-    files: tuple[DataFile, ...]
+    files: tuple[snapshot_files.DataFile, ...]
 
 
 class Folds:
@@ -157,7 +136,7 @@ class Folds:
 
     def begin(self, layers: Layers, prefix: str) -> None:
         """Begin what is to be folded of committed ``layers``, into files below ``prefix``, unless a fold is running."""
-        start = None if self._beside.is_running else plan_merge([layer.rows for layer in layers])
+        start = None if self._beside.is_running else snapshot_files.plan_merge([layer.rows for layer in layers])
         if start is None:
             return
         merging = LayerMerge(layers[start:], start == 0)
@@ -202,17 +181,17 @@ class SnapshotIdentity:
     standing: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, base: Manifest | None, standing: Collection[str]) -> Self:
+    def of(cls, pipeline: Pipeline, base: format_manifest.Manifest | None, standing: Collection[str]) -> Self:
         """The identity of snapshots of ``pipeline`` after ``base``, at which outputs are ``standing``."""
         fingerprints = {output: fingerprint(alone) for output, alone in pipeline.by_output.items()}
         own = definition(pipeline)
         standing = [] if base is None else [name for name in standing if name in outputs_of(base)]
         if base is None or not standing:
             return cls(fingerprint(pipeline), own, fingerprints)
-        before = {name: base.definition[OUTPUTS][name] for name in standing}
-        mixed = {**own, OUTPUTS: {**own[OUTPUTS], **before}}
+        before = {name: base.definition[format_manifest.OUTPUTS][name] for name in standing}
+        mixed = {**own, format_manifest.OUTPUTS: {**own[format_manifest.OUTPUTS], **before}}
         print_ = fingerprint(pipeline) if mixed == own else fingerprint_of(mixed)
-        return cls(print_, mixed, fingerprints, {name: base.schema[OUTPUTS][name] for name in standing})
+        return cls(print_, mixed, fingerprints, {name: base.schema[format_manifest.OUTPUTS][name] for name in standing})
 
 
 MAX_IN_FLIGHT = 2
@@ -249,8 +228,8 @@ class Committer:
         engine: Engine,
         catalog: Catalog,
         claim: Claim,
-        base: Manifest | None,
-        on_commit: Callable[[Manifest], None],
+        base: format_manifest.Manifest | None,
+        on_commit: Callable[[format_manifest.Manifest], None],
         *,
         request: str | None = None,
         counted: Mapping[str, int] | None = None,
@@ -270,7 +249,7 @@ class Committer:
         self.outputs = {
             output: _OutputResults.of(
                 engine,
-                OutputTables(output),
+                format_manifest.OutputTables(output),
                 _begun(alone, called.get(output, ()))
                 if base is None
                 else _continued(alone, output, base, stood_at.get(output)),
@@ -282,7 +261,7 @@ class Committer:
         self.request = request
         self.allowed = allowed
         self._is_allowed = False
-        self._coordinator = Coordinator(
+        self._coordinator = coordinator.Coordinator(
             range(engine.levels),
             generation=claim.generation,
             most_in_flight=MAX_IN_FLIGHT,
@@ -309,9 +288,9 @@ class Committer:
     def _queue(self, computed: ComputedEpoch) -> None:
         self._raise_failure()
         snapshot = SnapshotId(self.claim.generation, computed.epoch)
-        self._tell(Due())
+        self._tell(coordinator.Due())
         for level in computed.acknowledged:
-            self._tell(Acknowledged(level, snapshot))
+            self._tell(coordinator.Acknowledged(level, snapshot))
         queued = self._thread.submit(self.engine.in_background(self._run), snapshot, computed)
         self._pending = [*(future for future in self._pending if not future.done()), queued]
 
@@ -332,11 +311,11 @@ class Committer:
         if self._failure is not None:
             raise self._failure
 
-    def _tell(self, event: CoordinatorEvent) -> None:
+    def _tell(self, event: coordinator.CoordinatorEvent) -> None:
         """Only one of its effects is left to do: the tasks of an epoch have ended when it is told of them."""
         with self._events:
             effects = self._coordinator.receive(event)
-            self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, CommitSnapshot)}
+            self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, coordinator.CommitSnapshot)}
 
     def _run(self, snapshot: SnapshotId, computed: ComputedEpoch) -> None:
         try:
@@ -344,7 +323,7 @@ class Committer:
                 self._commit_if_whole(snapshot, computed)
         except BaseException as error:
             self._failure = error
-            self._tell(CommitFenced(snapshot))
+            self._tell(coordinator.CommitFenced(snapshot))
         finally:
             self._slots.release()
 
@@ -355,7 +334,7 @@ class Committer:
             raise IncompleteEpochError(f"epoch {computed.epoch} is not committed: {reason}. Run again")
         self._to_commit.remove(snapshot)
         self._commit(computed)
-        self._tell(Committed(snapshot))
+        self._tell(coordinator.Committed(snapshot))
 
     def _commit(self, computed: ComputedEpoch) -> None:
         catalog = self.catalog
@@ -368,7 +347,7 @@ class Committer:
         current = self._current(parent, computed)
         logs = self._logs(parent, computed)
         counts = counts_with(computed, self._missed)
-        continuing = Continuing(
+        continuing = format_manifest.Continuing(
             pipeline=self.engine.pipeline.name,
             fingerprint=self.identity.fingerprint,
             definition=self.identity.definition,
@@ -379,7 +358,7 @@ class Committer:
             logs=logs,
             patch=None if parent is None else parent.patch,
         )
-        epoch = EpochFields(
+        epoch = format_manifest.EpochFields(
             snapshot_id=computed.attempt.snapshot_id,
             branch=self.claim.branch,
             generation=self.claim.generation,
@@ -389,14 +368,14 @@ class Committer:
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),
         )
-        manifest = Manifest.next_of(parent, continuing=continuing, epoch=epoch)
+        manifest = format_manifest.Manifest.next_of(parent, continuing=continuing, epoch=epoch)
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head, self._missed = manifest, ()
         if not computed.wait_for_merges:
             self._begin_fold()
         self.on_commit(manifest)
 
-    def _signals_of(self, parent: Manifest | None, computed: ComputedEpoch) -> str | None:
+    def _signals_of(self, parent: format_manifest.Manifest | None, computed: ComputedEpoch) -> str | None:
         """Whose signals any epoch was given last."""
         if computed.signals:
             return self.request
@@ -413,12 +392,14 @@ class Committer:
         columns = {output: results.columns for output, results in self.outputs.items()}
         schema = schema_of(columns, self.identity.fingerprints)
         if self.identity.standing:
-            schema[OUTPUTS] |= self.identity.standing
+            schema[format_manifest.OUTPUTS] |= self.identity.standing
         return schema
 
-    def _current(self, parent: Manifest | None, computed: ComputedEpoch) -> dict[str, tuple[Layer, ...]]:
+    def _current(
+        self, parent: format_manifest.Manifest | None, computed: ComputedEpoch
+    ) -> dict[str, tuple[snapshot_files.Layer, ...]]:
         """``current`` of each output after an epoch; of one that stands it is what it was."""
-        names = [OutputTables(output).current for output in self.identity.standing]
+        names = [format_manifest.OutputTables(output).current for output in self.identity.standing]
         current = {name: () if parent is None else parent.tables[name] for name in names}
         own = {r.names.current: r.current_layers(parent, (*self._missed, computed)) for r in self.outputs.values()}
         return {**current, **own}
@@ -429,51 +410,68 @@ class Committer:
             for results in self.outputs.values():
                 results.folds.begin(self.head.tables.get(results.names.current, ()), prefix)
 
-    def _logs(self, parent: Manifest | None, computed: ComputedEpoch) -> Mapping[str, FileLog]:
+    def _logs(
+        self, parent: format_manifest.Manifest | None, computed: ComputedEpoch
+    ) -> Mapping[str, snapshot_files.FileLog]:
         """The logs of ``parent`` with what an epoch added, after what others have missed."""
         # those of what came out, which readers see, are cut where snapshots have expired, and that of inputs is not
-        names = [OutputTables(output) for output in self.engine.pipeline.by_output]
-        results = [*(log for of_output in names for log in (of_output.panes, of_output.late)), REJECTED]
+        names = [format_manifest.OutputTables(output) for output in self.engine.pipeline.by_output]
+        results = [*(log for of_output in names for log in (of_output.panes, of_output.late)), format_manifest.REJECTED]
         before = {} if parent is None else parent.logs  # which may have other outputs
-        logs = {name: before.get(name, FileLog.empty()) for name in (*results, INPUTS)}
+        logs = {name: before.get(name, snapshot_files.FileLog.empty()) for name in (*results, format_manifest.INPUTS)}
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in results}
-        letters = [file for again in self._missed for file in again.written.logs[REJECTED]]
+        letters = [file for again in self._missed for file in again.written.logs[format_manifest.REJECTED]]
         for again in self._missed:
-            own = {log for name in again.chains for log in (OutputTables(name).panes, OutputTables(name).late)}
+            own = {
+                log
+                for name in again.chains
+                for log in (format_manifest.OutputTables(name).panes, format_manifest.OutputTables(name).late)
+            }
             self._add(logs, again.epoch, {log: files for log, files in again.written.logs.items() if log in own})
         # dead letters of epochs before stand beside those of this one, as the log of all outputs goes on
-        own_letters = (*letters, *computed.written.logs[REJECTED])
+        own_letters = (*letters, *computed.written.logs[format_manifest.REJECTED])
         inputs = _input_files(computed.files)
-        self._add(logs, computed.epoch, {**computed.written.logs, REJECTED: own_letters, INPUTS: inputs})
+        self._add(
+            logs,
+            computed.epoch,
+            {**computed.written.logs, format_manifest.REJECTED: own_letters, format_manifest.INPUTS: inputs},
+        )
         prefix = self.catalog.data_prefix(computed.epoch, computed.attempt.snapshot_id)
-        logs[INPUTS] = self._names.after(logs[INPUTS], prefix)
+        logs[format_manifest.INPUTS] = self._names.after(logs[format_manifest.INPUTS], prefix)
         return logs
 
-    def _add(self, logs: dict[str, FileLog], epoch: int, added: Mapping[str, Sequence[LoggedFile]]) -> None:
+    def _add(
+        self,
+        logs: dict[str, snapshot_files.FileLog],
+        epoch: int,
+        added: Mapping[str, Sequence[snapshot_files.LoggedFile]],
+    ) -> None:
         for name, files in added.items():
             if files:
-                logs[name] = self.catalog.append_record(logs[name], FileRecord(epoch, tuple(files)))
+                logs[name] = self.catalog.append_record(logs[name], snapshot_files.FileRecord(epoch, tuple(files)))
 
 
 @dataclass(frozen=True)
 class _OutputResults:
     """What readers see of an output while its branch is written: its columns, and its ``current``, which is folded."""
 
-    names: OutputTables
+    names: format_manifest.OutputTables
     columns: ViewColumns
     folds: Folds
 
     @classmethod
-    def of(cls, engine: Engine, names: OutputTables, columns: ViewColumns) -> "_OutputResults":
+    def of(cls, engine: Engine, names: format_manifest.OutputTables, columns: ViewColumns) -> "_OutputResults":
         """Has the ``columns`` of the output that ``names`` are of."""
         return cls(names, columns, Folds(engine, columns, names.output))
 
-    def current_layers(self, parent: Manifest | None, epochs: Sequence[ComputedEpoch]) -> tuple[Layer, ...]:
+    def current_layers(
+        self, parent: format_manifest.Manifest | None, epochs: Sequence[ComputedEpoch]
+    ) -> tuple[snapshot_files.Layer, ...]:
         """The layers of ``current`` after ``epochs``, with what was folded meanwhile."""
         layers = () if parent is None else parent.tables.get(self.names.current, ())
         layers = self.folds.adopted(layers, wait=epochs[-1].wait_for_merges)
         files = [(computed.epoch, computed.written.logs.get(self.names.panes, ())) for computed in epochs]
-        return (*layers, *(Layer.of(panes, epoch, epoch) for epoch, panes in files if panes))
+        return (*layers, *(snapshot_files.Layer.of(panes, epoch, epoch) for epoch, panes in files if panes))
 
 
 def _begun(alone: Pipeline, called: tuple[str, ...]) -> ViewColumns:
@@ -481,7 +479,7 @@ def _begun(alone: Pipeline, called: tuple[str, ...]) -> ViewColumns:
     return replace(columns_after(alone, None), formerly=called)
 
 
-def _continued(alone: Pipeline, output: str, base: Manifest, stood_at: int | None) -> ViewColumns:
+def _continued(alone: Pipeline, output: str, base: format_manifest.Manifest, stood_at: int | None) -> ViewColumns:
     """The columns of an ``output`` after ``base``, with the pipeline that has it ``alone``. It ``stood_at`` an epoch
     before (None: it did not).
     """
@@ -502,9 +500,9 @@ def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str
     return {}
 
 
-def _input_files(files: ByInput) -> tuple[InputFile, ...]:
+def _input_files(files: ByInput) -> tuple[snapshot_files.InputFile, ...]:
     return tuple(
-        InputFile(file.path, file.size, file.etag, name, file.digest, file.rules or 0)
+        snapshot_files.InputFile(file.path, file.size, file.etag, name, file.digest, file.rules or 0)
         for name, landed in files.items()
         for file in landed
     )

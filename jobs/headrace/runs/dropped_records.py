@@ -45,26 +45,10 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import DroppedBefore, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import View
-from headrace.runs.relanding import (
-    Copy,
-    DroppedRecord,
-    LandingAgainError,
-    Relanding,
-    Rows,
-    Target,
-    late_behind,
-    lines_by_file,
-    output_alone,
-)
+from headrace.runs import relanding as runs_relanding
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.output_view import (
-    all_names_before,
-    called_before,
-    called_where,
-    output_names,
-    outputs_of,
-)
+from headrace_snapshots.format import output_view
 from headrace_snapshots.names import MAIN, PUBLISHED
 
 _ALONE = "file"
@@ -111,13 +95,13 @@ def land_late(
     """
     unfit = "so its late records cannot be written as files of its source"
     reason = None
-    pipeline, output = output_alone(pipeline, output)
+    pipeline, output = runs_relanding.output_alone(pipeline, output)
     if pipeline.upstream:
         reason = f"an output {output} that reads panes: those that come too late are counted, not kept"
     elif isinstance(pipeline.where, CustomWindows):
         reason = "a window function of its own, so Headrace does not know which late records other windows have taken"
     elif (read := next((one for one in pipeline.inputs if isinstance(one.source, UpstreamSource)), None)) is not None:
-        raise LandingAgainError(
+        raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} reads {read.source}, and panes of others are no files that could land. "
             f"`headrace backfill {pipeline.name} --promote` computes it again from what is published now; where that "
             "is not discarding, its rows are read in one epoch, and none of them is late"
@@ -129,13 +113,13 @@ def land_late(
     elif pipeline.source.transform is not None:
         reason = f"a Spark function between its files and its records, {unfit}"
     if reason is not None:
-        raise LandingAgainError(
+        raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
             "nothing is late"
         )
-    relanding = Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
+    relanding = runs_relanding.Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
     if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):
-        raise LandingAgainError(
+        raise runs_relanding.LandingAgainError(
             f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "
             f"{pipeline.name}` (or the backfill DAG), and then this"
         )
@@ -146,22 +130,22 @@ def land_late(
 class _Late:
     """Which late records land, and in which files."""
 
-    def __init__(self, pipeline: Pipeline, relanding: Relanding) -> None:
+    def __init__(self, pipeline: Pipeline, relanding: runs_relanding.Relanding) -> None:
         self._pipeline = pipeline
         self._counts, self._left = relanding.counts, relanding.left
         (self.target,) = relanding.targets.values()
 
-    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+    def copies(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Where the first has landed, all have: nothing is read."""
         first = self.target.name(epoch)
         if first in self.target.already_landed:
-            yield Copy(self.target, first, {})
-        elif (lines := lines_by_file(self._records(rows))) and self.target.format.has_header:
+            yield runs_relanding.Copy(self.target, first, {})
+        elif (lines := runs_relanding.lines_by_file(self._records(rows))) and self.target.format.has_header:
             yield from self._by_header(epoch, lines)
         elif lines:
-            yield Copy(self.target, first, lines)
+            yield runs_relanding.Copy(self.target, first, lines)
 
-    def _by_header(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[Copy]:
+    def _by_header(self, epoch: str, lines: Mapping[str, Sequence[bytes]]) -> Iterator[runs_relanding.Copy]:
         """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
         records came from, so that what is in it depends on no other.
         """
@@ -175,7 +159,7 @@ class _Late:
                 if begun and isinstance(headers[file], bytes):  # by a stopped landing, in files told apart by headers
                     self._left["of an epoch that has landed in part; the rest needs all headers"] += len(lines[file])
                 else:
-                    yield Copy(self.target, name, {file: lines[file]})
+                    yield runs_relanding.Copy(self.target, name, {file: lines[file]})
             return
         files_of: defaultdict[bytes | str, list[str]] = defaultdict(list)
         for file, header in headers.items():
@@ -183,14 +167,14 @@ class _Late:
         # the one without a number is created last: where it is, all are
         for number, files in reversed([*enumerate(files_of.values())]):
             name = self.target.name(epoch, number) if number else self.target.name(epoch)
-            yield Copy(self.target, name, {file: lines[file] for file in files})
+            yield runs_relanding.Copy(self.target, name, {file: lines[file] for file in files})
 
-    def _records(self, rows: Rows) -> Iterator[DroppedRecord]:
+    def _records(self, rows: runs_relanding.Rows) -> Iterator[runs_relanding.DroppedRecord]:
         """What lands of the late rows, equal records as often as they came."""
-        windows: defaultdict[DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
+        windows: defaultdict[runs_relanding.DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for row in rows():
             window = row["window_start"], row["window_end"]
-            windows[DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
+            windows[runs_relanding.DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
         at = np.array([instant(record.order) for record in windows], np.int64)
         counts = count_windows(self._pipeline.where, at).tolist()
         for (record, late), own_windows in zip(windows.items(), counts, strict=True):
@@ -251,9 +235,9 @@ def land_rejected(
     Raises LandingAgainError, BrokenObjectError, and what read.snapshots.snapshot_refs.snapshot_at raises. No Spark.
     """
     if output is not None:
-        output_alone(pipeline, output)
+        runs_relanding.output_alone(pipeline, output)
     chosen = _chosen(pipeline, of, to)
-    relanding = Relanding(pipeline, root, View.REJECTED, chosen, to=to, at=at, output=output or "")
+    relanding = runs_relanding.Relanding(pipeline, root, View.REJECTED, chosen, to=to, at=at, output=output or "")
     own = relanding.own
     rejected = _Rejected(pipeline, relanding, output)
     columns = (*_READ, "output") if pipeline.has_names else _READ
@@ -270,7 +254,9 @@ def land_rejected(
             name in marks and name in ordered and target.path(target.stem) <= marks[name].path
             for name, target in own.items()
         ),
-        late=late_behind(relanding.catalog, pipeline, {name: target.created for name, target in own.items()}),
+        late=runs_relanding.late_behind(
+            relanding.catalog, pipeline, {name: target.created for name, target in own.items()}
+        ),
         **common,
     )
 
@@ -285,9 +271,11 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     """The inputs whose dead letters land. Raises LandingAgainError."""
     names = [input_.name for input_ in pipeline.inputs]
     if of is not None and of not in names:
-        raise LandingAgainError(f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}")
+        raise runs_relanding.LandingAgainError(
+            f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}"
+        )
     if to is not None and of is None and len(names) > 1:
-        raise LandingAgainError(
+        raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: choose one "
             f"(--input): {', '.join(names)}"
         )
@@ -301,17 +289,17 @@ def _came_since(catalog: Catalog, defined: Mapping[str, Output], epoch: str) -> 
     main = snapshot_at(catalog, MAIN).manifest
     if main is None:
         return ""
-    outputs, there = outputs_of(main), output_names(main)
+    outputs, there = output_view.outputs_of(main), output_view.output_names(main)
     for name, output in defined.items():
         if name not in there and output.formerly not in there and not output.of:
             return name
     if not outputs:
         return ""
     try:
-        had = output_names(catalog.manifest(epoch.partition("-")[2]))
+        had = output_view.output_names(catalog.manifest(epoch.partition("-")[2]))
     except MissingSnapshotError:
         return "of that time"
-    new = (name for name in outputs if not {name, *called_before(main, name)} & {*had})
+    new = (name for name in outputs if not {name, *output_view.called_before(main, name)} & {*had})
     return next(new, "")
 
 
@@ -322,19 +310,19 @@ def _called(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None],
     main = snapshot_at(catalog, MAIN).manifest
     if main is None:
         return {output}, set()
-    own = {output, *called_before(main, output)}
+    own = {output, *output_view.called_before(main, output)}
     try:
-        there = output_names(catalog.manifest(epoch.partition("-")[2]))
+        there = output_view.output_names(catalog.manifest(epoch.partition("-")[2]))
     except MissingSnapshotError:
-        return own, {*all_names_before(main, output)} - own
-    called = called_where(there, main, output)
+        return own, {*output_view.all_names_before(main, output)} - own
+    called = output_view.called_where(there, main, output)
     return (set() if called is None else {called}), set()
 
 
 class _Rejected:
     """Which dead letters of ``pipeline`` land, and in which files: those of an ``output``, or those of none."""
 
-    def __init__(self, pipeline: Pipeline, relanding: Relanding, output: str | None) -> None:
+    def __init__(self, pipeline: Pipeline, relanding: runs_relanding.Relanding, output: str | None) -> None:
         self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
         self._output, self._name = output, pipeline.name
         self._called = cache(partial(_called, relanding.whole, output or ""))
@@ -342,22 +330,22 @@ class _Rejected:
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
         self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
 
-    def copies(self, epoch: str, rows: Rows) -> Iterator[Copy]:
+    def copies(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
         the same.
         """
         for name, letters in self._letters(epoch, rows).items():
             target = self._targets[name]
-            lines = lines_by_file(letters)
+            lines = runs_relanding.lines_by_file(letters)
             if target.format.has_header:
                 for number, (file, file_lines) in enumerate(lines.items()):
-                    yield Copy(target, target.name(epoch, name, number), {file: file_lines})
+                    yield runs_relanding.Copy(target, target.name(epoch, name, number), {file: file_lines})
             else:
-                yield Copy(target, target.name(epoch, name), lines)
+                yield runs_relanding.Copy(target, target.name(epoch, name), lines)
 
-    def _letters(self, epoch: str, rows: Rows) -> Mapping[str, list[DroppedRecord]]:
+    def _letters(self, epoch: str, rows: runs_relanding.Rows) -> Mapping[str, list[runs_relanding.DroppedRecord]]:
         """What lands of the dead letters of an epoch, by input."""
-        letters: defaultdict[str, list[DroppedRecord]] = defaultdict(list)
+        letters: defaultdict[str, list[runs_relanding.DroppedRecord]] = defaultdict(list)
         for row in rows():
             name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
@@ -384,10 +372,10 @@ class _Rejected:
                 self._left[why_not] += 1
             else:
                 octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
-                letters[name].append(DroppedRecord(file, row["position"], octets))
+                letters[name].append(runs_relanding.DroppedRecord(file, row["position"], octets))
         return letters
 
-    def _why_not(self, row: Mapping[str, Any], target: Target, epoch: str) -> str | None:
+    def _why_not(self, row: Mapping[str, Any], target: runs_relanding.Target, epoch: str) -> str | None:
         """Why a dead letter cannot land; None if it can."""
         if not target.format.keeps_bytes:
             return f"of a {target.format.name} file, of which no bytes are kept"

@@ -23,16 +23,10 @@ from headrace.read.snapshots.epoch_history import LandedReading, before_range
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_json
 from headrace.runs.upstream_holds import let_go
+from headrace.sources.landed import ranges
 from headrace.sources.landed.files import as_fetched
-from headrace.sources.landed.ranges import (
-    LandedDamagedError,
-    LandedRange,
-    LandingPlace,
-    RangeSeal,
-    SealedFile,
-    digest_of,
-)
 from headrace_snapshots import expiry, fsck
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.expiry import Expired, Live
@@ -42,21 +36,6 @@ from headrace_snapshots.fsck import BACKUP, FsckReport, Problem, Witness
 from headrace_snapshots.gc_roots import Keep, KeepError
 from headrace_snapshots.holds import holds_of, mended_by
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import (
-    AuditedRange,
-    ObjectKind,
-    audited_range,
-    claimed_range,
-    folder,
-    history_path,
-    kind_of,
-    landed_file,
-    landed_input,
-    result_path,
-    seal_path,
-    sealed_range,
-    written_attempt,
-)
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
 
 
@@ -91,7 +70,9 @@ def live_landed(
 
 def _newest(pipeline: str, numbers: Mapping[str, int]) -> int:
     """The newest range; what was written and not claimed yet is none."""
-    return max((number for path, number in numbers.items() if written_attempt(pipeline, path) is None), default=0)
+    return max(
+        (number for path, number in numbers.items() if object_names.written_attempt(pipeline, path) is None), default=0
+    )
 
 
 def _overtaken(catalog: Catalog, objects: Collection[str]) -> set[str]:
@@ -100,7 +81,7 @@ def _overtaken(catalog: Catalog, objects: Collection[str]) -> set[str]:
     """
     attempts: dict[int, dict[str, list[str]]] = {}
     for path in objects:
-        if (written := written_attempt(catalog.pipeline, path)) is not None:
+        if (written := object_names.written_attempt(catalog.pipeline, path)) is not None:
             number, attempt = written
             attempts.setdefault(number, {}).setdefault(attempt, []).append(path)
     overtaken: set[str] = set()
@@ -111,7 +92,7 @@ def _overtaken(catalog: Catalog, objects: Collection[str]) -> set[str]:
     return overtaken
 
 
-def _claimed(catalog: Catalog, objects: Collection[str], number: int) -> LandedRange | None:
+def _claimed(catalog: Catalog, objects: Collection[str], number: int) -> ranges.LandedRange | None:
     """Range ``number`` of the input that the ``objects`` are of; None if nobody has claimed it, or its claim and its
     seal are damaged, of which fsck tells.
     """
@@ -123,18 +104,18 @@ def _claimed(catalog: Catalog, objects: Collection[str], number: int) -> LandedR
     return None
 
 
-def place_of(catalog: Catalog, path: str) -> LandingPlace:
+def place_of(catalog: Catalog, path: str) -> ranges.LandingPlace:
     """Where the input is landed that the object at ``path`` is of."""
-    where = landed_input(catalog.pipeline, path)
+    where = object_names.landed_input(catalog.pipeline, path)
     assert where is not None, "only such are listed"
-    return LandingPlace(catalog.store, catalog.pipeline, unquote(where.rstrip("/").rpartition("/")[2]))
+    return ranges.LandingPlace(catalog.store, catalog.pipeline, unquote(where.rstrip("/").rpartition("/")[2]))
 
 
 def by_input(pipeline: str, listed: Iterable[ObjectInfo]) -> Iterator[tuple[str, list[ObjectInfo]]]:
     """Landed objects by the folder of their input."""
     by_folder: dict[str, list[ObjectInfo]] = {}
     for info in listed:
-        where = landed_input(pipeline, info.path)
+        where = object_names.landed_input(pipeline, info.path)
         assert where is not None, "objects with other names are not listed"
         by_folder.setdefault(where, []).append(info)
     yield from by_folder.items()
@@ -147,14 +128,14 @@ def _has_records(pipeline: str, path: str) -> bool:
 
 def _claim_or_seal(pipeline: str, path: str) -> int | None:
     """The range whose claim or seal is at ``path``."""
-    claimed = claimed_range(pipeline, path)
-    return sealed_range(pipeline, path) if claimed is None else claimed
+    claimed = object_names.claimed_range(pipeline, path)
+    return object_names.sealed_range(pipeline, path) if claimed is None else claimed
 
 
 def range_of(pipeline: str, path: str) -> int:
     """The range that a landed object is of."""
-    claimed, file = _claim_or_seal(pipeline, path), landed_file(pipeline, path)
-    written = written_attempt(pipeline, path)
+    claimed, file = _claim_or_seal(pipeline, path), object_names.landed_file(pipeline, path)
+    written = object_names.written_attempt(pipeline, path)
     if written is not None:
         return written[0]
     return claimed if claimed is not None else -1 if file is None else file.range
@@ -169,8 +150,10 @@ def check_landed(
     """Each range is claimed, whole, and as its seal says; ``deep``: its files are read for that. ``repair`` writes
     claims again from seals, and seals from claims and the files as they are.
     """
-    listed = [*catalog.store.list(folder(catalog.pipeline, ObjectKind.LANDED))]
-    ours = [info for info in listed if kind_of(catalog.pipeline, info.path) is ObjectKind.LANDED]
+    listed = [*catalog.store.list(object_names.folder(catalog.pipeline, object_names.ObjectKind.LANDED))]
+    ours = [
+        info for info in listed if object_names.kind_of(catalog.pipeline, info.path) is object_names.ObjectKind.LANDED
+    ]
     readable = [snapshot for snapshot in kept if _is_readable(catalog, snapshot)]  # of others fsck has told
     live = live_landed(ours, readable, {}, catalog=catalog)
     reading = LandedReading.of(catalog, readable)
@@ -199,11 +182,13 @@ class _InputCheck:
     repair: bool
 
     @cached_property
-    def place(self) -> LandingPlace:
+    def place(self) -> ranges.LandingPlace:
         return place_of(self.catalog, next(iter(self.objects)))
 
     def problems(self, reading: LandedReading) -> Iterator[Problem]:
-        attempts = {path for path in self.objects if written_attempt(self.catalog.pipeline, path) is not None}
+        attempts = {
+            path for path in self.objects if object_names.written_attempt(self.catalog.pipeline, path) is not None
+        }
         numbers = {range_of(self.catalog.pipeline, path) for path in self.objects.keys() - attempts}
         read = reading.furthest(self.where)
         has_left = reading.has_left(self.where, [*self.objects.values()])
@@ -230,7 +215,9 @@ class _InputCheck:
             return
         wrong = [*self._files(claimed, seal, is_newest=is_newest)]
         yield from wrong
-        is_broken = seal is None and seal_path(self.catalog.pipeline, self.place.input, number) in self.objects
+        is_broken = (
+            seal is None and object_names.seal_path(self.catalog.pipeline, self.place.input, number) in self.objects
+        )
         is_gone = seal is None and promises and not is_newest  # of the newest, the next run makes another
         if (is_broken or is_gone) and not wrong:
             yield self._sealed_again(claimed)
@@ -243,24 +230,26 @@ class _InputCheck:
         self.catalog.store.write(path, data)
         return replace(damage, remedy="it was written again from what is beside it", is_repaired=True)
 
-    def _sealed_again(self, claimed: LandedRange) -> Problem:
+    def _sealed_again(self, claimed: ranges.LandedRange) -> Problem:
         """The seal is gone, or broken: its files are held against nothing until there is another."""
-        path = seal_path(self.catalog.pipeline, self.place.input, claimed.number)
+        path = object_names.seal_path(self.catalog.pipeline, self.place.input, claimed.number)
         problem = "it is broken" if path in self.objects else "it is missing"
         paths = [self.place.path(claimed, number) for number in range(len(claimed.splits))] if claimed.is_landed else []
-        files = tuple(SealedFile.of(self.catalog.store.read(path)) for path in paths) if self.repair else ()
+        files = tuple(ranges.SealedFile.of(self.catalog.store.read(path)) for path in paths) if self.repair else ()
         return self._written_again(
             path,
             f"{problem}: files of the range are held against nothing",
-            self.place.encoded_seal(RangeSeal(claimed, files)),
+            self.place.encoded_seal(ranges.RangeSeal(claimed, files)),
         )
 
-    def _files(self, claimed: LandedRange, seal: RangeSeal | None, *, is_newest: bool) -> Iterator[Problem]:
+    def _files(
+        self, claimed: ranges.LandedRange, seal: ranges.RangeSeal | None, *, is_newest: bool
+    ) -> Iterator[Problem]:
         """What is wrong with the files of a range: those that are landed, or that were written before."""
         splits = {
             number: self.place.path(claimed, number) if claimed.is_landed else split.path
             for number, split in enumerate(claimed.splits)
-            if claimed.is_landed or written_attempt(self.catalog.pipeline, split.path)
+            if claimed.is_landed or object_names.written_attempt(self.catalog.pipeline, split.path)
         }
         missing = [number for number, path in splits.items() if path not in self.objects]
         remedy = self._way_on(claimed.number)
@@ -273,7 +262,9 @@ class _InputCheck:
             if wrong is not None:
                 yield Problem(path, wrong, _NEEDED_BY, remedy)
 
-    def _content(self, path: str, claimed: LandedRange, seal: RangeSeal | None, number: int) -> str | None:
+    def _content(
+        self, path: str, claimed: ranges.LandedRange, seal: ranges.RangeSeal | None, number: int
+    ) -> str | None:
         """What is wrong with a file that is there."""
         sealed = seal.files[number] if seal is not None and seal.files else None
         size = sealed.size if sealed is not None else None if claimed.is_landed else claimed.splits[number].size
@@ -283,13 +274,13 @@ class _InputCheck:
             return None
         data = self.catalog.store.read(path)
         if not claimed.is_landed:
-            is_same = digest_of(data) == claimed.splits[number].etag
+            is_same = ranges.digest_of(data) == claimed.splits[number].etag
             return None if is_same else "it has another content than when it was written"
         if sealed is not None:
-            return "it has another content than when it was landed" if SealedFile.of(data) != sealed else None
+            return "it has another content than when it was landed" if ranges.SealedFile.of(data) != sealed else None
         try:
             as_fetched(data, path)
-        except LandedDamagedError as error:
+        except ranges.LandedDamagedError as error:
             return str(error)
         return None
 
@@ -367,10 +358,10 @@ def expire(
     kept is damaged.
     """
     at = now()
-    beside: dict[ObjectKind, Live] = {
-        ObjectKind.AUDITS: _live_audits,
-        ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
-        ObjectKind.LANDED: partial(live_landed, catalog=catalog),
+    beside: dict[object_names.ObjectKind, Live] = {
+        object_names.ObjectKind.AUDITS: _live_audits,
+        object_names.ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
+        object_names.ObjectKind.LANDED: partial(live_landed, catalog=catalog),
     }
     with ways_out(catalog, None):
         expired = expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
@@ -405,9 +396,9 @@ def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str], notes: d
     return {info.path for info in listed if _audited(info.path).end in kept}
 
 
-def _audited(path: str) -> AuditedRange:
+def _audited(path: str) -> object_names.AuditedRange:
     """What an object of an audit is about."""
-    audited = audited_range(path.partition("/")[0], path)
+    audited = object_names.audited_range(path.partition("/")[0], path)
     assert audited is not None, "objects with other names are not listed"
     return audited
 
@@ -449,7 +440,11 @@ def _read(store: ObjectStore, path: str) -> RunResult:
 def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Audits of kept snapshots: each can be read, and those that let a range be published say so."""
     trusted = {path: entry for entry in entries for path in _trusted(entry)}
-    stored = {path.removesuffix(_RESULT) for path in _stored(catalog, ObjectKind.AUDITS) if path.endswith(_RESULT)}
+    stored = {
+        path.removesuffix(_RESULT)
+        for path in _stored(catalog, object_names.ObjectKind.AUDITS)
+        if path.endswith(_RESULT)
+    }
     for path in sorted({*stored, *trusted}):
         about = _audited(path + _RESULT)
         if about.end not in kept:
@@ -476,10 +471,10 @@ def _trusted(entry: Entry) -> Iterator[str]:
 
 def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Figures of earlier versions, beside kept snapshots: each can be read."""
-    for path in _stored(catalog, ObjectKind.AUDITS):
+    for path in _stored(catalog, object_names.ObjectKind.AUDITS):
         about = _audited(path)
         snapshot, output = about.end, about.output
-        if snapshot in kept and path == history_path(catalog.pipeline, snapshot, output):
+        if snapshot in kept and path == object_names.history_path(catalog.pipeline, snapshot, output):
             try:
                 read_history(catalog.store, catalog.pipeline, snapshot, output)
             except HistoryDamagedError as error:
@@ -489,10 +484,10 @@ def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]
 
 def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
     """Results of runs: each can be read."""
-    for path in _stored(catalog, ObjectKind.RUNS):
+    for path in _stored(catalog, object_names.ObjectKind.RUNS):
         try:
             content = _read(catalog.store, path)
-            if path != result_path(catalog.pipeline, content.run_id):
+            if path != object_names.result_path(catalog.pipeline, content.run_id):
                 raise ResultDamagedError(f"it is the result of run {content.run_id} of {content.pipeline}")
         except ResultDamagedError as error:
             yield Problem(path, str(error), "who started that run", f"{BACKUP}, or delete it: no expiry does")
@@ -510,18 +505,18 @@ def _holds(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) ->
 def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
     """What results of runs and audits say was committed, and published."""
     for path in stored:
-        kind = kind_of(catalog.pipeline, path)
-        if kind is ObjectKind.AUDITS and path.endswith(_RESULT):
+        kind = object_names.kind_of(catalog.pipeline, path)
+        if kind is object_names.ObjectKind.AUDITS and path.endswith(_RESULT):
             about = _audited(path)
             yield Witness(path, frozenset(filter(None, [about.begin])), audited=about.end)
-        elif kind is ObjectKind.RUNS:
+        elif kind is object_names.ObjectKind.RUNS:
             with suppress(ResultDamagedError, ObjectNotFoundError):
                 content = _read(catalog.store, path)
                 snapshots = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
                 yield Witness(path, frozenset(snapshots), published=content.published, at=content.started_at)
 
 
-def _stored(catalog: Catalog, kind: ObjectKind) -> Iterator[str]:
+def _stored(catalog: Catalog, kind: object_names.ObjectKind) -> Iterator[str]:
     """The paths of the objects of ``kind``."""
-    paths = (info.path for info in catalog.store.list(folder(catalog.pipeline, kind)))
-    return (path for path in paths if kind_of(catalog.pipeline, path) is kind)
+    paths = (info.path for info in catalog.store.list(object_names.folder(catalog.pipeline, kind)))
+    return (path for path in paths if object_names.kind_of(catalog.pipeline, path) is kind)

@@ -15,24 +15,8 @@ from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from headrace.runs.option_kinds import (
-    DECLARED,
-    BranchOption,
-    ChoiceOption,
-    ExecutorNameOption,
-    FlagOption,
-    MomentOption,
-    OptionField,
-    OutputOption,
-    RunOption,
-    RunOptionsError,
-    SignalsOption,
-    TextOption,
-    TextsOption,
-    TimeOption,
-    WholeOption,
-    option,
-)
+from headrace.runs import option_kinds
+from headrace.runs.option_kinds import option
 from headrace_snapshots.names import MAIN, PUBLISHED, why_not
 
 if TYPE_CHECKING:
@@ -60,11 +44,19 @@ class RunOptions:
     run_id: str
     """Names the result object, so it is new for every attempt."""
     request: str | None = option(
-        None, RunOption(TextOption(), "names the purpose of the run; the same in every attempt")
+        None,
+        option_kinds.RunOption(option_kinds.TextOption(), "names the purpose of the run; the same in every attempt"),
     )
     """What every attempt is for, if there may be several: another one does not do again what one has done."""
-    snapshot: str | None = option(None, RunOption(TextOption(), "recover: the snapshot to which main moves back"))
-    message: str = option("", RunOption(TextOption(), "recover: who decided it and why, for the log of the pipeline"))
+    snapshot: str | None = option(
+        None, option_kinds.RunOption(option_kinds.TextOption(), "recover: the snapshot to which main moves back")
+    )
+    message: str = option(
+        "",
+        option_kinds.RunOption(
+            option_kinds.TextOption(), "recover: who decided it and why, for the log of the pipeline"
+        ),
+    )
     defer_verdict: bool = False
     """An audit that fails is no error of the run: who comes next reads the stored audit."""
     as_read_by: str | None = None
@@ -73,8 +65,8 @@ class RunOptions:
     """
     max_epochs: int | None = option(
         None,
-        RunOption(
-            WholeOption(),
+        option_kinds.RunOption(
+            option_kinds.WholeOption(),
             "Stop after this many epochs.",
             title="Epochs at most",
             about="Empty: until nothing is left.",
@@ -82,8 +74,8 @@ class RunOptions:
     )
     files_per_epoch: int | None = option(
         None,
-        RunOption(
-            WholeOption(),
+        option_kinds.RunOption(
+            option_kinds.WholeOption(),
             "Files in one epoch, at most.",
             title="Files per epoch at most",
             about="Empty: as the pipeline says.",
@@ -91,8 +83,8 @@ class RunOptions:
     )
     bytes_per_epoch: int | None = option(
         None,
-        RunOption(
-            WholeOption(),
+        option_kinds.RunOption(
+            option_kinds.WholeOption(),
             "Bytes in one epoch, at most.",
             title="Bytes per epoch at most",
             about="Empty: as the pipeline says.",
@@ -100,19 +92,21 @@ class RunOptions:
     )
     executor: str | None = option(
         None,
-        RunOption(
-            ExecutorNameOption(),
+        option_kinds.RunOption(
+            option_kinds.ExecutorNameOption(),
             "Where epochs are computed: as Spark jobs, in this process without a JVM, or wherever they fit; by default "
             "as the pipeline says.",
             title="Executor",
             about="Where epochs are computed.",
         ),
     )
-    reason: str = option("", RunOption(TextOption(), "why this executor was chosen, for the result object"))
+    reason: str = option(
+        "", option_kinds.RunOption(option_kinds.TextOption(), "why this executor was chosen, for the result object")
+    )
     mode: Mode = option(
         Mode.MICRO_BATCH,
-        RunOption(
-            ChoiceOption(Mode.BATCH),
+        option_kinds.RunOption(
+            option_kinds.ChoiceOption(Mode.BATCH),
             "batch: all input in one epoch, to the end. replay: recorded epochs again, or landed files under --clock.",
         ),
     )
@@ -122,8 +116,8 @@ class RunOptions:
     """
     branch: str = option(
         MAIN,
-        RunOption(
-            BranchOption("trial"),
+        option_kinds.RunOption(
+            option_kinds.BranchOption("trial"),
             "The branch to run on; a replay fills an empty one, or continues its own.",
             title="Branch",
             about="Here only main is audited and published.",
@@ -143,23 +137,26 @@ class RunOptions:
     """What the run moves. A backfill forks to it, and there ``main`` stands for a branch named after the run."""
     from_branch: str | None = option(
         None,
-        RunOption(
-            BranchOption(MAIN),
+        option_kinds.RunOption(
+            option_kinds.BranchOption(MAIN),
             "replay: the branch or tag whose epochs run again; main unless --clock is given.",
         ),
     )
     clock: "ReplayClock | None" = option(
         None,
-        RunOption(
-            MomentOption("2026-01-01T00:00:00Z"), "replay: when the first epoch runs, like 2026-01-01T00:00:00Z."
+        option_kinds.RunOption(
+            option_kinds.MomentOption("2026-01-01T00:00:00Z"),
+            "replay: when the first epoch runs, like 2026-01-01T00:00:00Z.",
         ),
-        RunOption(TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"),
+        option_kinds.RunOption(
+            option_kinds.TextOption("5m"), "replay: time from epoch to epoch, like 5m.", name="clock_step"
+        ),
         made="clock",
     )
     signals: "tuple[Signal, ...]" = option(
         (),
-        RunOption(
-            SignalsOption("go"),
+        option_kinds.RunOption(
+            option_kinds.SignalsOption("go"),
             'Signal for open windows: NAME, or NAME=["key"] for one key. Repeatable.',
             flag="--signal",
             title="Signals",
@@ -172,8 +169,8 @@ class RunOptions:
     """
     publish: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Publish when the audit succeeds.",
             flag="--publish/--no-publish",
             doors={
@@ -185,8 +182,8 @@ class RunOptions:
     """The run ends with a publish if its audit succeeded."""
     create: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Make a root that does not exist, even if there is no input.",
             title="Create",
             in_python=False,  # hr.open takes it
@@ -194,24 +191,24 @@ class RunOptions:
     )
     full_sweep: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "List the whole landing prefix, to find stragglers that sort before the newest files.",
             title="Full sweep",
         ),
     )
     strict: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Refuse to run if code of your own has changed since the last snapshot.",
             title="Strict",
         ),
     )
     allow_new_aggregates: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Let aggregates that the last snapshot lacks start empty: they count only new data.",
             title="Added aggregates start empty",
             about="Run although the last snapshot lacks some aggregates: these count only new data.",
@@ -220,8 +217,8 @@ class RunOptions:
     """Otherwise the run refuses a snapshot that lacks aggregates."""
     without: tuple[str, ...] = option(
         (),
-        RunOption(
-            TextsOption("daily"),
+        option_kinds.RunOption(
+            option_kinds.TextsOption("daily"),
             "Go on without an output, which stays as it is until a later run. Repeatable.",
             title="Without",
             about="Outputs, one a line, that stay as they are until a later run: the others go on without them.",
@@ -231,8 +228,8 @@ class RunOptions:
     """Outputs that are parked stay so, however long they have been."""
     give_up_delivered: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Go also without rows that were handed over to a sink which cannot take them back.",
             title="Give up what was delivered",
             about="Also below what was handed over to a sink that cannot take back.",
@@ -240,22 +237,25 @@ class RunOptions:
     )
     with_readers: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Take all pipelines back first that have read what is given up: to one consistent cut.",
             title="With readers",
         ),
     )
     left_readers: tuple[str, ...] = option(
         (),
-        RunOption(
-            TextsOption("daily"), "A pipeline that stays where it is. Repeatable.", name="leave", metavar="READER"
+        option_kinds.RunOption(
+            option_kinds.TextsOption("daily"),
+            "A pipeline that stays where it is. Repeatable.",
+            name="leave",
+            metavar="READER",
         ),
     )
     reader_roots: tuple[str, ...] = option(
         (),
-        RunOption(
-            TextsOption("s3://bucket/analytics"),
+        option_kinds.RunOption(
+            option_kinds.TextsOption("s3://bucket/analytics"),
             "Another root to look for readers in, as HEADRACE_READER_ROOTS names some. Repeatable.",
             flag="--reader-root",
             metavar="URI",
@@ -263,8 +263,8 @@ class RunOptions:
     )
     output: str | None = option(
         None,
-        RunOption(
-            OutputOption("daily"),
+        option_kinds.RunOption(
+            option_kinds.OutputOption("daily"),
             on_command_line=False,  # PIPELINE names it
             title="Output",
             about="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
@@ -275,8 +275,8 @@ class RunOptions:
     """With what is computed of it; None for all."""
     span: "Window | None" = option(
         None,
-        RunOption(
-            TimeOption("2026-01-05"),
+        option_kinds.RunOption(
+            option_kinds.TimeOption("2026-01-05"),
             "Compute windows again from here on: a day in UTC, or a time with its zone. By default all.",
             name="start",
             flag="--from",
@@ -284,8 +284,8 @@ class RunOptions:
             title="From",
             about="Compute windows again from this event time on. Empty: all input is read again{last}.",
         ),
-        RunOption(
-            TimeOption("2026-01-07"),
+        option_kinds.RunOption(
+            option_kinds.TimeOption("2026-01-07"),
             "Compute windows before this one only; a day or a time, as for --from.",
             name="end",
             flag="--to",
@@ -298,8 +298,8 @@ class RunOptions:
     """The event times whose windows a backfill computes again, None for all."""
     promotes: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Make the branch main and published when its audit succeeds.",
             name="promote",
             argument="--promotes",
@@ -309,8 +309,8 @@ class RunOptions:
     """
     patches: bool = option(
         False,
-        RunOption(
-            FlagOption(),
+        option_kinds.RunOption(
+            option_kinds.FlagOption(),
             "Let its rows replace those whose windows have expired on both; main goes on, the branch stays.",
             name="patch",
             argument="--patches",
@@ -329,44 +329,58 @@ class RunOptions:
         from headrace_snapshots.names import RUN_ID  # which takes longer to import than all else here
 
         if not re.fullmatch(RUN_ID, self.run_id):
-            raise RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
+            raise option_kinds.RunOptionsError(f"run id {self.run_id!r}: use up to 200 letters, digits, _, . and -")
         if self.branch == PUBLISHED:
-            raise RunOptionsError(f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own")
+            raise option_kinds.RunOptionsError(
+                f"branch {PUBLISHED!r} is what readers see: run on {MAIN}, or a branch of your own"
+            )
         if (problem := why_not(self.branch)) is not None:
-            raise RunOptionsError(f"{self.branch!r} cannot name a branch: {problem}")
+            raise option_kinds.RunOptionsError(f"{self.branch!r} cannot name a branch: {problem}")
         for name in ("max_epochs", "files_per_epoch", "bytes_per_epoch"):
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise RunOptionsError(f"{name} must be at least 1, not {value}")
+                raise option_kinds.RunOptionsError(f"{name} must be at least 1, not {value}")
         if self.with_readers and self.branch != MAIN:
-            raise RunOptionsError(f"nobody reads branch {self.branch} of another pipeline: recover {MAIN} with readers")
+            raise option_kinds.RunOptionsError(
+                f"nobody reads branch {self.branch} of another pipeline: recover {MAIN} with readers"
+            )
         if self.promotes and self.patches:
-            raise RunOptionsError("a patch leaves main as it is otherwise, and a promotion replaces it: choose one")
+            raise option_kinds.RunOptionsError(
+                "a patch leaves main as it is otherwise, and a promotion replaces it: choose one"
+            )
         if self.mode is Mode.REPLAY:
             self._check_replay()
             return
         if self.publish and self.branch != MAIN:
-            raise RunOptionsError(
+            raise option_kinds.RunOptionsError(
                 f"a run on branch {self.branch} cannot be published: readers see {MAIN}. Leave out --publish; "
                 f"`headrace promote` makes the branch {MAIN}"
             )
         if self.from_branch is not None or self.clock is not None:
-            raise RunOptionsError(f"a clock, and a branch to replay, are for mode replay, not for {self.mode}")
+            raise option_kinds.RunOptionsError(
+                f"a clock, and a branch to replay, are for mode replay, not for {self.mode}"
+            )
         limits = (self.max_epochs, self.files_per_epoch, self.bytes_per_epoch)
         if self.mode is Mode.BATCH and any(limit is not None for limit in limits):
-            raise RunOptionsError("mode batch takes all input as one epoch: leave out what limits epochs")
+            raise option_kinds.RunOptionsError("mode batch takes all input as one epoch: leave out what limits epochs")
 
     def _check_replay(self) -> None:
         if self.publish:
-            raise RunOptionsError("a replay publishes nothing: read it on its branch, which a promotion can make main")
+            raise option_kinds.RunOptionsError(
+                "a replay publishes nothing: read it on its branch, which a promotion can make main"
+            )
         if self.branch == MAIN:
-            raise RunOptionsError("a replay fills an empty branch of its own, not main: name one (--branch)")
+            raise option_kinds.RunOptionsError(
+                "a replay fills an empty branch of its own, not main: name one (--branch)"
+            )
         if self.signals:
-            raise RunOptionsError("a replay repeats the recorded signals and no others: leave out signals")
+            raise option_kinds.RunOptionsError("a replay repeats the recorded signals and no others: leave out signals")
         if self.clock is not None and self.from_branch is not None:
-            raise RunOptionsError("a replay repeats what a branch recorded, or has a clock of its own, not both")
+            raise option_kinds.RunOptionsError(
+                "a replay repeats what a branch recorded, or has a clock of its own, not both"
+            )
         if self.clock is None and (self.files_per_epoch is not None or self.bytes_per_epoch is not None):
-            raise RunOptionsError(
+            raise option_kinds.RunOptionsError(
                 "a replay cuts input as it was recorded; other limits of an epoch need a clock of its own (--clock)"
             )
 
@@ -402,41 +416,45 @@ FORMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 @cache
-def option_fields() -> dict[str, OptionField]:
+def option_fields() -> dict[str, option_kinds.OptionField]:
     """The fields of RunOptions that people and tasks give, each with its options, whose names are all filled in."""
-    declared = {field.name: field.metadata[DECLARED] for field in fields(RunOptions) if DECLARED in field.metadata}
+    declared = {
+        field.name: field.metadata[option_kinds.DECLARED]
+        for field in fields(RunOptions)
+        if option_kinds.DECLARED in field.metadata
+    }
     return {
-        name: OptionField(tuple(_named(option, name) for option in of_field.options), of_field.made)
+        name: option_kinds.OptionField(tuple(_named(option, name) for option in of_field.options), of_field.made)
         for name, of_field in declared.items()
     }
 
 
 @cache
-def declared_options() -> dict[str, RunOption]:
+def declared_options() -> dict[str, option_kinds.RunOption]:
     """All options by their names."""
     return {option.name: option for of_field in option_fields().values() for option in of_field.options}
 
 
-def options_of_command(command: str) -> list[RunOption]:
+def options_of_command(command: str) -> list[option_kinds.RunOption]:
     """The options of a command of ``headrace``, in the order of its help."""
     return [option for option in _at_command(command) if option.on_command_line]
 
 
-def options_of_method(method: str) -> list[RunOption]:
+def options_of_method(method: str) -> list[option_kinds.RunOption]:
     """The options of a method of ``PipelineHandle``, in the order of its signature."""
     return [option for option in _at_command(method) if option.in_python]
 
 
-def options_of_form(form: str) -> list[RunOption]:
+def options_of_form(form: str) -> list[option_kinds.RunOption]:
     """The options that are fields of a form, in its order."""
     return [declared_options()[name].at(form) for name in FORMS[form]]
 
 
-def _at_command(command: str) -> list[RunOption]:
+def _at_command(command: str) -> list[option_kinds.RunOption]:
     return [declared_options()[name].at(command) for name in COMMANDS[command]]
 
 
-def _named(option: RunOption, field_name: str) -> RunOption:
+def _named(option: option_kinds.RunOption, field_name: str) -> option_kinds.RunOption:
     name = option.name or field_name
     flag = option.flag or f"--{name.replace('_', '-')}"
     return option._replace(

@@ -19,6 +19,7 @@ from headrace.model.time import instant
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.pipeline_reader import check_root
 from headrace.read.snapshots.snapshot_refs import ways_out
+from headrace.runs import stages as runs_stages
 from headrace.runs.backfill.replay import MainsReading, next_number, open_replay, replay_head, reread
 from headrace.runs.epochs import PlannedEpoch, RunContext, batch, check_circles, micro_batches
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
@@ -27,19 +28,6 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.results import Action
 from headrace.runs.restore import RestoredRun
-from headrace.runs.stages import (
-    NAMED,
-    AuditBranch,
-    CatchUpOutputs,
-    ComputeEpochs,
-    FoundBranch,
-    LandRecords,
-    PublishAudited,
-    RestoreState,
-    RunStage,
-    Stage,
-    TakeBranch,
-)
 from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.landing import ByInput, check_places, counted
 from headrace.sources.progress import PipelineProgress, WatermarkHold
@@ -54,39 +42,41 @@ class PreparedRun:
     """A run that may be performed or looked at: its ``context``, how it is planned, and what it is called."""
 
     context: RunContext
-    plan: Callable[[RunContext], tuple[RunStage, ...]]
+    plan: Callable[[RunContext], tuple[runs_stages.RunStage, ...]]
     action: Action
 
 
-def plan_run(run: RunContext) -> tuple[RunStage, ...]:
+def plan_run(run: RunContext) -> tuple[runs_stages.RunStage, ...]:
     """The stages of ``run``, as far as can be told before anything is done: all of them, or up to what it lands.
     Raises what stands against it, as far as that can be seen now.
     """
     return plan_from(run, run.catalog.head().refs.get(run.options.branch))
 
 
-def plan_from(run: RunContext, snapshot: str | None) -> tuple[RunStage, ...]:
+def plan_from(run: RunContext, snapshot: str | None) -> tuple[runs_stages.RunStage, ...]:
     """The stages of ``run``, whose branch will be at ``snapshot`` by then."""
     check_places(run.pipeline, run.store, is_first=run.catalog.head().entry < 0)
     begin = _found(run, snapshot)
     if not begin.is_broken and (inputs := _inputs_to_land(run)):
         run.check_landed()
         all_at_once = run.options.mode is not Mode.MICRO_BATCH
-        return (LandRecords(inputs, begin.progress.offsets, all_at_once, begin),)
+        return (runs_stages.LandRecords(inputs, begin.progress.offsets, all_at_once, begin),)
     return _stages(run, begin, {})
 
 
-def stages_after_landing(run: RunContext, landed: LandRecords, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+def stages_after_landing(
+    run: RunContext, landed: runs_stages.LandRecords, left: Mapping[str, int]
+) -> tuple[runs_stages.RunStage, ...]:
     """The stages of ``run`` once records have ``landed``, of which about so many bytes are ``left``, by input."""
     return _stages(run, landed.begin, left)
 
 
-def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+def looked_ahead(run: RunContext, stages: tuple[runs_stages.RunStage, ...]) -> tuple[runs_stages.RunStage, ...]:
     """``stages``, where one that lands says what, and what follows is planned as if that had landed: sources are asked,
     and nothing lands. What follows a replay's landing stays untold: its epochs are cut from what has landed.
     """
     match stages:
-        case (*before, LandRecords() as stage):
+        case (*before, runs_stages.LandRecords() as stage):
             waiting = run.landing.to_land(stage.offsets)
             landing = replace(stage, waiting=waiting)
             if waiting and run.options.mode is Mode.REPLAY:
@@ -96,17 +86,17 @@ def looked_ahead(run: RunContext, stages: tuple[RunStage, ...]) -> tuple[RunStag
     return stages
 
 
-def _found(run: RunContext, snapshot: str | None) -> FoundBranch:
+def _found(run: RunContext, snapshot: str | None) -> runs_stages.FoundBranch:
     if run.options.mode is Mode.REPLAY:
-        return FoundBranch(snapshot)
+        return runs_stages.FoundBranch(snapshot)
     history = _history(run, run.options.as_read_by)
     try:
         manifest = None if snapshot is None else run.checked(run.catalog.manifest(snapshot))
         progress = run.progress(manifest)
     except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
-        return FoundBranch(snapshot, history=history, is_broken=True)
+        return runs_stages.FoundBranch(snapshot, history=history, is_broken=True)
     check_circles(run, manifest)
-    return FoundBranch(snapshot, manifest, progress, history)
+    return runs_stages.FoundBranch(snapshot, manifest, progress, history)
 
 
 def _inputs_to_land(run: RunContext) -> tuple[str, ...]:
@@ -115,34 +105,36 @@ def _inputs_to_land(run: RunContext) -> tuple[str, ...]:
     return () if is_recorded else tuple(run.landing.landers)
 
 
-_ToCompute = tuple[ExecutorDecision, tuple[CatchUpOutputs, ...], ComputeEpochs | None]
+_ToCompute = tuple[ExecutorDecision, tuple[runs_stages.CatchUpOutputs, ...], runs_stages.ComputeEpochs | None]
 
 
-def _stages(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> tuple[RunStage, ...]:
+def _stages(
+    run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]
+) -> tuple[runs_stages.RunStage, ...]:
     options = run.options
     executor, waiting, epochs = (_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
-    compute: tuple[RunStage, ...] = ()
+    compute: tuple[runs_stages.RunStage, ...] = ()
     if epochs is not None:
-        taken = TakeBranch(options.branch, begin.snapshot, epochs.replay)
-        compute = (taken, RestoreState(begin.snapshot, executor), *waiting, epochs)
-    publish = (PublishAudited(options.branch),) if options.publish else ()
-    return (*compute, AuditBranch(options.branch, executor), *publish)
+        taken = runs_stages.TakeBranch(options.branch, begin.snapshot, epochs.replay)
+        compute = (taken, runs_stages.RestoreState(begin.snapshot, executor), *waiting, epochs)
+    publish = (runs_stages.PublishAudited(options.branch),) if options.publish else ()
+    return (*compute, runs_stages.AuditBranch(options.branch, executor), *publish)
 
 
-def _replay(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> _ToCompute:
+def _replay(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
     replay = open_replay(run.catalog, run.options, run.landing)
     if run.options.clock is not None and replay.epochs:
         run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
     head = replay_head(run.catalog, run.pipeline, run.options.branch, begin.snapshot, replay)
     executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
     has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
-    return executor, (), ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
+    return executor, (), runs_stages.ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
 
 
-def _new_input(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> _ToCompute:
+def _new_input(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
     if begin.is_broken:
         executor = run.decide(lambda: work_of_run(run.catalog, run.landing, begin.snapshot, full_sweep=True))
-        return executor, (), ComputeEpochs(begin.snapshot, history=begin.history)
+        return executor, (), runs_stages.ComputeEpochs(begin.snapshot, history=begin.history)
     manifest, progress, history = begin.manifest, begin.progress, begin.history
     sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
     files = run.new_files(manifest, full_sweep=sweeps)
@@ -154,24 +146,28 @@ def _new_input(run: RunContext, begin: FoundBranch, left: Mapping[str, int]) -> 
         return executor, (), None
     if run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
-    return executor, waiting, ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps)
+    return (
+        executor,
+        waiting,
+        runs_stages.ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps),
+    )
 
 
-def _catching_up(run: RunContext, head: Manifest | None) -> tuple[CatchUpOutputs, ...]:
+def _catching_up(run: RunContext, head: Manifest | None) -> tuple[runs_stages.CatchUpOutputs, ...]:
     """The stage in which outputs catch up that are parked or new at ``head``, if there are any."""
     if head is None or run.options.mode is not Mode.MICRO_BATCH:
         return ()
     behind = waiting_outputs(run, head)
-    return (CatchUpOutputs(behind),) if behind else ()
+    return (runs_stages.CatchUpOutputs(behind),) if behind else ()
 
 
 def stages_after_restoring(
-    run: RunContext, then: tuple[RunStage, ...], claimed: str | None, restored: RestoredRun
-) -> tuple[RunStage, ...]:
+    run: RunContext, then: tuple[runs_stages.RunStage, ...], claimed: str | None, restored: RestoredRun
+) -> tuple[runs_stages.RunStage, ...]:
     """The stages ``then`` once the branch, claimed at snapshot ``claimed``, is restored: files are listed again unless
     it continues from where it was planned. After a fall-back, input is read again as ``claimed`` had read it.
     """
-    (epochs,) = (stage for stage in then if isinstance(stage, ComputeEpochs))
+    (epochs,) = (stage for stage in then if isinstance(stage, runs_stages.ComputeEpochs))
     behind = then[then.index(epochs) + 1 :]
     if epochs.replay is not None:
         return (epochs, *behind)
@@ -191,7 +187,7 @@ def stages_after_restoring(
 
 def planned_epochs(
     run: RunContext,
-    plan: ComputeEpochs,
+    plan: runs_stages.ComputeEpochs,
     engine: Engine,
     head: Manifest | None,
     *,
@@ -279,7 +275,7 @@ class DryRun:
     """
 
     pipeline: str
-    stages: tuple[Stage, ...]
+    stages: tuple[runs_stages.Stage, ...]
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -311,23 +307,23 @@ def look_ahead(prepared: PreparedRun) -> DryRun:
     return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
 
-def reads_of(stage: Stage) -> ByInput:
+def reads_of(stage: runs_stages.Stage) -> ByInput:
     """What ``stage`` lands or reads, by input."""
     match stage:
-        case LandRecords():
+        case runs_stages.LandRecords():
             return stage.waiting or {}
-        case ComputeEpochs():
+        case runs_stages.ComputeEpochs():
             return {name: splits for name, splits in stage.reads.items() if splits}
     return {}
 
 
-def _as_json(stage: Stage) -> dict[str, Any]:
+def _as_json(stage: runs_stages.Stage) -> dict[str, Any]:
     reads = {name: [split.path for split in splits] for name, splits in reads_of(stage).items()}
     return {"stage": stage.word, "does": str(stage), **({"reads": reads} if reads else {})}
 
 
 def _listed(name: str, paths: list[str]) -> Iterator[str]:
-    if len(paths) <= NAMED:
+    if len(paths) <= runs_stages.NAMED:
         return
     for path in paths[:_LISTED]:
         yield f"  {name}: {path}"

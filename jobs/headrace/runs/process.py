@@ -24,6 +24,8 @@ from headrace.read.definition_plan import plan as definition_plan
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
 from headrace.read.snapshots.snapshot_refs import damage_under, ways_out
+from headrace.runs import plan as run_plan
+from headrace.runs import stages as runs_stages
 from headrace.runs.backfill.branches import fork_branch
 from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, NamesFiles, attempts_of
@@ -31,14 +33,6 @@ from headrace.runs.epochs import RunContext, check_counted, commit_epochs
 from headrace.runs.executors.choice import WorkEstimate
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
-from headrace.runs.plan import (
-    PreparedRun,
-    plan_from,
-    plan_run,
-    planned_epochs,
-    stages_after_landing,
-    stages_after_restoring,
-)
 from headrace.runs.publishing.audits import Auditor, BranchAudits
 from headrace.runs.publishing.publish import PlannedPublish, output_results, reference
 from headrace.runs.recovery_target import move_back, take_readers_back
@@ -46,20 +40,6 @@ from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult, Tally, noticed
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.restore import RestoredRun, definition_change, restore
-from headrace.runs.stages import (
-    AuditBranch,
-    CatchUpOutputs,
-    ComputeEpochs,
-    ContinueBranch,
-    ForkBranch,
-    LandRecords,
-    MoveBack,
-    PublishAudited,
-    RestoreState,
-    RunStage,
-    TakeBranch,
-    TakeReadersBack,
-)
 from headrace.runs.upstream_holds import hold
 from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.progress import PipelineProgress
@@ -93,10 +73,10 @@ def process(
 
 def prepared_process(
     pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
-) -> PreparedRun:
+) -> run_plan.PreparedRun:
     """A run of ``process``, before it is planned."""
     context = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
-    return PreparedRun(context, plan_run, "process")
+    return run_plan.PreparedRun(context, run_plan.plan_run, "process")
 
 
 def audit(
@@ -112,10 +92,12 @@ def audit(
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
     context = RunContext.of(pipeline, options, open_store(root), watched(listener), wall_clock)
-    return perform(PreparedRun(context, lambda run: (AuditBranch(run.options.branch),), "audit"), spark)
+    return perform(
+        run_plan.PreparedRun(context, lambda run: (runs_stages.AuditBranch(run.options.branch),), "audit"), spark
+    )
 
 
-def perform(prepared: PreparedRun, spark: Any = None) -> RunResult:
+def perform(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
     """Plan a run, and perform its stages, one after the other."""
     with _Run(prepared, spark) as run:
         return run.execute()
@@ -129,7 +111,7 @@ def wall_clock() -> datetime:
 class _Run:
     """One run: performs its stages on an executor that it holds meanwhile."""
 
-    def __init__(self, prepared: PreparedRun, spark: Any) -> None:
+    def __init__(self, prepared: run_plan.PreparedRun, spark: Any) -> None:
         context = prepared.context
         self.prepared, self.context, self.spark = prepared, context, spark
         self.pipeline, self.options, self.store = context.pipeline, context.options, context.store
@@ -174,35 +156,39 @@ class _Run:
                 stages = self.perform(stage, tuple(then))
         return self._result()
 
-    def perform(self, stage: RunStage, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    def perform(
+        self, stage: runs_stages.RunStage, then: tuple[runs_stages.RunStage, ...]
+    ) -> tuple[runs_stages.RunStage, ...]:
         """Do what ``stage`` says. What comes next: the stages ``then``, unless only its result can tell."""
         _logger.info("%s", stage)
         match stage:
-            case ForkBranch() | ContinueBranch():
+            case runs_stages.ForkBranch() | runs_stages.ContinueBranch():
                 return self._begin(stage, then)
-            case MoveBack():
+            case runs_stages.MoveBack():
                 return self._move_back(stage, then)
-            case TakeReadersBack():
+            case runs_stages.TakeReadersBack():
                 self._given_up += take_readers_back(self.catalog, self.options)
-            case LandRecords():
-                return stages_after_landing(self.context, stage, self._land(stage))
-            case TakeBranch():
+            case runs_stages.LandRecords():
+                return run_plan.stages_after_landing(self.context, stage, self._land(stage))
+            case runs_stages.TakeBranch():
                 self._take(stage)
-            case RestoreState():
+            case runs_stages.RestoreState():
                 return self._restore(stage, then)
-            case CatchUpOutputs():
+            case runs_stages.CatchUpOutputs():
                 self._caught_up = self._catch_up()
-            case ComputeEpochs():
+            case runs_stages.ComputeEpochs():
                 self._compute(stage)
-            case AuditBranch():
+            case runs_stages.AuditBranch():
                 self._audits = self._audited(stage)
-            case PublishAudited():
+            case runs_stages.PublishAudited():
                 self._publish(self._audits)
         return then
 
-    def _begin(self, stage: ForkBranch | ContinueBranch, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    def _begin(
+        self, stage: runs_stages.ForkBranch | runs_stages.ContinueBranch, then: tuple[runs_stages.RunStage, ...]
+    ) -> tuple[runs_stages.RunStage, ...]:
         """Begin a branch, or go on with it. What comes next: another plan if an expiry has marked the snapshot."""
-        if isinstance(stage, ForkBranch):
+        if isinstance(stage, runs_stages.ForkBranch):
             if not fork_branch(self.catalog, stage.branch, stage.point):
                 return self.prepared.plan(self.context)
             self._forked_from = stage.point.snapshot
@@ -210,7 +196,9 @@ class _Run:
             self._forked_from = stage.begun
         return then
 
-    def _move_back(self, stage: MoveBack, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    def _move_back(
+        self, stage: runs_stages.MoveBack, then: tuple[runs_stages.RunStage, ...]
+    ) -> tuple[runs_stages.RunStage, ...]:
         """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
         it was.
         """
@@ -220,10 +208,10 @@ class _Run:
             return then
         self.options = replace(self.options, as_read_by=moved.given_up)
         self.context = replace(self.context, options=self.options)
-        readers = (behind for behind in then if isinstance(behind, TakeReadersBack))
-        return (*readers, *plan_from(self.context, stage.snapshot))
+        readers = (behind for behind in then if isinstance(behind, runs_stages.TakeReadersBack))
+        return (*readers, *run_plan.plan_from(self.context, stage.snapshot))
 
-    def _land(self, stage: LandRecords) -> Mapping[str, int]:
+    def _land(self, stage: runs_stages.LandRecords) -> Mapping[str, int]:
         """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
         sources raise.
         """
@@ -260,14 +248,16 @@ class _Run:
         if not is_deferred:
             planned.check()
 
-    def _take(self, stage: TakeBranch) -> None:
+    def _take(self, stage: runs_stages.TakeBranch) -> None:
         """Claim the branch, and look meanwhile whether the audit could be made."""
         self._allowed = self._checking.enter_context(expectations_checked(self.pipeline))
         self._claim = self.catalog.claim(stage.branch, owner=self.options.run_id)
         if stage.replay is not None:  # who wrote the branch until now may have gone on meanwhile
             replay_head(self.catalog, self.pipeline, stage.branch, self._claim.snapshot_id, stage.replay)
 
-    def _restore(self, stage: RestoreState, then: tuple[RunStage, ...]) -> tuple[RunStage, ...]:
+    def _restore(
+        self, stage: runs_stages.RestoreState, then: tuple[runs_stages.RunStage, ...]
+    ) -> tuple[runs_stages.RunStage, ...]:
         """Restore what was claimed; what comes next from there."""
         claim = self._claim
         assert claim is not None, "a branch is taken before it is restored"
@@ -277,8 +267,8 @@ class _Run:
         self._restored = restore(self.catalog, claim, self.context.checked, self._verify, self._gone)
         if self._restored.warning is not None:
             self.warn(self._restored.warning)
-        then = stages_after_restoring(self.context, then, claim.snapshot_id, self._restored)
-        for epochs in (stage for stage in then if isinstance(stage, ComputeEpochs)):
+        then = run_plan.stages_after_restoring(self.context, then, claim.snapshot_id, self._restored)
+        for epochs in (stage for stage in then if isinstance(stage, runs_stages.ComputeEpochs)):
             hold(self.context, epochs.reads)
         return then
 
@@ -287,7 +277,7 @@ class _Run:
         assert self._restored.head is not None, "outputs stand at a snapshot"
         return catch_up(self.context, self.side, self._restored.head)
 
-    def _compute(self, stage: ComputeEpochs) -> None:
+    def _compute(self, stage: runs_stages.ComputeEpochs) -> None:
         """Compute and commit the epochs of ``stage``."""
         restored, caught_up = self._restored, self._caught_up
         assert restored is not None, "a branch is restored before its epochs are computed"
@@ -310,7 +300,9 @@ class _Run:
         try:
             self._restore_engine(engine, restored.head, progress, caught_up)
             is_due = bool(caught_up.since)
-            epochs = planned_epochs(self.context, stage, engine, restored.head, portions=self._portions, is_due=is_due)
+            epochs = run_plan.planned_epochs(
+                self.context, stage, engine, restored.head, portions=self._portions, is_due=is_due
+            )
             accept = partial(check_counted, self.context)
             with self.listener.following(engine.find_level):
                 commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
@@ -376,7 +368,7 @@ class _Run:
         assert self.executor is not None, "the plan or the audit has decided"
         return EXECUTORS[self.executor.name].open(self.context, self.spark)
 
-    def _audited(self, stage: AuditBranch) -> BranchAudits:
+    def _audited(self, stage: runs_stages.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor if stage.executor is None else stage.executor
         return Auditor(self.context, self._side_for).audits()

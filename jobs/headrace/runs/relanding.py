@@ -37,6 +37,7 @@ from headrace.read.views.row_files import tables
 from headrace.runs.publishing.audits import files_as_read
 from headrace.sources.file_planning import open_source
 from headrace.sources.landing import ByInput, Landing, overlap
+from headrace_snapshots import store as object_stores
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.files import DataFile
@@ -44,14 +45,6 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import first_name, outputs_of
 from headrace_snapshots.names import AGAIN, MAIN
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.store import (
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectNotFoundError,
-    ObjectStore,
-    open_store,
-)
 
 _GZIP = ".gz"
 _PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
@@ -85,7 +78,7 @@ class Target:
     source: FilesSource
     suffix: str
     headers: "Headers"
-    store: ObjectStore
+    store: object_stores.ObjectStore
     prefix: str
     lands_in_source: bool
     already_landed: set[str] = field(default_factory=set)
@@ -139,7 +132,7 @@ class Target:
         packed = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
         try:
             info = self.store.create(self.path(name), packed)
-        except ObjectExistsError:
+        except object_stores.ObjectExistsError:
             return False
         self.created.append(SourceSplit(info.path, info.size, info.etag))
         return True
@@ -202,7 +195,7 @@ def root_beside(catalog: Catalog, root: str, view: View, output: str | None) -> 
     return f"{beside}/{folder}"
 
 
-def target_of(own: Target, store: ObjectStore, beside: str | None, to: str | None) -> Target:
+def target_of(own: Target, store: object_stores.ObjectStore, beside: str | None, to: str | None) -> Target:
     """Where records land: under ``to``, or by default where their source lies below the root ``beside`` theirs.
     ``own``: where the pipeline reads them.
 
@@ -214,7 +207,7 @@ def target_of(own: Target, store: ObjectStore, beside: str | None, to: str | Non
     return target
 
 
-def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None) -> Target:
+def _target(own: Target, store: object_stores.ObjectStore, beside: str | None, to: str | None) -> Target:
     path = own.source.path
     if to is not None:
         store_named, prefix = open_source(store, to)
@@ -227,7 +220,7 @@ def _target(own: Target, store: ObjectStore, beside: str | None, to: str | None)
             "their own: name one (--to)"
         )
     assert beside is not None
-    return replace(own, store=open_store(beside), prefix=path.strip("/"), lands_in_source=False)
+    return replace(own, store=object_stores.open_store(beside), prefix=path.strip("/"), lands_in_source=False)
 
 
 def suffix_of(source: FilesSource) -> str:
@@ -251,7 +244,7 @@ class Headers:
     """
 
     format: FileFormat
-    store: ObjectStore
+    store: object_stores.ObjectStore
     catalog: Catalog
     manifest: Manifest | None
     name: str
@@ -266,9 +259,9 @@ class Headers:
     def _read(self, path: str) -> bytes | str:
         try:
             return self.format.header(self._content(path), path)
-        except ObjectNotFoundError:
+        except object_stores.ObjectNotFoundError:
             problem = "is gone: put it back"
-        except ObjectChangedError:
+        except object_stores.ObjectChangedError:
             problem = "has changed since they were read: put the old content back"
         except UnreadableFileError:
             problem = "cannot be read"
@@ -278,7 +271,7 @@ class Headers:
         was = self._as_read.get(path)
         if was is None:
             return self.store.read(path)
-        return self.store.read_same(ObjectInfo(path, was.size, was.etag, was.digest))
+        return self.store.read_same(object_stores.ObjectInfo(path, was.size, was.etag, was.digest))
 
     @cached_property
     def _as_read(self) -> Mapping[str, stored.InputFile]:
@@ -360,7 +353,7 @@ class Relanding:
         output: str = "",
     ) -> None:
         self._pipeline, self._view, self._at, self._output = pipeline, view, at, output
-        self._store = open_store(root)
+        self._store = object_stores.open_store(root)
         self._beside = None if to is not None else root_beside(Catalog(self._store, pipeline.name), root, view, output)
         self.whole = Catalog(self._store, pipeline.name)
         self.catalog = seen_catalog(self.whole, output)

@@ -27,14 +27,7 @@ from headrace.pipeline.sources import FilesSource
 from headrace.sources.known_names import KnownNames
 from headrace.sources.known_version import KnownVersion, hashed
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
-from headrace_snapshots.store import (
-    LocalStore,
-    ObjectChangedError,
-    ObjectInfo,
-    ObjectNotFoundError,
-    ObjectStore,
-    open_store,
-)
+from headrace_snapshots import store as object_stores
 
 UNFINISHED: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
 """How names end while a producer still writes the file, as many do it; in letters of any case."""
@@ -46,8 +39,12 @@ LEFT_OUT: Final = (
 
 
 def listed_inputs(
-    store: ObjectStore, prefix: str, suffixes: tuple[str, ...], start_after: str = "", bounds: Sequence[str] = ()
-) -> Iterator[ObjectInfo]:
+    store: object_stores.ObjectStore,
+    prefix: str,
+    suffixes: tuple[str, ...],
+    start_after: str = "",
+    bounds: Sequence[str] = (),
+) -> Iterator[object_stores.ObjectInfo]:
     """The input under ``prefix`` that sorts after ``start_after``, in the order of names. Where a listing comes in
     pages, ranges of it are listed side by side: those between ``bounds``, which ascend, or as it goes.
     """
@@ -57,14 +54,16 @@ def listed_inputs(
     return (info for info in infos if is_input(info.path.removeprefix(folder), suffixes))
 
 
-def inputs_of(store: ObjectStore, prefix: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
+def inputs_of(
+    store: object_stores.ObjectStore, prefix: str, wanted: Collection[str]
+) -> dict[str, object_stores.ObjectInfo]:
     """Look up which of the ``wanted`` names are there under ``prefix``."""
     if not wanted:
         return {}
     folder = folder_of(prefix)
     if lists_in_pages(store):
         return listed_of(store, folder, wanted)
-    last, there = max(map(sort_key, wanted)), dict[str, ObjectInfo]()
+    last, there = max(map(sort_key, wanted)), dict[str, object_stores.ObjectInfo]()
     listing = store.list(folder, min(wanted, key=sort_key)[:-1])
     for info in takewhile(lambda info: sort_key(info.path) <= last, listing):
         if info.path in wanted:
@@ -137,7 +136,7 @@ class FilesEnumerator(SplitEnumerator):
     they ascend.
     """
 
-    store: ObjectStore
+    store: object_stores.ObjectStore
     prefix: str
 
     @property
@@ -158,14 +157,16 @@ class FilesEnumerator(SplitEnumerator):
         """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
 
 
-def open_source(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
+def open_source(root: object_stores.ObjectStore, path: str) -> tuple[object_stores.ObjectStore, str]:
     """The store that holds a source and the source's prefix in it; ``path`` is relative to ``root``, or a whole URI."""
     if "://" in path:
-        return open_store(path), ""
+        return object_stores.open_store(path), ""
     return root, path.strip("/")
 
 
-def discover(store: ObjectStore, prefix: str, offsets: SourcePosition, source: FilesSource) -> list[SourceSplit]:
+def discover(
+    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, source: FilesSource
+) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
@@ -174,7 +175,7 @@ def discover(store: ObjectStore, prefix: str, offsets: SourcePosition, source: F
 
 
 def unread(
-    store: ObjectStore, prefix: str, offsets: SourcePosition, suffixes: tuple[str, ...]
+    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, suffixes: tuple[str, ...]
 ) -> Iterator[SourceSplit]:
     """What ``discover`` gives, one by one as they are listed, of a source with these ``suffixes``."""
     known = {file.path: file for file in offsets.recent}
@@ -187,7 +188,7 @@ def unread(
 
 
 def unread_names(
-    store: ObjectStore, prefix: str, known: KnownNames, suffixes: tuple[str, ...]
+    store: object_stores.ObjectStore, prefix: str, known: KnownNames, suffixes: tuple[str, ...]
 ) -> Iterator[SourceSplit]:
     """Files under ``prefix`` whose names are not ``known``, in the order of their names; lists all.
 
@@ -200,11 +201,13 @@ def unread_names(
             _confirm(store, known, info, was)
 
 
-def _confirm(store: ObjectStore, known: KnownNames, info: ObjectInfo, was: KnownVersion) -> None:
+def _confirm(
+    store: object_stores.ObjectStore, known: KnownNames, info: object_stores.ObjectInfo, was: KnownVersion
+) -> None:
     """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError."""
     try:
         there = store.digested(info.path) if was.size == info.size and was.digest is not None else None
-    except ObjectNotFoundError:  # it went since it was listed
+    except object_stores.ObjectNotFoundError:  # it went since it was listed
         return
     if there is None or there.digest is None or hashed(there.digest) != was.digest:
         before = f"{was.size} bytes" if was.size != info.size else "other content"
@@ -212,7 +215,7 @@ def _confirm(store: ObjectStore, known: KnownNames, info: ObjectInfo, was: Known
     known.confirmed[info.path] = SourceSplit(there.path, there.size, there.etag, there.digest)
 
 
-def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
+def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
     """When the newest of the files that sort after ``mark`` landed; None if there are none, or the store does not say.
 
     A listing, as ``discover`` makes one.
@@ -221,7 +224,7 @@ def newest_landed(store: ObjectStore, prefix: str, mark: str, source: FilesSourc
     return max((Instant(at) for at in times if at is not None), default=None)
 
 
-def is_unchanged(store: ObjectStore, was: SourceSplit, now: SourceSplit) -> bool:
+def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: SourceSplit) -> bool:
     """Whether a file has the content that it had; where only its ETag differs, the content decides if it is known."""
     if (was.size, was.etag) == (now.size, now.etag):
         return True
@@ -231,20 +234,20 @@ def is_unchanged(store: ObjectStore, was: SourceSplit, now: SourceSplit) -> bool
     return there is not None and was.digest == there.digest
 
 
-def taken_in(store: ObjectStore, file: SourceSplit) -> SourceSplit:
+def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit:
     """``file`` with what will tell whether it has changed, from now on: where its ETag does not, it is read once, and
     is what it is then. Raises VanishedFileError, ChangingFileError.
     """
     try:
         digested = store.digested(file.path)
-    except ObjectNotFoundError as error:
+    except object_stores.ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
-    except ObjectChangedError as error:
+    except object_stores.ObjectChangedError as error:
         raise ChangingFileError([file.path]) from error
     return file if digested is None else SourceSplit(digested.path, digested.size, digested.etag, digested.digest)
 
 
-def listed_again(store: ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+def listed_again(store: object_stores.ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
     wanted = {file.path for file in files}
     listed = inputs_of(store, prefix, wanted)
@@ -254,7 +257,9 @@ def listed_again(store: ObjectStore, prefix: str, files: Sequence[SourceSplit]) 
     return [SourceSplit(info.path, info.size, info.etag) for info in now]
 
 
-def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+def gone(
+    store: object_stores.ObjectStore, prefix: str, files: Iterable[SourceSplit]
+) -> Iterator[tuple[SourceSplit, str]]:
     """Name the ``files`` that are gone or have changed, each with which of it. A listing of ``prefix`` as far as they
     are, and a request for each that is elsewhere: the pipeline may read elsewhere since.
     """
@@ -268,27 +273,27 @@ def gone(store: ObjectStore, prefix: str, files: Iterable[SourceSplit]) -> Itera
             yield file, "has changed"
 
 
-def _stat(store: ObjectStore, path: str) -> ObjectInfo | None:
+def _stat(store: object_stores.ObjectStore, path: str) -> object_stores.ObjectInfo | None:
     try:
         return store.stat(path)
-    except ObjectNotFoundError:
+    except object_stores.ObjectNotFoundError:
         return None
 
 
-def content(store: ObjectStore, file: SourceSplit) -> bytes:
+def content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
     """What ``file`` held when it was taken in. Raises VanishedFileError, and ChangedFileError if it has another content
     now.
     """
     try:
-        return store.read_same(ObjectInfo(file.path, file.size, file.etag, file.digest))
-    except ObjectNotFoundError as error:
+        return store.read_same(object_stores.ObjectInfo(file.path, file.size, file.etag, file.digest))
+    except object_stores.ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
-    except ObjectChangedError as error:
+    except object_stores.ObjectChangedError as error:
         raise ChangedFileError(file.path, f"it was {_version(file)}, and now it is another file") from error
 
 
 def full_sweep(
-    store: ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FilesSource
+    store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FilesSource
 ) -> list[SourceSplit]:
     """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
 
@@ -331,12 +336,14 @@ def advance(offsets: SourcePosition, batch: Sequence[SourceSplit], look_back: in
     )
 
 
-def _listed(store: ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]) -> Iterator[SourceSplit]:
+def _listed(
+    store: object_stores.ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]
+) -> Iterator[SourceSplit]:
     for info in listed_inputs(store, prefix, suffixes, start_after):
         yield SourceSplit(info.path, info.size, info.etag)
 
 
-def _split_of(info: ObjectInfo) -> SourceSplit:
+def _split_of(info: object_stores.ObjectInfo) -> SourceSplit:
     return SourceSplit(info.path, info.size, info.etag, info.digest)
 
 
@@ -347,22 +354,22 @@ def _version(file: SourceSplit) -> str:
 SHOWN = 5
 
 
-def exists(store: ObjectStore) -> bool:
+def exists(store: object_stores.ObjectStore) -> bool:
     """Whether there is a root: a local folder, or anything under a prefix."""
-    if isinstance(store, LocalStore):
+    if isinstance(store, object_stores.LocalStore):
         return store.root.is_dir()
     return next(iter(store.list("")), None) is not None
 
 
-def around(store: ObjectStore) -> str:
+def around(store: object_stores.ObjectStore) -> str:
     """What there is instead of a root that does not exist."""
-    if not isinstance(store, LocalStore):
+    if not isinstance(store, object_stores.LocalStore):
         return "nothing lies under it"
     there = next(folder for folder in store.root.parents if folder.is_dir())
     return _holding(str(there), [f"{path.name}/" if path.is_dir() else path.name for path in _some(there)])
 
 
-def instead_of_input(store: ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
+def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
     """Why there are no files, though there never was one: the prefix, and what is in it or around it."""
     folder = f"{prefix}/" if prefix else ""
     where = f"{store.uri.rstrip('/')}/{folder}"
@@ -397,7 +404,7 @@ def _some(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())[: SHOWN + 1]
 
 
-def children(store: ObjectStore, folder: str) -> Iterator[str]:
+def children(store: object_stores.ObjectStore, folder: str) -> Iterator[str]:
     """The names in ``folder`` (those of folders with a slash at their end), in order; a listing for each."""
     after = ""
     while (first := next(iter(store.list(folder, after)), None)) is not None:

@@ -16,18 +16,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from headrace.errors import FixConfigError, FixDataError
-from headrace.ext.sources import (
-    FILES,
-    SOURCES,
-    FetchingReader,
-    OpenSource,
-    SourcePosition,
-    SourceReader,
-    SourceSplit,
-    SplitEnumerator,
-    UnknownPositionError,
-    WritingReader,
-)
+from headrace.ext import sources as source_ports
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import Source
 from headrace.pipeline.pipeline import Pipeline
@@ -45,7 +34,7 @@ if TYPE_CHECKING:
     from headrace.sources.landed.lander import LandedPortions
 
 
-ByInput = Mapping[str, Sequence[SourceSplit]]
+ByInput = Mapping[str, Sequence[source_ports.SourceSplit]]
 """Splits by the name of their input; no entry where there are none."""
 
 
@@ -68,11 +57,13 @@ class Landing:
         self._pipeline = pipeline.name
         self.landers: dict[str, Lander] = {}
         opened = {name: self._open(name, source, root) for name, source in self._sources.items()}
-        self.enumerators: Mapping[str, SplitEnumerator] = {name: one.enumerator for name, one in opened.items()}
-        self.readers: Mapping[str, SourceReader] = {name: one.reader for name, one in opened.items()}
+        self.enumerators: Mapping[str, source_ports.SplitEnumerator] = {
+            name: one.enumerator for name, one in opened.items()
+        }
+        self.readers: Mapping[str, source_ports.SourceReader] = {name: one.reader for name, one in opened.items()}
 
-    def _open(self, name: str, source: Source, root: ObjectStore) -> OpenSource:
-        opened = SOURCES[source.kind].open_for(self._pipeline, source.as_read, root)
+    def _open(self, name: str, source: Source, root: ObjectStore) -> source_ports.OpenSource:
+        opened = source_ports.SOURCES[source.kind].open_for(self._pipeline, source.as_read, root)
         lander, opened = landed_first(source, opened, LandingPlace(root, self._pipeline, name))
         if lander is not None:
             self.landers[name] = lander
@@ -83,11 +74,14 @@ class Landing:
         """While this lasts what sources connect to stays connected in this process."""
         with ExitStack() as open_:
             for kind in {source.kind: None for source in self._sources.values()}:
-                open_.enter_context(SOURCES[kind].staying_connected())
+                open_.enter_context(source_ports.SOURCES[kind].staying_connected())
             yield
 
     def land_first(
-        self, offsets: Mapping[str, SourcePosition], max_files: int | None = None, max_bytes: int | None = None
+        self,
+        offsets: Mapping[str, source_ports.SourcePosition],
+        max_files: int | None = None,
+        max_bytes: int | None = None,
     ) -> "LandedPortions":
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
@@ -100,19 +94,20 @@ class Landing:
         }
         return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
 
-    def land(self, offsets: Mapping[str, SourcePosition]) -> None:
+    def land(self, offsets: Mapping[str, source_ports.SourcePosition]) -> None:
         """Land all of it at once."""
         for name, lander in self.landers.items():
-            lander.land(offsets.get(name, SourcePosition()).mark)
+            lander.land(offsets.get(name, source_ports.SourcePosition()).mark)
 
-    def unread(self, name: str, position: SourcePosition) -> list[SourceSplit]:
+    def unread(self, name: str, position: source_ports.SourcePosition) -> list[source_ports.SourceSplit]:
         """What input ``name`` has behind ``position``."""
         return [*self.enumerators[name].unread(self._known(name, position))]
 
-    def to_land(self, offsets: Mapping[str, SourcePosition]) -> dict[str, list[SourceSplit]]:
+    def to_land(self, offsets: Mapping[str, source_ports.SourcePosition]) -> dict[str, list[source_ports.SourceSplit]]:
         """What ``land`` would land, as splits of the sources; writes nothing."""
         waiting = {
-            name: lander.waiting(offsets.get(name, SourcePosition()).mark) for name, lander in self.landers.items()
+            name: lander.waiting(offsets.get(name, source_ports.SourcePosition()).mark)
+            for name, lander in self.landers.items()
         }
         return {name: splits for name, splits in waiting.items() if splits}
 
@@ -132,14 +127,18 @@ class Landing:
         return tuple(dict.fromkeys(store.uri for store in self.stores))
 
     def new_files(
-        self, offsets: Mapping[str, SourcePosition], known: KnownFiles | None = None, *, full_sweep: bool = False
-    ) -> dict[str, list[SourceSplit]]:
+        self,
+        offsets: Mapping[str, source_ports.SourcePosition],
+        known: KnownFiles | None = None,
+        *,
+        full_sweep: bool = False,
+    ) -> dict[str, list[source_ports.SourceSplit]]:
         """What has come since ``offsets``, and is none of what is ``known`` to be read (None: nothing). ``full_sweep``:
         stragglers are found as well, where nobody looks any more.
         """
-        new: dict[str, list[SourceSplit]] = {}
+        new: dict[str, list[source_ports.SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
-            position = self._known(name, offsets.get(name, SourcePosition()))
+            position = self._known(name, offsets.get(name, source_ports.SourcePosition()))
             if isinstance(enumerator, FilesEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
                 names = KnownNames() if known is None or looks_behind else known.of_input(name)
@@ -152,30 +151,36 @@ class Landing:
 
     def newest_landed(self, marks: Mapping[str, str]) -> dict[str, Instant | None]:
         """When the newest split of each input came, looked for after its mark; None where that cannot be told."""
-        return {name: one.newest(SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()}
+        return {
+            name: one.newest(source_ports.SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()
+        }
 
-    def _known(self, name: str, position: SourcePosition) -> SourcePosition:
+    def _known(self, name: str, position: source_ports.SourcePosition) -> source_ports.SourcePosition:
         """``position`` of input ``name``, which its source can read. Raises UnknownPositionError."""
         source = self._sources[name]
-        if position == SourcePosition() or source.kind == position.kind == FILES:
+        if position == source_ports.SourcePosition() or source.kind == position.kind == source_ports.FILES:
             return position
-        newest = SOURCES[source.kind].format
-        if position.kind == FILES:  # a snapshot from before they said their kind: definitions have always said it
+        newest = source_ports.SOURCES[source.kind].format
+        if (
+            position.kind == source_ports.FILES
+        ):  # a snapshot from before they said their kind: definitions have always said it
             return replace(position, kind=source.kind)
         if position.kind != source.kind or position.format > newest:
-            raise UnknownPositionError(
+            raise source_ports.UnknownPositionError(
                 f"input {name} was read up to a position of kind {position.kind!r}, format {position.format}, and it "
                 f"is {source}, of kind {source.kind!r}, which knows formats up to {newest}: upgrade Headrace, or the "
                 "package that brings this kind"
             )
         return position
 
-    def after(self, name: str, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, name: str, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """The position of input ``name`` once ``splits`` have been read."""
         kind, after = self._sources[name].kind, self.enumerators[name].after(position, splits)
-        if kind == FILES or after == SourcePosition():
+        if kind == source_ports.FILES or after == source_ports.SourcePosition():
             return after
-        return replace(after, kind=kind, format=SOURCES[kind].format)
+        return replace(after, kind=kind, format=source_ports.SOURCES[kind].format)
 
     def watermarks(self, files: ByInput) -> dict[str, dict[str, Instant]]:
         """What sources know of how far parts of inputs have come once ``files`` are read, by input and part."""
@@ -187,7 +192,7 @@ class Landing:
                     parts[part] = max(watermark, parts.get(part, watermark))
         return known
 
-    def counting_again(self, files: ByInput) -> dict[str, SourceSplit]:
+    def counting_again(self, files: ByInput) -> dict[str, source_ports.SourceSplit]:
         """The first of ``files`` of each input whose records take back, or repeat, what was counted before."""
         again_of = {}
         for name, splits in files.items():
@@ -198,15 +203,17 @@ class Landing:
 
     def repeats(self, name: str) -> bool:
         """Whether splits of input ``name`` that were read come again after an older position."""
-        return SOURCES[self._sources[name].kind].repeats
+        return source_ports.SOURCES[self._sources[name].kind].repeats
 
-    def missing(self, name: str, splits: Iterable[SourceSplit]) -> Iterable[tuple[SourceSplit, str]]:
+    def missing(
+        self, name: str, splits: Iterable[source_ports.SourceSplit]
+    ) -> Iterable[tuple[source_ports.SourceSplit, str]]:
         """Name the ``splits`` of input ``name`` that could not be read again as they were, each with why."""
         return self.enumerators[name].missing(splits)
 
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
-    ) -> tuple[dict[str, list[SourceSplit]], dict[str, list[SourceSplit]]]:
+    ) -> tuple[dict[str, list[source_ports.SourceSplit]], dict[str, list[source_ports.SourceSplit]]]:
         """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says.
         A split that counts again is an epoch of its own.
         """
@@ -220,12 +227,12 @@ class Landing:
         rest = {name: [*waiting[len(taken.get(name, ())) :]] for name, waiting in files.items()}
         return self.taken(taken), {name: waiting for name, waiting in rest.items() if waiting}
 
-    def _until_again(self, name: str, batch: list[SourceSplit]) -> list[SourceSplit]:
+    def _until_again(self, name: str, batch: list[source_ports.SourceSplit]) -> list[source_ports.SourceSplit]:
         """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""
         again = [number for number, split in enumerate(batch) if self.enumerators[name].is_correction(split)]
         return batch[: max(again[0], 1)] if again else batch
 
-    def taken(self, files: ByInput) -> dict[str, list[SourceSplit]]:
+    def taken(self, files: ByInput) -> dict[str, list[source_ports.SourceSplit]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
         return {name: [self.enumerators[name].taken(split) for split in landed] for name, landed in files.items()}
 
@@ -260,22 +267,28 @@ class Landing:
         lost = {name: {*self.lost(name, [_split(file) for file in files if file.input == name])} for name in there}
         return [file.path for file in files if is_lost(file) or file.path in lost.get(file.input, ())]
 
-    def lost(self, name: str, claimed: Sequence[SourceSplit]) -> list[str]:
+    def lost(self, name: str, claimed: Sequence[source_ports.SourceSplit]) -> list[str]:
         """The paths of ``claimed`` splits of input ``name`` that its source has no more, where claims are all that the
         root has of them; of other inputs nothing is asked.
         """
         is_claimed = name in self.landers and self.landers[name].reader is None
         return [split.path for split, _ in self.missing(name, claimed)] if is_claimed else []
 
-    def expired_before(self, files: ByInput, offsets: Mapping[str, SourcePosition]) -> dict[str, SourceSplit]:
+    def expired_before(
+        self, files: ByInput, offsets: Mapping[str, source_ports.SourcePosition]
+    ) -> dict[str, source_ports.SourceSplit]:
         """The first of ``files`` of inputs that are read from the beginning, where that was landed and has expired."""
         begun = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
-        begun = {name: split for name, split in begun.items() if not offsets.get(name, SourcePosition()).mark}
+        begun = {
+            name: split for name, split in begun.items() if not offsets.get(name, source_ports.SourcePosition()).mark
+        }
         places = {name: landed_file(self._pipeline, landed_as(self._pipeline, split)) for name, split in begun.items()}
         return {name: begun[name] for name, place in places.items() if place is not None and place.range > 0}
 
 
-def landed_first(source: Source, opened: OpenSource, place: LandingPlace) -> tuple[Lander | None, OpenSource]:
+def landed_first(
+    source: Source, opened: source_ports.OpenSource, place: LandingPlace
+) -> tuple[Lander | None, source_ports.OpenSource]:
     """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there; of a source
     that is read where it is, and plans alike each time, nothing and itself.
     """
@@ -284,19 +297,21 @@ def landed_first(source: Source, opened: OpenSource, place: LandingPlace) -> tup
         if source.plans_alike:
             return None, opened
         return Lander(place, opened.enumerator, None), _claimed(place, opened)
-    if isinstance(reader, WritingReader):
+    if isinstance(reader, source_ports.WritingReader):
         return WritingLander(place, opened.enumerator, writer=reader), _claimed(place, opened)
-    assert isinstance(reader, FetchingReader), f"{source.kind} is not durable: its reader fetches, or writes"
-    landed = OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
+    assert isinstance(reader, source_ports.FetchingReader), (
+        f"{source.kind} is not durable: its reader fetches, or writes"
+    )
+    landed = source_ports.OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
     return Lander(place, opened.enumerator, reader), landed
 
 
-def _claimed(place: LandingPlace, opened: OpenSource) -> OpenSource:
-    return OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
+def _claimed(place: LandingPlace, opened: source_ports.OpenSource) -> source_ports.OpenSource:
+    return source_ports.OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
 
 
-def _split(file: stored.InputFile) -> SourceSplit:
-    return SourceSplit(file.path, file.size, file.etag, file.digest)
+def _split(file: stored.InputFile) -> source_ports.SourceSplit:
+    return source_ports.SourceSplit(file.path, file.size, file.etag, file.digest)
 
 
 def counted(files: ByInput) -> int:

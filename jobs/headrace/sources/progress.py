@@ -12,41 +12,32 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar
 
 from headrace.ext.sources import SourcePosition, SourceSplit
+from headrace.model import time as model_time
 from headrace.model.event_time import Split
-from headrace.model.time import (
-    END_OF_CALENDAR,
-    GLOBAL_WINDOW_END,
-    MAX_INSTANT,
-    MIN_INSTANT,
-    NEVER,
-    Instant,
-    parse,
-    render,
-)
 from headrace_snapshots.format.codec import Fields, MalformedError
 from headrace_snapshots.format.manifest import INPUT_WATERMARK, OUTPUTS, UNNAMED
 
 
-def in_calendar(watermark: Instant) -> Instant:
+def in_calendar(watermark: model_time.Instant) -> model_time.Instant:
     """``watermark``, or if it is that of a global window that is still open, the lower bound of it that has a name."""
-    return min(watermark, END_OF_CALENDAR) if watermark < GLOBAL_WINDOW_END else watermark
+    return min(watermark, model_time.END_OF_CALENDAR) if watermark < model_time.GLOBAL_WINDOW_END else watermark
 
 
-def instant_of(fields: Fields, name: str) -> Instant:
+def instant_of(fields: Fields, name: str) -> model_time.Instant:
     return _parsed(fields.text(name), fields, name)
 
 
-def instants_of(fields: Fields, name: str) -> tuple[Instant, ...]:
+def instants_of(fields: Fields, name: str) -> tuple[model_time.Instant, ...]:
     return tuple(_parsed(text, fields, name) for text in fields.array(name))
 
 
-def optional_instant_of(fields: Fields, name: str) -> Instant | None:
+def optional_instant_of(fields: Fields, name: str) -> model_time.Instant | None:
     return None if fields.json(name) is None else instant_of(fields, name)
 
 
-def _parsed(text: Any, fields: Fields, name: str) -> Instant:
+def _parsed(text: Any, fields: Fields, name: str) -> model_time.Instant:
     try:
-        return parse(text)
+        return model_time.parse(text)
     except (ValueError, TypeError, AttributeError) as error:
         raise MalformedError(f"{fields.where}.{name} has {text!r}, which is not a time") from error
 
@@ -94,18 +85,18 @@ class ChainClocks:
     stands still, and wants none.
     """
 
-    output_watermarks: tuple[Instant, ...] = ()
-    due_event: Instant = NEVER
-    due_time: Instant = NEVER
-    watermark: Instant | None = None
+    output_watermarks: tuple[model_time.Instant, ...] = ()
+    due_event: model_time.Instant = model_time.NEVER
+    due_time: model_time.Instant = model_time.NEVER
+    watermark: model_time.Instant | None = None
     parked: Parked | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
-        own = {} if self.watermark is None else {INPUT_WATERMARK: render(in_calendar(self.watermark))}
+        own = {} if self.watermark is None else {INPUT_WATERMARK: model_time.render(in_calendar(self.watermark))}
         return {
             **own,
-            "output_watermarks": [render(in_calendar(value)) for value in self.output_watermarks],
+            "output_watermarks": [model_time.render(in_calendar(value)) for value in self.output_watermarks],
             "next_event_time_deadline": _due_to_json(self.due_event),
             "next_processing_time_deadline": _due_to_json(self.due_time),
             **({} if self.parked is None else self.parked.to_json()),
@@ -138,15 +129,15 @@ def by_output(fields: Fields, from_json: Callable[[Fields], T]) -> dict[str, T]:
     return {output: from_json(named.fields(output)) for output in named.value}
 
 
-def _due_to_json(due: Instant) -> str | None:
+def _due_to_json(due: model_time.Instant) -> str | None:
     """A due beyond the calendar, as at the end of the global window, is +inf."""
-    return None if due >= NEVER else "+inf" if due > END_OF_CALENDAR else render(due)
+    return None if due >= model_time.NEVER else "+inf" if due > model_time.END_OF_CALENDAR else model_time.render(due)
 
 
-def _due(fields: Fields, name: str) -> Instant:
+def _due(fields: Fields, name: str) -> model_time.Instant:
     """At or below the due that was written: a due is a lower bound."""
     due = optional_instant_of(fields, name)
-    return NEVER if due is None else min(due, END_OF_CALENDAR)
+    return model_time.NEVER if due is None else min(due, model_time.END_OF_CALENDAR)
 
 
 N = TypeVar("N", int, float)
@@ -162,16 +153,16 @@ class InputProgress:
 
     offsets: SourcePosition = field(default_factory=SourcePosition)
     splits: Mapping[str, Split] = field(default_factory=dict)
-    watermark: Instant = MIN_INSTANT
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    watermark: model_time.Instant = model_time.MIN_INSTANT
+    percentiles: Mapping[float, model_time.Instant] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, without the names of files."""
         return {
             **self.offsets.to_json(),
             "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
-            "watermark": render(self.watermark),
-            "percentile_watermarks": {str(q): render(at) for q, at in self.percentiles.items()},
+            "watermark": model_time.render(self.watermark),
+            "percentile_watermarks": {str(q): model_time.render(at) for q, at in self.percentiles.items()},
         }
 
     @classmethod
@@ -189,17 +180,17 @@ class InputProgress:
 class InputHold:
     """The watermark and the percentile watermarks that one input does not pass."""
 
-    watermark: Instant
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    watermark: model_time.Instant
+    percentiles: Mapping[float, model_time.Instant] = field(default_factory=dict)
 
-    def percentile(self, q: float) -> Instant:
+    def percentile(self, q: float) -> model_time.Instant:
         """What the watermark of the fastest ``q`` % does not pass: where nothing is said of it, what all of it does."""
         return self.percentiles.get(q, self.watermark)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        percentiles = {str(q): render(at) for q, at in self.percentiles.items()}
-        return {"watermark": render(self.watermark), "percentile_watermarks": percentiles}
+        percentiles = {str(q): model_time.render(at) for q, at in self.percentiles.items()}
+        return {"watermark": model_time.render(self.watermark), "percentile_watermarks": percentiles}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "InputHold":
@@ -219,16 +210,16 @@ class WatermarkHold:
     late.
     """
 
-    watermark: Instant = MIN_INSTANT
-    chains: Mapping[str, tuple[Instant, ...]] = field(default_factory=lambda: {UNNAMED.output: ()})
+    watermark: model_time.Instant = model_time.MIN_INSTANT
+    chains: Mapping[str, tuple[model_time.Instant, ...]] = field(default_factory=lambda: {UNNAMED.output: ()})
     inputs: Mapping[str, InputHold] = field(default_factory=dict)
-    given: Mapping[str, Instant] = field(default_factory=dict)
+    given: Mapping[str, model_time.Instant] = field(default_factory=dict)
 
-    def given_to(self, output: str) -> Instant:
+    def given_to(self, output: str) -> model_time.Instant:
         """What the watermark does not pass that comes to the first stage, in the chain of that ``output``."""
         return self.given.get(output, self.watermark)
 
-    def output(self, stage: int, output: str) -> Instant:
+    def output(self, stage: int, output: str) -> model_time.Instant:
         """What the output watermark of a stage does not pass, in the chain of that ``output``."""
         stages = self.chains.get(output, ())
         return stages[stage] if stage < len(stages) else self.watermark
@@ -240,13 +231,13 @@ class WatermarkHold:
     def to_json(self) -> dict[str, Any]:
         """A JSON value, in the words of the progress itself; the inverse of ``from_json``."""
         return {
-            "watermark": render(self.watermark),
+            "watermark": model_time.render(self.watermark),
             **by_output_to_json(self._chains, _chain_to_json),
             "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
         }
 
     @property
-    def _chains(self) -> dict[str, tuple[tuple[Instant, ...], Instant | None]]:
+    def _chains(self) -> dict[str, tuple[tuple[model_time.Instant, ...], model_time.Instant | None]]:
         return {output: (stages, self.given.get(output)) for output, stages in self.chains.items()}
 
     @classmethod
@@ -269,11 +260,15 @@ class HeldBack:
 
     input: str
     split: str | None
-    since: Instant | None
+    since: model_time.Instant | None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        return {"input": self.input, "split": self.split, "since": None if self.since is None else render(self.since)}
+        return {
+            "input": self.input,
+            "split": self.split,
+            "since": None if self.since is None else model_time.render(self.since),
+        }
 
     @classmethod
     def from_json(cls, fields: Fields) -> "HeldBack":
@@ -291,7 +286,7 @@ class Ahead:
     records: int
     file: str
     position: int | None
-    at: Instant
+    at: model_time.Instant
 
     def and_more(self, records: int) -> "Ahead":
         """The same with so many more ``records``."""
@@ -300,7 +295,7 @@ class Ahead:
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
         document = {"input": self.input, "records": self.records, "file": self.file, "position": self.position}
-        return {**document, "at": render(self.at)}
+        return {**document, "at": model_time.render(self.at)}
 
     @classmethod
     def from_json(cls, fields: Fields) -> "Ahead":
@@ -369,8 +364,8 @@ class EpochReading:
     in the files before their own, None in manifests of before 0.2.0.
     """
 
-    min_event_time: Instant | None = None
-    max_event_time: Instant | None = None
+    min_event_time: model_time.Instant | None = None
+    max_event_time: model_time.Instant | None = None
     ahead: tuple[Ahead, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     rejects: tuple[Rejects, ...] = ()
@@ -380,8 +375,8 @@ class EpochReading:
     def reading_to_json(self) -> dict[str, Any]:
         """A JSON value, of which ``reading_from_json`` is the inverse."""
         return {
-            "min_event_time": None if self.min_event_time is None else render(self.min_event_time),
-            "max_event_time": None if self.max_event_time is None else render(self.max_event_time),
+            "min_event_time": None if self.min_event_time is None else model_time.render(self.min_event_time),
+            "max_event_time": None if self.max_event_time is None else model_time.render(self.max_event_time),
             "ahead": [record.to_json() for record in self.ahead],
             "behind": _counts_to_json(self.behind),
             **({} if self.behind_by_file is None else {BEHIND_BY_FILE: _counts_to_json(self.behind_by_file)}),
@@ -404,16 +399,16 @@ class EpochClocks(EpochReading):
     0.2.0. ``held_to``: what the epoch was held to where records said more than that; None where nothing was held.
     """
 
-    watermark: Instant = MIN_INSTANT
-    processing_time: Instant = MIN_INSTANT
+    watermark: model_time.Instant = model_time.MIN_INSTANT
+    processing_time: model_time.Instant = model_time.MIN_INSTANT
     chains: Mapping[str, ChainClocks] = field(default_factory=lambda: {UNNAMED.output: ChainClocks()})
     held_back_by: HeldBack | None = None
     held_to: WatermarkHold | None = None
-    newest: Instant | None = None
-    newest_read: Instant | None = None
-    newest_by_input: Mapping[str, Instant] | None = None
+    newest: model_time.Instant | None = None
+    newest_read: model_time.Instant | None = None
+    newest_by_input: Mapping[str, model_time.Instant] | None = None
 
-    def newest_of(self, inputs: Iterable[str]) -> Mapping[str, Instant]:
+    def newest_of(self, inputs: Iterable[str]) -> Mapping[str, model_time.Instant]:
         """The newest event time of elements of each of ``inputs`` that had any; where that was not recorded, of all."""
         if self.newest_by_input is not None:
             return {name: self.newest_by_input[name] for name in inputs if name in self.newest_by_input}
@@ -425,19 +420,23 @@ class EpochClocks(EpochReading):
         (clocks,) = self.chains.values()
         return clocks
 
-    def watermark_of(self, chain: ChainClocks | None) -> Instant:
+    def watermark_of(self, chain: ChainClocks | None) -> model_time.Instant:
         """The watermark that comes to the first stage of a ``chain``; None: of one that has not begun."""
         return self.watermark if chain is None or chain.watermark is None else chain.watermark
 
     @property
-    def due_time(self) -> Instant:
+    def due_time(self) -> model_time.Instant:
         """A lower bound of the processing time at which some chain wants its next activation, NEVER if none does."""
-        return min((clocks.due_time for clocks in self.chains.values() if clocks.parked is None), default=NEVER)
+        return min(
+            (clocks.due_time for clocks in self.chains.values() if clocks.parked is None), default=model_time.NEVER
+        )
 
     @property
-    def due_event(self) -> Instant:
+    def due_event(self) -> model_time.Instant:
         """A lower bound of the event time at which some chain wants its next activation, NEVER if none does."""
-        return min((clocks.due_event for clocks in self.chains.values() if clocks.parked is None), default=NEVER)
+        return min(
+            (clocks.due_event for clocks in self.chains.values() if clocks.parked is None), default=model_time.NEVER
+        )
 
     @property
     def parked(self) -> dict[str, Parked]:
@@ -451,7 +450,7 @@ class PipelineProgress(EpochClocks):
 
     inputs: Mapping[str, InputProgress] = field(default_factory=dict)
 
-    def is_due(self, processing_time: Instant, hold: WatermarkHold | None = None) -> bool:
+    def is_due(self, processing_time: model_time.Instant, hold: WatermarkHold | None = None) -> bool:
         """Whether some window may want an activation at ``processing_time`` without new input. ``hold``: what the
         epoch would be held to. Another one than held the last lets watermarks go on.
         """
@@ -476,12 +475,12 @@ class PipelineProgress(EpochClocks):
         """What goes on to the next epoch. Instants as ISO 8601 in UTC, or -inf and +inf."""
         return {
             "inputs": {name: progress.to_json() for name, progress in self.inputs.items()},
-            "watermark": render(self.watermark),
+            "watermark": model_time.render(self.watermark),
             "held_back_by": None if self.held_back_by is None else self.held_back_by.to_json(),
-            "processing_time": render(self.processing_time),
+            "processing_time": model_time.render(self.processing_time),
             **by_output_to_json(self.chains, ChainClocks.to_json),
-            "newest_event_time": None if self.newest is None else render(self.newest),
-            "newest_event_time_read": None if self.newest_read is None else render(self.newest_read),
+            "newest_event_time": None if self.newest is None else model_time.render(self.newest),
+            "newest_event_time_read": None if self.newest_read is None else model_time.render(self.newest_read),
             **({} if self.newest_by_input is None else {NEWEST_BY_INPUT: _times_to_json(self.newest_by_input)}),
             **({} if self.held_to is None else {"held_to": self.held_to.to_json()}),
         }
@@ -526,7 +525,7 @@ def clocks_from_json(fields: Fields) -> dict[str, Any]:
         "newest_read": (
             optional_instant_of(fields, "newest_event_time_read")
             if "newest_event_time_read" in fields.value
-            else MAX_INSTANT  # nobody knows: it was not recorded
+            else model_time.MAX_INSTANT  # nobody knows: it was not recorded
         ),
         "newest_by_input": fields.mapping(NEWEST_BY_INPUT, instant_of) if NEWEST_BY_INPUT in fields.value else None,
         "held_to": None if (held_to := fields.optional_fields("held_to")) is None else WatermarkHold.from_json(held_to),
@@ -537,31 +536,31 @@ def _counts_to_json(counts: Mapping[int, int]) -> dict[str, int]:
     return {str(number): count for number, count in sorted(counts.items())}
 
 
-def _times_to_json(times: Mapping[str, Instant]) -> dict[str, str]:
-    return {name: render(at) for name, at in sorted(times.items())}
+def _times_to_json(times: Mapping[str, model_time.Instant]) -> dict[str, str]:
+    return {name: model_time.render(at) for name, at in sorted(times.items())}
 
 
-def _chain_to_json(clocks: tuple[tuple[Instant, ...], Instant | None]) -> dict[str, Any]:
+def _chain_to_json(clocks: tuple[tuple[model_time.Instant, ...], model_time.Instant | None]) -> dict[str, Any]:
     outputs, given = clocks
-    own = {} if given is None else {INPUT_WATERMARK: render(in_calendar(given))}
-    return {**own, "output_watermarks": [render(in_calendar(at)) for at in outputs]}
+    own = {} if given is None else {INPUT_WATERMARK: model_time.render(in_calendar(given))}
+    return {**own, "output_watermarks": [model_time.render(in_calendar(at)) for at in outputs]}
 
 
-def _chain_from_json(fields: Fields) -> tuple[tuple[Instant, ...], Instant | None]:
+def _chain_from_json(fields: Fields) -> tuple[tuple[model_time.Instant, ...], model_time.Instant | None]:
     given = instant_of(fields, INPUT_WATERMARK) if INPUT_WATERMARK in fields.value else None
     return instants_of(fields, "output_watermarks"), given
 
 
-def later_of(one: Instant | None, other: Instant | None) -> Instant | None:
+def later_of(one: model_time.Instant | None, other: model_time.Instant | None) -> model_time.Instant | None:
     """The later of two times, either of which may not be known."""
     return max((at for at in (one, other) if at is not None), default=None)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
     return {
-        "mark": None if split.mark is None else render(split.mark),
-        "heard": render(split.heard),
-        "since": render(split.since),
+        "mark": None if split.mark is None else model_time.render(split.mark),
+        "heard": model_time.render(split.heard),
+        "since": model_time.render(split.since),
         "lags": {str(bucket): count for bucket, count in split.lags.items()},
     }
 

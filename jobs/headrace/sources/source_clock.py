@@ -6,15 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from headrace.model.event_time import (
-    BoundedOutOfOrderness,
-    EventTime,
-    Ingestion,
-    Split,
-    SplitFacts,
-    SplitStrategy,
-    heard,
-)
+from headrace.model import event_time as model_event_time
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.sources.progress import HeldBack, InputHold, InputProgress
 
@@ -23,13 +15,13 @@ from headrace.sources.progress import HeldBack, InputHold, InputProgress
 class SourceClock:
     """Splits and watermarks of one input after an epoch."""
 
-    event_time: EventTime
-    splits: Mapping[str, Split] = field(default_factory=dict)
+    event_time: model_event_time.EventTime
+    splits: Mapping[str, model_event_time.Split] = field(default_factory=dict)
     watermark: Instant = MIN_INSTANT
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, event_time: EventTime, progress: InputProgress) -> Self:
+    def of(cls, event_time: model_event_time.EventTime, progress: InputProgress) -> Self:
         """The clock of an input that has come as far as ``progress``."""
         return cls(event_time, progress.splits, progress.watermark, progress.percentiles)
 
@@ -39,7 +31,7 @@ class SourceClock:
 
     def after(
         self,
-        facts: Mapping[str, SplitFacts],
+        facts: Mapping[str, model_event_time.SplitFacts],
         processing_time: Instant,
         wanted: Iterable[float],
         hold: InputHold | None = None,
@@ -47,10 +39,10 @@ class SourceClock:
         """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at.
         ``hold``: what its watermarks do not pass.
         """
-        splits = heard(self.splits, facts, processing_time)
+        splits = model_event_time.heard(self.splits, facts, processing_time)
         strategy = self.event_time.watermark
         percentiles = dict(self.percentiles)
-        if isinstance(strategy, BoundedOutOfOrderness):
+        if isinstance(strategy, model_event_time.BoundedOutOfOrderness):
             for q in wanted:
                 old = percentiles.get(q, MIN_INSTANT)
                 reached = strategy.percentile_after(q, splits, processing_time, old)
@@ -64,7 +56,7 @@ class SourceClock:
     def idle_deadline(self, processing_time: Instant) -> Instant:
         """The processing time at which the next split becomes idle, NEVER if none does."""
         strategy = self.event_time.watermark
-        if not isinstance(strategy, SplitStrategy):
+        if not isinstance(strategy, model_event_time.SplitStrategy):
             return NEVER
         return strategy.idle_deadline(self.splits, processing_time)
 
@@ -75,7 +67,11 @@ class SourceClock:
     def slowest(self, processing_time: Instant) -> str | None:
         """The split that holds it back, None if there is none."""
         strategy = self.event_time.watermark
-        return strategy.slowest(self.splits, processing_time) if isinstance(strategy, SplitStrategy) else None
+        return (
+            strategy.slowest(self.splits, processing_time)
+            if isinstance(strategy, model_event_time.SplitStrategy)
+            else None
+        )
 
 
 @dataclass(frozen=True)
@@ -110,5 +106,7 @@ def slowest_of(
 
 
 def _by_time(clocks: Collection[SourceClock]) -> Instant:
-    held = [clock.watermark for clock in clocks if not isinstance(clock.event_time.watermark, Ingestion)]
+    held = [
+        clock.watermark for clock in clocks if not isinstance(clock.event_time.watermark, model_event_time.Ingestion)
+    ]
     return MIN_INSTANT if len(held) == len(clocks) else min(held, default=NEVER)

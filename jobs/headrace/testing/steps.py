@@ -13,16 +13,8 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from headrace.errors import FixConfigError
+from headrace.model import time as model_time
 from headrace.model.arguments import Arguments, keywords, shown
-from headrace.model.time import (
-    BEGIN_OF_CALENDAR,
-    END_OF_CALENDAR,
-    MAX_INSTANT,
-    MIN_INSTANT,
-    Instant,
-    instant,
-    to_datetime,
-)
 from headrace.model.triggers import Signal
 from headrace.pipeline.endpoints import OWN
 
@@ -57,14 +49,14 @@ def spelled(text: str) -> str:
     return f"{BASE_DAY.isoformat()}T{text.zfill(len(text) + (text.index(':') == 1))}Z"
 
 
-def moment(value: object, what: str) -> Instant:
+def moment(value: object, what: str) -> model_time.Instant:
     """The instant that ``value`` says. Raises UnitTestError, naming ``what`` it is of."""
     try:
         if isinstance(value, datetime):
-            return instant(value)
+            return model_time.instant(value)
         if isinstance(value, str):
             read = datetime.fromisoformat(spelled(value.strip()))
-            return instant(read if read.tzinfo else read.replace(tzinfo=UTC))
+            return model_time.instant(read if read.tzinfo else read.replace(tzinfo=UTC))
     except ValueError as error:
         raise UnitTestError(f"{what} is {shown(value)}: {error}; {_HOW}") from None
     raise UnitTestError(f"{what} is {shown(value)}; {_HOW}")
@@ -73,22 +65,22 @@ def moment(value: object, what: str) -> Instant:
 @keywords
 def at(value: str | datetime) -> datetime:
     """A time of a test as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
-    time = to_datetime(moment(value, "at(...)"))
+    time = model_time.to_datetime(moment(value, "at(...)"))
     assert time is not None
     return time
 
 
-def watermark_time(value: Instant) -> datetime:
+def watermark_time(value: model_time.Instant) -> datetime:
     """A watermark as results show it: ``BEGINNING`` for -inf, ``END`` for +inf."""
-    if value <= MIN_INSTANT:
+    if value <= model_time.MIN_INSTANT:
         return BEGINNING
-    return END if value > END_OF_CALENDAR else to_datetime(value) or END
+    return END if value > model_time.END_OF_CALENDAR else model_time.to_datetime(value) or END
 
 
 def expected_watermark(value: object) -> datetime:
     """The inverse, of what a test writes: a time, "-inf" or "+inf". Raises UnitTestError."""
     if value in ("-inf", "+inf", "inf"):
-        return watermark_time(MIN_INSTANT if value == "-inf" else MAX_INSTANT)
+        return watermark_time(model_time.MIN_INSTANT if value == "-inf" else model_time.MAX_INSTANT)
     return watermark_time(moment(value, "the expected watermark"))
 
 
@@ -104,9 +96,11 @@ def text_of(value: datetime | None) -> str:
     return time.isoformat().replace("+00:00", "Z")
 
 
-def real(value: Instant) -> datetime | None:
+def real(value: model_time.Instant) -> datetime | None:
     """``value`` for people, None where there is no end, or none that Python has a datetime for."""
-    return to_datetime(value) if BEGIN_OF_CALENDAR <= value <= END_OF_CALENDAR else None
+    return (
+        model_time.to_datetime(value) if model_time.BEGIN_OF_CALENDAR <= value <= model_time.END_OF_CALENDAR else None
+    )
 
 
 Record = Mapping[str, Any] | str
@@ -121,8 +115,8 @@ class Step:
     """
 
     rows: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
-    watermarks: Mapping[str | None, Instant] = field(default_factory=dict)
-    processing_time: Instant | None = None
+    watermarks: Mapping[str | None, model_time.Instant] = field(default_factory=dict)
+    processing_time: model_time.Instant | None = None
     signals: tuple[Signal, ...] = ()
     is_last: bool = False
 

@@ -43,21 +43,9 @@ from headrace.errors import HeadraceError
 from headrace.model.arguments import did_you_mean, keywords, shown
 from headrace.pipeline.loading.registry import resolve_output
 from headrace.pipeline.pipeline import Pipeline
+from headrace.testing import steps as testing_steps
 from headrace.testing.pipeline_run import Executor, run, wrong_steps
 from headrace.testing.results import VIEWS, Result, StepResults, difference
-from headrace.testing.steps import (
-    Step,
-    UnitTestError,
-    all_of,
-    end,
-    expected_watermark,
-    processing_time,
-    rows,
-    signal,
-    text_of,
-    together,
-    watermark,
-)
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -77,7 +65,7 @@ for _name, _pattern, _first in (
     _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
-Mistakes = list[UnitTestError]
+Mistakes = list[testing_steps.UnitTestError]
 
 
 @dataclass(frozen=True)
@@ -92,13 +80,13 @@ class DocumentNode:
     file: Path
     line: int
     value: Any
-    broken: tuple[UnitTestError, ...] = ()
+    broken: tuple[testing_steps.UnitTestError, ...] = ()
 
-    def error(self, why: str) -> UnitTestError:
+    def error(self, why: str) -> testing_steps.UnitTestError:
         """A mistake here."""
-        return UnitTestError(f"{self.file}:{self.line}: {why}")
+        return testing_steps.UnitTestError(f"{self.file}:{self.line}: {why}")
 
-    def all_broken(self) -> "Iterator[UnitTestError]":
+    def all_broken(self) -> "Iterator[testing_steps.UnitTestError]":
         """What is broken here and below."""
         yield from self.broken
         below = self.value.values() if isinstance(self.value, dict) else self.value
@@ -147,17 +135,19 @@ def read(file: Path) -> DocumentNode:
         text = file.read_text(encoding="utf-8")
         root = yaml.compose(text, Loader=_Loader)
     except (OSError, UnicodeDecodeError) as error:
-        raise UnitTestError(f"{file} cannot be read: {error}") from error
+        raise testing_steps.UnitTestError(f"{file} cannot be read: {error}") from error
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
-        raise UnitTestError(f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}") from error
+        raise testing_steps.UnitTestError(
+            f"{file}{line}: not YAML: {getattr(error, 'problem', None) or error}"
+        ) from error
     if root is None:
         return DocumentNode(file, 1, None)
     return _node(file, root)
 
 
-def _note(mistake: UnitTestError, mistakes: Mistakes | None) -> None:
+def _note(mistake: testing_steps.UnitTestError, mistakes: Mistakes | None) -> None:
     if mistakes is None:
         raise mistake
     mistakes.append(mistake)
@@ -178,9 +168,9 @@ def _pairs(file: Path, mapping: yaml.MappingNode, broken: Mistakes) -> Iterator[
     for key, value in mapping.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            broken.append(UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
+            broken.append(testing_steps.UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
         elif key.value in seen:
-            broken.append(UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
+            broken.append(testing_steps.UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
         else:
             seen.add(key.value)
             node = _node(file, value)
@@ -233,16 +223,16 @@ class Check:
         of: StepResults = result if self.step is None else result.steps[self.step]
         try:
             actual = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
-        except UnitTestError as error:
+        except testing_steps.UnitTestError as error:
             raise self.expected.error(str(error)) from None
         where = "" if self.step is None else f"after step {self.step + 1}, "
         return None if actual is None else f"{self.expected.file}:{self.expected.line}: {where}{actual}"
 
     def _watermark(self, of: StepResults) -> str | None:
-        expected = expected_watermark(self.expected.plain())
+        expected = testing_steps.expected_watermark(self.expected.plain())
         if expected == of.watermark:
             return None
-        return f"watermark: {text_of(expected)} expected, {text_of(of.watermark)} found"
+        return f"watermark: {testing_steps.text_of(expected)} expected, {testing_steps.text_of(of.watermark)} found"
 
     def _rows(self, of: StepResults, result: Result) -> str | None:
         expected = [node.plain() for node in self.expected.items(self.what)]
@@ -258,23 +248,23 @@ class UnitTest:
     name: str
     place: DocumentNode
     pipeline: Pipeline
-    given: tuple[tuple[DocumentNode, Step], ...]
+    given: tuple[tuple[DocumentNode, testing_steps.Step], ...]
     checks: tuple[Check, ...]
     raises: DocumentNode | None = None
-    mistakes: tuple[UnitTestError, ...] = ()
+    mistakes: tuple[testing_steps.UnitTestError, ...] = ()
 
     def failures(self, executor: Executor = "local") -> list[str]:
         """What is not as expected. Raises UnitTestError for what cannot be meant, a line for each mistake; and what a
         run over such records raises, unless that is expected.
         """
         if self.mistakes:
-            raise all_of(self.mistakes)
+            raise testing_steps.all_of(self.mistakes)
         steps = [step for _, step in self.given]
         try:
             result = run(self.pipeline, steps, executor=executor)
-        except UnitTestError as error:
+        except testing_steps.UnitTestError as error:
             wrong = [mistake for mistake in wrong_steps(self.pipeline, steps) if mistake.step is not None] or [error]
-            raise all_of([self._place(mistake).error(str(mistake)) for mistake in wrong]) from None
+            raise testing_steps.all_of([self._place(mistake).error(str(mistake)) for mistake in wrong]) from None
         except HeadraceError as error:
             if self.raises is None:
                 raise
@@ -289,15 +279,15 @@ class UnitTest:
         for check in self.checks:
             try:
                 difference = check.difference(result)
-            except UnitTestError as error:
+            except testing_steps.UnitTestError as error:
                 mistakes.append(error)
             else:
                 differences += [] if difference is None else [difference]
         if mistakes:
-            raise all_of(mistakes)
+            raise testing_steps.all_of(mistakes)
         return differences
 
-    def _place(self, error: UnitTestError) -> DocumentNode:
+    def _place(self, error: testing_steps.UnitTestError) -> DocumentNode:
         return self.place if error.step is None else self.given[error.step][0]
 
     def _unlike(self, raised: str | None) -> list[str]:
@@ -318,7 +308,9 @@ def read_tests(file: Path) -> list[UnitTest]:
     mistakes = [*document.broken]
     fields = document.fields("a file of tests", ("pipeline", "tests"), mistakes)
     if "tests" not in fields:
-        raise all_of(mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")])
+        raise testing_steps.all_of(
+            mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")]
+        )
     pipeline = _pipeline(document, fields)
     tests = [
         _test(fields_of_test, pipeline, number)
@@ -346,7 +338,7 @@ def _pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pip
         for path in (name, f"../{name}"):
             if (file.parent / path).is_file():
                 return load(path, beside=file)
-    except UnitTestError:
+    except testing_steps.UnitTestError:
         raise
     except HeadraceError as error:
         error.add_note(f"{file}:{1 if named is None else named.line} names that pipeline")
@@ -382,7 +374,7 @@ def _noted(mistakes: Mistakes) -> Iterator[None]:
     """Add the mistake that ends the block to ``mistakes``."""
     try:
         yield
-    except UnitTestError as error:
+    except testing_steps.UnitTestError as error:
         mistakes.append(error)
 
 
@@ -405,58 +397,58 @@ def _checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> Itera
             yield Check(step, what, node)
 
 
-def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[Step, DocumentNode | None]:
+def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[testing_steps.Step, DocumentNode | None]:
     known = len(mistakes)
     fields = node.fields("a step", (*_STEP, "expect"), mistakes)
     if not {*fields} & {*_STEP} and len(mistakes) == known:
         mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
-    parts: list[Step] = []
+    parts: list[testing_steps.Step] = []
     for name, child in fields.items():
         if name != "expect":
             try:
                 parts += _PARTS[name](child)
-            except UnitTestError as error:
+            except testing_steps.UnitTestError as error:
                 mistakes.append(error if str(error).startswith(f"{node.file}:") else child.error(str(error)))
     with _noted(mistakes):
-        return together(*parts), fields.get("expect")
-    return Step(), fields.get("expect")
+        return testing_steps.together(*parts), fields.get("expect")
+    return testing_steps.Step(), fields.get("expect")
 
 
-def _rows(node: DocumentNode) -> Iterator[Step]:
+def _rows(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         for name, child in node.value.items():
-            yield rows(*(record.plain() for record in child.items(f"rows of {name}")), of=name)
+            yield testing_steps.rows(*(record.plain() for record in child.items(f"rows of {name}")), of=name)
     else:
-        yield rows(*(record.plain() for record in node.items("rows")))
+        yield testing_steps.rows(*(record.plain() for record in node.items("rows")))
 
 
-def _watermark(node: DocumentNode) -> Iterator[Step]:
+def _watermark(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         for name, child in node.value.items():
-            yield watermark(child.plain(), of=name)
+            yield testing_steps.watermark(child.plain(), of=name)
     else:
-        yield watermark(node.plain())
+        yield testing_steps.watermark(node.plain())
 
 
-def _processing_time(node: DocumentNode) -> Iterator[Step]:
-    yield processing_time(node.plain())
+def _processing_time(node: DocumentNode) -> Iterator[testing_steps.Step]:
+    yield testing_steps.processing_time(node.plain())
 
 
-def _signal(node: DocumentNode) -> Iterator[Step]:
+def _signal(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         fields = node.fields("a signal", ("name", "key"))
         key: Any = fields["key"].plain() if "key" in fields else None
         if "name" not in fields:
             raise node.error("a signal without `name:`")
-        yield signal(fields["name"].text("name"), key=key)
+        yield testing_steps.signal(fields["name"].text("name"), key=key)
     else:
-        yield signal(node.text("signal"))
+        yield testing_steps.signal(node.text("signal"))
 
 
-def _end(node: DocumentNode) -> Iterator[Step]:
+def _end(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if node.value is not True:
         raise node.error("write `end: true` where the input ends, or leave it out")
-    yield end()
+    yield testing_steps.end()
 
 
 _PARTS = {

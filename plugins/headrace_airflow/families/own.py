@@ -25,16 +25,11 @@ from headrace.pipeline.endpoints import Sink
 from headrace_airflow.assets import Published
 from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.decisions import REHEARSE
+from headrace_airflow.families import recovery_tasks
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
 from headrace_airflow.families.dry_runs import DRY_RUN, dry_run_field
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag, new_dag_after_publish, options_of
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
-from headrace_airflow.families.recovery_tasks import (
-    ApproveRecoveryOperator,
-    ProcessOperator,
-    RecoverOperator,
-    RehearseRecoveryOperator,
-)
 from headrace_airflow.forms import END, REASON, Form, option_fields, option_flags, reason_field
 from headrace_airflow.publishing import AuditOperator, PreconditionsOperator, PublishOperator
 from headrace_airflow.roots import RootedPipeline
@@ -89,7 +84,7 @@ def process_dag(rooted: RootedPipeline) -> DAG:
         preconditions = PreconditionsOperator(
             task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))
         )
-        process = ProcessOperator(
+        process = recovery_tasks.ProcessOperator(
             task_id="process", rooted=rooted, flags=option_flags("process", rooted.pipeline), pool=rooted.pool
         )
         chain(preconditions, process)
@@ -132,13 +127,13 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
     }
     about = recover_dag.__doc__
     with new_dag(rooted, RECOVER_TASK, about, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
-        recover = RecoverOperator(
+        recover = recovery_tasks.RecoverOperator(
             task_id=RECOVER_TASK, rooted=rooted, flags=option_flags("recover", rooted.pipeline), pool=rooted.pool
         )
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
-            ApproveRecoveryOperator(rooted=rooted),
+            recovery_tasks.RehearseRecoveryOperator(task_id=REHEARSE, rooted=rooted),
+            recovery_tasks.ApproveRecoveryOperator(rooted=rooted),
             recover,
         )
         audit_and_publish(rooted, recover)

@@ -14,19 +14,11 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment import AT_ONCE, NEVER, WHEN_APPROVED
 from headrace.runs.reporting.results import redacted
+from headrace_airflow import forms
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.decisions import REHEARSE, AskingOperator, handle_of
 from headrace_airflow.failures import TypedTaskError, problem_left
 from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
-from headrace_airflow.forms import (
-    APPROVE,
-    NotRehearsedError,
-    RehearsalOutdatedError,
-    asked_in_form,
-    decided,
-    done_already,
-    unreasoned,
-)
 from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary
 from headrace_airflow.roots import RootedPipeline
@@ -80,7 +72,7 @@ def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, a
         if shown is None and move.given_up is None:
             continue  # it has appeared since, and stays
         if shown is None or not _goes_as(stores.catalog(move.pipeline), move, shown):
-            raise RehearsalOutdatedError(_outdated(move, shown))
+            raise forms.RehearsalOutdatedError(_outdated(move, shown))
 
 
 def _goes_as(catalog: Catalog, move: "CutMove", shown: Mapping[str, str | None]) -> bool:
@@ -142,7 +134,7 @@ class RehearseRecoveryOperator(BaseOperator):
 
         handle = handle_of(self.rooted.root, self.rooted.name)
         if (done := _done(handle.catalog, context)) is not None:
-            return {"snapshot": done.moves[MAIN][1], "said": [done_already(done)], "head": None}, None
+            return {"snapshot": done.moves[MAIN][1], "said": [forms.done_already(done)], "head": None}, None
         head = handle.catalog.known_head()
         to = named_id(handle.catalog, head, context["params"]["snapshot"])
         files = check_whole(handle.catalog, to)
@@ -155,14 +147,14 @@ class RehearseRecoveryOperator(BaseOperator):
             lines.append("main is there already: nothing is given up")
         else:
             given_up = with_epochs(
-                handle.catalog, handle.rollback(to=to, dry_run=True, **asked_in_form("rollback", form))
+                handle.catalog, handle.rollback(to=to, dry_run=True, **forms.asked_in_form("rollback", form))
             )
             lines += [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
             lines += given_up.told
         rehearsal = {"snapshot": to, "said": lines, "head": main}
         if not takes_readers_back(form):
             return rehearsal, None
-        cut = handle.recovery_cut(to, **asked_in_form("recovery_cut", form))
+        cut = handle.recovery_cut(to, **forms.asked_in_form("recovery_cut", form))
         return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": where_to(cut)}, cut
 
 
@@ -170,7 +162,7 @@ class ApproveRecoveryOperator(AskingOperator):
     """Shows a person what a recovery gives up, and waits, if the form says so."""
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        super().__init__(task_id=APPROVE, root=rooted.root, subject=f"Recover {rooted.qualified}?", **kwargs)
+        super().__init__(task_id=forms.APPROVE, root=rooted.root, subject=f"Recover {rooted.qualified}?", **kwargs)
         self.rooted = rooted
 
     def proposal(self, context: Context) -> Proposal | None:
@@ -182,7 +174,7 @@ class ApproveRecoveryOperator(AskingOperator):
             self.log.info("the form says that nobody is to be asked")
             return None
         if (done := _done(handle_of(self.rooted.root, self.rooted.name).catalog, context)) is not None:
-            self.log.info("%s", done_already(done))
+            self.log.info("%s", forms.done_already(done))
             return None
         return Proposal.as_list(_rehearsed(context)["said"])
 
@@ -213,18 +205,22 @@ class RecoverOperator(HeadraceOperator):
         _check_ahead(catalog, rehearsal["head"])
         if takes_readers_back(form):
             if "readers" not in rehearsal:
-                raise NotRehearsedError(f"the task {REHEARSE} of this run has not said where readers go: clear it")
-            check_as_rehearsed(catalog, self.begin(context), rehearsal["readers"], asked_in_form("recovery_cut", form))
+                raise forms.NotRehearsedError(
+                    f"the task {REHEARSE} of this run has not said where readers go: clear it"
+                )
+            check_as_rehearsed(
+                catalog, self.begin(context), rehearsal["readers"], forms.asked_in_form("recovery_cut", form)
+            )
 
     def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
-        given += [f"--warning={warning}" for warning in unreasoned(context)]
+        given += [f"--warning={warning}" for warning in forms.unreasoned(context)]
         return [*super()._arguments(context, where, run_id), *given]
 
     def _decided(self, context: Context) -> str:
         """Who decided it and why; once it is done nobody has to approve it again."""
         done = _done(self.rooted.catalog(), context)
-        return decided(context, asks=done is None and context["params"]["when"] == WHEN_APPROVED)
+        return forms.decided(context, asks=done is None and context["params"]["when"] == WHEN_APPROVED)
 
 
 class ProcessOperator(HeadraceOperator):
@@ -246,7 +242,7 @@ class ProcessOperator(HeadraceOperator):
         """
         if is_dry_run(context):
             form = context["params"]
-            asked = asked_in_form("run", form)
+            asked = forms.asked_in_form("run", form)
             create = bool(form.get("create"))
             skip_after_telling(self.rooted, lambda handle: handle.run(**asked, dry_run=True), create=create)
         try:
@@ -316,7 +312,7 @@ def _rehearsed(context: Context) -> dict[str, Any]:
     """What the rehearsal of this run has left. Raises NotRehearsedError."""
     rehearsal = context["ti"].xcom_pull(task_ids=REHEARSE)
     if not rehearsal:
-        raise NotRehearsedError(f"the task {REHEARSE} of this run has not said what is given up: clear it")
+        raise forms.NotRehearsedError(f"the task {REHEARSE} of this run has not said what is given up: clear it")
     return dict(rehearsal)
 
 
@@ -327,7 +323,7 @@ def _check_ahead(catalog: Catalog, rehearsed: str | None) -> None:
         return
     with suppress(MissingSnapshotError, BrokenObjectError):  # nobody can tell
         if not catalog.is_ancestor(rehearsed, main):
-            raise RehearsalOutdatedError(
+            raise forms.RehearsalOutdatedError(
                 f"main was at {rehearsed} when the task {REHEARSE} said what is given up; it has gone back since, and "
                 f"is at {main} now. If this recovery is still wanted, clear {REHEARSE}, which looks again"
             )

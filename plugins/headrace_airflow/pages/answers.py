@@ -35,22 +35,13 @@ from headrace.runs.reporting.results import from_json
 from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
 from headrace_airflow.markdown import told, told_of_run
 from headrace_airflow.run_ids import run_id_begin
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, UNNAMED, Manifest
 from headrace_snapshots.format.output_view import output_names, outputs_of, seen_by, upstream_of
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import (
-    MAIN,
-    PUBLISHED,
-    ObjectKind,
-    audit_folder,
-    folder,
-    is_published,
-    output_of,
-    published_of,
-)
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
@@ -294,7 +285,7 @@ Readers = dict[str, dict[str, dict[str, Any] | None]]
 
 def readers_after_moves(catalog: Catalog, moves: Mapping[str, Sequence[str | None]]) -> Readers:
     """After ``moves`` of refs, each from one snapshot to another."""
-    after = {output_of(ref): to for ref, (_, to) in moves.items() if is_published(ref)}
+    after = {object_names.output_of(ref): to for ref, (_, to) in moves.items() if object_names.is_published(ref)}
     return _readers(catalog, {**_seen(catalog), **after})
 
 
@@ -313,7 +304,7 @@ def readers_after_promotion(catalog: Catalog, branch: str) -> Readers:
 
 def readers_after_patch(catalog: Catalog, branch: str) -> Readers:
     """After main has got one more epoch with rows of ``branch``."""
-    main = catalog.known_head().refs.get(MAIN)
+    main = catalog.known_head().refs.get(object_names.MAIN)
     if main is None:
         return {}
     patched = {"snapshot": f"a patch by {branch}", "epoch": catalog.link(main).epoch + 1}
@@ -323,8 +314,8 @@ def readers_after_patch(catalog: Catalog, branch: str) -> Readers:
 def _seen(catalog: Catalog) -> dict[str, str | None]:
     """What readers see of each output of main, and of those that have been published."""
     refs = catalog.known_head().refs
-    names = output_names(catalog.manifest(refs[MAIN])) if MAIN in refs else ()
-    return {**dict.fromkeys(names), **published_of(refs)}
+    names = output_names(catalog.manifest(refs[object_names.MAIN])) if object_names.MAIN in refs else ()
+    return {**dict.fromkeys(names), **object_names.published_of(refs)}
 
 
 def _readers(catalog: Catalog, after: Mapping[str, str | None]) -> Readers:
@@ -363,7 +354,7 @@ class PipelinePage:
 
     def sinks(self) -> list[dict[str, Any]]:
         """What sinks held when they were delivered to last, and whether it is what readers see."""
-        seen = published_of(self._catalog.known_head().refs)
+        seen = object_names.published_of(self._catalog.known_head().refs)
         noted = notes(self._catalog.store, self._catalog.pipeline)
         return [{**msgspec.to_builtins(one), "is_current": one.snapshot == seen.get(one.output)} for one in noted]
 
@@ -431,7 +422,7 @@ class PipelinePage:
         """
         audits: list[dict[str, Any]] = []
         refs = self._catalog.known_head().refs
-        main, seen = refs.get(MAIN), published_of(refs)
+        main, seen = refs.get(object_names.MAIN), object_names.published_of(refs)
         for output, after, until in islice(self._audited_ranges(), limit):
             try:
                 outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until, output)
@@ -450,7 +441,7 @@ class PipelinePage:
         if end is None:
             raise ObjectNotFoundError(f"{until} is the beginning: nothing was audited up to there")
         range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
-        made = audit_folder(self._catalog.pipeline, *range_, output)
+        made = object_names.audit_folder(self._catalog.pipeline, *range_, output)
         return styled(self._catalog.store.read(f"{made}/docs/{view}.html"))
 
     def rows(self, view: str, at: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
@@ -477,7 +468,7 @@ class PipelinePage:
 
     def release(self, snapshot: str, output: str, limit: int, *, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``snapshot`` were released; nothing moves."""
-        changed = self.diff(PUBLISHED, snapshot, limit, output, with_values=with_values)
+        changed = self.diff(object_names.PUBLISHED, snapshot, limit, output, with_values=with_values)
         released = named_id(self._catalog, self._catalog.known_head(), snapshot)
         return changed | {"readers": readers_after_release(self._catalog, released, output)}
 
@@ -494,7 +485,7 @@ class PipelinePage:
             check_there(self._catalog, snapshot)
         except TargetBrokenError as error:
             refusals.append({"code": error.code, "message": told(str(error))})
-        if head.refs.get(MAIN) == snapshot:
+        if head.refs.get(object_names.MAIN) == snapshot:
             readers = readers_after_moves(self._catalog, {})
             return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals, "readers": readers}
         try:
@@ -540,7 +531,7 @@ class PipelinePage:
         """The results that tasks of a DAG run left, or one of its tasks, oldest first."""
         store = self._catalog.store
         begin = run_id_begin(dag_id, run_id, task_id)
-        listed = store.list(f"{folder(self._catalog.pipeline, ObjectKind.RUNS)}{begin}")
+        listed = store.list(f"{object_names.folder(self._catalog.pipeline, object_names.ObjectKind.RUNS)}{begin}")
         results = [from_json(store.read(info.path)) for info in listed]
         oldest_first = sorted(results, key=lambda result: result.finished_at)
         return [told_of_run((result if with_values else result.without_values).to_json()) for result in oldest_first]
@@ -548,12 +539,12 @@ class PipelinePage:
     def _audited_ranges(self) -> Iterator[tuple[str, str | None, str]]:
         """The range of each output that is to be audited next, then each that was published, newest first."""
         refs = self._catalog.known_head().refs
-        seen = published_of(refs)
-        if MAIN in refs:
-            for output in output_names(self._catalog.manifest(refs[MAIN])):
-                if refs[MAIN] != seen.get(output):
-                    yield output, seen.get(output), refs[MAIN]
+        seen = object_names.published_of(refs)
+        if object_names.MAIN in refs:
+            for output in output_names(self._catalog.manifest(refs[object_names.MAIN])):
+                if refs[object_names.MAIN] != seen.get(output):
+                    yield output, seen.get(output), refs[object_names.MAIN]
         for entry in islice(self._catalog.entries(), _LOOKED_AT):
             for ref, (after, until) in entry.moves.items():
-                if is_published(ref) and until is not None:
-                    yield output_of(ref), after, until
+                if object_names.is_published(ref) and until is not None:
+                    yield object_names.output_of(ref), after, until

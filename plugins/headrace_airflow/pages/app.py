@@ -19,17 +19,10 @@ from headrace.errors import FixConfigError, FixDataError, HeadraceError, Restore
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.shown_values import as_json
 from headrace_airflow.markdown import told, told_of
+from headrace_airflow.pages import listing
 from headrace_airflow.pages.answers import SANDBOX, PipelinePage
 from headrace_airflow.pages.explanation import explainer, explanation, written_key
 from headrace_airflow.pages.lineage import LineageGraphs, neighbours
-from headrace_airflow.pages.listing import (
-    dag_runs_of,
-    deadline_to_json,
-    listed,
-    may_edit,
-    owner_behind,
-    pipeline_deadlines,
-)
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.names import MAIN, PUBLISHED
 
@@ -91,7 +84,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
     def pipelines(user: GetUserDep) -> Any:
-        return _Answer(listed(roots, user))
+        return _Answer(listing.listed(roots, user))
 
     @app.get("/api/lineage", dependencies=[Depends(requires_authenticated())])
     def lineage_graph(user: GetUserDep) -> Any:
@@ -99,10 +92,10 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:
-        owner = owner_behind(dag_id)
+        owner = listing.owner_behind(dag_id)
         opened = roots.named(owner.root)
         known = opened.summaries.read().summaries.get(owner.pipeline)
-        page, can_edit = opened.page(owner.pipeline), may_edit(dag_id, user)
+        page, can_edit = opened.page(owner.pipeline), listing.may_edit(dag_id, user)
         summary = page.summary(known)
         run_id, under_way = None if summary.run is None else summary.run.run_id, summary.under_way
         runs = _dag_runs([one for one in (run_id, under_way and under_way.run_id) if one])
@@ -110,7 +103,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
             {
                 **told_of((summary if can_edit else summary.without_values).to_json()),
                 "pipeline": opened.root.qualified(owner.pipeline),
-                "deadline": deadline_to_json(pipeline_deadlines().get((owner.root, owner.pipeline))),
+                "deadline": listing.deadline_to_json(listing.pipeline_deadlines().get((owner.root, owner.pipeline))),
                 "dag_run": runs.get(run_id or ""),
                 "under_way": under_way and {**msgspec.to_builtins(under_way), "dag_run": runs.get(under_way.run_id)},
                 "sinks": page.sinks(),
@@ -120,7 +113,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/lineage", dependencies=readers)
     def lineage(dag_id: str, user: GetUserDep) -> Any:
-        owner = owner_behind(dag_id)
+        owner = listing.owner_behind(dag_id)
         return _Answer(neighbours(roots, roots.named(owner.root), owner.pipeline, user))
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
@@ -139,7 +132,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/graph", dependencies=readers)
     def graph(dag_id: str, user: GetUserDep, at: At = MAIN) -> Any:
-        return _Answer(_page_of(roots, dag_id).graph(at, with_values=may_edit(dag_id, user)))
+        return _Answer(_page_of(roots, dag_id).graph(at, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
     def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50, output: OfOutput = "") -> Any:
@@ -147,16 +140,18 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
     def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
-        return _Answer(_page_of(roots, dag_id).audits(limit, with_values=may_edit(dag_id, user)))
+        return _Answer(_page_of(roots, dag_id).audits(limit, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
     def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
-        return _Answer(_page_of(roots, dag_id).diff(before, after, limit, output, with_values=may_edit(dag_id, user)))
+        return _Answer(
+            _page_of(roots, dag_id).diff(before, after, limit, output, with_values=listing.may_edit(dag_id, user))
+        )
 
     @app.get("/api/dags/{dag_id}/rehearsals/release", dependencies=readers)
     def release(dag_id: str, snapshot: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
         page = _page_of(roots, dag_id)
-        return _Answer(page.release(snapshot, output, limit, with_values=may_edit(dag_id, user)))
+        return _Answer(page.release(snapshot, output, limit, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
     def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
@@ -172,7 +167,9 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
     def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
-        changes = _page_of(roots, dag_id).promotion(branch, limit, patch=patch, with_values=may_edit(dag_id, user))
+        changes = _page_of(roots, dag_id).promotion(
+            branch, limit, patch=patch, with_values=listing.may_edit(dag_id, user)
+        )
         return _Answer(changes)
 
     @app.get("/api/dags/{dag_id}/snapshots/{at}", dependencies=readers)
@@ -181,7 +178,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/dags/{dag_id}/runs/{run_id:path}", dependencies=readers)
     def results(dag_id: str, run_id: str, user: GetUserDep, task_id: str = "") -> Any:
-        with_values = may_edit(dag_id, user)
+        with_values = listing.may_edit(dag_id, user)
         return _Answer(_page_of(roots, dag_id).results(dag_id, run_id, task_id, with_values=with_values))
 
     _add_values(app, roots)
@@ -225,24 +222,24 @@ def _add_values(app: FastAPI, roots: OpenedRoots) -> None:
     @app.get("/api/dags/{dag_id}/explain", dependencies=readers)
     def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "", output: OfOutput = "") -> Any:
         _check_values(dag_id, user)
-        owner = owner_behind(dag_id)
+        owner = listing.owner_behind(dag_id)
         opened = roots.named(owner.root)
         return _Answer(explanation(forks, opened, (owner.pipeline, output), key, window))
 
 
 def _page_of(roots: OpenedRoots, dag_id: str) -> PipelinePage:
-    owner = owner_behind(dag_id)
+    owner = listing.owner_behind(dag_id)
     return roots.named(owner.root).page(owner.pipeline)
 
 
 def _check_values(dag_id: str, user: Any) -> None:
     """Raise HTTPException (403) unless ``user`` may see values of a pipeline."""
-    if not may_edit(dag_id, user):
+    if not listing.may_edit(dag_id, user):
         raise HTTPException(status.HTTP_403_FORBIDDEN, "keys, rows and records are shown to those who may edit the DAG")
 
 
 def _dag_runs(run_ids: Collection[str]) -> dict[str, Any]:
-    return {run_id: asdict(name) for run_id, name in dag_runs_of(run_ids).items()}
+    return {run_id: asdict(name) for run_id, name in listing.dag_runs_of(run_ids).items()}
 
 
 def _refused(_: Request, error: Exception) -> Response:

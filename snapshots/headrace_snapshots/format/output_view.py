@@ -8,25 +8,20 @@ from collections.abc import Collection, Mapping
 from typing import TypeVar
 
 from headrace.errors import FixConfigError
+from headrace_snapshots.format import manifest as format_manifest
 from headrace_snapshots.format.codec import JSON
-from headrace_snapshots.format.manifest import (
-    ADOPTED,
-    FORMERLY,
-    IDS,
-    INPUT_WATERMARK,
-    INPUTS,
-    OUTPUTS,
-    REJECTED,
-    Manifest,
-    OutputTables,
-)
 
 T = TypeVar("T")
 
 _ASIDE = "~"
 """Ends a name that no output can have."""
 
-OF_OUTPUT = ("output_watermarks", "next_event_time_deadline", "next_processing_time_deadline", INPUT_WATERMARK)
+OF_OUTPUT = (
+    "output_watermarks",
+    "next_event_time_deadline",
+    "next_processing_time_deadline",
+    format_manifest.INPUT_WATERMARK,
+)
 """The fields of progress that each output has of its own."""
 
 
@@ -34,74 +29,78 @@ class UnknownOutputError(FixConfigError, code="config.unknown_output"):
     """A snapshot has no output of that name, or names without which none can be read."""
 
 
-def outputs_of(manifest: Manifest) -> tuple[str, ...]:
+def outputs_of(manifest: format_manifest.Manifest) -> tuple[str, ...]:
     """The names of the outputs of a snapshot; none if it has one output without a name."""
-    return tuple(manifest.schema.get(OUTPUTS, ()))
+    return tuple(manifest.schema.get(format_manifest.OUTPUTS, ()))
 
 
-def parked_in(manifest: Manifest) -> dict[str, int]:
+def parked_in(manifest: format_manifest.Manifest) -> dict[str, int]:
     """The outputs that stand still in a snapshot, and the epoch that each has come to, -1 if it has not begun."""
-    own: Mapping[str, JSON] = manifest.progress.get(OUTPUTS, {})
+    own: Mapping[str, JSON] = manifest.progress.get(format_manifest.OUTPUTS, {})
     return {output: progress["epoch"] for output, progress in own.items() if progress.get("parked") is not None}
 
 
-def come_to(manifest: Manifest, output: str) -> int:
+def come_to(manifest: format_manifest.Manifest, output: str) -> int:
     """The epoch that an ``output`` has come to in a snapshot, which may be seen as the output sees it."""
-    own = manifest.progress if "output" in manifest.schema else manifest.progress.get(OUTPUTS, {}).get(output, {})
+    own = (
+        manifest.progress
+        if "output" in manifest.schema
+        else manifest.progress.get(format_manifest.OUTPUTS, {}).get(output, {})
+    )
     return int(own["epoch"]) if own.get("parked") is not None else manifest.epoch
 
 
-def goes_on(before: Manifest, after: Manifest, output: str) -> bool:
+def goes_on(before: format_manifest.Manifest, after: format_manifest.Manifest, output: str) -> bool:
     """Whether an ``output`` of ``after`` goes on with the rows that it has in ``before``, from which ``after``
     continues; not if they were computed again, or are those of another output that had the name then. Both may be seen
     as the output sees them.
     """
     then, now = (_own_schema(side, output) for side in (before, after))
-    called, calls = ([*own.get(FORMERLY, ())] for own in (then, now))
+    called, calls = ([*own.get(format_manifest.FORMERLY, ())] for own in (then, now))
     is_same = called == calls or (bool(called) and calls[-len(called) :] == called)
-    return is_same and then.get(ADOPTED) == now.get(ADOPTED)
+    return is_same and then.get(format_manifest.ADOPTED) == now.get(format_manifest.ADOPTED)
 
 
-def _own_schema(manifest: Manifest, output: str) -> Mapping[str, JSON]:
+def _own_schema(manifest: format_manifest.Manifest, output: str) -> Mapping[str, JSON]:
     own: Mapping[str, JSON] = manifest.schema
-    return own if "output" in own else own.get(OUTPUTS, {}).get(output, {})
+    return own if "output" in own else own.get(format_manifest.OUTPUTS, {}).get(output, {})
 
 
-def news_since(before: Manifest | None, after: Manifest, output: str) -> int:
+def news_since(before: format_manifest.Manifest | None, after: format_manifest.Manifest, output: str) -> int:
     """The epoch after which epochs of ``after`` are news of an ``output`` to who has ``before``, which it continues
     from; -1: all are, as its rows have been computed again meanwhile, or there is no ``before``.
     """
     return come_to(before, output) if before is not None and goes_on(before, after, output) else -1
 
 
-def output_names(manifest: Manifest) -> tuple[str, ...]:
+def output_names(manifest: format_manifest.Manifest) -> tuple[str, ...]:
     """All outputs of a snapshot; the one without a name is ""."""
     return outputs_of(manifest) or ("",)
 
 
-def upstream_of(manifest: Manifest) -> dict[str, tuple[str, ...]]:
+def upstream_of(manifest: format_manifest.Manifest) -> dict[str, tuple[str, ...]]:
     """The outputs of whose panes each output of a snapshot is computed; none: of records."""
-    defined: Mapping[str, Mapping[str, JSON]] = manifest.definition.get(OUTPUTS, {})
+    defined: Mapping[str, Mapping[str, JSON]] = manifest.definition.get(format_manifest.OUTPUTS, {})
     return {output: tuple(above["output"] for above in own.get("of", ())) for output, own in defined.items()}
 
 
-def all_names_before(manifest: Manifest, output: str) -> tuple[str, ...]:
+def all_names_before(manifest: format_manifest.Manifest, output: str) -> tuple[str, ...]:
     """What an ``output`` of a snapshot was called before, newest name first."""
-    return tuple(_own_schema(manifest, output).get(FORMERLY, ()))
+    return tuple(_own_schema(manifest, output).get(format_manifest.FORMERLY, ()))
 
 
-def called_before(manifest: Manifest, output: str) -> tuple[str, ...]:
+def called_before(manifest: format_manifest.Manifest, output: str) -> tuple[str, ...]:
     """The same, without what others are called now."""
     return tuple(name for name in all_names_before(manifest, output) if name not in outputs_of(manifest))
 
 
-def called_now(manifest: Manifest, name: str) -> str | None:
+def called_now(manifest: format_manifest.Manifest, name: str) -> str | None:
     """What the output that is, or was, called ``name`` is called in a snapshot; None: it is gone."""
     names = output_names(manifest)
     return name if name in names else next((now for now in names if name in called_before(manifest, now)), None)
 
 
-def called_where(there: Collection[str], now: Manifest, output: str) -> str | None:
+def called_where(there: Collection[str], now: format_manifest.Manifest, output: str) -> str | None:
     """What an ``output`` of ``now`` was called where the outputs ``there`` were; None if it had not come then: a name
     is that of the output which has been called otherwise most often since. A name that no output of ``now`` has is one
     of before: there it means itself.
@@ -118,7 +117,7 @@ def called_where(there: Collection[str], now: Manifest, output: str) -> str | No
     return called
 
 
-def called_in(before: Manifest, now: Manifest, output: str) -> str | None:
+def called_in(before: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> str | None:
     """What an ``output`` of ``now`` is called in ``before``, from which ``now`` has come; None if it had not come then.
     It is the one that had had the same names before; where several had, of that which has been called otherwise most
     often since: who has its name now came later.
@@ -131,7 +130,7 @@ def called_in(before: Manifest, now: Manifest, output: str) -> str | None:
     return None if is_taken else own[1]
 
 
-def _found_in(before: Manifest, now: Manifest, output: str) -> tuple[int, str] | None:
+def _found_in(before: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> tuple[int, str] | None:
     """How often an ``output`` of ``now`` has been called otherwise since ``before``, and what it was called there."""
     names = (output, *all_names_before(now, output))
     for number, name in enumerate(names):
@@ -140,7 +139,7 @@ def _found_in(before: Manifest, now: Manifest, output: str) -> tuple[int, str] |
     return None
 
 
-def called_on(main: Manifest, branch: Manifest) -> dict[str, str | None]:
+def called_on(main: format_manifest.Manifest, branch: format_manifest.Manifest) -> dict[str, str | None]:
     """What ``main`` calls each output of a ``branch`` that takes its place; None: it has none such. A name that no
     output had before means itself, also where the branch does not say what it was called earlier.
     """
@@ -149,7 +148,7 @@ def called_on(main: Manifest, branch: Manifest) -> dict[str, str | None]:
     return {output: output if then is None and output in free else then for output, then in called.items()}
 
 
-def called_since(before: Manifest, now: Manifest) -> dict[str, str | None]:
+def called_since(before: format_manifest.Manifest, now: format_manifest.Manifest) -> dict[str, str | None]:
     """What each output of ``before`` is called in ``now``, which has come from it; None: it is gone there."""
     called: dict[str, str | None] = dict.fromkeys(output_names(before))
     for output in output_names(now):
@@ -158,13 +157,16 @@ def called_since(before: Manifest, now: Manifest) -> dict[str, str | None]:
     return called
 
 
-def first_name(manifest: Manifest, output: str) -> str:
+def first_name(manifest: format_manifest.Manifest, output: str) -> str:
     """What an ``output`` of a snapshot was called first, as far as anyone knows; never the empty name."""
-    names: list[str] = [output, *manifest.schema.get(OUTPUTS, {}).get(output, {}).get(FORMERLY, ())]
+    names: list[str] = [
+        output,
+        *manifest.schema.get(format_manifest.OUTPUTS, {}).get(output, {}).get(format_manifest.FORMERLY, ()),
+    ]
     return next(name for name in reversed(names) if name)
 
 
-def with_names(manifest: Manifest, formerly: Mapping[str, str]) -> Manifest:
+def with_names(manifest: format_manifest.Manifest, formerly: Mapping[str, str]) -> format_manifest.Manifest:
     """``manifest`` as if some of its outputs had new names: ``formerly`` has the old one of each, "" where the only
     output had none. An output that has such a new name, and none itself, is out of the way under another. Files stay
     where they are.
@@ -184,23 +186,31 @@ def with_names(manifest: Manifest, formerly: Mapping[str, str]) -> Manifest:
     return manifest
 
 
-def as_called_in(before: Manifest, now: Manifest) -> Manifest:
+def as_called_in(before: format_manifest.Manifest, now: format_manifest.Manifest) -> format_manifest.Manifest:
     """``before`` with its outputs called what they are in ``now``, which has come from it."""
     called = called_since(before, now)
     return with_names(before, {new: old for old, new in called.items() if new is not None and new != old})
 
 
-def _named(manifest: Manifest, name: str) -> Manifest:
-    names = OutputTables(name)
+def _named(manifest: format_manifest.Manifest, name: str) -> format_manifest.Manifest:
+    names = format_manifest.OutputTables(name)
     progress = {field: value for field, value in manifest.progress.items() if field not in OF_OUTPUT}
     if (held_to := progress.get("held_to")) is not None:
         rest = {field: value for field, value in held_to.items() if field not in OF_OUTPUT}
-        progress["held_to"] = {**rest, OUTPUTS: {name: _only(held_to)}}
+        progress["held_to"] = {**rest, format_manifest.OUTPUTS: {name: _only(held_to)}}
     shared = {field: value for field, value in manifest.definition.items() if field != "stages"}
-    definition = {**shared, "format": 2, OUTPUTS: {name: {"stages": manifest.definition.get("stages", [])}}}
+    definition = {
+        **shared,
+        "format": 2,
+        format_manifest.OUTPUTS: {name: {"stages": manifest.definition.get("stages", [])}},
+    }
     return manifest.seen_as(
-        schema={OUTPUTS: {name: {**manifest.schema, "fingerprint": manifest.fingerprint, FORMERLY: [""]}}},
-        progress={**progress, OUTPUTS: {name: _only(manifest.progress)}},
+        schema={
+            format_manifest.OUTPUTS: {
+                name: {**manifest.schema, "fingerprint": manifest.fingerprint, format_manifest.FORMERLY: [""]}
+            }
+        },
+        progress={**progress, format_manifest.OUTPUTS: {name: _only(manifest.progress)}},
         tables=_called(manifest.tables, names),
         logs=_called(manifest.logs, names),
         counts={**manifest.counts, **{names.named(count): n for count, n in manifest.counts.items()}},
@@ -208,23 +218,32 @@ def _named(manifest: Manifest, name: str) -> Manifest:
     )
 
 
-def _renamed(manifest: Manifest, new: str, old: str, aside: Mapping[str, str]) -> Manifest:
+def _renamed(
+    manifest: format_manifest.Manifest, new: str, old: str, aside: Mapping[str, str]
+) -> format_manifest.Manifest:
     """``aside``: names that outputs have only while others are named, and what each was called."""
-    before, names = OutputTables(old), OutputTables(new)
+    before, names = format_manifest.OutputTables(old), format_manifest.OutputTables(new)
 
     def called(named: Mapping[str, T]) -> dict[str, T]:
         plain = {name: before.plain(name) for name in named}
         return {name if (own := plain[name]) is None else names.named(own): value for name, value in named.items()}
 
     def listed(part: Mapping[str, JSON]) -> dict[str, JSON]:
-        own = part.get(OUTPUTS)
-        moved = {} if own is None else {OUTPUTS: {new if name == old else name: its for name, its in own.items()}}
+        own = part.get(format_manifest.OUTPUTS)
+        moved = (
+            {}
+            if own is None
+            else {format_manifest.OUTPUTS: {new if name == old else name: its for name, its in own.items()}}
+        )
         return {**part, **moved}
 
     schema, progress = listed(manifest.schema), listed(manifest.progress)
-    own = schema[OUTPUTS][new]
+    own = schema[format_manifest.OUTPUTS][new]
     if new not in aside:
-        schema[OUTPUTS][new] = {**own, FORMERLY: [aside.get(old, old), *own.get(FORMERLY, ())]}
+        schema[format_manifest.OUTPUTS][new] = {
+            **own,
+            format_manifest.FORMERLY: [aside.get(old, old), *own.get(format_manifest.FORMERLY, ())],
+        }
     if progress.get("held_to") is not None:
         progress["held_to"] = listed(progress["held_to"])
     return manifest.seen_as(
@@ -239,26 +258,31 @@ def _renamed(manifest: Manifest, new: str, old: str, aside: Mapping[str, str]) -
 
 def _reading(definition: dict[str, JSON], new: str, old: str) -> dict[str, JSON]:
     """``definition``, whose outputs read the output by its new name."""
-    if OUTPUTS not in definition:
+    if format_manifest.OUTPUTS not in definition:
         return definition
     outputs = {
         name: {**own, "of": [{**above, "output": new} if above["output"] == old else above for above in own["of"]]}
         if "of" in own
         else own
-        for name, own in definition[OUTPUTS].items()
+        for name, own in definition[format_manifest.OUTPUTS].items()
     }
-    return {**definition, OUTPUTS: outputs}
+    return {**definition, format_manifest.OUTPUTS: outputs}
 
 
 def _only(fields: Mapping[str, JSON]) -> dict[str, JSON]:
     return {field: fields[field] for field in OF_OUTPUT if field in fields}
 
 
-def _called(named: Mapping[str, T], names: OutputTables) -> dict[str, T]:
-    return {name if name in (IDS, INPUTS, REJECTED) else names.named(name): value for name, value in named.items()}
+def _called(named: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
+    return {
+        name
+        if name in (format_manifest.IDS, format_manifest.INPUTS, format_manifest.REJECTED)
+        else names.named(name): value
+        for name, value in named.items()
+    }
 
 
-def seen_by(manifest: Manifest, output: str) -> Manifest:
+def seen_by(manifest: format_manifest.Manifest, output: str) -> format_manifest.Manifest:
     """``manifest`` as ``output`` sees it; "" sees that of a pipeline without names. Raises UnknownOutputError."""
     there = outputs_of(manifest)
     if not output and not there:
@@ -271,8 +295,8 @@ def seen_by(manifest: Manifest, output: str) -> Manifest:
     if output not in there:
         has = f"the outputs {', '.join(there)}" if there else "one output, which has no name"
         raise UnknownOutputError(f"{where} has no output {output!r}: it has {has}")
-    own: dict[str, JSON] = dict(manifest.schema[OUTPUTS][output])
-    names = OutputTables(output)
+    own: dict[str, JSON] = dict(manifest.schema[format_manifest.OUTPUTS][output])
+    names = format_manifest.OutputTables(output)
     return manifest.seen_as(
         fingerprint=own.pop("fingerprint"),
         schema={**own, "output": output},
@@ -286,21 +310,24 @@ def seen_by(manifest: Manifest, output: str) -> Manifest:
 
 def _progress(progress: Mapping[str, JSON], output: str) -> dict[str, JSON]:
     merged = _merged(progress, output)
-    merged["watermark"] = merged.pop(INPUT_WATERMARK, merged["watermark"])
+    merged["watermark"] = merged.pop(format_manifest.INPUT_WATERMARK, merged["watermark"])
     if (held_to := merged.get("held_to")) is not None:  # of main, which may have had other outputs
-        merged["held_to"] = _merged({OUTPUTS: {output: {"output_watermarks": []}}, **held_to}, output)
+        merged["held_to"] = _merged({format_manifest.OUTPUTS: {output: {"output_watermarks": []}}, **held_to}, output)
     return merged
 
 
 def _merged(value: Mapping[str, JSON], output: str) -> dict[str, JSON]:
-    return {**{name: part for name, part in value.items() if name != OUTPUTS}, **value[OUTPUTS].get(output, {})}
+    return {
+        **{name: part for name, part in value.items() if name != format_manifest.OUTPUTS},
+        **value[format_manifest.OUTPUTS].get(output, {}),
+    }
 
 
 def _shared(named: Mapping[str, T]) -> dict[str, T]:
     return {name: value for name, value in named.items() if "/" not in name}
 
 
-def _own(named: Mapping[str, T], names: OutputTables) -> dict[str, T]:
+def _own(named: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
     """What is shared, and what is the output's, called as if it had no name."""
     own = {plain: value for name, value in named.items() if (plain := names.plain(name)) is not None}
     return {**_shared(named), **own}

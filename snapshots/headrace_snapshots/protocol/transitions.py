@@ -56,92 +56,72 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace_snapshots.names import (
-    MAIN,
-    PUBLISHED,
-    TAGS,
-    delivered_ref,
-    delivering_ref,
-    delivery_of,
-    is_delivery,
-    is_published,
-    output_of,
-    published_ref,
-    why_not,
-)
-from headrace_snapshots.protocol.moves import (
-    Append,
-    BeginDelivery,
-    ClaimBranch,
-    Commit,
-    Conflict,
-    Decision,
-    Drop,
-    EndDelivery,
-    Expire,
-    Facts,
-    Fenced,
-    Fork,
-    Head,
-    Init,
-    Intent,
-    Kind,
-    Need,
-    NeedKept,
-    NeedNames,
-    NeedSeen,
-    Promote,
-    Publish,
-    Refused,
-    Replaced,
-    Rollback,
-    Tag,
-    Unseen,
-    append_after,
-    comes_before,
-    unless,
-    unless_ancestor,
-    unless_kept,
-)
+from headrace_snapshots import names as object_names
+from headrace_snapshots.protocol import moves as protocol_moves
 
 
-def begin_delivery(head: Head, intent: BeginDelivery, facts: Facts) -> Decision:
+def begin_delivery(
+    head: protocol_moves.Head, intent: protocol_moves.BeginDelivery, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     """What may follow for ``intent``."""
-    shown = head.refs.get(published_ref(intent.output))
+    shown = head.refs.get(object_names.published_ref(intent.output))
     if shown != intent.snapshot:
-        return Conflict(f"readers see {shown}, not {intent.snapshot} any more")
-    return append_after(head, Kind.DELIVERING, None, {delivering_ref(intent.output, intent.sink): intent.snapshot})
+        return protocol_moves.Conflict(f"readers see {shown}, not {intent.snapshot} any more")
+    return protocol_moves.append_after(
+        head,
+        protocol_moves.Kind.DELIVERING,
+        None,
+        {object_names.delivering_ref(intent.output, intent.sink): intent.snapshot},
+    )
 
 
-def end_delivery(head: Head, intent: EndDelivery, facts: Facts) -> Decision:
+def end_delivery(
+    head: protocol_moves.Head, intent: protocol_moves.EndDelivery, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     """What may follow for ``intent``."""
-    at = head.refs.get(delivering_ref(intent.output, intent.sink))
+    at = head.refs.get(object_names.delivering_ref(intent.output, intent.sink))
     if at != intent.snapshot:
-        return Conflict(f"sink {intent.sink} is being delivered up to {at}, not up to {intent.snapshot} any more")
-    return append_after(head, Kind.DELIVERED, None, {delivered_ref(intent.output, intent.sink): intent.snapshot})
+        return protocol_moves.Conflict(
+            f"sink {intent.sink} is being delivered up to {at}, not up to {intent.snapshot} any more"
+        )
+    return protocol_moves.append_after(
+        head,
+        protocol_moves.Kind.DELIVERED,
+        None,
+        {object_names.delivered_ref(intent.output, intent.sink): intent.snapshot},
+    )
 
 
-def with_deliveries(head: Head, decided: Decision, main: str | None, give_up: bool, facts: Facts) -> Decision:
+def with_deliveries(
+    head: protocol_moves.Head,
+    decided: protocol_moves.Decision,
+    main: str | None,
+    give_up: bool,
+    facts: protocol_moves.Facts,
+) -> protocol_moves.Decision:
     """What was ``decided`` where main goes to ``main``, if that has all that was handed over. Else it is refused,
     unless it is given up: then rows were handed over up to ``main``, or none were, if that is of another line.
     """
     moves: dict[str, tuple[str, str | None]] = {}
     for ref, snapshot in sorted(head.refs.items()):
-        if not is_delivery(ref) or not isinstance(decided, Append):
+        if not object_names.is_delivery(ref) or not isinstance(decided, protocol_moves.Append):
             continue
-        is_kept = False if main is None else comes_before(snapshot, main, facts)
-        is_older = is_kept is False and main is not None and give_up and comes_before(main, snapshot, facts)
+        is_kept = False if main is None else protocol_moves.comes_before(snapshot, main, facts)
+        is_older = (
+            is_kept is False and main is not None and give_up and protocol_moves.comes_before(main, snapshot, facts)
+        )
         for known in (is_kept, is_older):
-            if isinstance(known, Need):
+            if isinstance(known, protocol_moves.Need):
                 return replace(known, or_broken=True)
         if not is_kept and not give_up:
-            return Refused(
-                f"rows up to {snapshot} were handed over to sink {delivery_of(ref)[1]}, which cannot take them back, "
-                f"and {main or 'the beginning'} does not have them: --give-up-delivered goes there all the same"
+            return protocol_moves.Refused(
+                f"rows up to {snapshot} were handed over to sink {object_names.delivery_of(ref)[1]}, which cannot take "
+                f"them back, and {main or 'the beginning'} does not have them: --give-up-delivered goes there "
+                "all the same"
             )
         if not is_kept:
             moves[ref] = (snapshot, main if is_older else None)
-    if not moves or not isinstance(decided, Append):
+    if not moves or not isinstance(decided, protocol_moves.Append):
         return decided
     refs = {**decided.refs, **{ref: to for ref, (_, to) in moves.items()}}
     there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
@@ -152,24 +132,32 @@ def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dic
     """Moves that give what was handed over of the output ``former`` to ``output``, as it is called now."""
     moves: dict[str, str | None] = {}
     for ref, snapshot in refs.items():
-        if is_delivery(ref) and delivery_of(ref)[0] == former:
-            sink = delivery_of(ref)[1]
-            new = delivering_ref if ref == delivering_ref(former, sink) else delivered_ref
+        if object_names.is_delivery(ref) and object_names.delivery_of(ref)[0] == former:
+            sink = object_names.delivery_of(ref)[1]
+            new = (
+                object_names.delivering_ref
+                if ref == object_names.delivering_ref(former, sink)
+                else object_names.delivered_ref
+            )
             moves |= {new(output, sink): snapshot, ref: None}
     return moves
 
 
-def with_renamed_deliveries(head: Head, decided: Decision, renamed: Mapping[str, Sequence[str]]) -> Decision:
+def with_renamed_deliveries(
+    head: protocol_moves.Head, decided: protocol_moves.Decision, renamed: Mapping[str, Sequence[str]]
+) -> protocol_moves.Decision:
     """What was ``decided``, and what was handed over of outputs that had other names goes with them. ``renamed``: refs
     of what readers see of outputs, and what each was called before.
     """
-    if not isinstance(decided, Append):
+    if not isinstance(decided, protocol_moves.Append):
         return decided
     goes = [
         move
         for ref, before in renamed.items()
         for former in before
-        for move in renamed_deliveries(decided.refs, output_of(former), output_of(ref)).items()
+        for move in renamed_deliveries(
+            decided.refs, object_names.output_of(former), object_names.output_of(ref)
+        ).items()
     ]
     left, given = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
     refs: dict[str, str | None] = {**decided.refs, **left, **given}  # two outputs may have swapped their names
@@ -178,60 +166,73 @@ def with_renamed_deliveries(head: Head, decided: Decision, renamed: Mapping[str,
     return replace(decided, moves={**decided.moves, **moves}, refs=there)
 
 
-Question = Need | NeedKept | NeedNames | NeedSeen
+Question = protocol_moves.Need | protocol_moves.NeedKept | protocol_moves.NeedNames | protocol_moves.NeedSeen
 
 
-def fenced_by_rollback(head: Head, branch: str) -> list[str]:
+def fenced_by_rollback(head: protocol_moves.Head, branch: str) -> list[str]:
     """The branches whose writers a rollback of ``branch`` fences: all where entries of the log are lost."""
     return [branch] if head.is_whole else [*head.generations]
 
 
-def rollback_of_main(head: Head, intent: Rollback, facts: Facts) -> Decision:
+def rollback_of_main(
+    head: protocol_moves.Head, intent: protocol_moves.Rollback, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     """What may follow for ``intent``, as far as readers and promotions are concerned."""
-    to, current, undone = intent.to, head.refs.get(MAIN), _undone(head, intent.to, facts)
-    if isinstance(undone, Need):
+    to, current, undone = intent.to, head.refs.get(object_names.MAIN), _undone(head, intent.to, facts)
+    if isinstance(undone, protocol_moves.Need):
         return undone
-    if undone == len(head.past.replaced) and (obstacle := unless_ancestor(head, to, current, MAIN, facts)):
+    if undone == len(head.past.replaced) and (
+        obstacle := protocol_moves.unless_ancestor(head, to, current, object_names.MAIN, facts)
+    ):
         return obstacle
-    if to is not None and (obstacle := unless_kept(head, to, facts)):
+    if to is not None and (obstacle := protocol_moves.unless_kept(head, to, facts)):
         return obstacle
     shown = {} if to is None else _shown_after(head, intent, to, undone, facts)
     if not isinstance(shown, Mapping):
         return shown
-    moves: dict[str, str | None] = {MAIN: to}
-    for ref in dict.fromkeys((*filter(is_published, head.refs), *shown)):
+    moves: dict[str, str | None] = {object_names.MAIN: to}
+    for ref in dict.fromkeys((*filter(object_names.is_published, head.refs), *shown)):
         snapshot = shown.get(ref)
-        if snapshot is not None and (obstacle := unless_kept(head, snapshot, facts)):
+        if snapshot is not None and (obstacle := protocol_moves.unless_kept(head, snapshot, facts)):
             return obstacle
         if snapshot != head.refs.get(ref):
             moves[ref] = snapshot
-    append = append_after(head, Kind.ROLLBACK, MAIN, moves, fences=fenced_by_rollback(head, MAIN))
+    append = protocol_moves.append_after(
+        head, protocol_moves.Kind.ROLLBACK, object_names.MAIN, moves, fences=fenced_by_rollback(head, object_names.MAIN)
+    )
     return replace(append, past=head.past.rolled_back(current, to, undone))
 
 
-def with_former_deliveries(head: Head, decided: Decision, intent: Rollback) -> Decision:
+def with_former_deliveries(
+    head: protocol_moves.Head, decided: protocol_moves.Decision, intent: protocol_moves.Rollback
+) -> protocol_moves.Decision:
     """What was ``decided``, and what was handed over of outputs goes with the names that they have in the target."""
-    current = head.refs.get(MAIN)
-    if not isinstance(decided, Append) or intent.to is None or current is None or not any(map(is_delivery, head.refs)):
+    current = head.refs.get(object_names.MAIN)
+    if (
+        not isinstance(decided, protocol_moves.Append)
+        or intent.to is None
+        or current is None
+        or not any(map(object_names.is_delivery, head.refs))
+    ):
         return decided
     if current not in intent.called:
-        return NeedNames(current)
+        return protocol_moves.NeedNames(current)
     called = intent.called[current] or {}
     renamed = {
-        published_ref(output): [published_ref(now)]
+        object_names.published_ref(output): [object_names.published_ref(now)]
         for output, now in called.items()
         if now is not None and now != output
     }
     return with_renamed_deliveries(head, decided, renamed)
 
 
-def _undone(head: Head, to: str | None, facts: Facts) -> int | Need:
+def _undone(head: protocol_moves.Head, to: str | None, facts: protocol_moves.Facts) -> int | protocol_moves.Need:
     """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
     ``to``. That of the next promotion if there is none.
     """
     for number, promotion in enumerate(head.past.replaced):
-        is_behind = to is None or comes_before(to, promotion.main, facts)
-        if isinstance(is_behind, Need):
+        is_behind = to is None or protocol_moves.comes_before(to, promotion.main, facts)
+        if isinstance(is_behind, protocol_moves.Need):
             return replace(is_behind, or_broken=True)
         if is_behind:
             return number
@@ -239,233 +240,292 @@ def _undone(head: Head, to: str | None, facts: Facts) -> int | Need:
 
 
 def _shown_after(
-    head: Head, intent: Rollback, to: str, undone: int, facts: Facts
-) -> Mapping[str, str | None] | Question | Unseen:
+    head: protocol_moves.Head, intent: protocol_moves.Rollback, to: str, undone: int, facts: protocol_moves.Facts
+) -> Mapping[str, str | None] | Question | protocol_moves.Unseen:
     """What readers of each output of ``to`` see after main has gone there, by ref. What they see now, or saw before the
     promotions that are taken back, if that is not newer than ``to``; else the newest before ``to`` that they could see.
     """
     replaced = head.past.replaced[undone:][:1]
-    main, published = head.refs.get(MAIN), {ref: shown for ref, shown in head.refs.items() if is_published(ref)}
+    main, published = (
+        head.refs.get(object_names.MAIN),
+        {ref: shown for ref, shown in head.refs.items() if object_names.is_published(ref)},
+    )
     for promotion in replaced:
         main, published = promotion.main, promotion.published_refs
     if main is not None and main not in intent.called:
-        return NeedNames(main)
+        return protocol_moves.NeedNames(main)
     called = None if main is None else intent.called[main]
     after: dict[str, str | None] = {}
     unseen: list[str] = []
     for output, now in _names(published) if called is None else called.items():
-        shown = None if now is None else published.get(published_ref(now))
-        is_newer = shown is not None and shown != to and comes_before(to, shown, facts)
-        if isinstance(is_newer, Need):
+        shown = None if now is None else published.get(object_names.published_ref(now))
+        is_newer = shown is not None and shown != to and protocol_moves.comes_before(to, shown, facts)
+        if isinstance(is_newer, protocol_moves.Need):
             return is_newer
         if is_newer or now is None:
             if output not in intent.seen:
-                return NeedSeen(output, main)
+                return protocol_moves.NeedSeen(output, main)
             shown = intent.seen[output]
             unseen += [output] if shown is None and is_newer else []
-        after[published_ref(output)] = shown
-    return Unseen(tuple(unseen), to) if unseen else after
+        after[object_names.published_ref(output)] = shown
+    return protocol_moves.Unseen(tuple(unseen), to) if unseen else after
 
 
 def _names(published: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """All that is published, where nobody can tell what the target has: each is called what it is called."""
-    return ((output, output) for output in map(output_of, published))
+    return ((output, output) for output in map(object_names.output_of, published))
 
 
-def decide(head: Head, intent: Intent, facts: Facts) -> Decision:
+def decide(
+    head: protocol_moves.Head, intent: protocol_moves.Intent, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     """What may follow ``head`` for ``intent``, given the ``facts`` about ancestry known so far."""
-    if (head.entry < 0) != isinstance(intent, Init):
-        return Refused("the catalog has no entry yet" if head.entry < 0 else "the catalog has begun already")
-    if not head.is_whole and not isinstance(intent, Rollback):
-        return Refused("entries of its log are lost: only a rollback may follow")
+    if (head.entry < 0) != isinstance(intent, protocol_moves.Init):
+        return protocol_moves.Refused(
+            "the catalog has no entry yet" if head.entry < 0 else "the catalog has begun already"
+        )
+    if not head.is_whole and not isinstance(intent, protocol_moves.Rollback):
+        return protocol_moves.Refused("entries of its log are lost: only a rollback may follow")
     return _RULES[type(intent)](head, intent, facts)
 
 
-def _init(head: Head, intent: Init, facts: Facts) -> Decision:
-    return append_after(head, Kind.INIT, MAIN, fences=[MAIN])
+def _init(
+    head: protocol_moves.Head, intent: protocol_moves.Init, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
+    return protocol_moves.append_after(head, protocol_moves.Kind.INIT, object_names.MAIN, fences=[object_names.MAIN])
 
 
-def _claim(head: Head, intent: ClaimBranch, facts: Facts) -> Decision:
+def _claim(
+    head: protocol_moves.Head, intent: protocol_moves.ClaimBranch, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     is_new = intent.branch not in head.generations
-    return (_bad_branch(head, intent.branch) if is_new else None) or append_after(
-        head, Kind.CLAIM, intent.branch, fences=[intent.branch]
+    return (_bad_branch(head, intent.branch) if is_new else None) or protocol_moves.append_after(
+        head, protocol_moves.Kind.CLAIM, intent.branch, fences=[intent.branch]
     )
 
 
-def _commit(head: Head, intent: Commit, facts: Facts) -> Decision:
+def _commit(
+    head: protocol_moves.Head, intent: protocol_moves.Commit, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     branch, generation = intent.branch, head.generations.get(intent.branch)
     if generation is None:
-        return Fenced(branch, None, f"branch {branch} is gone")
+        return protocol_moves.Fenced(branch, None, f"branch {branch} is gone")
     if generation != intent.generation:
         return _superseded(branch, generation, intent.generation)
     if head.refs.get(branch) != intent.parent:
-        return Fenced(branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more")
-    renamed = _renamed(head, intent.renamed) if branch == MAIN else {}
-    return append_after(head, Kind.COMMIT, branch, {branch: intent.snapshot, **renamed})
+        return protocol_moves.Fenced(
+            branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more"
+        )
+    renamed = _renamed(head, intent.renamed) if branch == object_names.MAIN else {}
+    return protocol_moves.append_after(head, protocol_moves.Kind.COMMIT, branch, {branch: intent.snapshot, **renamed})
 
 
-def _renamed(head: Head, renamed: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+def _renamed(head: protocol_moves.Head, renamed: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """Moves that give what readers see of an output under its former name the ref of its new one."""
     moves: dict[str, str | None] = {}
     for ref, before in renamed.items():
         former = next((old for old in before if old in head.refs), None)
         if ref not in head.refs and former is not None:
             moves |= {ref: head.refs[former], former: None}
-            moves |= renamed_deliveries(head.refs, output_of(former), output_of(ref))
+            moves |= renamed_deliveries(head.refs, object_names.output_of(former), object_names.output_of(ref))
     return moves
 
 
-def _publish(head: Head, intent: Publish, facts: Facts) -> Decision:
-    main = head.refs.get(MAIN)
+def _publish(
+    head: protocol_moves.Head, intent: protocol_moves.Publish, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
+    main = head.refs.get(object_names.MAIN)
     for ref, expected in intent.expected.items():
         if head.refs.get(ref) != expected:
-            return Conflict(f"{ref} is at {head.refs.get(ref)}, not at {expected} any more")
+            return protocol_moves.Conflict(f"{ref} is at {head.refs.get(ref)}, not at {expected} any more")
     if main is None:
-        return Refused("main has no snapshot")
+        return protocol_moves.Refused("main has no snapshot")
     moves: dict[str, str | None] = {}
     for ref, snapshot in intent.snapshots.items():
         shown = head.refs.get(ref)
-        is_older = intent.kind is Kind.RELEASE and _is_older(snapshot, shown, facts)
-        if isinstance(is_older, Need):
+        is_older = intent.kind is protocol_moves.Kind.RELEASE and _is_older(snapshot, shown, facts)
+        if isinstance(is_older, protocol_moves.Need):
             return is_older
         if is_older:
             continue  # readers stay; a rollback may take them there from now on
         if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, shown, facts)):
             return obstacle
         moves[ref] = snapshot
-    return append_after(head, intent.kind, MAIN, moves)
+    return protocol_moves.append_after(head, intent.kind, object_names.MAIN, moves)
 
 
-def _is_older(snapshot: str | None, shown: str | None, facts: Facts) -> bool | Need:
+def _is_older(snapshot: str | None, shown: str | None, facts: protocol_moves.Facts) -> bool | protocol_moves.Need:
     """Whether what is ``shown`` came after ``snapshot``."""
     if snapshot is None or shown is None or snapshot == shown:
         return False
-    return comes_before(snapshot, shown, facts)
+    return protocol_moves.comes_before(snapshot, shown, facts)
 
 
-def _not_forward(ref: str, snapshot: str, main: str, published: str | None, facts: Facts) -> Need | Refused | None:
+def _not_forward(
+    ref: str, snapshot: str, main: str, published: str | None, facts: protocol_moves.Facts
+) -> protocol_moves.Need | protocol_moves.Refused | None:
     """Nothing if ``snapshot`` is on the line of ``main``, and after ``published``, at which ``ref`` is."""
     if snapshot == published:
-        return Refused(f"{snapshot} is {_state_of(ref)} already")
-    obstacle = unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
+        return protocol_moves.Refused(f"{snapshot} is {_state_of(ref)} already")
+    obstacle = protocol_moves.unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
     if obstacle is None and published is not None:
         reason = f"{snapshot} is older than {published}, which is {_state_of(ref)}: that would be a rollback"
-        obstacle = unless(facts, published, snapshot, reason)
+        obstacle = protocol_moves.unless(facts, published, snapshot, reason)
     return obstacle
 
 
 def _state_of(ref: str) -> str:
-    return PUBLISHED if ref == PUBLISHED else f"{PUBLISHED} of {output_of(ref)}"
+    return (
+        object_names.PUBLISHED
+        if ref == object_names.PUBLISHED
+        else f"{object_names.PUBLISHED} of {object_names.output_of(ref)}"
+    )
 
 
-def _rollback(head: Head, intent: Rollback, facts: Facts) -> Decision:
+def _rollback(
+    head: protocol_moves.Head, intent: protocol_moves.Rollback, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     branch, to, current = intent.branch, intent.to, head.refs.get(intent.branch)
     if branch not in head.generations:
-        return Refused(f"there is no branch {branch}; there are {', '.join(sorted(head.generations))}")
+        return protocol_moves.Refused(f"there is no branch {branch}; there are {', '.join(sorted(head.generations))}")
     generation = head.generations[branch]
     if intent.generation is not None and generation != intent.generation:
         return _superseded(branch, generation, intent.generation)
     if head.is_whole and (current == to or current is None):
-        return Refused(f"branch {branch} is at {current} already")
-    if branch != MAIN:
-        if obstacle := unless_ancestor(head, to, current, branch, facts):
+        return protocol_moves.Refused(f"branch {branch} is at {current} already")
+    if branch != object_names.MAIN:
+        if obstacle := protocol_moves.unless_ancestor(head, to, current, branch, facts):
             return obstacle
-        return append_after(head, Kind.ROLLBACK, branch, {branch: to}, fences=fenced_by_rollback(head, branch))
+        return protocol_moves.append_after(
+            head, protocol_moves.Kind.ROLLBACK, branch, {branch: to}, fences=fenced_by_rollback(head, branch)
+        )
     decided = with_deliveries(head, rollback_of_main(head, intent, facts), to, intent.give_up_delivered, facts)
     return with_former_deliveries(head, decided, intent)
 
 
-def _fork(head: Head, intent: Fork, facts: Facts) -> Decision:
+def _fork(
+    head: protocol_moves.Head, intent: protocol_moves.Fork, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     if intent.branch in head.generations:
-        return Refused(f"there is a branch {intent.branch} already: drop it first, or choose another name")
+        return protocol_moves.Refused(
+            f"there is a branch {intent.branch} already: drop it first, or choose another name"
+        )
     moves = {} if intent.snapshot is None else {intent.branch: intent.snapshot}
-    if intent.snapshot is not None and (obstacle := unless_kept(head, intent.snapshot, facts)):
+    if intent.snapshot is not None and (obstacle := protocol_moves.unless_kept(head, intent.snapshot, facts)):
         return obstacle
-    return _bad_branch(head, intent.branch) or append_after(
-        head, Kind.FORK, intent.branch, moves, fences=[intent.branch]
+    return _bad_branch(head, intent.branch) or protocol_moves.append_after(
+        head, protocol_moves.Kind.FORK, intent.branch, moves, fences=[intent.branch]
     )
 
 
-def _promote(head: Head, intent: Promote, facts: Facts) -> Decision:
+def _promote(
+    head: protocol_moves.Head, intent: protocol_moves.Promote, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     branch, snapshot = intent.branch, head.refs.get(intent.branch)
-    if branch not in head.generations or snapshot is None or branch == MAIN:
-        return Refused(f"there is no branch {branch} with a snapshot beside main")
-    if head.refs.get(MAIN) != intent.expected_main:
-        return Conflict(f"main is at {head.refs.get(MAIN)}, not at {intent.expected_main} any more")
+    if branch not in head.generations or snapshot is None or branch == object_names.MAIN:
+        return protocol_moves.Refused(f"there is no branch {branch} with a snapshot beside main")
+    if head.refs.get(object_names.MAIN) != intent.expected_main:
+        return protocol_moves.Conflict(
+            f"main is at {head.refs.get(object_names.MAIN)}, not at {intent.expected_main} any more"
+        )
     if intent.expected not in {None, snapshot}:
-        return Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
-    seen = {published_ref(output): snapshot for output in intent.outputs}
-    gone = {ref: None for ref in head.refs if is_published(ref) and ref not in seen}
-    moves = {MAIN: snapshot, **seen, **gone, branch: None}
-    append = append_after(head, Kind.PROMOTE, MAIN, moves, fences=[MAIN], ends=branch)
-    if (main := head.refs.get(MAIN)) is not None:
-        append = replace(append, past=head.past.promoted(Replaced.at(head.entry + 1, head.refs, main, snapshot)))
+        return protocol_moves.Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
+    seen = {object_names.published_ref(output): snapshot for output in intent.outputs}
+    gone = {ref: None for ref in head.refs if object_names.is_published(ref) and ref not in seen}
+    moves = {object_names.MAIN: snapshot, **seen, **gone, branch: None}
+    append = protocol_moves.append_after(
+        head, protocol_moves.Kind.PROMOTE, object_names.MAIN, moves, fences=[object_names.MAIN], ends=branch
+    )
+    if (main := head.refs.get(object_names.MAIN)) is not None:
+        append = replace(
+            append, past=head.past.promoted(protocol_moves.Replaced.at(head.entry + 1, head.refs, main, snapshot))
+        )
     decided = with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
     return with_renamed_deliveries(head, decided, intent.renamed)
 
 
-def _tag(head: Head, intent: Tag, facts: Facts) -> Decision:
-    ref = TAGS + intent.name
+def _tag(head: protocol_moves.Head, intent: protocol_moves.Tag, facts: protocol_moves.Facts) -> protocol_moves.Decision:
+    ref = object_names.TAGS + intent.name
     if ref in head.refs:
-        return Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
+        return protocol_moves.Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
     if intent.name in head.generations:
-        return Refused(f"there is a branch {intent.name}, so {intent.name} would name two: choose another name")
-    if obstacle := unless_kept(head, intent.snapshot, facts):
+        return protocol_moves.Refused(
+            f"there is a branch {intent.name}, so {intent.name} would name two: choose another name"
+        )
+    if obstacle := protocol_moves.unless_kept(head, intent.snapshot, facts):
         return obstacle
-    return _bad_name(intent.name) or append_after(head, Kind.TAG, None, {ref: intent.snapshot})
+    return _bad_name(intent.name) or protocol_moves.append_after(
+        head, protocol_moves.Kind.TAG, None, {ref: intent.snapshot}
+    )
 
 
-def _drop(head: Head, intent: Drop, facts: Facts) -> Decision:
+def _drop(
+    head: protocol_moves.Head, intent: protocol_moves.Drop, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     ref = intent.ref
     if intent.expected is not None and head.entry != intent.expected:
         return _followed(head, intent.expected, f"which was read to see that nobody needs {ref}")
-    if ref == MAIN or is_published(ref):
-        return Refused(f"{ref} cannot be dropped; roll main back instead")
+    if ref == object_names.MAIN or object_names.is_published(ref):
+        return protocol_moves.Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
-        others = sorted(name for name in {*head.refs, *head.generations} - {MAIN} if not is_published(name))
-        return Refused(f"there is no branch or tag {ref}; those that can be dropped: {', '.join(others) or 'none'}")
+        others = sorted(
+            name
+            for name in {*head.refs, *head.generations} - {object_names.MAIN}
+            if not object_names.is_published(name)
+        )
+        return protocol_moves.Refused(
+            f"there is no branch or tag {ref}; those that can be dropped: {', '.join(others) or 'none'}"
+        )
     moves = {ref: None} if ref in head.refs else {}
-    return append_after(head, Kind.DROP, ref if ref in head.generations else None, moves, ends=ref)
+    return protocol_moves.append_after(
+        head, protocol_moves.Kind.DROP, ref if ref in head.generations else None, moves, ends=ref
+    )
 
 
-def _expire(head: Head, intent: Expire, facts: Facts) -> Decision:
+def _expire(
+    head: protocol_moves.Head, intent: protocol_moves.Expire, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     if head.entry != intent.expected:
         return _followed(head, intent.expected, "which was read to see what is kept")
-    append = append_after(head, Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle])
+    append = protocol_moves.append_after(
+        head, protocol_moves.Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle]
+    )
     past = head.past if intent.past is None else intent.past
     return replace(append, base=max(append.base, intent.horizon.folded), horizon=intent.horizon, past=past)
 
 
-_RULES: Mapping[type, Callable[[Head, Any, Facts], Decision]] = {
-    Init: _init,
-    ClaimBranch: _claim,
-    Commit: _commit,
-    Publish: _publish,
-    Rollback: _rollback,
-    Fork: _fork,
-    Promote: _promote,
-    Tag: _tag,
-    Drop: _drop,
-    Expire: _expire,
-    BeginDelivery: begin_delivery,
-    EndDelivery: end_delivery,
+_RULES: Mapping[type, Callable[[protocol_moves.Head, Any, protocol_moves.Facts], protocol_moves.Decision]] = {
+    protocol_moves.Init: _init,
+    protocol_moves.ClaimBranch: _claim,
+    protocol_moves.Commit: _commit,
+    protocol_moves.Publish: _publish,
+    protocol_moves.Rollback: _rollback,
+    protocol_moves.Fork: _fork,
+    protocol_moves.Promote: _promote,
+    protocol_moves.Tag: _tag,
+    protocol_moves.Drop: _drop,
+    protocol_moves.Expire: _expire,
+    protocol_moves.BeginDelivery: begin_delivery,
+    protocol_moves.EndDelivery: end_delivery,
 }
 
 
-def _followed(head: Head, expected: int, at_which: str) -> Conflict:
-    return Conflict(f"entry {head.entry} has followed entry {expected}, {at_which}")
+def _followed(head: protocol_moves.Head, expected: int, at_which: str) -> protocol_moves.Conflict:
+    return protocol_moves.Conflict(f"entry {head.entry} has followed entry {expected}, {at_which}")
 
 
-def _superseded(branch: str, generation: int, mine: int) -> Fenced:
-    return Fenced(branch, generation, f"branch {branch} has generation {generation}, not {mine} any more")
+def _superseded(branch: str, generation: int, mine: int) -> protocol_moves.Fenced:
+    return protocol_moves.Fenced(
+        branch, generation, f"branch {branch} has generation {generation}, not {mine} any more"
+    )
 
 
-def _bad_branch(head: Head, name: str) -> Refused | None:
-    if TAGS + name in head.refs:
-        return Refused(f"there is a tag {name}, so {name} would name two: choose another name")
+def _bad_branch(head: protocol_moves.Head, name: str) -> protocol_moves.Refused | None:
+    if object_names.TAGS + name in head.refs:
+        return protocol_moves.Refused(f"there is a tag {name}, so {name} would name two: choose another name")
     return _bad_name(name)
 
 
-def _bad_name(name: str) -> Refused | None:
-    reason = why_not(name)
-    return None if reason is None else Refused(f"{name!r} cannot name a branch or tag: {reason}")
+def _bad_name(name: str) -> protocol_moves.Refused | None:
+    reason = object_names.why_not(name)
+    return None if reason is None else protocol_moves.Refused(f"{name!r} cannot name a branch or tag: {reason}")

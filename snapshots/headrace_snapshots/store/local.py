@@ -40,26 +40,14 @@ from urllib.parse import unquote
 import xxhash
 
 from headrace.errors import FixConfigError
-from headrace.ext.stores import (
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectNotFoundError,
-    RequestCounts,
-    StoreScheme,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-    check_path,
-    shown,
-    sort_key,
-)
+from headrace.ext import stores as store_ports
 
 _AS_THEY_ARE: Final = sys.getfilesystemencoding() == "utf-8"
 
 
 def file_of(path: str) -> str:
     """What Python calls the file of ``path``."""
-    return path if _AS_THEY_ARE else os.fsdecode(sort_key(path))
+    return path if _AS_THEY_ARE else os.fsdecode(store_ports.sort_key(path))
 
 
 def path_of(file: str) -> str:
@@ -118,14 +106,14 @@ class LocalStore:
             raise FixConfigError(f"the root of a local store must be an absolute path, not {root}")
         self.root = root
         self.uri = root.as_uri()
-        self.requests = RequestCounts()
+        self.requests = store_ports.RequestCounts()
         self._flushed: set[Path] = set()
         self._is_swept = False
 
     def read(self, path: str) -> bytes:
         return self._find("get", path, Path.read_bytes)
 
-    def read_same(self, info: ObjectInfo) -> bytes:
+    def read_same(self, info: store_ports.ObjectInfo) -> bytes:
         return self._find("get", info.path, lambda file: _same(file, info))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
@@ -136,43 +124,45 @@ class LocalStore:
 
         return self._find("get", path, read_part)
 
-    def stat(self, path: str) -> ObjectInfo:
+    def stat(self, path: str) -> store_ports.ObjectInfo:
         return self._find("stat", path, lambda file: _file_info(path, file.stat()))
 
-    def digested(self, path: str) -> ObjectInfo:
+    def digested(self, path: str) -> store_ports.ObjectInfo:
         return self._find("get", path, lambda file: _digested(file, path))
 
     def sha256(self, path: str) -> tuple[int, str]:
         """Length of ``path`` and hex SHA-256 of its content, of which a piece is in memory at a time."""
         return self._find("get", path, _sha256)
 
-    def write(self, path: str, data: bytes) -> ObjectInfo:
+    def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
         target = self._target(path)
         self.requests.add("put")
         with _errors(target), self._unnamed(target, data) as (unnamed, info):
             self._name(target, lambda: unnamed.replace(target))
             _flush(target.parent)
-        return ObjectInfo(path, info.size, info.etag)
+        return store_ports.ObjectInfo(path, info.size, info.etag)
 
-    def create(self, path: str, data: bytes) -> ObjectInfo:
+    def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
         target = self._target(path)
         self.requests.add("create")
         with _errors(target), self._unnamed(target, data) as (unnamed, info):
             try:
                 self._name(target, lambda: os.link(unnamed, target))
             except FileExistsError:
-                raise ObjectExistsError(f"{target} exists already") from None
+                raise store_ports.ObjectExistsError(f"{target} exists already") from None
             try:
                 _flush(target.parent)
             except OSError as error:
-                raise UnknownOutcomeError(f"{target} was created, but may not survive a crash: {error}") from error
-        return ObjectInfo(path, info.size, info.etag)
+                raise store_ports.UnknownOutcomeError(
+                    f"{target} was created, but may not survive a crash: {error}"
+                ) from error
+        return store_ports.ObjectInfo(path, info.size, info.etag)
 
-    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
         self.requests.add("list")
         folder = prefix.rpartition("/")[0]
         if folder:
-            check_path(folder)
+            store_ports.check_path(folder)
         with _errors(self.root / file_of(folder)):
             yield from _walk(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
 
@@ -186,7 +176,7 @@ class LocalStore:
                     target.parent.rmdir()
 
     def _target(self, path: str) -> Path:
-        return self.root / file_of(check_path(path))
+        return self.root / file_of(store_ports.check_path(path))
 
     def _find(self, kind: str, path: str, operation: Callable[[Path], Result]) -> Result:
         file = self._target(path)
@@ -194,11 +184,11 @@ class LocalStore:
         with _errors(file):
             # A folder, or a file where the path needs a folder, holds no object of that path.
             if not file.is_file():
-                raise ObjectNotFoundError(f"there is no object {file}")
+                raise store_ports.ObjectNotFoundError(f"there is no object {file}")
             return operation(file)
 
     @contextmanager
-    def _unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, ObjectInfo]]:
+    def _unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, store_ports.ObjectInfo]]:
         """A complete file on disk without its name yet, with size and etag; removed if it still has none afterwards."""
         folder = self.root / UNNAMED
         self._make(folder)
@@ -243,14 +233,14 @@ class LocalStore:
 
 def _walk(
     folder: Path, base: str, prefix: str, start_after: str, above: tuple[tuple[int, int], ...]
-) -> Iterator[ObjectInfo]:
+) -> Iterator[store_ports.ObjectInfo]:
     """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it.
     ``above``: which folders the walk has come through. Raises LinkLoopError.
     """
-    mark = sort_key(start_after)
+    mark = store_ports.sort_key(start_after)
 
     def is_behind(path: str) -> bool:  # looked at before anything that costs more, for folders with many files
-        return sort_key(f"{path}/") <= mark and not start_after.startswith(f"{path}/")
+        return store_ports.sort_key(f"{path}/") <= mark and not start_after.startswith(f"{path}/")
 
     try:
         status = folder.stat()
@@ -266,12 +256,12 @@ def _walk(
         entries = [(f"{path}/" if entry.is_dir() else path, entry) for path, entry in ahead]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for path, entry in sorted(entries, key=lambda pair: sort_key(pair[0])):
+    for path, entry in sorted(entries, key=lambda pair: store_ports.sort_key(pair[0])):
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
             if relevant and path != f"{UNNAMED}/":
                 yield from _walk(folder / entry.name, path, prefix, start_after, (*above, here))
-        elif path.startswith(prefix) and sort_key(path) > mark:
+        elif path.startswith(prefix) and store_ports.sort_key(path) > mark:
             try:
                 if entry.is_file():
                     yield _file_info(path, entry.stat())
@@ -279,7 +269,7 @@ def _walk(
                 continue  # deleted while the listing was under way
 
 
-def _same(file: Path, info: ObjectInfo) -> bytes:
+def _same(file: Path, info: store_ports.ObjectInfo) -> bytes:
     """The content of ``file``. Raises ObjectChangedError if it is not that of ``info``."""
     with file.open("rb", buffering=0) as content:
         before = _file_info(info.path, os.fstat(content.fileno()))
@@ -290,11 +280,13 @@ def _same(file: Path, info: ObjectInfo) -> bytes:
     else:
         is_same = _xxh3(xxhash.xxh3_64(data)) == info.digest
     if not is_same:
-        raise ObjectChangedError(f"{file} is not what it was when it was {info.size} bytes with ETag {info.etag}")
+        raise store_ports.ObjectChangedError(
+            f"{file} is not what it was when it was {info.size} bytes with ETag {info.etag}"
+        )
     return data
 
 
-def _digested(file: Path, path: str) -> ObjectInfo:
+def _digested(file: Path, path: str) -> store_ports.ObjectInfo:
     """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
     for _ in range(_LOOKS):
         hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK), 0
@@ -306,7 +298,7 @@ def _digested(file: Path, path: str) -> ObjectInfo:
             after = _file_info(path, os.fstat(content.fileno()))
         if before == after and size == after.size:
             return replace(after, digest=_xxh3(hasher))
-    raise ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
+    raise store_ports.ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
 
 
 def _xxh3(hasher: xxhash.xxh3_64) -> str:
@@ -319,9 +311,9 @@ def _sha256(file: Path) -> tuple[int, str]:
         return content.tell(), digest
 
 
-def _file_info(path: str, status: os.stat_result) -> ObjectInfo:
+def _file_info(path: str, status: os.stat_result) -> store_ports.ObjectInfo:
     etag = f"{status.st_size}-{status.st_mtime_ns}"
-    return ObjectInfo(path, status.st_size, etag, modified=status.st_mtime_ns // 1000)
+    return store_ports.ObjectInfo(path, status.st_size, etag, modified=status.st_mtime_ns // 1000)
 
 
 def _flush(folder: Path) -> None:
@@ -339,7 +331,7 @@ def _errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ObjectNotFoundError(f"there is no object {path}") from error
+        raise store_ports.ObjectNotFoundError(f"there is no object {path}") from error
     except OSError as error:
         where = error.filename or path
         if error.errno == errno.ELOOP:
@@ -348,17 +340,19 @@ def _errors(path: Path) -> Iterator[None]:
             raise FixConfigError(
                 f"{path} cannot be used: {error.strerror}; check the root folder and its rights"
             ) from error
-        raise StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error
+        raise store_ports.StoreUnavailableError(f"{path} cannot be used now: {error.strerror}") from error
 
 
 def _open_folder(uri: str) -> LocalStore:
     path = uri.partition("://")[2]
     if not path.startswith("/"):
-        raise FixConfigError(f"{shown(uri)!r} names a host: a local root has three slashes, as in file:///folder")
+        raise FixConfigError(
+            f"{store_ports.shown(uri)!r} names a host: a local root has three slashes, as in file:///folder"
+        )
     return LocalStore(Path(file_of(unquote(path))))
 
 
-FILE: Final = StoreScheme("file:///folder", _open_folder)
+FILE: Final = store_ports.StoreScheme("file:///folder", _open_folder)
 
 
 PAGE = 1000
@@ -376,16 +370,17 @@ class _Shelf:
 
     def put(self, path: str, data: bytes) -> None:
         if path not in self.objects:
-            insort(self.order, (sort_key(path), path))
+            insort(self.order, (store_ports.sort_key(path), path))
         self.objects[path] = bytes(data)
 
     def remove(self, path: str) -> None:
         if self.objects.pop(path, None) is not None:
-            self.order.remove((sort_key(path), path))
+            self.order.remove((store_ports.sort_key(path), path))
 
     def find(self, prefix: str, start_after: str) -> list[tuple[str, bytes]]:
         begin = max(
-            bisect_left(self.order, (sort_key(prefix),)), bisect_right(self.order, (sort_key(start_after), start_after))
+            bisect_left(self.order, (store_ports.sort_key(prefix),)),
+            bisect_right(self.order, (store_ports.sort_key(start_after), start_after)),
         )
         paths = takewhile(lambda path: path.startswith(prefix), (path for _, path in islice(self.order, begin, None)))
         return [(path, self.objects[path]) for path in paths]
@@ -400,7 +395,7 @@ class MemoryStore:
 
     def __init__(self, name: str = "") -> None:
         self.uri = f"memory://{name}"
-        self.requests = RequestCounts()
+        self.requests = store_ports.RequestCounts()
         if name:
             with _shelves_lock:
                 self._shelf = _shelves.setdefault(name, _Shelf())
@@ -411,41 +406,41 @@ class MemoryStore:
         self.requests.add("get")
         return self._get(path)
 
-    def read_same(self, info: ObjectInfo) -> bytes:
+    def read_same(self, info: store_ports.ObjectInfo) -> bytes:
         self.requests.add("get")
         data = self._get(info.path)
         if _value_info(info.path, data).etag != info.etag:
-            raise ObjectChangedError(f"{self.uri}/{info.path} has not the ETag {info.etag} any more")
+            raise store_ports.ObjectChangedError(f"{self.uri}/{info.path} has not the ETag {info.etag} any more")
         return data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         self.requests.add("get")
         return self._get(path)[start : start + length]
 
-    def stat(self, path: str) -> ObjectInfo:
+    def stat(self, path: str) -> store_ports.ObjectInfo:
         self.requests.add("stat")
         return _value_info(path, self._get(path))
 
     def digested(self, path: str) -> None:
         return None
 
-    def write(self, path: str, data: bytes) -> ObjectInfo:
-        check_path(path)
+    def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
+        store_ports.check_path(path)
         self.requests.add("put")
         with self._shelf.lock:
             self._shelf.put(path, data)
         return _value_info(path, data)
 
-    def create(self, path: str, data: bytes) -> ObjectInfo:
-        check_path(path)
+    def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
+        store_ports.check_path(path)
         self.requests.add("create")
         with self._shelf.lock:
             if path in self._shelf.objects:
-                raise ObjectExistsError(f"{self.uri}/{path} exists already")
+                raise store_ports.ObjectExistsError(f"{self.uri}/{path} exists already")
             self._shelf.put(path, data)
         return _value_info(path, data)
 
-    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
         with self._shelf.lock:
             objects = self._shelf.find(prefix, start_after)
         self.requests.add("list")
@@ -455,25 +450,25 @@ class MemoryStore:
             yield _value_info(path, data)
 
     def delete(self, path: str) -> None:
-        check_path(path)
+        store_ports.check_path(path)
         self.requests.add("delete")
         with self._shelf.lock:
             self._shelf.remove(path)
 
     def _get(self, path: str) -> bytes:
-        check_path(path)
+        store_ports.check_path(path)
         with self._shelf.lock:
             if path not in self._shelf.objects:
-                raise ObjectNotFoundError(f"there is no object {self.uri}/{path}")
+                raise store_ports.ObjectNotFoundError(f"there is no object {self.uri}/{path}")
             return self._shelf.objects[path]
 
 
-def _value_info(path: str, data: bytes) -> ObjectInfo:
-    return ObjectInfo(path, len(data), hashlib.sha256(data).hexdigest()[:32])
+def _value_info(path: str, data: bytes) -> store_ports.ObjectInfo:
+    return store_ports.ObjectInfo(path, len(data), hashlib.sha256(data).hexdigest()[:32])
 
 
 def _open_memory(uri: str) -> MemoryStore:
     return MemoryStore(uri.partition("://")[2].strip("/"))
 
 
-MEMORY: Final = StoreScheme("memory://name", _open_memory, is_shared=False)
+MEMORY: Final = store_ports.StoreScheme("memory://name", _open_memory, is_shared=False)

@@ -39,18 +39,7 @@ from minio.time import from_iso8601utc, to_amz_date, utcnow
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import FixConfigError
-from headrace.ext.stores import (
-    EncryptionRefusedError,
-    ObjectChangedError,
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectNotFoundError,
-    RequestCounts,
-    S3KeysError,
-    StoreUnavailableError,
-    UnknownOutcomeError,
-    check_path,
-)
+from headrace.ext import stores as store_ports
 from headrace_snapshots.store.scheme import store_variables
 
 _ATTEMPTS: Final = 3
@@ -95,8 +84,8 @@ class SourceOfKeys(Provider):
             may_pass = status is not None and _TRANSIENT_STATUS.fullmatch(status[1]) is not None
         # Outside, without what was caught: that may quote a token.
         if may_pass:
-            raise StoreUnavailableError(f"{self._place} gives no keys for S3 now: {reason}")
-        raise S3KeysError(f"{self._place} gives no keys for S3 ({reason}). {_NO_KEYS}")
+            raise store_ports.StoreUnavailableError(f"{self._place} gives no keys for S3 now: {reason}")
+        raise store_ports.S3KeysError(f"{self._place} gives no keys for S3 ({reason}). {_NO_KEYS}")
 
 
 class ProfileKeys(Provider):
@@ -110,7 +99,7 @@ class ProfileKeys(Provider):
         profile = profile_of(self._variables)
         access, secret = profile.get("aws_access_key_id"), profile.get("aws_secret_access_key")
         if not access or not secret:
-            raise S3KeysError(
+            raise store_ports.S3KeysError(
                 f"profile {self._variables.get('AWS_PROFILE') or 'default'} has no aws_access_key_id and "
                 "aws_secret_access_key in ~/.aws/credentials (or AWS_SHARED_CREDENTIALS_FILE): add them. Headrace "
                 "takes a role from HEADRACE_S3_ROLE_ARN, not from a profile"
@@ -147,7 +136,9 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
         except (configparser.Error, UnicodeError, OSError):  # whose messages quote lines
             readable = False
         if not readable:
-            raise S3KeysError(f"{file} is no file of AWS profiles that can be read: correct it, or name another")
+            raise store_ports.S3KeysError(
+                f"{file} is no file of AWS profiles that can be read: correct it, or name another"
+            )
         if parser.has_section(section):
             settings |= parser.items(section)
     return settings
@@ -156,7 +147,7 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
 def _source(variables: Mapping[str, str]) -> Provider:
     if any(variables.get(name) for name in _KEYS):
         if missing := [name for name in _KEYS if not variables.get(name)]:
-            raise S3KeysError(f"S3 needs credentials: set {' and '.join(missing)}")
+            raise store_ports.S3KeysError(f"S3 needs credentials: set {' and '.join(missing)}")
         access, secret = (variables[name] for name in _KEYS)
         return StaticProvider(access, secret, variables.get("AWS_SESSION_TOKEN") or None)
     profile = ProfileKeys(variables)
@@ -171,7 +162,7 @@ def _source(variables: Mapping[str, str]) -> Provider:
     if any(variables.get(name) for name in _CONTAINER):
         return SourceOfKeys("the container's role", IamAwsProvider(http_client=http).retrieve)
     if variables.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
-        raise S3KeysError(_NO_KEYS)
+        raise store_ports.S3KeysError(_NO_KEYS)
     endpoint = variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT")
     machine = IamAwsProvider(custom_endpoint=endpoint and endpoint.rstrip("/"), http_client=http)
     return SourceOfKeys("this machine's role", machine.retrieve, is_sure=False)
@@ -180,7 +171,7 @@ def _source(variables: Mapping[str, str]) -> Provider:
 def _web_identity(variables: Mapping[str, str], token_file: Path) -> Provider:
     role = variables.get("AWS_ROLE_ARN")
     if not role:
-        raise S3KeysError("AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not: set the role, too")
+        raise store_ports.S3KeysError("AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not: set the role, too")
 
     def fetch() -> Credentials:
         form = {
@@ -328,7 +319,7 @@ class S3Store:
 
     def __init__(self, bucket: str, prefix: str, config: S3Config) -> None:
         self.uri = f"s3://{bucket}/{prefix}" if prefix else f"s3://{bucket}"
-        self.requests = RequestCounts()
+        self.requests = store_ports.RequestCounts()
         self._bucket = bucket
         self._base = f"{prefix}/" if prefix else ""
         self._endpoint = config.endpoint
@@ -345,23 +336,23 @@ class S3Store:
     def read(self, path: str) -> bytes:
         return self._repeat(path, self._get)
 
-    def read_same(self, info: ObjectInfo) -> bytes:
+    def read_same(self, info: store_ports.ObjectInfo) -> bytes:
         return self._repeat(info.path, partial(self._get, etag=info.etag))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         return self._repeat(path, lambda key: self._get_range(key, start, length)) if length else b""
 
-    def stat(self, path: str) -> ObjectInfo:
+    def stat(self, path: str) -> store_ports.ObjectInfo:
         stat = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
-        return ObjectInfo(path, stat.size or 0, _etag(stat.etag))
+        return store_ports.ObjectInfo(path, stat.size or 0, _etag(stat.etag))
 
     def digested(self, path: str) -> None:
         return None
 
-    def write(self, path: str, data: bytes) -> ObjectInfo:
-        return ObjectInfo(path, len(data), self._repeat(path, lambda key: self._put(key, data)))
+    def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
+        return store_ports.ObjectInfo(path, len(data), self._repeat(path, lambda key: self._put(key, data)))
 
-    def create(self, path: str, data: bytes) -> ObjectInfo:
+    def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
         def attempt(key: str) -> str:
             token = _only_if_absent.set(True)
             try:
@@ -369,9 +360,9 @@ class S3Store:
             finally:
                 _only_if_absent.reset(token)
 
-        return ObjectInfo(path, len(data), self._repeat(path, attempt, conditional=True))
+        return store_ports.ObjectInfo(path, len(data), self._repeat(path, attempt, conditional=True))
 
-    def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectInfo]:
+    def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
         # Page by page through start_after, so that a page that fails is asked for again, and nothing is listed twice.
         while True:
             page = self._repeat_key(self._base + prefix, partial(self._page, start_after))
@@ -397,7 +388,7 @@ class S3Store:
         response = self._client.get_object(self._bucket, key, offset, length, request_headers=wanted)
         try:
             if etag is not None and _etag(response.headers["etag"]) != etag:  # of a service that asks for no match
-                raise ObjectChangedError(f"s3://{self._bucket}/{key} has not the ETag {etag} any more")
+                raise store_ports.ObjectChangedError(f"s3://{self._bucket}/{key} has not the ETag {etag} any more")
             return response.read()
         finally:
             response.close()
@@ -426,19 +417,19 @@ class S3Store:
         is_asked = self._encryption is not None and error.code in {"NotImplemented", "InvalidArgument"}
         return is_asked or "kms" in text or "encrypt" in text
 
-    def _refused(self, key: str, error: S3Error) -> EncryptionRefusedError:
+    def _refused(self, key: str, error: S3Error) -> store_ports.EncryptionRefusedError:
         asked = "does not ask to encrypt it" if self._encryption is None else f"asks to encrypt it ({self._encryption})"
-        return EncryptionRefusedError(
+        return store_ports.EncryptionRefusedError(
             f"s3://{self._bucket}/{key} at {self._endpoint} may not be put so ({error.code}: {error.message}): the "
             f"request {asked}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as the bucket "
             "and its service want them"
         )
 
-    def _page(self, start_after: str, key_prefix: str) -> tuple[ObjectInfo, ...]:
+    def _page(self, start_after: str, key_prefix: str) -> tuple[store_ports.ObjectInfo, ...]:
         after = self._base + start_after if start_after else None
         objects = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
         return tuple(
-            ObjectInfo(
+            store_ports.ObjectInfo(
                 (o.object_name or "").removeprefix(self._base),
                 o.size or 0,
                 _etag(o.etag),
@@ -448,12 +439,12 @@ class S3Store:
         )
 
     def _repeat(self, path: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
-        return self._repeat_key(self._base + check_path(path), operation, conditional=conditional)
+        return self._repeat_key(self._base + store_ports.check_path(path), operation, conditional=conditional)
 
     def _repeat_key(self, key: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
         """Run ``operation(key)``, again while StoreUnavailableError says that it did not happen or may be repeated."""
         retrying = Retrying(
-            retry=retry_if_exception_type(StoreUnavailableError),
+            retry=retry_if_exception_type(store_ports.StoreUnavailableError),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             stop=stop_after_attempt(ATTEMPTS),
             reraise=True,
@@ -468,7 +459,7 @@ class S3Store:
         except S3Error as error:
             raise self._translate(error, where, conditional) from error
         except _NOT_SENT as error:
-            raise StoreUnavailableError(f"cannot connect for {where}: {type(error).__name__}") from error
+            raise store_ports.StoreUnavailableError(f"cannot connect for {where}: {type(error).__name__}") from error
         except _StrangeAnswerError as error:
             raise _no_answer(where, str(error), conditional) from error
         except (urllib3.exceptions.HTTPError, ServerError, InvalidResponseError) as error:
@@ -485,12 +476,12 @@ class S3Store:
                 f"bucket {self._bucket} does not exist at {self._endpoint}: make it, or correct the root"
             )
         if error.code in _FOUND_NOTHING:
-            return ObjectNotFoundError(f"there is no object {where}")
+            return store_ports.ObjectNotFoundError(f"there is no object {where}")
         if status == 412:
-            was_read = ObjectChangedError(f"{where} has not the ETag any more that it had")
-            return ObjectExistsError(f"{where} exists already") if conditional else was_read
+            was_read = store_ports.ObjectChangedError(f"{where} has not the ETag any more that it had")
+            return store_ports.ObjectExistsError(f"{where} exists already") if conditional else was_read
         if status in {409, 429}:
-            return StoreUnavailableError(f"{where} is busy: {error.code}")
+            return store_ports.StoreUnavailableError(f"{where} is busy: {error.code}")
         if status >= 500 or status == 408 or error.code in _TRANSIENT_CODES:
             return _no_answer(where, error.code or str(status), conditional)
         demand = "; a policy of the bucket may demand HEADRACE_S3_ENCRYPTION" if error.code == "AccessDenied" else ""
@@ -512,7 +503,7 @@ class _CountingPool(urllib3.PoolManager):
     answers that are not S3's, whatever their status.
     """
 
-    def __init__(self, counts: RequestCounts) -> None:
+    def __init__(self, counts: store_ports.RequestCounts) -> None:
         super().__init__(
             maxsize=32,
             retries=False,
@@ -556,8 +547,8 @@ def _kind(method: str, url: str) -> str:
 
 def _no_answer(where: str, reason: str, conditional: bool) -> Exception:
     if conditional:
-        return UnknownOutcomeError(f"whether {where} was created is unknown ({reason}); read it back")
-    return StoreUnavailableError(f"no usable answer for {where}: {reason}")
+        return store_ports.UnknownOutcomeError(f"whether {where} was created is unknown ({reason}); read it back")
+    return store_ports.StoreUnavailableError(f"no usable answer for {where}: {reason}")
 
 
 def _etag(value: str | None) -> str:

@@ -19,17 +19,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from headrace.ext.sinks import (
-    AppliedCounts,
-    Changes,
-    ChangeSource,
-    Intervention,
-    OpenSink,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkState,
-    UndeliverableError,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import whole_seconds
 from headrace.read.views.arrow_types import named_as, schema_of
@@ -107,7 +97,7 @@ _UNSAFE: Final = frozenset(" ,;{}()\n\t=")
 """What no reader of Delta takes in the name of a column, unless the table maps names."""
 
 
-class DeltaTarget(OpenSink):
+class DeltaTarget(sink_ports.OpenSink):
     """A table at ``location``. It is looked at once, when it is asked what it holds."""
 
     def __init__(self, location: str, options: dict[str, str], place: str) -> None:
@@ -115,7 +105,7 @@ class DeltaTarget(OpenSink):
         self._table: DeltaTable | None = None
         self._log: TableLog | None = None
 
-    def held(self) -> SinkState | None:
+    def held(self) -> sink_ports.SinkState | None:
         try:
             self._table = DeltaTable(self._location, storage_options=self._options)
         except TableNotFoundError:
@@ -123,40 +113,48 @@ class DeltaTarget(OpenSink):
             return None
         return self._held(self._table)
 
-    def intervention(self, held: SinkState) -> Intervention | None:
+    def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Commits of others that its log still has, but for those that leave all rows as they are."""
         table = self._table
         assert table is not None
         words = self._log_of(table).theirs_in_words
         if words is None:
             return None
-        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
+        return sink_ports.Intervention(
+            words, is_mended={field.name for field in table.schema().fields} == {*held.columns}
+        )
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def apply(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         if (None if self._table is None else self._held(self._table)) != before:
-            raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
+            raise sink_ports.SinkMovedError(
+                f"table {self._place} does not hold what this delivery goes out from; deliver again"
+            )
         _check_names(changes.columns)
-        if changes.source is ChangeSource.ALL_ROWS:
+        if changes.source is sink_ports.ChangeSource.ALL_ROWS:
             return self._fill(changes, before, after)
         return self._change(changes, after)
 
-    def _held(self, table: DeltaTable) -> SinkState | None:
+    def _held(self, table: DeltaTable) -> sink_ports.SinkState | None:
         noted = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
         version = table.transaction_version(_SNAPSHOT)
         if noted is None or version is None:
             return None
         log = self._log_of(table)
         snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
-        return SinkState(**json.loads(noted), snapshot=snapshot, at=log.at)
+        return sink_ports.SinkState(**json.loads(noted), snapshot=snapshot, at=log.at)
 
     def _log_of(self, table: DeltaTable) -> TableLog:
         if self._log is None or self._log.version != table.version():
             self._log = TableLog.of(table, _SNAPSHOT)
         return self._log
 
-    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def _fill(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         if self._table is not None and before is None:
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"table {self._place} is there already, and no delivery made it: name another path, or remove this "
                 "table. Headrace writes only tables that it made"
             )
@@ -172,7 +170,7 @@ class DeltaTarget(OpenSink):
                 write_deltalake(
                     self._table, rows.reader, mode="overwrite", schema_mode="overwrite", commit_properties=properties
                 )
-        return AppliedCounts(removed, rows.number)
+        return sink_ports.AppliedCounts(removed, rows.number)
 
     def _create(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
         try:
@@ -182,12 +180,14 @@ class DeltaTarget(OpenSink):
         except DeltaError as error:
             if not DeltaTable.is_deltatable(self._location, self._options):
                 raise
-            raise SinkMovedError(
+            raise sink_ports.SinkMovedError(
                 f"table {self._place} was not there when this delivery began, and is now: another one came between. "
                 "The next delivery continues from there"
             ) from error
 
-    def _schema(self, changes: Changes, before: SinkState | None, after: SinkState) -> pa.Schema:
+    def _schema(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> pa.Schema:
         """The columns of ``changes``, and those that somebody else added; where nothing is published, as they are."""
         if self._table is None:
             return schema_of(changes.columns)
@@ -201,7 +201,7 @@ class DeltaTarget(OpenSink):
         first, *others = schema
         return pa.schema([first.with_metadata({_HELD: about}), *(field.remove_metadata() for field in others)])
 
-    def _change(self, changes: Changes, after: SinkState) -> AppliedCounts:
+    def _change(self, changes: sink_ports.Changes, after: sink_ports.SinkState) -> sink_ports.AppliedCounts:
         table = self._table
         assert table is not None  # it holds the rows that change
         schema = schema_of(changes.columns)
@@ -226,7 +226,7 @@ class DeltaTarget(OpenSink):
             with rows.errors():
                 nothing = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), iter(()))
                 write_deltalake(table, nothing, mode="append", commit_properties=_committing(after))
-        return AppliedCounts(counts["num_target_rows_deleted"], rows.number)
+        return sink_ports.AppliedCounts(counts["num_target_rows_deleted"], rows.number)
 
     def _check_columns(self, there: "Sequence[Field]", wanted: pa.Schema) -> None:
         from deltalake import Schema
@@ -235,7 +235,7 @@ class DeltaTarget(OpenSink):
         for field in Schema.from_arrow(wanted).fields:
             if types.get(field.name) != field.type:
                 is_now = f"is {types[field.name]} now" if field.name in types else "is there no more"
-                raise SinkRefusedError(
+                raise sink_ports.SinkRefusedError(
                     f"column {field.name} of table {self._place} {is_now}: somebody else changed it. Put it back as it "
                     f"was ({field.type}), or remove the table, and the next delivery makes it again"
                 )
@@ -244,7 +244,7 @@ class DeltaTarget(OpenSink):
 def _check_names(columns: Iterable[str]) -> None:
     for name in columns:
         if _UNSAFE & {*name} or name.startswith("__delta"):
-            raise UndeliverableError(
+            raise sink_ports.UndeliverableError(
                 f"column {name!r} has a name that Delta does not take (none of blank , ; {{ }} ( ) = tab newline): "
                 "rename it in the output that has this sink. Nothing was delivered"
             )
@@ -257,7 +257,7 @@ def _from_source(names: Iterable[str]) -> dict[str, str]:
 # --- the snapshot as a number -----------------------------------------------------------------------------------------
 
 
-def _committing(after: SinkState) -> CommitProperties:
+def _committing(after: sink_ports.SinkState) -> CommitProperties:
     """What the commit says: our snapshot. It is tried once."""
     version = _NO_SNAPSHOT if after.snapshot is None else _version_of(after.snapshot)
     return CommitProperties(
@@ -320,7 +320,7 @@ def _filled(
         yield _padded(named_as(batch, own), schema)
 
 
-def _signed(changes: Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _signed(changes: sink_ports.Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that go, of which only the identity is there, and those that come."""
     flag = pa.field(_GONE, pa.bool_())
     identity = pa.schema([schema.field(name) for name in changes.identity])

@@ -8,22 +8,7 @@ from headrace.ext.sources import OpenSource, SourceConnector, SourcePosition, So
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import Source
 from headrace.pipeline.sources import FilesSource, NameOrder
-from headrace.sources.file_planning import (
-    FilesEnumerator,
-    advance,
-    content,
-    discover,
-    full_sweep,
-    gone,
-    instead_of_input,
-    is_unchanged,
-    is_unfinished,
-    listed_again,
-    newest_landed,
-    open_source,
-    taken_in,
-    unread_names,
-)
+from headrace.sources import file_planning
 from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 
@@ -32,7 +17,7 @@ if TYPE_CHECKING:  # with Arrow, which planning does without
 
 
 @dataclass(frozen=True)
-class FileEnumerator(FilesEnumerator):
+class FileEnumerator(file_planning.FilesEnumerator):
     """Finds the files of ``source`` in a ``store``, below a ``prefix`` there, by listing."""
 
     store: ObjectStore
@@ -44,8 +29,8 @@ class FileEnumerator(FilesEnumerator):
         ``read``. Raises ChangedFileError if a recent one has another content now.
         """
         if read is not None:
-            yield from full_sweep(self.store, self.prefix, position, read, self.source)
-        yield from discover(self.store, self.prefix, position, self.source)
+            yield from file_planning.full_sweep(self.store, self.prefix, position, read, self.source)
+        yield from file_planning.discover(self.store, self.prefix, position, self.source)
 
     def unread_beside(
         self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
@@ -54,8 +39,8 @@ class FileEnumerator(FilesEnumerator):
         be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
         """
         if self.is_ordered and not everywhere:
-            return iter(discover(self.store, self.prefix, position, self.source))
-        return unread_names(self.store, self.prefix, known, self.source.suffixes)
+            return iter(file_planning.discover(self.store, self.prefix, position, self.source))
+        return file_planning.unread_names(self.store, self.prefix, known, self.source.suffixes)
 
     @property
     def is_ordered(self) -> bool:
@@ -69,36 +54,41 @@ class FileEnumerator(FilesEnumerator):
 
     def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """Where names ascend, the newest ``look_back`` files stay in the window; else they are in the log alone."""
-        return advance(position, splits, self.source.look_back if self.is_ordered else 0)
+        return file_planning.advance(position, splits, self.source.look_back if self.is_ordered else 0)
 
     def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
         """Whether a file has the content that it had."""
-        return is_unchanged(self.store, was, now)
+        return file_planning.is_unchanged(self.store, was, now)
 
     def taken(self, split: SourceSplit) -> SourceSplit:
         """The file with its digest, where its ETag does not tell. Raises VanishedFileError, ChangingFileError."""
-        return taken_in(self.store, split)
+        return file_planning.taken_in(self.store, split)
 
     def taken_again(self, splits: Sequence[SourceSplit]) -> list[SourceSplit]:
         """The files as they are now, taken in. Raises VanishedFileError, ChangingFileError."""
-        return [taken_in(self.store, file) for file in listed_again(self.store, self.prefix, splits)]
+        return [
+            file_planning.taken_in(self.store, file)
+            for file in file_planning.listed_again(self.store, self.prefix, splits)
+        ]
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
         """The files that are gone or have changed."""
-        return gone(self.store, self.prefix, splits)
+        return file_planning.gone(self.store, self.prefix, splits)
 
     def newest(self, position: SourcePosition) -> Instant | None:
         """When the newest file landed; where names ascend, of those after the mark."""
-        return newest_landed(self.store, self.prefix, position.mark if self.is_ordered else "", self.source)
+        return file_planning.newest_landed(
+            self.store, self.prefix, position.mark if self.is_ordered else "", self.source
+        )
 
     def is_lost(self, split: SourceSplit, unread: Mapping[str, SourceSplit]) -> bool:
         """Whether records of ``split`` are missed; not if its name was input as it was read, and is none any more."""
-        is_left_out = not self.source.suffixes and is_unfinished(split.path)
+        is_left_out = not self.source.suffixes and file_planning.is_unfinished(split.path)
         return not is_left_out and super().is_lost(split, unread)
 
     def explain(self) -> str:
         """What lies under the prefix instead of input, or around it."""
-        return instead_of_input(self.store, self.prefix, self.source.suffixes)
+        return file_planning.instead_of_input(self.store, self.prefix, self.source.suffixes)
 
 
 @dataclass(frozen=True)
@@ -112,7 +102,9 @@ class FileReader(SourceReader):
         """The records of a file. Raises VanishedFileError, ChangedFileError too."""
         from headrace.formats.file_format import read_file
 
-        return read_file(content(self.store, split), self.source, required, split.path, span, rules=split.rules)
+        return read_file(
+            file_planning.content(self.store, split), self.source, required, split.path, span, rules=split.rules
+        )
 
     @property
     def rules(self) -> int:
@@ -131,7 +123,7 @@ class FileConnector(SourceConnector):
     def open(self, source: Source, root: ObjectStore) -> OpenSource:
         """The files of ``source``."""
         assert isinstance(source, FilesSource)
-        store, prefix = open_source(root, source.path)
+        store, prefix = file_planning.open_source(root, source.path)
         return OpenSource(FileEnumerator(store, prefix, source), FileReader(store, source))
 
 

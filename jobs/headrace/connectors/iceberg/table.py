@@ -51,16 +51,7 @@ from pyiceberg.types import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from headrace.ext.sinks import (
-    AppliedCounts,
-    Changes,
-    ChangeSource,
-    Intervention,
-    OpenSink,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkState,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.model.accumulation import WINDOW_START
 from headrace.model.expressions import data_types
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
@@ -206,7 +197,7 @@ _RANGES: Final = 50
 """How many ranges of days are asked for one by one: more are one range."""
 
 
-class IcebergTarget(OpenSink):
+class IcebergTarget(sink_ports.OpenSink):
     """A table of a ``catalog``. It is looked at once, when it is asked what it holds."""
 
     def __init__(self, catalog: "Catalog", identifier: str, place: str, partition_by: str | None) -> None:
@@ -214,7 +205,7 @@ class IcebergTarget(OpenSink):
         self._partition_by = partition_by
         self._table: Table | None = None
 
-    def held(self) -> SinkState | None:
+    def held(self) -> sink_ports.SinkState | None:
         try:
             self._table = self._catalog.load_table(self._identifier)
         except (NoSuchTableError, NoSuchNamespaceError):
@@ -222,13 +213,13 @@ class IcebergTarget(OpenSink):
             return None
         return _held(self._table)
 
-    def intervention(self, held: SinkState) -> Intervention | None:
+    def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Snapshots of others in the line of its main branch, but for those that leave all rows as they are."""
         table = self._table
         assert table is not None
         theirs = [snapshot for snapshot in _since_ours(table) if _changes_rows(snapshot)]
         if held.identity not in (None, str(table.metadata.table_uuid)):
-            return Intervention("was made again")
+            return sink_ports.Intervention("was made again")
         if not theirs or held.snapshot is None:
             return None
         newest = theirs[0]
@@ -236,25 +227,31 @@ class IcebergTarget(OpenSink):
         at = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
         number = "a snapshot of others" if len(theirs) == 1 else f"{len(theirs)} snapshots of others, the last one"
         words = f"got {number} ({operation} at {at.replace('+00:00', 'Z')})"
-        return Intervention(words, is_mended={field.name for field in table.schema().fields} == {*held.columns})
+        return sink_ports.Intervention(
+            words, is_mended={field.name for field in table.schema().fields} == {*held.columns}
+        )
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def apply(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         if (None if self._table is None else _held(self._table)) != before:
-            raise SinkMovedError(f"table {self._place} does not hold what this delivery goes out from; deliver again")
+            raise sink_ports.SinkMovedError(
+                f"table {self._place} does not hold what this delivery goes out from; deliver again"
+            )
         if self._table is None:
             return self._create(changes, after)
         if before is None:
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"table {self._place} is there already, and no delivery made it: name another table, or drop this one. "
                 "Headrace writes only tables that it made"
             )
         # a commit that is tried again would go out from what it has not looked at
         self._table.metadata.properties["commit.retry.num-retries"] = "0"
-        if changes.source is ChangeSource.ALL_ROWS:
+        if changes.source is sink_ports.ChangeSource.ALL_ROWS:
             return self._fill(self._table, changes, before, after)
         return self._change(self._table, changes, after)
 
-    def _create(self, changes: Changes, after: SinkState) -> AppliedCounts:
+    def _create(self, changes: sink_ports.Changes, after: sink_ports.SinkState) -> sink_ports.AppliedCounts:
         with suppress(IntegrityError):  # an SQL catalog looks, then inserts: somebody has made the namespace between
             self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         schema = iceberg_schema(changes.columns)
@@ -267,9 +264,11 @@ class IcebergTarget(OpenSink):
         with WrittenFiles(transaction) as written:
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, (), written)
-        return AppliedCounts(0, number)
+        return sink_ports.AppliedCounts(0, number)
 
-    def _fill(self, table: "Table", changes: Changes, before: SinkState, after: SinkState) -> AppliedCounts:
+    def _fill(
+        self, table: "Table", changes: sink_ports.Changes, before: sink_ports.SinkState, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         """All rows again, in a table that has the columns. Those that somebody else added stay."""
         tasks = list(table.scan().plan_files())
         removed = table.scan().count()
@@ -280,9 +279,11 @@ class IcebergTarget(OpenSink):
         with WrittenFiles(transaction) as written:
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, [task.file for task in tasks], written)
-        return AppliedCounts(removed, number)
+        return sink_ports.AppliedCounts(removed, number)
 
-    def _change(self, table: "Table", changes: Changes, after: SinkState) -> AppliedCounts:
+    def _change(
+        self, table: "Table", changes: sink_ports.Changes, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         self._check_columns(table, changes.columns)
         transaction = table.transaction()
         replaced: list[DataFile] = []
@@ -299,7 +300,7 @@ class IcebergTarget(OpenSink):
                     written.add([*changes.untouched(rows_of(table, task)).to_batches()])
             number = written.add(changes.rows(ordered_by=[WINDOW_START]))
             _commit(transaction, after, replaced, written)
-        return AppliedCounts(removed, number)
+        return sink_ports.AppliedCounts(removed, number)
 
     def _check_columns(self, table: "Table", wanted: Mapping[str, ValueType]) -> None:
         there = {field.name: field.field_type for field in table.schema().fields}
@@ -307,20 +308,20 @@ class IcebergTarget(OpenSink):
             expected = iceberg_type(kind)
             if name not in there or not is_same(there[name], expected):
                 is_now = f"is {there[name]} now" if name in there else "is there no more"
-                raise SinkRefusedError(
+                raise sink_ports.SinkRefusedError(
                     f"column {name} of table {self._place} {is_now}: somebody else changed it. Put it back as it was "
                     f"({expected}), or drop the table, and the next delivery makes it again"
                 )
 
 
-def _held(table: "Table") -> SinkState | None:
+def _held(table: "Table") -> sink_ports.SinkState | None:
     if (current := table.current_snapshot()) is not None:
         for snapshot in ancestors_of(current, table.metadata):
             if (noted := _noted(snapshot)) is not None:
-                return SinkState(**json.loads(noted))
+                return sink_ports.SinkState(**json.loads(noted))
     # our snapshots have expired, or are none of this line: whose table it is says the table
     noted = table.properties.get(_HELD)
-    return None if noted is None else SinkState(**{**json.loads(noted), "snapshot": None})
+    return None if noted is None else sink_ports.SinkState(**{**json.loads(noted), "snapshot": None})
 
 
 def _noted(snapshot: "Snapshot") -> str | None:
@@ -378,7 +379,7 @@ def _on(days: Sequence[int | None]) -> BooleanExpression:
 
 
 def _commit(
-    transaction: "Transaction", after: SinkState, replaced: "Sequence[DataFile]", written: WrittenFiles
+    transaction: "Transaction", after: sink_ports.SinkState, replaced: "Sequence[DataFile]", written: WrittenFiles
 ) -> None:
     """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
     after = replace(after, identity=str(transaction.table_metadata.table_uuid))

@@ -41,14 +41,7 @@ from aiokafka.protocol.types import (
 )
 
 from headrace.connections import Connection, variable
-from headrace.connectors.kafka.definition import (
-    KafkaRefusedError,
-    KafkaUnreachableError,
-    RecordsLostError,
-    TopicReplacedError,
-    UnknownTopicError,
-    lose,
-)
+from headrace.connectors.kafka import definition
 from headrace.connectors.kafka.offsets import SCHEMA, OffsetRange, RecordBatch, as_table, batches_of
 
 _PASSING: Final = (
@@ -307,7 +300,7 @@ class KafkaClient:
 
         fetched = self._patient(from_leader)
         if self._known.get(topic.name, topic).id != topic.id:
-            raise TopicReplacedError(
+            raise definition.TopicReplacedError(
                 f"{self._connection}: topic {topic.name} was replaced by another of its name while it was read"
             )
         return fetched
@@ -337,7 +330,7 @@ class KafkaClient:
         response = await self._client.send(self._client.get_random_node(), TopicRequest(name))
         code, _, topic_id, _, partitions, *_ = response.topics[0]
         if code == _UNKNOWN_TOPIC:
-            raise UnknownTopicError(f"{self._connection}: there is no topic {name}")
+            raise definition.UnknownTopicError(f"{self._connection}: there is no topic {name}")
         _check(code)
         return Topic(name, topic_id.hex(), {number: leader for _, number, leader, *_ in partitions})
 
@@ -374,7 +367,7 @@ class KafkaClient:
         for attempt in tenacity.Retrying(
             stop=tenacity.stop_after_delay(_PATIENCE if seconds is None else seconds),
             wait=tenacity.wait_exponential(0.05, max=2),
-            retry=tenacity.retry_if_exception_type(KafkaUnreachableError),
+            retry=tenacity.retry_if_exception_type(definition.KafkaUnreachableError),
             reraise=True,
         ):
             with attempt:
@@ -387,12 +380,16 @@ class KafkaClient:
             return asyncio.run_coroutine_threadsafe(request(), self._loop).result()
         except kafka_errors.KafkaError as error:
             if passes(error):
-                raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
-            raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
+                raise definition.KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+            raise definition.KafkaRefusedError(
+                f"{self._told(error)}. Is {variable(self._connection.name)} right?"
+            ) from None
         except (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError) as error:
-            raise KafkaRefusedError(f"{self._told(error)}. Is {variable(self._connection.name)} right?") from None
+            raise definition.KafkaRefusedError(
+                f"{self._told(error)}. Is {variable(self._connection.name)} right?"
+            ) from None
         except (OSError, TimeoutError) as error:
-            raise KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+            raise definition.KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
 
     def _told(self, error: BaseException) -> str:
         text = str(error) or type(error).__name__
@@ -421,15 +418,19 @@ def _with_tls(connection: Connection) -> bool:
     options = connection.options
     for name in options:
         if name not in _OPTIONS:
-            raise KafkaRefusedError(f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}")
+            raise definition.KafkaRefusedError(
+                f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}"
+            )
     written = options.get("tls", "false").lower()
     if written not in (*_YES, *_NO):
-        raise KafkaRefusedError(f"{connection}: tls is {written!r}: write true or false")
+        raise definition.KafkaRefusedError(f"{connection}: tls is {written!r}: write true or false")
     certificates = [name for name in options if name.endswith("file")]
     if certificates and written in _NO:
-        raise KafkaRefusedError(f"{connection}: {certificates[0]} is for tls=true, which it does not say")
+        raise definition.KafkaRefusedError(f"{connection}: {certificates[0]} is for tls=true, which it does not say")
     if (mechanism := options.get("mechanism", "PLAIN")) not in _MECHANISMS:
-        raise KafkaRefusedError(f"{connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}")
+        raise definition.KafkaRefusedError(
+            f"{connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}"
+        )
     return written in _YES
 
 
@@ -468,7 +469,7 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
         except OffsetGoneError:
             lost = _lost(client, topic, OffsetRange(wanted.partition, at, wanted.end), where)
             what = f"{where}: offsets {lost.begin} to {lost.end - 1} are gone, and nobody has read them"
-            lose(what, RecordsLostError, skips_lost=skips_lost)
+            definition.lose(what, definition.RecordsLostError, skips_lost=skips_lost)
             tables.append(as_table(batches, wanted.partition, begin, at, where))
             batches, size = [], 0
             begin = at = lost.end  # the broker gives the whole batch that has this one
@@ -476,7 +477,7 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
         new = [batch for batch in batches_of(fetched.data, where) if batch.last >= at]
         empty = 0 if new else empty + 1
         if empty == _EMPTY:
-            raise KafkaUnreachableError(
+            raise definition.KafkaUnreachableError(
                 f"{where}: no record comes after offset {at}, and it should have {wanted.end - 1}"
             )
         if new:
@@ -496,7 +497,7 @@ def _lost(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> O
     """What is gone of the ``rest`` of a range, whose first record nobody has. Raises KafkaUnreachableError."""
     there = client.partitions(topic)[rest.partition]
     if there.first <= rest.begin < there.end:
-        raise KafkaUnreachableError(f"{where}: its leader does not have offset {rest.begin} yet")
+        raise definition.KafkaUnreachableError(f"{where}: its leader does not have offset {rest.begin} yet")
     return replace(rest, end=min(there.first, rest.end)) if rest.begin < there.first else rest
 
 

@@ -16,14 +16,7 @@ from typing import Any, ClassVar, Final, TypedDict, Unpack
 from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
-from headrace.model.expressions.columns import (
-    ColumnType,
-    Read,
-    SourceColumns,
-    SourceField,
-    WrittenColumns,
-    columns_of_source,
-)
+from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.data_types import DataType, ListType, in_words
 from headrace.model.expressions.expr import col
 from headrace.pipeline.endpoints import Sink, Source, SparkFunction, connection_name, sink_name
@@ -68,7 +61,7 @@ def avro(*, registry: str | None = None, schema: str | Mapping[str, Any] | None 
     return AvroValues(schema=text)
 
 
-METADATA: Final[Mapping[str, tuple[ColumnType, ...]]] = {
+METADATA: Final[Mapping[str, tuple[expression_columns.ColumnType, ...]]] = {
     "kafka_partition": (DataType.INT,),
     "kafka_offset": (DataType.INT,),
     "kafka_timestamp": (DataType.TIMESTAMP,),
@@ -107,7 +100,7 @@ class KafkaSource(Source):
 
     topic: str
     connection: str
-    schema: SourceColumns
+    schema: expression_columns.SourceColumns
     land: str = "always"
     on_lost: str = "fail"
     max_files: int = 256
@@ -121,7 +114,7 @@ class KafkaSource(Source):
         given = Arguments("kafka")
         given.text("topic", self.topic, "orders")
         connection_name(given, self.connection)
-        columns = columns_of_source(given, "schema", self.schema)
+        columns = expression_columns.columns_of_source(given, "schema", self.schema)
         object.__setattr__(self, "schema", {**columns, **({} if _PARTITION in columns else {_PARTITION: DataType.INT})})
         for name, value, choices in (
             ("land", self.land, ("always", "never")),
@@ -152,12 +145,12 @@ class KafkaSource(Source):
             changelog.check(given, self.in_records)
 
     @cached_property
-    def metadata(self) -> Mapping[str, ColumnType]:
+    def metadata(self) -> Mapping[str, expression_columns.ColumnType]:
         """The columns that Kafka says, by name."""
         return {
             name: column
             for name, column in self.schema.items()
-            if name in METADATA and not isinstance(column, SourceField)
+            if name in METADATA and not isinstance(column, expression_columns.SourceField)
         }
 
     @property
@@ -199,13 +192,15 @@ class KafkaSource(Source):
         return f"topic {self.topic} of connection {self.connection}"
 
     @property
-    def own_split(self) -> Read:
+    def own_split(self) -> expression_columns.Read:
         """The partition."""
         return col(_PARTITION).cast(str)
 
 
 @keywords
-def kafka(topic: str, schema: WrittenColumns, *, connection: str, **reading: Unpack[KafkaReading]) -> KafkaSource:
+def kafka(
+    topic: str, schema: expression_columns.WrittenColumns, *, connection: str, **reading: Unpack[KafkaReading]
+) -> KafkaSource:
     """The records of a ``topic`` of Kafka, whose values are JSON objects, one each, or ``values=hr.avro(...)``.
 
     ``connection`` is a name; the environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:

@@ -6,30 +6,23 @@ from typing import Final
 
 from headrace.connections import Connection, variable
 from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaSink, KafkaUnreachableError
-from headrace.ext.sinks import (
-    OpenTarget,
-    SinkConnector,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkUnreachableError,
-    UndeliverableError,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.installed import require
 from headrace.pipeline.endpoints import Sink
 
 
-class KafkaTopics(SinkConnector):
+class KafkaTopics(sink_ports.SinkConnector):
     """Topics of Kafka."""
 
     @contextmanager
-    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
+    def open(self, sink: Sink, connection: Connection) -> Iterator[sink_ports.OpenTarget]:
         require("kafka", f"sink {sink.name}")
         from headrace.connectors.kafka.client import KafkaClient
         from headrace.connectors.kafka.target import ChangeTopic
 
         assert isinstance(sink, KafkaSink)
         if connection.scheme != "kafka":
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"{variable(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs kafka://host:port"
             )
         with translated(connection), KafkaClient(connection) as client:
@@ -49,19 +42,23 @@ def translated(connection: Connection) -> Iterator[None]:
     try:
         yield
     except KafkaUnreachableError as error:
-        raise SinkUnreachableError(f"{error}. The next delivery tries again") from None
+        raise sink_ports.SinkUnreachableError(f"{error}. The next delivery tries again") from None
     except KafkaRefusedError as error:
-        raise SinkRefusedError(str(error)) from None
+        raise sink_ports.SinkRefusedError(str(error)) from None
     except (kafka_errors.KafkaError, OSError, TimeoutError) as raised:
         cause = _first_cause(raised)
         text = f"{connection}: {connection.without_secrets(str(cause) or type(cause).__name__)}"
         if isinstance(cause, OVERTAKEN):
-            raise SinkMovedError(f"{text}. Another delivery has begun; the next one continues from there") from None
+            raise sink_ports.SinkMovedError(
+                f"{text}. Another delivery has begun; the next one continues from there"
+            ) from None
         if isinstance(cause, TOO_LARGE):
-            raise UndeliverableError(f"{text}. Nothing was delivered") from None
+            raise sink_ports.UndeliverableError(f"{text}. Nothing was delivered") from None
         if isinstance(cause, OSError | TimeoutError) or passes(cause):
-            raise SinkUnreachableError(f"{text}. The next delivery tries again") from None
-        raise SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?") from None
+            raise sink_ports.SinkUnreachableError(f"{text}. The next delivery tries again") from None
+        raise sink_ports.SinkRefusedError(
+            f"{text}. Nothing was delivered. Is {variable(connection.name)} right?"
+        ) from None
 
 
 def _first_cause(error: BaseException) -> BaseException:

@@ -11,24 +11,10 @@ from statistics import mean
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
 from headrace.connections import Connection, connection
-from headrace.connectors.kafka.definition import (
-    KafkaRefusedError,
-    KafkaSource,
-    RecordsLostError,
-    TopicReplacedError,
-    lose,
-)
+from headrace.connectors.kafka import definition
 from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
 from headrace.errors import FixDataError
-from headrace.ext.sources import (
-    NOTHING,
-    FetchingReader,
-    OpenSource,
-    SourceConnector,
-    SourcePosition,
-    SourceSplit,
-    SplitEnumerator,
-)
+from headrace.ext import sources as source_ports
 from headrace.installed import require
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import Source
@@ -110,25 +96,27 @@ _APART: Final = 1_000
 
 
 @contextmanager
-def connected(source: KafkaSource) -> "Iterator[KafkaClient]":
+def connected(source: definition.KafkaSource) -> "Iterator[KafkaClient]":
     """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
     require("kafka", str(source))
     given = connection(source.connection, kind="kafka")
     if given.scheme != "kafka":
-        raise KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
+        raise definition.KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
     with CLIENTS.client(given) as client:
         yield client
 
 
 @dataclass(frozen=True)
-class TopicEnumerator(SplitEnumerator):
+class TopicEnumerator(source_ports.SplitEnumerator):
     """Finds the ranges of offsets of a topic that were not read."""
 
     counts: ClassVar[Literal["splits", "records"]] = "records"
 
-    source: KafkaSource
+    source: definition.KafkaSource
 
-    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(
+        self, position: source_ports.SourcePosition, read: Collection[str] | None = None
+    ) -> Iterator[source_ports.SourceSplit]:
         """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
         partitions are new, the first split says which.
 
@@ -146,25 +134,25 @@ class TopicEnumerator(SplitEnumerator):
             begins = {one.partition: one.begin for one in behind if one.partition >= known.partitions and one.begin}
             gone = dict.fromkeys(range(there, self._position(position).partitions), 0)  # of a topic that was replaced
             new = NewPartitions(known.partitions, there, begins | gone)
-            yield SourceSplit(new.path(topic.name), _ABOUT, topic.id)
+            yield source_ports.SourceSplit(new.path(topic.name), _ABOUT, topic.id)
         for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
-            yield SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
+            yield source_ports.SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
 
-    def count_unread(self, position: SourcePosition) -> int:
+    def count_unread(self, position: source_ports.SourcePosition) -> int:
         """How many offsets are after the position. Raises what ``unread`` raises."""
         with connected(self.source) as client:
             topic = client.topic(self.source.topic)
             known = self._known(topic, position)
             return sum(one.end - one.begin for one in self._behind(known, client.partitions(topic)))
 
-    def _known(self, topic: "Topic", position: SourcePosition) -> TopicPosition:
+    def _known(self, topic: "Topic", position: source_ports.SourcePosition) -> TopicPosition:
         """The position, in this very ``topic``."""
         known = self._position(position)
         if known.topic_id in ("", topic.id):
             return known
         return self._without_lost(
             TopicPosition(),
-            TopicReplacedError,
+            definition.TopicReplacedError,
             f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets begin again",
         )
 
@@ -178,14 +166,14 @@ class TopicEnumerator(SplitEnumerator):
             if begin < there.first:
                 begin = self._without_lost(
                     there.first,
-                    RecordsLostError,
+                    definition.RecordsLostError,
                     f"offsets {begin} to {there.first - 1} of partition {number} were deleted before they were read: "
                     "let the topic keep records for longer than runs may be apart",
                 )
             if begin > there.end:
                 begin = self._without_lost(
                     there.end,
-                    RecordsLostError,
+                    definition.RecordsLostError,
                     f"partition {number} was read up to offset {begin}, and ends at {there.end}: the cluster has lost "
                     "records that it had given, as after an unclean election of a leader",
                 )
@@ -193,24 +181,28 @@ class TopicEnumerator(SplitEnumerator):
 
     def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
         """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""
-        lose(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
+        definition.lose(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
         return rest
 
-    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """What comes next in each partition."""
         return position.passed(self._position(position).passed(splits).mark, splits) if splits else position
 
-    def _position(self, position: SourcePosition) -> TopicPosition:
+    def _position(self, position: source_ports.SourcePosition) -> TopicPosition:
         try:
             return TopicPosition.parse(position.mark)
         except (ValueError, KeyError, AttributeError) as error:
-            raise TopicReplacedError(f"{self.source}: {position.mark!r} is no position of a topic") from error
+            raise definition.TopicReplacedError(
+                f"{self.source}: {position.mark!r} is no position of a topic"
+            ) from error
 
-    def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
+    def is_same(self, was: source_ports.SourceSplit, now: source_ports.SourceSplit) -> bool:
         """Whether they are of the same topic: its records never change."""
         return was.etag == now.etag
 
-    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Ranges that are gone, at least in part, or are of a topic that was replaced."""
         if not (wanted := [*splits]):
             return
@@ -228,13 +220,13 @@ class TopicEnumerator(SplitEnumerator):
             if there is None or one.begin < there.first or one.end > there.end:
                 yield split, "is gone"
 
-    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+    def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """New partitions are at the beginning of time, so the watermark waits for what they will have first, and those
         that are gone at its end.
         """
         new = NewPartitions.of(split)
         if new is None:
-            return NOTHING
+            return source_ports.NOTHING
         return {str(number): MIN_INSTANT for number in range(new.first, new.end)} | {
             str(number): MAX_INSTANT for number in new.gone
         }
@@ -259,10 +251,10 @@ def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[Off
 
 
 @dataclass(frozen=True)
-class TopicReader(FetchingReader):
+class TopicReader(source_ports.FetchingReader):
     """Reads ranges of a topic, with a ``client`` where many are fetched."""
 
-    source: KafkaSource
+    source: definition.KafkaSource
     client: "KafkaClient | None" = None
     of_rules: int = RULES
 
@@ -281,7 +273,7 @@ class TopicReader(FetchingReader):
         with connected(self.source) as client:
             yield replace(self, client=client)
 
-    def fetch(self, split: SourceSplit) -> "pa.Table":
+    def fetch(self, split: source_ports.SourceSplit) -> "pa.Table":
         """The records of a range of offsets. Raises RecordsLostError, TopicReplacedError."""
         if self.client is None:
             with self.connected() as reader:
@@ -292,7 +284,7 @@ class TopicReader(FetchingReader):
         topic = self.client.topic(self.source.topic)
         if topic.id != split.etag:
             what = f"{self.source}: {split.path}, which was to be read, is of a topic that was replaced by another"
-            lose(what, TopicReplacedError, skips_lost=self.source.skips_lost)
+            definition.lose(what, definition.TopicReplacedError, skips_lost=self.source.skips_lost)
             return SCHEMA.empty_table()
         if NewPartitions.of(split) is not None:
             return SCHEMA.empty_table()
@@ -310,13 +302,13 @@ class TopicReader(FetchingReader):
         return scanned(fetched, self.source, required, path, self.of_rules)
 
 
-class KafkaConnector(SourceConnector):
+class KafkaConnector(source_ports.SourceConnector):
     """Topics of Kafka."""
 
-    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+    def open(self, source: Source, root: ObjectStore) -> source_ports.OpenSource:
         """The topic of ``source``; nothing is asked of the cluster yet."""
-        assert isinstance(source, KafkaSource)
-        return OpenSource(TopicEnumerator(source), TopicReader(source))
+        assert isinstance(source, definition.KafkaSource)
+        return source_ports.OpenSource(TopicEnumerator(source), TopicReader(source))
 
     @contextmanager
     def staying_connected(self) -> Iterator[None]:

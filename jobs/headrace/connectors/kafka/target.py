@@ -38,21 +38,7 @@ from headrace.connectors.kafka.client import KafkaClient, Partition, Topic, sett
 from headrace.connectors.kafka.client import records as fetched_records
 from headrace.connectors.kafka.definition import KafkaUnreachableError, UnknownTopicError
 from headrace.connectors.kafka.offsets import OffsetRange
-from headrace.ext.sinks import (
-    EPOCH,
-    NUMBER,
-    RECORD_AT,
-    RECORD_MISREAD,
-    RECORD_PLACE,
-    SIGN,
-    ChangeRecords,
-    Intervention,
-    OpenChangeLog,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkState,
-    StoredRecords,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.formats.fields import as_json
 from headrace.model.accumulation import WINDOW_END
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
@@ -79,9 +65,13 @@ def stored_changes(
     """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each; those
     that the topic lets go meanwhile are left out. Raises ComparedColumnsError for lists of pairs.
     """
-    about = {RECORD_PLACE: DataType.INT, RECORD_AT: DataType.INT, RECORD_MISREAD: DataType.BOOL}
-    schema = schema_of({NUMBER: DataType.INT, SIGN: DataType.INT, **columns, **about})
-    query = _query({NUMBER: DataType.INT, SIGN: DataType.INT, **columns})
+    about = {
+        sink_ports.RECORD_PLACE: DataType.INT,
+        sink_ports.RECORD_AT: DataType.INT,
+        sink_ports.RECORD_MISREAD: DataType.BOOL,
+    }
+    schema = schema_of({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns, **about})
+    query = _query({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns})
 
     def batches() -> Iterator[pa.RecordBatch]:
         with without_rows() as connection:
@@ -127,7 +117,8 @@ def _query(columns: Mapping[str, ValueType]) -> str:
     )
     selected = ", ".join(f"{value} as {identifier(name)}" for name, value in values.items())
     return (
-        f"select {selected}, partition as {RECORD_PLACE}, offset_ as {RECORD_AT}, {misread} as {RECORD_MISREAD} from "
+        f"select {selected}, partition as {sink_ports.RECORD_PLACE}, offset_ as {sink_ports.RECORD_AT}, "
+        f"{misread} as {sink_ports.RECORD_MISREAD} from "
         f"(select partition, offset_, object, {members} from (select partition, offset_, "
         "case when json_valid(text) and json_type(text) = 'OBJECT' then text end as object from "
         '(select partition, "offset" as offset_, try(decode("value")) as text from fetched)))'
@@ -267,7 +258,7 @@ _BY_KEY: Final = DefaultPartitioner()
 _EXISTS: Final = kafka_errors.TopicAlreadyExistsError.errno
 
 
-class ChangeTopic(OpenChangeLog):
+class ChangeTopic(sink_ports.OpenChangeLog):
     """A topic of changes, read by a ``reader``."""
 
     def __init__(self, reader: KafkaClient, connection: Connection, topic: str) -> None:
@@ -277,9 +268,9 @@ class ChangeTopic(OpenChangeLog):
         self._partitions = 0
         """Keys are spread over so many: those that it had as what it holds began, so they stay if it gets more."""
         if topic.startswith(DELIVERIES):
-            raise SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
+            raise sink_ports.SinkRefusedError(f"topic {topic} says what another topic holds: name another one")
 
-    def held(self) -> SinkState | None:
+    def held(self) -> sink_ports.SinkState | None:
         try:
             topic = self._reader.topic(self._deliveries)
         except UnknownTopicError:
@@ -293,17 +284,17 @@ class ChangeTopic(OpenChangeLog):
             return None
         noted = json.loads(newest)
         self._noted_partitions = noted.pop(_PARTITIONS, None)
-        return SinkState(**noted)
+        return sink_ports.SinkState(**noted)
 
-    def intervention(self, held: SinkState) -> Intervention | None:
+    def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Records that others have sent to it cannot be seen."""
         if held.identity is None:
             return None
         try:
             topic = self._reader.topic(self._topic)
         except UnknownTopicError:
-            return Intervention("was dropped")
-        return None if topic.id == held.identity else Intervention("was made again")
+            return sink_ports.Intervention("was dropped")
+        return None if topic.id == held.identity else sink_ports.Intervention("was made again")
 
     def unknown_records(self) -> int:
         """Each record has taken an offset of its partition, and so have those of deliveries that were killed: a topic
@@ -328,36 +319,42 @@ class ChangeTopic(OpenChangeLog):
         return False
 
     @contextmanager
-    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[sink_ports.StoredRecords]:
         topic = self._reader.topic(self._topic)
         partitions = self._reader.partitions(topic)
         begins = {number: there.first for number, there in partitions.items() if there.first}
-        yield StoredRecords(stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True)
+        yield sink_ports.StoredRecords(
+            stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True
+        )
 
-    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+    def append(
+        self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> None:
         try:
             topic = self._reader.topic(self._topic)
         except UnknownTopicError as error:
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
             ) from None
         begins = records.restarts or before is None or self._noted_partitions is None
         self._partitions = len(topic.leaders) if begins else self._noted_partitions or 0
         asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
 
-    async def _append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+    async def _append(
+        self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> None:
         patience = Patience(self._connection)
         if before is None:
             await patience.of(_make(self._deliveries, settings_of(self._connection)))
         async with started(self._connection, f"headrace.{self._topic}", patience) as producer:
             if (now := await asyncio.to_thread(self.held)) != before:
                 holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
-                raise SinkMovedError(
+                raise sink_ports.SinkMovedError(
                     f"topic {self._topic} of {self._connection} holds {holds}, and did not when this delivery began: "
                     "another one came between. Nothing was changed; the next delivery continues from there"
                 )
             if (await asyncio.to_thread(self._reader.topic, self._topic)).id != after.identity:
-                raise SinkMovedError(
+                raise sink_ports.SinkMovedError(
                     f"topic {self._topic} of {self._connection} was made again while it was delivered to. Nothing was "
                     "changed; the next delivery fills it again"
                 )
@@ -366,7 +363,9 @@ class ChangeTopic(OpenChangeLog):
                 held = await patience.of(producer.send(self._deliveries, self._as_text(after), self._topic.encode()))
                 await patience.of(held)
 
-    async def _send_all(self, producer: AIOKafkaProducer, records: ChangeRecords, patience: Patience) -> None:
+    async def _send_all(
+        self, producer: AIOKafkaProducer, records: sink_ports.ChangeRecords, patience: Patience
+    ) -> None:
         for batch in records.batches():
             sent: list[asyncio.Future[Any]] = []
             partitions = await patience.of(producer.partitions_for(self._topic))
@@ -387,17 +386,17 @@ class ChangeTopic(OpenChangeLog):
         every = np.arange(batch.num_rows)
         values = as_json(columns, every, for_all=True).to_pylist()
         names = [*columns]
-        identity = names[names.index(EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
+        identity = names[names.index(sink_ports.EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
         keys = as_json({name: columns[name] for name in identity}, every, for_all=True).to_pylist() or [_OF_ALL]
         places = [*range(self._partitions)]
-        for key, value, sign in zip(keys, values, columns[SIGN].to_pylist(), strict=True):
+        for key, value, sign in zip(keys, values, columns[sink_ports.SIGN].to_pylist(), strict=True):
             if sign:
                 yield partial(producer.send, self._topic, value, key, _BY_KEY(key, places, places))
             else:
                 for place in sorted(partitions):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
-    def _as_text(self, held: SinkState) -> bytes:
+    def _as_text(self, held: sink_ports.SinkState) -> bytes:
         return json.dumps({**asdict(held), _PARTITIONS: self._partitions}).encode()
 
 

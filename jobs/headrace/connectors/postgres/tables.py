@@ -20,29 +20,8 @@ from psycopg import sql
 from psycopg.errors import ProgramLimitExceeded
 from pyarrow import csv
 
-from headrace.connectors.postgres.target import (
-    INDEX_BYTES,
-    PostgresTarget,
-    column_type,
-    long_key,
-    names_of,
-    reading,
-    writing,
-)
-from headrace.ext.sinks import (
-    NUMBER,
-    SIGN,
-    AppliedCounts,
-    ChangeRecords,
-    Changes,
-    ChangeSource,
-    OpenChangeLog,
-    OpenSink,
-    SinkRefusedError,
-    SinkState,
-    StoredRecords,
-    UndeliverableError,
-)
+from headrace.connectors.postgres import target
+from headrace.ext import sinks as sink_ports
 from headrace.model.expressions.data_types import ValueType
 from headrace.sinks.failures import check_columns
 
@@ -75,7 +54,7 @@ class _Text(io.RawIOBase):
 @contextmanager
 def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatchReader]:
     """``columns`` of a ``table`` as PostgreSQL writes them, times in UTC. Raises SinkRefusedError."""
-    with reading(server):
+    with target.reading(server):
         of = sql.Identifier(*table.split(".", 1))
         described = server.execute(sql.SQL("select * from {} limit 0").format(of)).description or ()
         check_columns(table, columns, [column.name for column in described])
@@ -100,13 +79,15 @@ def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str
             )
 
 
-class PostgresTable(PostgresTarget, OpenSink):
+class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
     """A table of rows."""
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
-        with self._long_keys(changes), writing(self._connection):
+    def apply(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
+        with self._long_keys(changes), target.writing(self._connection):
             self._lock(before)
-            if changes.source is ChangeSource.ALL_ROWS:
+            if changes.source is sink_ports.ChangeSource.ALL_ROWS:
                 applied = self._fill(changes, before, after)
             else:
                 assert before is not None  # it holds the rows that change
@@ -117,30 +98,32 @@ class PostgresTable(PostgresTarget, OpenSink):
             return applied
 
     @contextmanager
-    def _long_keys(self, changes: Changes) -> Iterator[None]:
+    def _long_keys(self, changes: sink_ports.Changes) -> Iterator[None]:
         """Inside, a key that is too long for the index is named."""
         try:
             yield
         except ProgramLimitExceeded as error:
-            key = long_key(changes.rows(), {name: changes.columns[name] for name in changes.identity})
+            key = target.long_key(changes.rows(), {name: changes.columns[name] for name in changes.identity})
             if key is None:
                 raise
-            raise UndeliverableError(
+            raise sink_ports.UndeliverableError(
                 f"table {self._name} of {self._place}: {key.describe()}, and PostgreSQL has no place for more than "
-                f"{INDEX_BYTES:,} in an entry of an index, once it has compressed each column "
+                f"{target.INDEX_BYTES:,} in an entry of an index, once it has compressed each column "
                 f"({error.diag.message_primary}). {key.rows:,} rows that are to be delivered have keys as long, before "
                 "that. Nothing was delivered to this sink, and nothing will be, until one of these is done: deliver to "
                 "a table of changes, which has no such index (changes=True, and another name); leave such records out "
                 "by a filter, or make the key shorter, and backfill"
             ) from None
 
-    def _fill(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def _fill(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         """All rows again, in a table that has the columns."""
         if before is None or self._identity() is None:
             self._create(changes)
             written = self._copy(self._table, changes.rows, changes.columns)
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
-            return AppliedCounts(0, written)
+            return sink_ports.AppliedCounts(0, written)
         self._check_own(before)
         self._identify_to_replicas()
         stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
@@ -151,22 +134,22 @@ class PostgresTable(PostgresTarget, OpenSink):
         if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
             self._alter(before.columns, after.columns, changes)
         written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
-        return AppliedCounts(removed, written)
+        return sink_ports.AppliedCounts(removed, written)
 
-    def _check_own(self, before: SinkState) -> None:
+    def _check_own(self, before: sink_ports.SinkState) -> None:
         """Raise SinkRefusedError if another table has the name than the one that ``before`` was delivered to: one that
         a dump of ours was restored into has our index.
         """
         now = self._identity()
         is_another = None not in (now, before.identity) and str(now).split("/")[0] != str(before.identity).split("/")[0]
         if is_another and not self._indexed():
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"table {self._name} of {self._place} is another one than was delivered to, and no delivery made it: "
                 "drop it, and the next delivery makes it again; or name another table. Headrace writes only tables "
                 "that it made"
             )
 
-    def _create(self, changes: Changes) -> None:
+    def _create(self, changes: sink_ports.Changes) -> None:
         self._check_absent()
         # a row that is written over has room beside it, and its index stays as it is: half the time of an upsert
         self._execute(
@@ -186,7 +169,7 @@ class PostgresTable(PostgresTarget, OpenSink):
         if self._execute(query, (self._table.as_string(self._connection),)).fetchone() is not None:
             self._execute("alter table {table} replica identity full")
 
-    def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: Changes) -> None:
+    def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: sink_ports.Changes) -> None:
         """The columns of ``changes`` in place of those that are ``held``, in a table without rows. Those that somebody
         else added stay.
         """
@@ -199,7 +182,7 @@ class PostgresTable(PostgresTarget, OpenSink):
                 self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
         self._index_by(changes.identity)
 
-    def _change(self, changes: Changes) -> AppliedCounts:
+    def _change(self, changes: sink_ports.Changes) -> sink_ports.AppliedCounts:
         staged = self._stage(changes.columns)
         self._check_columns(staged)
         self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
@@ -211,13 +194,13 @@ class PostgresTable(PostgresTarget, OpenSink):
         sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
         self._execute(
             "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
-            names=names_of(changes.columns),
+            names=target.names_of(changes.columns),
             staged=staged,
-            identity=names_of(changes.identity),
+            identity=target.names_of(changes.identity),
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
         )
         self._execute("drop table {staged}", staged=staged)
-        return AppliedCounts(removed, written)
+        return sink_ports.AppliedCounts(removed, written)
 
     def _stage(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
         """A table of this session, which has ``columns``."""
@@ -254,7 +237,7 @@ class PostgresTable(PostgresTarget, OpenSink):
         self._execute(
             "create unique index {index} on {table} ({identity}) nulls not distinct",
             index=sql.Identifier(self._index_name),
-            identity=names_of(identity),
+            identity=target.names_of(identity),
         )
 
     def _indexed(self) -> set[str]:
@@ -267,11 +250,13 @@ class PostgresTable(PostgresTarget, OpenSink):
         return {name for (name,) in rows}
 
 
-class PostgresChanges(PostgresTarget, OpenChangeLog):
+class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
     """A table of changes."""
 
-    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
-        with writing(self._connection):
+    def append(
+        self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> None:
+        with target.writing(self._connection):
             self._lock(before)
             if before is None or self._identity() is None:
                 self._create(records)
@@ -283,19 +268,21 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
             self._store(after)
 
     @contextmanager
-    def records(self, columns: Mapping[str, ValueType]) -> Iterator[StoredRecords]:
-        with rows_as_text(self._connection, self._name, [NUMBER, SIGN, *columns]) as rows:
-            yield StoredRecords(rows)
+    def records(self, columns: Mapping[str, ValueType]) -> Iterator[sink_ports.StoredRecords]:
+        with rows_as_text(self._connection, self._name, [sink_ports.NUMBER, sink_ports.SIGN, *columns]) as rows:
+            yield sink_ports.StoredRecords(rows)
 
-    def _create(self, records: ChangeRecords) -> None:
+    def _create(self, records: sink_ports.ChangeRecords) -> None:
         self._check_absent()
         self._execute(
             "create table {table} ({columns}, primary key ({number}))",
             columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in records.columns.items()),
-            number=sql.Identifier(NUMBER),
+            number=sql.Identifier(sink_ports.NUMBER),
         )
 
-    def _widen(self, before: SinkState, after: SinkState, records: ChangeRecords) -> None:
+    def _widen(
+        self, before: sink_ports.SinkState, after: sink_ports.SinkState, records: sink_ports.ChangeRecords
+    ) -> None:
         """Add the columns that are new. Those of older changes stay."""
         if before.columns == after.columns:
             return
@@ -309,9 +296,9 @@ class PostgresChanges(PostgresTarget, OpenChangeLog):
         for name, kind in records.columns.items():
             if name not in there:
                 self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
-            elif there[name].replace(" ", "") != column_type(name, kind).replace(" ", ""):
-                raise SinkRefusedError(
+            elif there[name].replace(" ", "") != target.column_type(name, kind).replace(" ", ""):
+                raise sink_ports.SinkRefusedError(
                     f"column {name!r} of table {self._name} of {self._place} has type {there[name]}, and changes "
-                    f"from now on have {column_type(name, kind)}: those that are there stay as they are: name another "
-                    "table, or give the column another name"
+                    f"from now on have {target.column_type(name, kind)}: those that are there stay as they are: name "
+                    "another table, or give the column another name"
                 )

@@ -17,31 +17,15 @@ import pyarrow.parquet as pq
 
 from headrace.connectors.published.definition import PublishedSource
 from headrace.errors import RestoreError
-from headrace.ext.sources import (
-    OpenSource,
-    SourceConnector,
-    SourcePosition,
-    SourceReader,
-    SourceSplit,
-    SplitEnumerator,
-    SplitGoneError,
-)
+from headrace.ext import sources as source_ports
 from headrace.kernel.columns import arrow_type
 from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
 from headrace.pipeline.endpoints import Source
 from headrace.pipeline.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME
+from headrace.read import upstream
 from headrace.read.diff.layered_tables import LaterPanes, current_files, files_of, fold_of_current
 from headrace.read.snapshots.progress import discards, has_panes
-from headrace.read.upstream import (
-    FORMAT,
-    GONE,
-    ReadPipeline,
-    StepKind,
-    UpstreamPosition,
-    UpstreamStep,
-    output_watermark,
-)
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
 from headrace.read.views.row_files import PLACE, brought, newest_of
@@ -60,7 +44,7 @@ if TYPE_CHECKING:
 class StepElements:
     """The elements of steps along ``read``: the columns that its source reads, as they are called upstream."""
 
-    read: ReadPipeline
+    read: upstream.ReadPipeline
 
     @property
     def types(self) -> dict[str, ValueType]:
@@ -68,10 +52,10 @@ class StepElements:
         own = {field.place: field.type for field in self.read.source.fields.values()}
         return {**own, **OF_PANES}
 
-    def of(self, step: UpstreamStep) -> pa.Table:
+    def of(self, step: upstream.UpstreamStep) -> pa.Table:
         """The elements of ``step``. Raises MissingSnapshotError, BrokenObjectError."""
         begin, end = (None if side is None else self.read.manifest(side) for side in (step.begin, step.end))
-        if step.kind in (StepKind.PANES, StepKind.AGAIN):
+        if step.kind in (upstream.StepKind.PANES, upstream.StepKind.AGAIN):
             assert end is not None
             return self._panes(end, -1 if begin is None else come_to(begin, ""))
         if any(discards(side) for side in (begin, end) if side is not None):
@@ -165,17 +149,19 @@ class UpstreamExpiredError(RestoreError, code="restore.upstream_expired"):
 
 
 @dataclass(frozen=True)
-class StepEnumerator(SplitEnumerator):
+class StepEnumerator(source_ports.SplitEnumerator):
     """Finds the steps of ``read``."""
 
-    read: ReadPipeline
+    read: upstream.ReadPipeline
 
-    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(
+        self, position: source_ports.SourcePosition, read: Collection[str] | None = None
+    ) -> Iterator[source_ports.SourceSplit]:
         """The steps to what is published now. ``read`` says nothing: what counts is where one has come to.
 
         Raises UpstreamExpiredError, UpstreamPanesError.
         """
-        at, published = UpstreamPosition.from_mark(position.mark), self.read.published()
+        at, published = upstream.UpstreamPosition.from_mark(position.mark), self.read.published()
         begin = None if at is None else at.snapshot
         if published == begin:
             return
@@ -190,7 +176,7 @@ class StepEnumerator(SplitEnumerator):
         else:
             yield self._difference(before, end)
 
-    def _consumed(self, at: UpstreamPosition | None) -> Manifest | None:
+    def _consumed(self, at: upstream.UpstreamPosition | None) -> Manifest | None:
         """The snapshot that was consumed; None at the beginning."""
         if at is None or at.snapshot is None:
             return None
@@ -202,10 +188,10 @@ class StepEnumerator(SplitEnumerator):
             )
         return manifest
 
-    def _begun(self, end: Manifest, *, is_again: bool) -> Iterator[SourceSplit]:
+    def _begun(self, end: Manifest, *, is_again: bool) -> Iterator[source_ports.SourceSplit]:
         """The steps of a reader that has nothing of the upstream (again: any more, since that had gone back)."""
         if not discards(end):
-            kind = StepKind.DIFFERENCE if is_again else StepKind.ROWS
+            kind = upstream.StepKind.DIFFERENCE if is_again else upstream.StepKind.ROWS
             yield self._split(kind, None, end, sum(file.bytes for file in files_of(end, UNNAMED.current)))
             return
         if is_again:
@@ -214,7 +200,7 @@ class StepEnumerator(SplitEnumerator):
             self._check_panes([end], -1)
             yield from self._along(None, end, MIN_INSTANT)
 
-    def _along(self, before: Manifest | None, end: Manifest, reached: Instant) -> Iterator[SourceSplit]:
+    def _along(self, before: Manifest | None, end: Manifest, reached: Instant) -> Iterator[source_ports.SourceSplit]:
         """A step to each snapshot of a line that is kept, oldest first. Watermarks have ``reached`` so far before."""
         sizes = self._sizes(end, before)
         for manifest in self._line(before, end):
@@ -227,8 +213,8 @@ class StepEnumerator(SplitEnumerator):
             size = sum(own for epoch, own in sizes.items() if since < epoch <= come_to(manifest, ""))
             patch = manifest.patch
             is_patched = before is not None and patch is not None and since < patch.epoch <= manifest.epoch
-            is_behind = before is not None and output_watermark(before) < reached
-            kind = StepKind.AGAIN if is_patched or is_behind else StepKind.PANES
+            is_behind = before is not None and upstream.output_watermark(before) < reached
+            kind = upstream.StepKind.AGAIN if is_patched or is_behind else upstream.StepKind.PANES
             yield self._split(kind, before, manifest, size)
             before = manifest
 
@@ -248,12 +234,12 @@ class StepEnumerator(SplitEnumerator):
             record.epoch: sum(file.bytes for file in record.files if isinstance(file, DataFile)) for record in records
         }
 
-    def _difference(self, before: Manifest | None, end: Manifest | None) -> SourceSplit:
+    def _difference(self, before: Manifest | None, end: Manifest | None) -> source_ports.SourceSplit:
         sides = [side for side in (before, end) if side is not None]
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
         if any(map(discards, sides)):
             self._check_panes(sides, self.read.common(before, end))
-        return self._split(StepKind.DIFFERENCE, before, end, sum(file.bytes for file in files.values()))
+        return self._split(upstream.StepKind.DIFFERENCE, before, end, sum(file.bytes for file in files.values()))
 
     def _check_panes(self, sides: Iterable[Manifest], since: int) -> None:
         """Raise UpstreamExpiredError if panes after epoch ``since`` have expired of an upstream whose rows do not have
@@ -266,60 +252,66 @@ class StepEnumerator(SplitEnumerator):
                     "where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"
                 )
 
-    def _split(self, kind: StepKind, before: Manifest | None, end: Manifest | None, size: int) -> SourceSplit:
+    def _split(
+        self, kind: upstream.StepKind, before: Manifest | None, end: Manifest | None, size: int
+    ) -> source_ports.SourceSplit:
         begin = None if before is None else before.snapshot_id
         if end is None:
-            return UpstreamStep(self._name, kind, begin, None, -1).to_split(size, "")
-        return UpstreamStep(self._name, kind, begin, end.snapshot_id, end.epoch).to_split(size, end.fingerprint)
+            return upstream.UpstreamStep(self._name, kind, begin, None, -1).to_split(size, "")
+        return upstream.UpstreamStep(self._name, kind, begin, end.snapshot_id, end.epoch).to_split(
+            size, end.fingerprint
+        )
 
     @property
     def _name(self) -> str:
         return self.read.source.upstream
 
-    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """The position once ``splits`` have been read. Their watermarks were asked for before."""
         if not splits:
             return position
         source = self.read.source
-        begun = UpstreamPosition.begun(self.read.store.uri, source.pipeline, source.output)
-        at = UpstreamPosition.from_mark(position.mark) or begun
+        begun = upstream.UpstreamPosition.begun(self.read.store.uri, source.pipeline, source.output)
+        at = upstream.UpstreamPosition.from_mark(position.mark) or begun
         for split in splits:
-            step = UpstreamStep.of(split)
+            step = upstream.UpstreamStep.of(split)
             at = at.moved(split.etag, step.end, step.epoch, self._watermark(step))
         return position.passed(at.to_mark(), splits)
 
-    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+    def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """The output watermark of the snapshot at which the step ends. Raises SplitGoneError."""
-        return {"": self._watermark(UpstreamStep.of(split))}
+        return {"": self._watermark(upstream.UpstreamStep.of(split))}
 
-    def _watermark(self, step: UpstreamStep) -> Instant:
+    def _watermark(self, step: upstream.UpstreamStep) -> Instant:
         if step.end is None:
             return MIN_INSTANT
         try:
-            return output_watermark(self.read.manifest(step.end))
-        except GONE as error:
+            return upstream.output_watermark(self.read.manifest(step.end))
+        except upstream.GONE as error:
             where = f"{self.read.source}, snapshot {step.end}"
-            raise SplitGoneError(where, f"is gone ({error})", self.read.begins_again) from error
+            raise source_ports.SplitGoneError(where, f"is gone ({error})", self.read.begins_again) from error
 
-    def is_correction(self, split: SourceSplit) -> bool:
+    def is_correction(self, split: source_ports.SourceSplit) -> bool:
         """Whether the step takes back, or repeats."""
-        return UpstreamStep.of(split).kind.counts_again
+        return upstream.UpstreamStep.of(split).kind.counts_again
 
-    def is_lost(self, split: SourceSplit, unread: Mapping[str, SourceSplit]) -> bool:
+    def is_lost(self, split: source_ports.SourceSplit, unread: Mapping[str, source_ports.SourceSplit]) -> bool:
         """Never: who is at an older snapshot finds what has changed since."""
         return False
 
-    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Steps of which a snapshot has expired upstream."""
         for split in splits:
-            step = UpstreamStep.of(split)
+            step = upstream.UpstreamStep.of(split)
             gone = [side for side in (step.begin, step.end) if side is not None and self.read.known(side) is None]
             if gone:
                 yield split, f"is gone: snapshot {gone[0]} of {self.read.source.upstream} has expired"
 
-    def newest(self, position: SourcePosition) -> Instant | None:
+    def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the snapshot that is published now was made, unless that is where one has come to."""
-        at, published = UpstreamPosition.from_mark(position.mark), self.read.published()
+        at, published = upstream.UpstreamPosition.from_mark(position.mark), self.read.published()
         if published is None or (at is not None and at.snapshot == published):
             return None
         return instant(datetime.fromisoformat(self.read.manifest(published).created_at))
@@ -330,12 +322,12 @@ class StepEnumerator(SplitEnumerator):
 
 
 @dataclass(frozen=True)
-class StepReader(SourceReader):
+class StepReader(source_ports.SourceReader):
     """Reads steps along ``pipeline``."""
 
-    pipeline: ReadPipeline
+    pipeline: upstream.ReadPipeline
 
-    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+    def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The panes of a step, each at its number. Raises SplitGoneError."""
         import numpy as np
         import pyarrow as pa
@@ -346,29 +338,31 @@ class StepReader(SourceReader):
         del span, required  # it is read whole, and whether it has all columns was looked at when it was planned
         source = self.pipeline.source
         try:
-            panes = with_times(StepElements(self.pipeline).of(UpstreamStep.of(split)))
-        except GONE as error:
-            raise SplitGoneError(f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again) from error
+            panes = with_times(StepElements(self.pipeline).of(upstream.UpstreamStep.of(split)))
+        except upstream.GONE as error:
+            raise source_ports.SplitGoneError(
+                f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again
+            ) from error
         flat = {name: panes[field.place].combine_chunks() for name, field in source.fields.items()}
         rows = panes.num_rows
         return ScannedRecords(flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda chosen: as_json(flat, chosen))
 
 
-class PublishedConnector(SourceConnector):
+class PublishedConnector(source_ports.SourceConnector):
     """Other pipelines."""
 
-    format: ClassVar[int] = FORMAT
+    format: ClassVar[int] = upstream.FORMAT
     repeats: ClassVar[bool] = False
 
-    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+    def open(self, source: Source, root: ObjectStore) -> source_ports.OpenSource:
         """``source`` below ``root``, or where it says."""
         return self.open_for("", source, root)
 
-    def open_for(self, pipeline: str, source: Source, root: ObjectStore) -> OpenSource:
+    def open_for(self, pipeline: str, source: Source, root: ObjectStore) -> source_ports.OpenSource:
         """The same, for the reader ``pipeline``."""
         assert isinstance(source, PublishedSource)
-        read = ReadPipeline(source, root, pipeline)
-        return OpenSource(StepEnumerator(read), StepReader(read))
+        read = upstream.ReadPipeline(source, root, pipeline)
+        return source_ports.OpenSource(StepEnumerator(read), StepReader(read))
 
 
 CONNECTOR: Final = PublishedConnector()

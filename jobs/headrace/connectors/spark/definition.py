@@ -15,15 +15,7 @@ from headrace.formats.file_format import FileColumnsError
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
-from headrace.pipeline.endpoints import (
-    FunctionSink,
-    OnMissing,
-    Source,
-    SparkFunction,
-    connection_name,
-    function_name,
-    sink_name,
-)
+from headrace.pipeline import endpoints
 from headrace.pipeline.loading.modules import current
 
 
@@ -33,13 +25,13 @@ class RangeReading(TypedDict, total=False):
     max_files: int
     max_bytes: int
     max_rejected: int | None
-    missing: OnMissing | str
-    transform: SparkFunction | None
+    missing: endpoints.OnMissing | str
+    transform: endpoints.SparkFunction | None
     changelog: WrittenChangelog | None
 
 
 @dataclass(frozen=True)
-class SparkSource(Source):
+class SparkSource(endpoints.Source):
     """What the ``function`` (``module:function``) reads by ranges, called ``name``. Written as ``spark_source(...)``.
 
     ``package`` says which folder the module lies in, if it lies beside the pipeline's file.
@@ -54,8 +46,8 @@ class SparkSource(Source):
     max_files: int = 100
     max_bytes: int = 512 * 1024 * 1024
     max_rejected: int | None = None
-    missing: OnMissing = OnMissing.FAIL
-    transform: SparkFunction | None = None
+    missing: endpoints.OnMissing = endpoints.OnMissing.FAIL
+    transform: endpoints.SparkFunction | None = None
     changelog: Changelog | None = None
     package: str | None = field(default=None, repr=False, compare=False)
 
@@ -102,8 +94,8 @@ def spark_source(
     'orders_db/orders:Orders'
     """
     given = Arguments("spark_source")
-    function_name(given, function, "orders:Orders")
-    reached = "" if connection is None else connection_name(given, connection)
+    endpoints.function_name(given, function, "orders:Orders")
+    reached = "" if connection is None else endpoints.connection_name(given, connection)
     called = function if name is None else given.text("name", name, "orders")
     columns = columns_of_source(given, "schema", schema)
     limit = reading.get("max_rejected")
@@ -120,17 +112,17 @@ def spark_source(
         given.whole("max_files", reading.get("max_files", defaults.max_files), least=1),
         given.whole("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
         None if limit is None else given.whole("max_rejected", limit, least=0),
-        given.choice("missing", reading.get("missing", defaults.missing), OnMissing),
+        given.choice("missing", reading.get("missing", defaults.missing), endpoints.OnMissing),
         None
         if transform is None
-        else given.instance("transform", transform, SparkFunction, 'SparkFunction("module:function", ...)'),
+        else given.instance("transform", transform, endpoints.SparkFunction, 'SparkFunction("module:function", ...)'),
         changelog,
         package=current(),
     )
 
 
 @dataclass(frozen=True)
-class SparkSink(FunctionSink):
+class SparkSink(endpoints.FunctionSink):
     """A function that gives a target of Spark's."""
 
     kind: ClassVar[str] = "spark"
@@ -151,9 +143,9 @@ def spark_sink(function: str, *, connection: str | None = None, name: str | None
     'Reports'
     """
     given = Arguments("spark_sink")
-    called = function_name(given, function, "targets:Reports")
-    reached = "" if connection is None else connection_name(given, connection)
-    return SparkSink(sink_name(given, name, called), reached, function, package=current())
+    called = endpoints.function_name(given, function, "targets:Reports")
+    reached = "" if connection is None else endpoints.connection_name(given, connection)
+    return SparkSink(endpoints.sink_name(given, name, called), reached, function, package=current())
 
 
 class RangeFunctionError(FixConfigError, code="config.range_function"):

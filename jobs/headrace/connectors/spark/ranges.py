@@ -31,13 +31,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from headrace.connections import Connection, SqlAnswer, answer_of, failure, hide_secrets, in_a_line
-from headrace.connectors.spark.definition import (
-    RangeColumnsError,
-    RangeFailedError,
-    RangeFunctionError,
-    RangeRefusedError,
-    SparkSource,
-)
+from headrace.connectors.spark import definition
 from headrace.distribute.spark.application import DataFrame, SparkSession, bring_packages, travels
 from headrace.distribute.spark.errors import SparkJobError
 from headrace.distribute.spark.failures import translate_spark_error
@@ -126,7 +120,7 @@ def answer_of_database(error: Exception, connection: Connection | None) -> Datab
 
 
 @contextmanager
-def named_failures(source: SparkSource, connection: Connection | None) -> Iterator[None]:
+def named_failures(source: definition.SparkSource, connection: Connection | None) -> Iterator[None]:
     """Inside, what the code of ``source`` and Spark raise beside Headrace's errors becomes an error of this source."""
     try:
         yield
@@ -139,16 +133,16 @@ def named_failures(source: SparkSource, connection: Connection | None) -> Iterat
         raise _named(source, connection, error) from None
 
 
-def _named(source: SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
+def _named(source: definition.SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
     of = str(source) if connection is None else f"{source} ({connection})"
     answer = answer_of_database(error, connection)
     if answer is not None and answer.refuses:
-        return RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
+        return definition.RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
     if answer is not None:
         text = answer.text
     elif isinstance(error, AnalysisException):
         reason = in_a_line(str(error).partition(";")[0], connection)
-        return RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
+        return definition.RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
     elif isinstance(error, PySparkException | Py4JError):
         translated = translate_spark_error(error)
         text = in_a_line(str(translated), connection)
@@ -157,34 +151,36 @@ def _named(source: SparkSource, connection: Connection | None, error: Exception)
             return translated
     else:
         text = failure(error, connection)
-    return RangeFailedError(f"{of} failed: {text}. Nothing of it was landed; the next run begins there again")
+    return definition.RangeFailedError(
+        f"{of} failed: {text}. Nothing of it was landed; the next run begins there again"
+    )
 
 
-def check_columns(frame: DataFrame, source: SparkSource) -> None:
+def check_columns(frame: DataFrame, source: definition.SparkSource) -> None:
     """Raise RangeColumnsError, which names each column of ``frame`` that is not as ``source`` says."""
     names = frame.columns
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise RangeColumnsError(
+        raise definition.RangeColumnsError(
             f"{source}: read() gives column {twice[0]} {names.count(twice[0])} times: name each once (alias, drop)"
         )
     if dotted := [name for name in names if "." in name]:
-        raise RangeColumnsError(
+        raise definition.RangeColumnsError(
             f"{source}: read() gives column {dotted[0]}, and Spark takes what is before a dot for an object: give it "
             "another name (alias), or leave it out"
         )
     try:
         schema = to_arrow_schema(frame.schema, timezone="UTC")
     except PySparkException as error:  # a type that has no form outside of Spark
-        raise RangeColumnsError(
+        raise definition.RangeColumnsError(
             f"{source}: read() gives a column that cannot be landed ({error}): cast it, or leave it out"
         ) from error
     if empty := [field.name for field in schema if _is_empty(field.type)]:
-        raise RangeColumnsError(
+        raise definition.RangeColumnsError(
             f"{source}: read() gives column {empty[0]}, an object without fields, which Parquet cannot hold: "
             "leave it out"
         )
     if wrong := [*_misfits(schema, source)]:
-        raise RangeColumnsError(
+        raise definition.RangeColumnsError(
             f"{source}: what read() gives does not fit the schema: {'; '.join(wrong)}. It has "
             f"{', '.join(f'{field.name} ({field.type})' for field in schema)}. Nothing was landed: correct the schema, "
             "or cast and name the columns in read()"
@@ -197,7 +193,7 @@ def _is_empty(kind: pa.DataType) -> bool:
     return (is_object and not kind.num_fields) or any(_is_empty(kind.field(n).type) for n in range(kind.num_fields))
 
 
-def _misfits(schema: pa.Schema, source: SparkSource) -> Iterator[str]:
+def _misfits(schema: pa.Schema, source: definition.SparkSource) -> Iterator[str]:
     fields = source.as_read.fields
     there = {*places(schema, fields)}
     for name, wanted in fields.items():
@@ -226,7 +222,7 @@ class Ranges(Protocol):
 class NamedRanges:
     """The ``ranges`` of a ``source``, with its name in whatever they raise, and no secret of its connection."""
 
-    source: SparkSource
+    source: definition.SparkSource
     ranges: Ranges
     session: ConnectedSession
 
@@ -238,7 +234,7 @@ class NamedRanges:
             ends = [*given] if is_several else [given]
         wrong = [end for end in ends if not isinstance(end, str) or not end]
         if wrong or not is_several:
-            raise RangeFunctionError(
+            raise definition.RangeFunctionError(
                 f"{self.source}: ends({begin!r}) gives {(wrong or ends)[0]!r:.100}: give a list of texts, each where a "
                 "range ends and the next one begins; an empty list where nothing is new"
             )
@@ -250,24 +246,28 @@ class NamedRanges:
         with named_failures(self.source, self.session.connection):
             frame = self.ranges.read(begin, end)
         if not isinstance(frame, DataFrame) and not hasattr(frame, "mapInArrow"):
-            raise RangeFunctionError(f"{self.source}: read() gives {type(frame).__name__}, and must give a DataFrame")
+            raise definition.RangeFunctionError(
+                f"{self.source}: read() gives {type(frame).__name__}, and must give a DataFrame"
+            )
         return frame
 
 
 @contextmanager
-def ranges_of(source: SparkSource, connection: Connection | None) -> Iterator[NamedRanges]:
+def ranges_of(source: definition.SparkSource, connection: Connection | None) -> Iterator[NamedRanges]:
     """The ranges of a ``source``, whose session ends with this, or where sessions are kept with what keeps them. Raises
     RangeFunctionError, RangeFailedError.
     """
     session = ConnectedSession(connection, "landing")
     try:
         with named_failures(source, connection):
-            named = named_function(str(source), source.function, source.package, RangeFunctionError)
+            named = named_function(str(source), source.function, source.package, definition.RangeFunctionError)
             travels(named.module)  # with its own functions for rows
             ranges: Any = named.function(session)
         for method in ("ends", "read"):
             if not callable(getattr(ranges, method, None)):
-                raise RangeFunctionError(f"{source}: it gives {type(ranges).__name__}, which has no method {method}()")
+                raise definition.RangeFunctionError(
+                    f"{source}: it gives {type(ranges).__name__}, which has no method {method}()"
+                )
         yield NamedRanges(source, ranges, session)
     finally:
         session.leave()

@@ -10,17 +10,7 @@ from headrace.connections import Connection
 from headrace.connectors.spark.definition import SparkSink
 from headrace.connectors.spark.ranges import ConnectedSession
 from headrace.errors import HeadraceError
-from headrace.ext.sinks import (
-    SIGN,
-    AppliedCounts,
-    Changes,
-    ChangeSource,
-    OpenSink,
-    SinkConnector,
-    SinkRefusedError,
-    SinkState,
-    SinkUnreachableError,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.installed import require
 from headrace.model.expressions.data_types import DataType, ValueType, from_words
 from headrace.pipeline.endpoints import Sink
@@ -48,32 +38,34 @@ class SparkTarget(Protocol):
 
 
 @dataclass(frozen=True)
-class _OpenTarget(OpenSink):
+class _OpenTarget(sink_ports.OpenSink):
     target: SparkTarget
     session: ConnectedSession
     name: str
 
-    def held(self) -> SinkState | None:
+    def held(self) -> sink_ports.SinkState | None:
         text = self.target.held()
         if text is None:
             return None
         try:
-            return SinkState(**json.loads(text))
+            return sink_ports.SinkState(**json.loads(text))
         except (ValueError, TypeError) as error:
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"sink {self.name} says that it holds {text!r:.100}, which is no text that apply() was given as after"
             ) from error
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def apply(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         # where nothing is published there are the columns that it had, and no row
         columns = changes.columns or {name: from_words(kind) for name, kind in after.columns.items()}
         rows = _signed(changes, columns)
         written = _number(rows, 1)
-        replaces = changes.source is ChangeSource.ALL_ROWS
+        replaces = changes.source is sink_ports.ChangeSource.ALL_ROWS
         before_text = None if before is None else _text(before)
         frame = self.session.spark.createDataFrame(rows)
         self.target.apply(frame, before_text, _text(after), replaces=replaces)
-        return AppliedCounts(rows.num_rows - written, written)
+        return sink_ports.AppliedCounts(rows.num_rows - written, written)
 
     def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
         """What the function ``rows`` of the target gives, if it has one."""
@@ -87,18 +79,18 @@ class _OpenTarget(OpenSink):
         yield frame.select(*names).toArrow().to_reader()
 
 
-class SparkKind(SinkConnector):
+class SparkKind(sink_ports.SinkConnector):
     """Whatever Spark reaches."""
 
     @contextmanager
-    def open(self, sink: Sink, connection: Connection) -> Iterator[OpenSink]:
+    def open(self, sink: Sink, connection: Connection) -> Iterator[sink_ports.OpenSink]:
         require("spark", f"sink {sink.name}")
         from headrace.distribute.spark.application import travels
 
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")
         try:
-            named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
+            named = named_function(f"sink {sink.name}", sink.function, sink.package, sink_ports.SinkRefusedError)
             travels(named.module)  # with its own functions for rows
             with _passing(sink, connection):
                 yield _OpenTarget(named.function(session), session, sink.name)
@@ -118,7 +110,7 @@ def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
         if answer is None or not answer.passes:
             raise
         # without what was caught: it may quote a secret
-        raise SinkUnreachableError(
+        raise sink_ports.SinkUnreachableError(
             f"sink {sink.name} ({connection}): {answer.text}. The next delivery tries again"
         ) from None
 
@@ -126,7 +118,7 @@ def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
 SPARK: Final = SparkKind()
 
 
-def _text(held: SinkState) -> str:
+def _text(held: sink_ports.SinkState) -> str:
     """The text that a target of the user's compares with what it has stored, by an older version too."""
     fields = asdict(held)
     unknown = [name for name in ("identity", "at") if fields[name] is None]
@@ -136,17 +128,17 @@ def _text(held: SinkState) -> str:
 def _number(rows: "pa.Table", sign: int) -> int:
     import pyarrow.compute as pc
 
-    return int(pc.sum(pc.equal(rows.column(SIGN), sign), min_count=0).as_py())
+    return int(pc.sum(pc.equal(rows.column(sink_ports.SIGN), sign), min_count=0).as_py())
 
 
-def _signed(changes: Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
+def _signed(changes: sink_ports.Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
     """Rows that go (sign -1), of which only the identity is there, and those that come (1)."""
     import pyarrow as pa
 
     from headrace.read.views.arrow_types import named_as, schema_of
 
     own = schema_of(columns)
-    schema = schema_of({SIGN: DataType.INT, **columns})
+    schema = schema_of({sink_ports.SIGN: DataType.INT, **columns})
     identity = pa.schema([own.field(name) for name in changes.identity])
     parts: list[tuple[int, Any, Iterator[pa.RecordBatch]]] = [
         (-1, identity, changes.removed()),
@@ -159,7 +151,7 @@ def _signed(changes: Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
 def _as(schema: "pa.Schema", batch: "pa.RecordBatch", sign: int) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    there = {SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
+    there = {sink_ports.SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
     there |= dict(zip(batch.schema.names, batch.columns, strict=True))
     arrays = [there.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -12,16 +12,8 @@ from typing import TYPE_CHECKING, Final
 from headrace.connections import Connection, connection
 from headrace.connectors.spark.definition import SparkSource
 from headrace.connectors.spark.ranges import SESSIONS
+from headrace.ext import sources as source_ports
 from headrace.ext.formats import FORMATS
-from headrace.ext.sources import (
-    OpenSource,
-    SourceConnector,
-    SourcePosition,
-    SourceSplit,
-    SplitEnumerator,
-    SplitGoneError,
-    WritingReader,
-)
 from headrace.installed import require
 from headrace.pipeline.endpoints import Source
 from headrace.sources.landed.ranges import way_on
@@ -37,13 +29,15 @@ _UNKNOWN: Final = 1
 
 
 @dataclass(frozen=True)
-class RangeEnumerator(SplitEnumerator):
+class RangeEnumerator(source_ports.SplitEnumerator):
     """Asks the function of ``source`` which ranges are new; what was written of others is in the ``store``."""
 
     source: SparkSource
     store: ObjectStore
 
-    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(
+        self, position: source_ports.SourcePosition, read: Collection[str] | None = None
+    ) -> Iterator[source_ports.SourceSplit]:
         """Ranges behind the position, each up to the next end. Raises RangeFunctionError, RangeRefusedError,
         RangeFailedError, and MissingConnectionError.
         """
@@ -53,14 +47,16 @@ class RangeEnumerator(SplitEnumerator):
         for end in ends:
             if end != begin:
                 words = f"{self.source.name} {'from the beginning' if begin is None else f'behind {begin}'} to {end}"
-                yield SourceSplit(words, _UNKNOWN, _bounds(begin, end))
+                yield source_ports.SourceSplit(words, _UNKNOWN, _bounds(begin, end))
             begin = end
 
-    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """Where the last range ends."""
         return position.passed(_bounds_of(splits[-1])[1], splits) if splits else position
 
-    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Files that were written and are gone, or have another size. Reading holds each against its digest."""
         wanted = [*splits]
         folders = {split.path.rpartition("/")[0] + "/" for split in wanted}
@@ -77,7 +73,7 @@ class RangeEnumerator(SplitEnumerator):
 
 
 @dataclass(frozen=True)
-class WrittenReader(WritingReader):
+class WrittenReader(source_ports.WritingReader):
     """Has Spark write the ranges of ``source`` below a ``store``, and reads what was written."""
 
     source: SparkSource
@@ -87,7 +83,7 @@ class WrittenReader(WritingReader):
         """16 random digits."""
         return uuid.uuid4().hex[:16]
 
-    def write(self, split: SourceSplit, folder: str) -> Sequence[SourceSplit]:
+    def write(self, split: source_ports.SourceSplit, folder: str) -> Sequence[source_ports.SourceSplit]:
         """Run the job. Raises RangeColumnsError, RangeFunctionError, RangeRefusedError, RangeFailedError and errors of
         Spark.
         """
@@ -99,7 +95,7 @@ class WrittenReader(WritingReader):
                 check_columns(frame, self.source)
                 return written(ranges.session.spark, frame, self.store.uri, folder)
 
-    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+    def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
         from headrace.connectors.spark.definition import LandedColumnsError
         from headrace.formats.file_format import FileColumnsError
@@ -108,22 +104,22 @@ class WrittenReader(WritingReader):
         try:
             data = self.store.read(split.path)
         except ObjectNotFoundError as error:
-            raise SplitGoneError(split.path, "is gone", way_on(split.path)) from error
+            raise source_ports.SplitGoneError(split.path, "is gone", way_on(split.path)) from error
         if digest_of(data) != split.etag:
-            raise SplitGoneError(split.path, "has changed", way_on(split.path))
+            raise source_ports.SplitGoneError(split.path, "has changed", way_on(split.path))
         try:
             return FORMATS["parquet"].read(data, self.source.fields, required, split.path, span)
         except FileColumnsError as error:
             raise LandedColumnsError(error.path, error.reason) from error
 
 
-class SparkConnector(SourceConnector):
+class SparkConnector(source_ports.SourceConnector):
     """Whatever Spark reads."""
 
-    def open(self, source: Source, root: ObjectStore) -> OpenSource:
+    def open(self, source: Source, root: ObjectStore) -> source_ports.OpenSource:
         """The ranges of ``source``, which are written below ``root``; nothing is asked yet."""
         assert isinstance(source, SparkSource)
-        return OpenSource(RangeEnumerator(source, root), WrittenReader(source, root))
+        return source_ports.OpenSource(RangeEnumerator(source, root), WrittenReader(source, root))
 
     @contextmanager
     def staying_connected(self) -> Iterator[None]:
@@ -150,6 +146,6 @@ def _bounds(begin: str | None, end: str) -> str:
     return json.dumps([begin, end])
 
 
-def _bounds_of(split: SourceSplit) -> tuple[str | None, str]:
+def _bounds_of(split: source_ports.SourceSplit) -> tuple[str | None, str]:
     begin, end = json.loads(split.etag)
     return begin, end

@@ -14,46 +14,16 @@ from pyspark.sql.types import StructField, StructType
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop
-from headrace.distribute.spark.application import (
-    DataFrame,
-    EpochJob,
-    SparkSession,
-    TaskPayload,
-    bring_packages,
-    in_background_pool,
-    interrupted,
-    spark_type,
-    tasks_of,
-)
+from headrace.distribute.spark import application
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.frames import applied
 from headrace.distribute.spark.session import EXCHANGE
+from headrace.distribute.tasks import levels
+from headrace.distribute.tasks import plan as task_plan
 from headrace.distribute.tasks.background import FoldPlan, MergePlan
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.exchange import PLACE, SCHEMA, ReceivedMessage, hear
-from headrace.distribute.tasks.levels import (
-    MapLevel,
-    Rows,
-    fold_level,
-    level_below,
-    levels_below,
-    map_level,
-    merge_level,
-    numbers_in,
-    rows_level,
-    tasks_above,
-    tasks_at,
-)
 from headrace.distribute.tasks.map_side import read_rows
-from headrace.distribute.tasks.plan import (
-    EpochPlan,
-    EpochTask,
-    TaskEnvironment,
-    level_names,
-    progress_at,
-    tasks_of_first_level,
-    through_spark,
-)
 from headrace.distribute.tasks.tables import leaving_schema, read_panes
 from headrace.errors import FixConfigError
 from headrace.model.expressions.data_types import DataType
@@ -73,33 +43,39 @@ class SparkRunner:
 
     is_elsewhere = True
 
-    def __init__(self, spark: SparkSession, work: TaskEnvironment, tasks: int, mapped: MapLevel = map_level) -> None:
+    def __init__(
+        self,
+        spark: application.SparkSession,
+        work: task_plan.TaskEnvironment,
+        tasks: int,
+        mapped: levels.MapLevel = levels.map_level,
+    ) -> None:
         self._spark = spark
         self._work = work
         for name, value in EXCHANGE.items():  # a session that was brought may have others
             spark.conf.set(name, value)
-        self._sent = TaskPayload.of(spark, work)
+        self._sent = application.TaskPayload.of(spark, work)
         self._tasks = tasks
         self._map_level = mapped
-        self._under_way: tuple[EpochPlan, EpochJob] | None = None
+        self._under_way: tuple[task_plan.EpochPlan, application.EpochJob] | None = None
 
     def tasks(self, size: int) -> int:
         """All of them: which of them had little to do shows in no figure."""
         del size
         return self._tasks
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+    def epoch(self, plan: task_plan.EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
-        first, *below = level_names(self._work, plan)
+        first, *below = task_plan.level_names(self._work, plan)
         described = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *below))}"
-        with spark_errors(), EpochJob.running(self._spark, described) as job:
+        with spark_errors(), application.EpochJob.running(self._spark, described) as job:
             self._under_way = plan, job
             try:
                 rows = self._panes(plan, first) if plan.job else self._mapped(plan, first)
                 for level, name in enumerate(below):
-                    parts = rows.repartitionById(tasks_at(self._work, plan, level), "part")
-                    rows = self._through(name, parts, level_below, plan, level)
-                return _received(rows, tasks_above(self._work, plan, len(below)))
+                    parts = rows.repartitionById(levels.tasks_at(self._work, plan, level), "part")
+                    rows = self._through(name, parts, levels.level_below, plan, level)
+                return _received(rows, levels.tasks_above(self._work, plan, len(below)))
             finally:
                 self._under_way = None
 
@@ -112,12 +88,12 @@ class SparkRunner:
         with spark_errors():
             stages = job.stages()
         if not stages:
-            return progress_at(self._work, plan, 0, 0, 0)
+            return task_plan.progress_at(self._work, plan, 0, 0, 0)
         at = next((number for number, stage in enumerate(stages) if stage.done < stage.tasks), len(stages) - 1)
-        of_first = len(stages) - levels_below(self._work, plan)
-        return progress_at(self._work, plan, max(0, at - of_first + 1), stages[at].done, stages[at].tasks)
+        of_first = len(stages) - levels.levels_below(self._work, plan)
+        return task_plan.progress_at(self._work, plan, max(0, at - of_first + 1), stages[at].done, stages[at].tasks)
 
-    def _mapped(self, plan: EpochPlan, name: str) -> DataFrame:
+    def _mapped(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
         rows = self._through(name, self._numbers(len(plan.shares)), self._map_level, plan)
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
@@ -128,10 +104,10 @@ class SparkRunner:
                 rows = rows.union(self._through(name, rows_made, map_made, plan, input_.name, number * _TASKS))
         return rows
 
-    def _panes(self, plan: EpochPlan, name: str) -> DataFrame:
+    def _panes(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
         work = self._work
-        rows = self._through(name, self._numbers(tasks_of_first_level(work, plan)), map_level, plan)
-        for number in through_spark(work, plan):
+        rows = self._through(name, self._numbers(task_plan.tasks_of_first_level(work, plan)), levels.map_level, plan)
+        for number in task_plan.through_spark(work, plan):
             elements = [at for at, panes in enumerate(plan.elements) if panes.chain == number]
             if elements:
                 chain, first = work.chains[number], work.jobs[plan.job].stage_at(number, 0)
@@ -146,57 +122,67 @@ class SparkRunner:
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), interrupted(self._spark, stop):
-            return in_background_pool(self._spark, self._merged)(plan)
+        with spark_errors(), application.interrupted(self._spark, stop):
+            return application.in_background_pool(self._spark, self._merged)(plan)
 
     def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
-        return _received(self._through("merging layers", self._numbers(plan.parts), merge_level, plan), plan.parts)
+        return _received(
+            self._through("merging layers", self._numbers(plan.parts), levels.merge_level, plan), plan.parts
+        )
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), interrupted(self._spark, stop):
-            return in_background_pool(self._spark, self._folded)(plan)
+        with spark_errors(), application.interrupted(self._spark, stop):
+            return application.in_background_pool(self._spark, self._folded)(plan)
 
     def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
-        return _received(self._through("folding current", self._numbers(plan.parts), fold_level, plan), plan.parts)
+        return _received(
+            self._through("folding current", self._numbers(plan.parts), levels.fold_level, plan), plan.parts
+        )
 
-    def _numbers(self, count: int, *, first: int = 0) -> DataFrame:
+    def _numbers(self, count: int, *, first: int = 0) -> application.DataFrame:
         return self._spark.range(first, first + count, 1, count)
 
     def _through(
-        self, name: str, rows: DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
-    ) -> DataFrame:
+        self, name: str, rows: application.DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
+    ) -> application.DataFrame:
         """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
         called = self._sent.calling(run, *arguments)
         called.__name__ = name
         return rows.mapInArrow(called, _ROW)
 
 
-def read_input(work: TaskEnvironment, plan: EpochPlan, name: str, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def read_input(
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, numbers: levels.Rows
+) -> Iterator[pa.RecordBatch]:
     """The records of an input in the shares whose ``numbers`` the first column has, as rows of Spark's."""
-    for number in numbers_in(numbers):
-        yield from read_rows(EpochTask(plan, work, number), name)
+    for number in levels.numbers_in(numbers):
+        yield from read_rows(task_plan.EpochTask(plan, work, number), name)
 
 
-def read_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def read_elements(
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: levels.Rows
+) -> Iterator[pa.RecordBatch]:
     """The panes in the files whose ``numbers`` the first column has."""
-    for number in numbers_in(numbers):
-        yield from read_panes(EpochTask(plan, work, number))
+    for number in levels.numbers_in(numbers):
+        yield from read_panes(task_plan.EpochTask(plan, work, number))
 
 
-def map_made(work: TaskEnvironment, plan: EpochPlan, name: str, base: int, batches: Rows) -> Iterator[pa.RecordBatch]:
+def map_made(
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, base: int, batches: levels.Rows
+) -> Iterator[pa.RecordBatch]:
     """What is said of a partition of rows that a user's own code made."""
     context = TaskContext.get()
     assert context is not None
-    yield from rows_level(work, plan, name, base + context.partitionId(), batches)
+    yield from levels.rows_level(work, plan, name, base + context.partitionId(), batches)
 
 
 def _row_type(input_: Input) -> StructType:
     columns = {**dict.fromkeys(PLACE, DataType.INT), **input_.source.types}
-    return StructType([StructField(name, spark_type(kind)) for name, kind in columns.items()])
+    return StructType([StructField(name, application.spark_type(kind)) for name, kind in columns.items()])
 
 
-def _received(rows: DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
+def _received(rows: application.DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
     table: Any = rows.toArrow()
     return hear(table.to_batches(), tasks)
 
@@ -211,16 +197,21 @@ class SparkEngine(TasksEngine):
     executor = "spark"
 
     def __init__(
-        self, spark: SparkSession, pipeline: Pipeline, store: ObjectStore, landing: Landing, attempts: Attempts
+        self,
+        spark: application.SparkSession,
+        pipeline: Pipeline,
+        store: ObjectStore,
+        landing: Landing,
+        attempts: Attempts,
     ) -> None:
         for uri in (store.uri, *landing.uris):
             if not scheme_of(uri).is_shared:
                 raise FixConfigError(f"tasks cannot reach {uri}: use a root that starts with file:// or s3://")
-        bring_packages(spark)
-        work = TaskEnvironment.of(pipeline, store, landing)
-        super().__init__(work, attempts, SparkRunner(spark, work, tasks_of(spark)))
+        application.bring_packages(spark)
+        work = task_plan.TaskEnvironment.of(pipeline, store, landing)
+        super().__init__(work, attempts, SparkRunner(spark, work, application.tasks_of(spark)))
         self._spark = spark
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` for a thread of its own, whose Spark jobs share the cores fairly with the epoch being computed."""
-        return in_background_pool(self._spark, run)
+        return application.in_background_pool(self._spark, run)

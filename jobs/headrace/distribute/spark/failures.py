@@ -17,18 +17,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, PySparkException
 
-from headrace.distribute.spark.errors import (
-    AccessDeniedError,
-    ArithmeticDataError,
-    DiskFullError,
-    EngineError,
-    JvmRefusedError,
-    OutOfMemoryError,
-    SparkJobError,
-    SparkStartError,
-    SparkStoppedError,
-    StorageFailedError,
-)
+from headrace.distribute.spark import errors
 from headrace.errors import HeadraceError
 from headrace.formats.file_format import UnreadableFileError
 from headrace.pipeline.loading.modules import OWN_PACKAGES
@@ -59,11 +48,11 @@ def starting(log: Path | None) -> Iterator[None]:
         words = "; ".join(line.strip() for line in messages[-3:]) or _Failure(str(error), None).summary
         log_hint = "" if log is None else f" All its messages are in {log}"
         if _REFUSED_START.search(words):
-            raise JvmRefusedError(
+            raise errors.JvmRefusedError(
                 f"Java does not start Spark: {words}. Install Java 17 or newer (JAVA_HOME, or java on PATH), and look "
                 f"at HEADRACE_JAVA_OPTIONS and HEADRACE_DRIVER_MEMORY.{log_hint}"
             ) from error
-        raise SparkStartError(
+        raise errors.SparkStartError(
             f"Spark's JVM ended before it ran: {words}. Run again; if it is killed each time, the machine lacks "
             f"memory.{log_hint}"
         ) from error
@@ -83,10 +72,12 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
     if isinstance(exc, Py4JNetworkError | ConnectionError):
         return _stopped(failure)
     if isinstance(exc, AnalysisException):
-        return EngineError(f"Spark refuses the plan: {failure.summary}. This is a defect of Headrace: please report it")
+        return errors.EngineError(
+            f"Spark refuses the plan: {failure.summary}. This is a defect of Headrace: please report it"
+        )
     if path is not None:
         return _unreadable(failure)
-    return SparkJobError(f"a Spark job failed: {failure.summary}")
+    return errors.SparkJobError(f"a Spark job failed: {failure.summary}")
 
 
 _FILE = re.compile(
@@ -163,7 +154,7 @@ def readable_uri(uri: str) -> str:
 def _unreadable(failure: _Failure) -> HeadraceError:
     file, reason = failure.file or _UNKNOWN_FILE, failure.cause or failure.summary
     if _NO_ANSWER.search(failure.text):  # Spark takes it for a fault of the file
-        return StorageFailedError(f"storage did not give file {file}: {reason}. Run again")
+        return errors.StorageFailedError(f"storage did not give file {file}: {reason}. Run again")
     return UnreadableFileError(file, reason)
 
 
@@ -177,20 +168,22 @@ def _saying(kind: type[HeadraceError], text: str) -> "Callable[[_Failure], Headr
 
 
 _CORRECT = "Cast its operands to float, filter such records out, or correct the data"
-_arithmetic = _saying(ArithmeticDataError, f"the data make an expression of the pipeline fail: {{summary}}. {_CORRECT}")
+_arithmetic = _saying(
+    errors.ArithmeticDataError, f"the data make an expression of the pipeline fail: {{summary}}. {_CORRECT}"
+)
 _overflow = _saying(
-    ArithmeticDataError,
+    errors.ArithmeticDataError,
     f"an integer of the pipeline's expressions or aggregates leaves 64 bits (it is never wrapped). {_CORRECT}",
 )
 _memory = _saying(
-    OutOfMemoryError,
+    errors.OutOfMemoryError,
     "Spark ran out of memory: {summary}. "
     "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)",
 )
 
 
 def _denied(failure: _Failure) -> HeadraceError:
-    return AccessDeniedError(
+    return errors.AccessDeniedError(
         f"storage denies access{f' to {failure.file}' if failure.file else ''}: {failure.cause or failure.summary}. "
         "Check the credentials (AWS_ACCESS_KEY_ID ...) and the rights of the file or bucket"
     )
@@ -211,7 +204,7 @@ def _own_error(failure: _Failure) -> HeadraceError | None:
 
 def _disk_full(failure: _Failure) -> HeadraceError:
     message = failure.raised["message"] if failure.raised else failure.cause
-    return DiskFullError(
+    return errors.DiskFullError(
         f"a disk is full: {message or failure.summary}. Spark keeps what it shuffles and spills below SPARK_LOCAL_DIRS "
         f"({os.environ.get('SPARK_LOCAL_DIRS', tempfile.gettempdir())}): free space there, or name a larger disk, and "
         "run again"
@@ -219,7 +212,7 @@ def _disk_full(failure: _Failure) -> HeadraceError:
 
 
 def _stopped(failure: _Failure) -> HeadraceError:
-    return SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
+    return errors.SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
 
 
 # The first that matches decides: what explains the others comes first.

@@ -20,16 +20,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
-from headrace.distribute.spark.application import (
-    SPARK_TYPES,
-    DataFrame,
-    SparkColumn,
-    SparkSession,
-    TaskPayload,
-    bring_packages,
-    tasks_of,
-    travels,
-)
+from headrace.distribute.spark import application
 from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.tasks.levels import Rows, numbers_in
 from headrace.distribute.tasks.plan import TaskEnvironment
@@ -50,12 +41,12 @@ NamedFile = tuple[DataFile, Names]
 
 
 def of_files(
-    spark: SparkSession,
+    spark: application.SparkSession,
     store: ObjectStore,
     files: Sequence[NamedFile],
     columns: pa.Schema,
     identity: Sequence[str] | None,
-) -> DataFrame:
+) -> application.DataFrame:
     """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction."""
     schema = from_arrow_schema(columns)
     if not files:
@@ -64,16 +55,20 @@ def of_files(
         by_names: dict[str, list[NamedFile]] = {}
         for file in files:
             by_names.setdefault(repr(sorted(file[1].items())), []).append(file)
-        rows = reduce(DataFrame.unionByName, (_local(spark, store, alike, columns) for alike in by_names.values()))
+        rows = reduce(
+            application.DataFrame.unionByName, (_local(spark, store, alike, columns) for alike in by_names.values())
+        )
     else:
-        bring_packages(spark)
+        application.bring_packages(spark)
         keys = scheme_of(store.uri).settings(os.environ)
         read = partial(_rows, store.uri, keys, tuple(files), columns)
         rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
     return rows if identity is None else newest(rows, identity)
 
 
-def _local(spark: SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema) -> DataFrame:
+def _local(
+    spark: application.SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema
+) -> application.DataFrame:
     """The rows of files that all have the same names for columns."""
     _, names = files[0]
     kinds = from_arrow_schema(columns)
@@ -83,7 +78,7 @@ def _local(spark: SparkSession, store: LocalStore, files: Sequence[NamedFile], c
     checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
     rows = checked.schema(from_arrow_schema(stored)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
 
-    def column(name: str) -> SparkColumn:
+    def column(name: str) -> application.SparkColumn:
         stored_name = names.get(name, name)
         if stored_name is None:
             return f.lit(None).cast(kinds[name].dataType).alias(name)
@@ -116,21 +111,23 @@ def verified_rows(
             yield from as_now(pa.Table.from_batches([batch]), columns, names).to_batches()
 
 
-def newest(rows: DataFrame, identity: Sequence[str]) -> DataFrame:
+def newest(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
     """The newest row of each ``identity``; none where that is a retraction."""
     places = Window.partitionBy(*map(column_named, identity)).orderBy(f.desc("epoch"), f.desc("sequence"))
     numbered = rows.withColumn(_NEWEST, f.row_number().over(places))
     return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
 
 
-def of_table(spark: SparkSession, table: pa.Table) -> DataFrame:
+def of_table(spark: application.SparkSession, table: pa.Table) -> application.DataFrame:
     """The rows of a table in memory."""
     return spark.createDataFrame(table)
 
 
-def filtered(spark: SparkSession, rows: DataFrame, columns: pa.Schema, condition: Expr) -> DataFrame:
+def filtered(
+    spark: application.SparkSession, rows: application.DataFrame, columns: pa.Schema, condition: Expr
+) -> application.DataFrame:
     """The ``rows``, of schema ``columns``, for which ``condition`` is TRUE, as Spark's Python workers evaluate it."""
-    bring_packages(spark)
+    application.bring_packages(spark)
     return rows.mapInArrow(partial(_kept, columns, condition), rows.schema)
 
 
@@ -140,7 +137,7 @@ def _kept(columns: pa.Schema, condition: Expr, batches: Iterator[pa.RecordBatch]
         yield batch.filter(fulfilling(condition, columns, read, batch.num_rows))
 
 
-def column_named(name: str) -> SparkColumn:
+def column_named(name: str) -> application.SparkColumn:
     """The column called ``name``, whatever characters it has."""
     return f.col(f"`{name.replace('`', '``')}`")
 
@@ -150,14 +147,14 @@ PART_BYTES = 2**25
 
 
 def stored_rows(
-    spark: SparkSession, work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema
-) -> DataFrame:
+    spark: application.SparkSession, work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema
+) -> application.DataFrame:
     """The rows of ``files``. Reading them raises BrokenObjectError (within ``spark_errors``) if a file is missing or
     not what was written.
     """
-    bring_packages(spark)
+    application.bring_packages(spark)
     numbers = spark.range(0, len(files), 1, len(files) or 1)
-    run = TaskPayload.of(spark, work).calling(_read, tuple(files), columns)
+    run = application.TaskPayload.of(spark, work).calling(_read, tuple(files), columns)
     return numbers.mapInArrow(run, from_arrow_schema(columns))
 
 
@@ -168,16 +165,18 @@ def _read(
 
 
 def newest_since(
-    spark: SparkSession, rows: DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
-) -> DataFrame:
+    spark: application.SparkSession, rows: application.DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
+) -> application.DataFrame:
     """The newest row of each ``identity``, without retractions and without rows of ``epoch`` or before it. ``rows`` are
     ``stored_bytes`` long in the store.
     """
-    parts = max(tasks_of(spark), 1 + stored_bytes // PART_BYTES)
+    parts = max(application.tasks_of(spark), 1 + stored_bytes // PART_BYTES)
     return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
 
 
-def rows_without(rows: DataFrame, others: DataFrame, columns: Sequence[str]) -> DataFrame:
+def rows_without(
+    rows: application.DataFrame, others: application.DataFrame, columns: Sequence[str]
+) -> application.DataFrame:
     """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
     renamed = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
     conditions = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
@@ -191,7 +190,7 @@ _FLOATS: Final = ("double", "float")
 class SparkColumns:
     """Columns of ``frame``, which is scanned several times: persist it before."""
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: application.DataFrame) -> None:
         self._frame = frame
         self._kinds = dict(frame.dtypes)
 
@@ -237,27 +236,27 @@ class SparkColumns:
         table: pa.Table = fulfilling.limit(number).select(*map(column_named, names)).toArrow()
         return table
 
-    def _is_missing(self, column: str) -> SparkColumn:
+    def _is_missing(self, column: str) -> application.SparkColumn:
         value = column_named(column)
         if self._kinds[column] not in _FLOATS:
             return value.isNull()
         return value.isNull() | f.isnan(value) | (f.abs(value) == float("inf"))
 
-    def _text(self, column: str) -> SparkColumn:
+    def _text(self, column: str) -> application.SparkColumn:
         return f.substring(column_named(column).cast("string"), 1, LONGEST_TEXT)
 
-    def _fulfils(self, condition: BlamedRows) -> SparkColumn:
+    def _fulfils(self, condition: BlamedRows) -> application.SparkColumn:
         match condition.blamed:
             case Blamed.MISSING:
                 return self._is_missing(condition.column)
             case Blamed.TEXT:
-                return cast("SparkColumn", self._text(condition.column) == condition.value)
+                return cast("application.SparkColumn", self._text(condition.column) == condition.value)
         value, bound = column_named(condition.column).cast("double"), f.lit(condition.value)
         is_beyond = value > bound if condition.blamed is Blamed.ABOVE else value < bound
         return ~self._is_missing(condition.column) & is_beyond
 
 
-def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
+def applied(function: SparkFunction, rows: application.DataFrame) -> application.DataFrame:
     """What ``function`` makes of ``rows``: the columns of theirs that start with ``_``, then those that it declares.
 
     Raises SparkFunctionError.
@@ -269,7 +268,7 @@ def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
         raise
     except Exception as error:
         raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
-    if not isinstance(result, DataFrame):
+    if not isinstance(result, application.DataFrame):
         raise SparkFunctionError(f"Spark function {function.name} gives {type(result).__name__}, not a DataFrame")
     lost = [name for name in ours if name not in result.columns]
     if lost:
@@ -281,15 +280,15 @@ def applied(function: SparkFunction, rows: DataFrame) -> DataFrame:
         if name not in result.columns:
             raise SparkFunctionError(f"Spark function {function.name} declares column {name}, and does not give it")
         kind_given = result.schema[name].dataType
-        if kind_given != SPARK_TYPES[kind]:
+        if kind_given != application.SPARK_TYPES[kind]:
             raise SparkFunctionError(
                 f"Spark function {function.name} declares column {name} as {kind}, which is Spark's "
-                f"{SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
+                f"{application.SPARK_TYPES[kind].simpleString()}, and gives {kind_given.simpleString()}; cast it"
             )
     return result.select(*map(column_named, ours), *map(column_named, function.returns))
 
 
-def _resolve(function: SparkFunction) -> Callable[[DataFrame], object]:
+def _resolve(function: SparkFunction) -> Callable[[application.DataFrame], object]:
     named = named_function(f"Spark function {function.name}", function.name, function.package, SparkFunctionError)
-    travels(named.module)  # with its own functions for rows
+    application.travels(named.module)  # with its own functions for rows
     return named.function

@@ -18,20 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.process import Beside, Stop
+from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import TaskEnvironment, file_name
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
-from headrace.distribute.tasks.task_results import (
-    Failure,
-    Files,
-    Folded,
-    Merged,
-    Message,
-    TaskResult,
-    UpstreamResults,
-    collect_failure,
-    summed,
-)
 from headrace.distribute.views import newest_records
 from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
@@ -56,24 +46,26 @@ class FoldPlan:
     """
 
     prefix: str
-    files: Files
+    files: task_results.Files
     parts: int
     bottom: bool
     names: Mapping[str, Names]
     chain: int = 0
 
 
-def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> Message:
+def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> task_results.Message:
     """What a part becomes. Raises CancelledError once ``stop`` is set."""
-    before, files = work.requests(), Files()
-    failures: list[Failure] = []
-    with collect_failure(failures):
+    before, files = work.requests(), task_results.Files()
+    failures: list[task_results.Failure] = []
+    with task_results.collect_failure(failures):
         files = _fold(work, plan, part, stop or Stop())
-    result = TaskResult(Folded(files), error=next(iter(failures), None), requests=work.requests_since(before))
-    return Message(part, result)
+    result = task_results.TaskResult(
+        task_results.Folded(files), error=next(iter(failures), None), requests=work.requests_since(before)
+    )
+    return task_results.Message(part, result)
 
 
-def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> Files:
+def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
     keys = cut(plan.parts)[part]
     chain = work.chains[plan.chain]
     stage = chain.stages[-1]
@@ -117,13 +109,13 @@ class LayerMerge:
         """Whose rows they hold."""
         return self.layers[0].first_epoch, self.layers[-1].last_epoch
 
-    def merged(self, files: Files) -> list[Layer]:
+    def merged(self, files: task_results.Files) -> list[Layer]:
         """The layer that they become, none if nothing of them is left."""
         ends = [layer.expires for layer in self.layers]
         expires = None if None in ends else max(end for end in ends if end is not None)
         return [Layer.of(files, *self.epochs, expires)] if files else []
 
-    def replaced(self, layers: Sequence[Layer], files: Files) -> tuple[Layer, ...]:
+    def replaced(self, layers: Sequence[Layer], files: task_results.Files) -> tuple[Layer, ...]:
         """``layers`` with what they became in their place; the oldest of them may be gone meanwhile."""
         first, last = self.epochs
         merged = [layer for layer in layers if first <= layer.first_epoch and layer.last_epoch <= last]
@@ -144,7 +136,7 @@ class MergePlan:
     watermark: Instant
     tables: Mapping[str, LayerMerge]
 
-    def replaced(self, tables: Tables, results: Sequence[Merged]) -> dict[str, tuple[Layer, ...]]:
+    def replaced(self, tables: Tables, results: Sequence[task_results.Merged]) -> dict[str, tuple[Layer, ...]]:
         """``tables`` with the ``results`` of the parts in place of their layers."""
         files = {name: tuple(file for part in results for file in part.files[name]) for name in self.tables}
         changed = {name: merging.replaced(tables[name], files[name]) for name, merging in self.tables.items()}
@@ -157,20 +149,22 @@ def mergings(tables: Tables) -> dict[str, LayerMerge]:
     return {name: LayerMerge(tables[name][at:], at == 0) for name, at in planned.items() if at is not None}
 
 
-def merge_task(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop | None = None) -> Message:
+def merge_task(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop | None = None) -> task_results.Message:
     """What becomes of a part of the keys. Raises CancelledError once ``stop`` is set."""
     before, merged = work.requests(), None
-    failures: list[Failure] = []
-    with collect_failure(failures):
+    failures: list[task_results.Failure] = []
+    with task_results.collect_failure(failures):
         merged = _merge(work, plan, part, stop or Stop())
-    return Message(part, TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before)))
+    return task_results.Message(
+        part, task_results.TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before))
+    )
 
 
-def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> Merged:
-    return Merged({name: _table(work, plan, part, name, stop) for name in stop.checked(plan.tables)})
+def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> task_results.Merged:
+    return task_results.Merged({name: _table(work, plan, part, name, stop) for name in stop.checked(plan.tables)})
 
 
-def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: Stop) -> Files:
+def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: Stop) -> task_results.Files:
     merging = plan.tables[name]
     if name == IDS:
         remembered = RememberedIds.of(work.pipeline, plan.watermark)
@@ -230,13 +224,13 @@ class Merges:
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
         plan, messages = self._beside.result()
-        merge = UpstreamResults.of(messages)
+        merge = task_results.UpstreamResults.of(messages)
         if merge.error is not None:
             raise merge.error.error()
         if self._runner.is_elsewhere:
-            self._requests = summed([self._requests, *(result.requests for result in merge.results)])
+            self._requests = task_results.summed([self._requests, *(result.requests for result in merge.results)])
         outputs = (result.output for result in merge.results)
-        return plan.replaced(tables, [output for output in outputs if isinstance(output, Merged)])
+        return plan.replaced(tables, [output for output in outputs if isinstance(output, task_results.Merged)])
 
     def close(self) -> None:
         """End the merge that is running, if one is, and wait until it writes nothing more."""

@@ -9,31 +9,10 @@ from functools import cached_property
 
 from headrace.distribute.chain import Chain, ChainState, Job, StageClocks, upstream_of
 from headrace.distribute.epoch import StageOutcome
-from headrace.distribute.tasks.plan import (
-    EpochPlan,
-    PaneFiles,
-    TaskEnvironment,
-    job_of,
-    of_chain,
-    pane_shares,
-    tasks_of_first_level,
-)
+from headrace.distribute.tasks import plan as task_plan
+from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.stages import handed_down, output_of, source_step, step_to
 from headrace.distribute.tasks.tables import layers_after
-from headrace.distribute.tasks.task_results import (
-    BundleOutput,
-    Failure,
-    Files,
-    IdsOutput,
-    LoopOutput,
-    PanesOutput,
-    ShareOutput,
-    StageOutput,
-    Stored,
-    TaskResult,
-    errors_of,
-    summed,
-)
 from headrace.distribute.watermark_inputs import InputObservations, WatermarkUpdate, combined, watermark_update
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
@@ -53,42 +32,45 @@ class ChainOutcome:
     number: int
     chain: Chain
     state: ChainState
-    plan: EpochPlan
-    levels: Sequence[tuple[TaskResult, ...]]
-    bundles: Sequence[BundleOutput]
+    plan: task_plan.EpochPlan
+    levels: Sequence[tuple[task_results.TaskResult, ...]]
+    bundles: Sequence[task_results.BundleOutput]
     upstream: "Sequence[ChainOutcome]" = ()
 
     @cached_property
-    def stages(self) -> list[list[StageOutput]]:
+    def stages(self) -> list[list[task_results.StageOutput]]:
         """The parts of each stage."""
-        levels = [[task.output for task in level if isinstance(task.output, StageOutput)] for level in self.levels]
+        levels = [
+            [task.output for task in level if isinstance(task.output, task_results.StageOutput)]
+            for level in self.levels
+        ]
         return [parts for parts in levels if parts]
 
     @cached_property
-    def loop(self) -> tuple[TaskResult, ...]:
+    def loop(self) -> tuple[task_results.TaskResult, ...]:
         """What its loop came to, from one task; none without a loop."""
-        levels = (level for level in self.levels if isinstance(level[0].output, LoopOutput))
+        levels = (level for level in self.levels if isinstance(level[0].output, task_results.LoopOutput))
         return next(levels, ())
 
     @property
-    def in_flight(self) -> Files:
+    def in_flight(self) -> task_results.Files:
         """What goes round its loop and has not arrived."""
         return tuple(file for result in self.loop for file in _of_loop(result).in_flight)
 
     @property
-    def parts(self) -> list[StageOutput]:
+    def parts(self) -> list[task_results.StageOutput]:
         """The parts of all stages."""
         return [part for stage in self.stages for part in stage]
 
     @cached_property
-    def panes_taken(self) -> dict[int, list[PanesOutput]]:
+    def panes_taken(self) -> dict[int, list[task_results.PanesOutput]]:
         """What became of panes that were read from files, by the stage that they came to."""
         taken, stage = {}, 0
         for level in self.levels:
-            panes = [task.output for task in level if isinstance(task.output, PanesOutput)]
+            panes = [task.output for task in level if isinstance(task.output, task_results.PanesOutput)]
             if panes:
                 taken[stage] = panes
-            stage += isinstance(level[0].output, StageOutput)
+            stage += isinstance(level[0].output, task_results.StageOutput)
         return taken
 
     @property
@@ -102,7 +84,7 @@ class ChainOutcome:
             names, watermark, epoch = self.chain.names, self.clocks[0].watermark, self.plan.epoch
             tops = [_of_loop(result).edges for result in self.loop]
             tables[names.edges] = layers_after(self.state.tables[names.edges], watermark, epoch, tops)
-            tables[names.in_flight] = layers_after((), watermark, epoch, [Stored(self.in_flight, NEVER)])
+            tables[names.in_flight] = layers_after((), watermark, epoch, [task_results.Stored(self.in_flight, NEVER)])
         return tables
 
     @cached_property
@@ -137,7 +119,7 @@ class ChainOutcome:
             return self.clocks[stage - 1].output_watermark
         return min(above.clocks[-1].output_watermark for above in self.upstream)
 
-    def elements_of(self, stage: int) -> Files:
+    def elements_of(self, stage: int) -> task_results.Files:
         """The files of the panes of a ``stage`` with the order in which they were emitted, where that is stored."""
         return tuple(file for part in self.stages[stage] for file in part.elements)
 
@@ -149,7 +131,7 @@ class ChainOutcome:
     def _entering(self, number: int) -> StageClocks:
         plan, chain, state = self.plan, self.chain, self.state
         if number:
-            own = [level for level in self.levels if isinstance(level[0].output, StageOutput)][number - 1]
+            own = [level for level in self.levels if isinstance(level[0].output, task_results.StageOutput)][number - 1]
             return step_to(plan, chain, state, number, handed_down(plan, chain, number, own))[1]
         if chain.upstream:
             return step_to(plan, chain, state, number, self.watermark_for(number))[1]
@@ -182,17 +164,17 @@ class ChainOutcome:
         return [accounting for accounting in taken if accounting is not None]
 
     @property
-    def panes(self) -> Files:
+    def panes(self) -> task_results.Files:
         """Pane files of the last stage."""
         return tuple(file for part in self.stages[-1] for file in part.panes)
 
     @property
-    def late(self) -> Files:
+    def late(self) -> task_results.Files:
         """Late rows."""
         return tuple(file for bundle in self.bundles for file in bundle.late)
 
     @property
-    def logs(self) -> dict[str, Files]:
+    def logs(self) -> dict[str, task_results.Files]:
         """The files of the epoch by the log of its own that they go to."""
         return {self.chain.names.panes: self.panes, self.chain.names.late: self.late}
 
@@ -202,7 +184,7 @@ class ChainOutcome:
         return min(part.due_event for part in self.parts)
 
     @property
-    def rejected(self) -> Files:
+    def rejected(self) -> task_results.Files:
         """Records that others can take and it cannot, then panes."""
         logs = [bundle.rejected for bundle in self.bundles]
         logs += [part.rejected for part in self.parts]
@@ -211,8 +193,8 @@ class ChainOutcome:
         return tuple(file for files in logs for file in files)
 
 
-def _of_loop(result: TaskResult) -> LoopOutput:
-    assert isinstance(result.output, LoopOutput)
+def _of_loop(result: task_results.TaskResult) -> task_results.LoopOutput:
+    assert isinstance(result.output, task_results.LoopOutput)
     return result.output
 
 
@@ -222,31 +204,31 @@ class JobResults:
     parked.
     """
 
-    plan: EpochPlan
-    levels: tuple[tuple[TaskResult, ...], ...]
+    plan: task_plan.EpochPlan
+    levels: tuple[tuple[task_results.TaskResult, ...], ...]
 
 
 @dataclass(frozen=True)
 class EpochOutcome:
     """An epoch whose ``jobs`` have run, or the first of them."""
 
-    work: TaskEnvironment
+    work: task_plan.TaskEnvironment
     jobs: tuple[JobResults, ...]
 
     @property
-    def plan(self) -> EpochPlan:
+    def plan(self) -> task_plan.EpochPlan:
         """The plan of the first job."""
         return self.jobs[0].plan
 
     @property
-    def levels(self) -> list[tuple[TaskResult, ...]]:
+    def levels(self) -> list[tuple[task_results.TaskResult, ...]]:
         """The results of all levels of all jobs."""
         return [level for job in self.jobs for level in job.levels]
 
     @cached_property
-    def errors(self) -> Mapping[int, Failure]:
+    def errors(self) -> Mapping[int, task_results.Failure]:
         """Why chains that took part have no outcome, by number: they have failed, or one that they read has."""
-        errors = errors_of(self.levels)
+        errors = task_results.errors_of(self.levels)
         for number, chain in enumerate(self.work.chains):
             above = [errors[up] for up in upstream_of(self.work.chains, chain) if up in errors]
             if above and number not in self.plan.parked:
@@ -308,56 +290,62 @@ class EpochOutcome:
         """
         return Instant(max(self.plan.watermark, self.input_clocks.watermark))
 
-    def _levels_of(self, chain: int) -> list[tuple[TaskResult, ...]]:
+    def _levels_of(self, chain: int) -> list[tuple[task_results.TaskResult, ...]]:
         """The levels of the chain with that number, and those before them in the same jobs."""
         jobs = [levels for levels in self._by_chain if any(chain in level for level in levels)]
         return [own for levels in jobs for level in levels if (own := level.get(chain, level.get(None)))]
 
     @cached_property
-    def _by_chain(self) -> "list[list[Mapping[int | None, tuple[TaskResult, ...]]]]":
+    def _by_chain(self) -> "list[list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]]":
         """The levels of each job: of stages the tasks of each chain, none of one that was parked; of others all under
         None.
         """
         return [self._by_chain_in(job) for job in self.jobs]
 
-    def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[TaskResult, ...]]]:
-        plan, whole, live = results.plan, self.work.jobs[results.plan.job], job_of(self.work, results.plan)
+    def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]:
+        plan, whole, live = results.plan, self.work.jobs[results.plan.job], task_plan.job_of(self.work, results.plan)
         before = len(results.levels) - live.steps if results.levels else 1
         tasks = [*results.levels[before:], *[()] * (whole.steps - live.steps)]
-        levels: list[Mapping[int | None, tuple[TaskResult, ...]]] = [
+        levels: list[Mapping[int | None, tuple[task_results.TaskResult, ...]]] = [
             {None: level} for level in results.levels[:before] or [()]
         ]
         for step, level in enumerate(tasks):
-            levels.append({number: of_chain(plan, live, step, number, level) for number in whole.chains_at(step)})
+            levels.append(
+                {number: task_plan.of_chain(plan, live, step, number, level) for number in whole.chains_at(step)}
+            )
         return levels
 
-    def next_plan(self, tasks: Callable[[int], int]) -> EpochPlan:
+    def next_plan(self, tasks: Callable[[int], int]) -> task_plan.EpochPlan:
         """The plan of the job after those that have run; ``tasks`` says how many share so many bytes."""
         later = replace(self.plan, job=len(self.jobs), parked=self.left_out)
-        job = job_of(self.work, later)
+        job = task_plan.job_of(self.work, later)
         watermarks = {chain: self.by_number[chain].watermark_for(own.start) for chain, own in job.stages.items()}
         return replace(later, watermarks=watermarks, elements=tuple(self._elements(job, tasks)))
 
-    def _elements(self, job: Job, tasks: Callable[[int], int]) -> Iterator[PaneFiles]:
+    def _elements(self, job: Job, tasks: Callable[[int], int]) -> Iterator[task_plan.PaneFiles]:
         begin = [self.by_number[chain] for chain, own in job.stages.items() if not own.start]
         for above in sorted({above.number for outcome in begin for above in outcome.upstream}):
             outcome = self.by_number[above]
             in_order = above in self.work.handed_on_in_order
             files = outcome.elements_of(len(outcome.stages) - 1) if in_order else outcome.panes
-            yield from pane_shares(above, files, tasks(sum(file.bytes for file in files)))
+            yield from task_plan.pane_shares(above, files, tasks(sum(file.bytes for file in files)))
         for chain, own in job.stages.items():
             if own.start > 0:  # a user's own code shares them out
-                yield from (PaneFiles(chain, (file,)) for file in self.by_number[chain].elements_of(own.start - 1))
+                yield from (
+                    task_plan.PaneFiles(chain, (file,)) for file in self.by_number[chain].elements_of(own.start - 1)
+                )
 
     @cached_property
-    def shares(self) -> list[ShareOutput]:
+    def shares(self) -> list[task_results.ShareOutput]:
         """Results of the map tasks."""
-        return [result.output for result in self.jobs[0].levels[0] if isinstance(result.output, ShareOutput)]
+        return [
+            result.output for result in self.jobs[0].levels[0] if isinstance(result.output, task_results.ShareOutput)
+        ]
 
     @cached_property
-    def id_parts(self) -> list[IdsOutput]:
+    def id_parts(self) -> list[task_results.IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        return [result.output for result in self.jobs[0].levels[1] if isinstance(result.output, IdsOutput)]
+        return [result.output for result in self.jobs[0].levels[1] if isinstance(result.output, task_results.IdsOutput)]
 
     @cached_property
     def observations(self) -> InputObservations:
@@ -422,20 +410,24 @@ class EpochOutcome:
         whole = [c in self.left_out or self._is_whole(plan, c, tasks) for plan, c, tasks in levels]
         return frozenset(at for at, is_whole in enumerate(whole) if is_whole)
 
-    def _is_whole(self, plan: EpochPlan, chain: int | None, tasks: tuple[TaskResult, ...]) -> bool:
-        if tasks and isinstance(tasks[0].output, LoopOutput):
+    def _is_whole(
+        self, plan: task_plan.EpochPlan, chain: int | None, tasks: tuple[task_results.TaskResult, ...]
+    ) -> bool:
+        if tasks and isinstance(tasks[0].output, task_results.LoopOutput):
             return tasks[0].output.is_acknowledged
         return len(tasks) >= self._tasks_of(plan, chain, tasks)
 
-    def _tasks_of(self, plan: EpochPlan, chain: int | None, tasks: tuple[TaskResult, ...]) -> int:
+    def _tasks_of(
+        self, plan: task_plan.EpochPlan, chain: int | None, tasks: tuple[task_results.TaskResult, ...]
+    ) -> int:
         """How many there are at least: a user's own code may make more."""
         if chain is not None:
             return plan.parts[chain]
-        if not job_of(self.work, plan).stages:
+        if not task_plan.job_of(self.work, plan).stages:
             return 0
-        if tasks and isinstance(tasks[0].output, IdsOutput):
+        if tasks and isinstance(tasks[0].output, task_results.IdsOutput):
             return plan.id_parts
-        return tasks_of_first_level(self.work, plan)
+        return task_plan.tasks_of_first_level(self.work, plan)
 
     @property
     def accepted(self) -> Accounting:
@@ -458,17 +450,17 @@ class EpochOutcome:
             tables[IDS] = layers_after(self.plan.ids, self.watermark, self.plan.epoch, tops)
         return tables
 
-    def logs(self) -> dict[str, Files]:
+    def logs(self) -> dict[str, task_results.Files]:
         """The files of the epoch by the log that they go to."""
         own = {log: files for outcome in self._stored for log, files in outcome.logs.items()}
         return {**own, REJECTED: self._rejected}
 
     @property
-    def _rejected(self) -> Files:
+    def _rejected(self) -> task_results.Files:
         """Dead letters: records that nobody can take; records, then panes, that an output cannot take."""
         own = (file for outcome in self._stored for file in outcome.rejected)
         return (*(file for share in self.shares for file in share.rejected), *own)
 
     def requests(self) -> dict[str, int]:
         """Storage requests of all tasks, by kind."""
-        return summed(result.requests for level in self.levels for result in level)
+        return task_results.summed(result.requests for level in self.levels for result in level)

@@ -18,33 +18,13 @@ import pyarrow as pa
 
 from headrace.distribute.chain import LOOP
 from headrace.distribute.epoch import Again, DivergedError
+from headrace.distribute.tasks import plan as task_plan
+from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
 from headrace.distribute.tasks.exchange import ReceivedMessage, ShippedRecords, hear
 from headrace.distribute.tasks.map_side import Bundles, into_chains, map_rows, map_share
-from headrace.distribute.tasks.plan import (
-    EpochPlan,
-    EpochTask,
-    TaskEnvironment,
-    job_of,
-    panes_of_outputs,
-    parts_of,
-    tasks_of_first_level,
-)
 from headrace.distribute.tasks.stages import StagePart, turn_rounds
 from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_pieces
-from headrace.distribute.tasks.task_results import (
-    Failure,
-    IdsOutput,
-    Message,
-    PanesOutput,
-    StageOutput,
-    Stored,
-    TaskOutput,
-    TaskResult,
-    UpstreamResults,
-    collect_failure,
-    isolate_failure,
-)
 from headrace.kernel.columns import truths
 from headrace.kernel.delta import Columns, takes_part
 from headrace.program import columns as c
@@ -53,25 +33,25 @@ from headrace_snapshots.format.manifest import IDS
 
 
 def tell_duplicates(
-    task: EpochTask, upstream: UpstreamResults, rows: list[pa.RecordBatch]
-) -> tuple[IdsOutput, Bundles]:
+    task: task_plan.EpochTask, upstream: task_results.UpstreamResults, rows: list[pa.RecordBatch]
+) -> tuple[task_results.IdsOutput, Bundles]:
     """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
     plan, pipeline = task.plan, task.work.pipeline
     remembered = RememberedIds.of(pipeline, plan.watermark)
     remembered = replace(remembered, layers=open_own(task, plan.ids, remembered.schema, plan.id_parts))
     if not rows:
-        return IdsOutput(), {}
+        return task_results.IdsOutput(), {}
     records = ShippedRecords.arrived(task, rows, {n: error.error() for n, error in upstream.errors.items()})
     records = records.having({c.SEEN: remembered.seen(records.columns)})
     if plan.again is not None:
         records = records.failing(_diverged(task, plan.again, remembered, records))
-    ids = _stored(task, remembered, records.columns) if plan.again is None else Stored()
+    ids = _stored(task, remembered, records.columns) if plan.again is None else task_results.Stored()
     chains, errors, bundles = into_chains(task, records, lambda: records.place)
-    return IdsOutput(chains, ids, errors), bundles
+    return task_results.IdsOutput(chains, ids, errors), bundles
 
 
 def _diverged(
-    task: EpochTask, again: Again, remembered: RememberedIds, records: ShippedRecords
+    task: task_plan.EpochTask, again: Again, remembered: RememberedIds, records: ShippedRecords
 ) -> dict[int, DivergedError]:
     """An error for each chain that takes records which are the first of their id now, and which no output took when the
     epoch was recorded: nobody remembers their ids, so their duplicates would count in later epochs.
@@ -89,75 +69,83 @@ def _diverged(
     return {number: error for number, judged in chains if (untold & takes_part(judged)).any()}
 
 
-def _stored(task: EpochTask, remembered: RememberedIds, judged: Columns) -> Stored:
+def _stored(task: task_plan.EpochTask, remembered: RememberedIds, judged: Columns) -> task_results.Stored:
     rows = remembered.new(judged, task.plan.epoch)
     if not rows.num_rows:
-        return Stored()
+        return task_results.Stored()
     runs = put_pieces(task.work, task.plan.prefix, IDS, task.number, [rows])
-    return Stored(files_of(runs), remembered.expiry(rows))
+    return task_results.Stored(files_of(runs), remembered.expiry(rows))
 
 
-Ran = tuple[TaskOutput | None, Bundles]
+Ran = tuple[task_results.TaskOutput | None, Bundles]
 
 
-def levels_below(work: TaskEnvironment, plan: EpochPlan) -> int:
+def levels_below(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan) -> int:
     """How many levels the job of ``plan`` has below the first."""
-    return job_of(work, plan).steps + _tells_ids(work, plan)
+    return task_plan.job_of(work, plan).steps + _tells_ids(work, plan)
 
 
-def _tells_ids(work: TaskEnvironment, plan: EpochPlan) -> bool:
+def _tells_ids(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan) -> bool:
     return plan.job == 0 and work.tells_ids
 
 
-def tasks_at(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
+def tasks_at(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int) -> int:
     """How many tasks the level number ``level`` below the map side has."""
     tells_ids = _tells_ids(work, plan)
     if tells_ids and level == 0:
         return plan.id_parts
-    return len(parts_of(plan, job_of(work, plan), level - tells_ids))
+    return len(task_plan.parts_of(plan, task_plan.job_of(work, plan), level - tells_ids))
 
 
-def tasks_above(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
+def tasks_above(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int) -> int:
     """How many tasks at least speak to the level number ``level`` below the map side."""
-    return tasks_at(work, plan, level - 1) if level else tasks_of_first_level(work, plan)
+    return tasks_at(work, plan, level - 1) if level else task_plan.tasks_of_first_level(work, plan)
 
 
-def parts_below(work: TaskEnvironment, plan: EpochPlan, level: int) -> int:
+def parts_below(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int) -> int:
     """How many parts the level number ``level`` below the map side speaks to, which itself is number -1."""
     return 1 if level == levels_below(work, plan) - 1 else tasks_at(work, plan, level + 1)
 
 
-def share_task(work: TaskEnvironment, plan: EpochPlan, number: int) -> Message:
+def share_task(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, number: int) -> task_results.Message:
     """What share ``number`` says of what the job reads: of the input, or of panes of outputs."""
-    if plan.job and not panes_of_outputs(work, plan):  # there is an epoch to do all the same
-        return run_task(work, 0, lambda: (PanesOutput(), {}))
-    return run_task(work, number, partial(map_output if plan.job else map_share, EpochTask(plan, work, number)))
+    if plan.job and not task_plan.panes_of_outputs(work, plan):  # there is an epoch to do all the same
+        return run_task(work, 0, lambda: (task_results.PanesOutput(), {}))
+    return run_task(
+        work, number, partial(map_output if plan.job else map_share, task_plan.EpochTask(plan, work, number))
+    )
 
 
 def rows_task(
-    work: TaskEnvironment, plan: EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]
-) -> Message:
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, number: int, rows: Sequence[pa.RecordBatch]
+) -> task_results.Message:
     """What task ``number`` says of ``rows``, which a user's own code made of records of input ``name`` (or of panes of
     the output of that name, in a later job than the first).
     """
-    task = EpochTask(plan, work, number)
+    task = task_plan.EpochTask(plan, work, number)
     if plan.job:
         return run_task(work, number, partial(map_panes, task.for_chain(work.number_of(name)), rows))
     return run_task(work, number, partial(map_rows, task, name, rows))
 
 
 def part_task(
-    work: TaskEnvironment, plan: EpochPlan, level: int, number: int, messages: Sequence[ReceivedMessage]
-) -> Message:
+    work: task_plan.TaskEnvironment,
+    plan: task_plan.EpochPlan,
+    level: int,
+    number: int,
+    messages: Sequence[ReceivedMessage],
+) -> task_results.Message:
     """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
-    upstream = UpstreamResults.of(messages)
+    upstream = task_results.UpstreamResults.of(messages)
     rows = [message.rows for message in messages if message.rows is not None]
     tells_ids = _tells_ids(work, plan)
     if tells_ids and level == 0:
-        return run_task(work, number, partial(tell_duplicates, EpochTask(plan, work, number), upstream, rows), upstream)
-    job, step = job_of(work, plan), level - tells_ids
-    part = parts_of(plan, job, step)[number]
-    task, stage = EpochTask(plan, work, part.part, part.chain), job.stage_at(part.chain, step)
+        return run_task(
+            work, number, partial(tell_duplicates, task_plan.EpochTask(plan, work, number), upstream, rows), upstream
+        )
+    job, step = task_plan.job_of(work, plan), level - tells_ids
+    part = task_plan.parts_of(plan, job, step)[number]
+    task, stage = task_plan.EpochTask(plan, work, part.part, part.chain), job.stage_at(part.chain, step)
     run: Callable[[], Ran] = partial(StagePart(task, stage).run, upstream, rows)
     if part.chain in upstream.errors:
         run = _run_nothing
@@ -167,43 +155,43 @@ def part_task(
 
 
 def _run_nothing() -> Ran:
-    return StageOutput(), {}
+    return task_results.StageOutput(), {}
 
 
 def run_task(
-    work: TaskEnvironment,
+    work: task_plan.TaskEnvironment,
     number: int,
     run: Callable[[], Ran],
-    upstream: UpstreamResults | None = None,
+    upstream: task_results.UpstreamResults | None = None,
     *,
     isolated: int | None = None,
-) -> Message:
+) -> task_results.Message:
     """What task ``number`` says, which does ``run`` unless a task ``upstream`` has failed. An error is said too, one of
     a chain that is ``isolated`` as the chain's own. Raises RetryError: another attempt may end otherwise.
     """
     before = work.requests()
-    output: TaskOutput | None = None
+    output: task_results.TaskOutput | None = None
     bundles: Bundles = {}
     errors = [] if upstream is None or upstream.error is None else [upstream.error]
-    own: dict[int, Failure] = {}
+    own: dict[int, task_results.Failure] = {}
     if not errors:
         with (
             work.landing.connected(),
-            collect_failure(errors),
-            isolate_failure(own, isolated or 0, isolates=isolated is not None),
+            task_results.collect_failure(errors),
+            task_results.isolate_failure(own, isolated or 0, isolates=isolated is not None),
         ):
             output, bundles = run()
     if own:
-        output = StageOutput(errors=own)
+        output = task_results.StageOutput(errors=own)
     received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(number))
-    result = TaskResult(output, received, history, next(iter(errors), None), work.requests_since(before))
-    return Message(number, result, bundles)
+    result = task_results.TaskResult(output, received, history, next(iter(errors), None), work.requests_since(before))
+    return task_results.Message(number, result, bundles)
 
 
 Rows = Iterable[pa.RecordBatch]
 """Those of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
 
-MapLevel = Callable[[TaskEnvironment, EpochPlan, Rows], Iterator[pa.RecordBatch]]
+MapLevel = Callable[[task_plan.TaskEnvironment, task_plan.EpochPlan, Rows], Iterator[pa.RecordBatch]]
 """What the tasks of the first level say, as ``map_level`` does."""
 
 
@@ -213,14 +201,14 @@ def numbers_in(batches: Rows) -> Iterator[int]:
         yield from batch.column(0).to_pylist()
 
 
-def map_level(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def map_level(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the input say."""
     for number in numbers_in(numbers):
         yield from share_task(work, plan, number).blobs(parts_below(work, plan, -1))
 
 
 def rows_level(
-    work: TaskEnvironment, plan: EpochPlan, name: str, number: int, batches: Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, number: int, batches: Rows
 ) -> Iterator[pa.RecordBatch]:
     """What task ``number`` says of ``batches`` that a user's own code made."""
     rows = [batch for batch in batches if batch.num_rows]
@@ -228,7 +216,9 @@ def rows_level(
         yield from rows_task(work, plan, name, number, rows).blobs(parts_below(work, plan, -1))
 
 
-def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Rows) -> Iterator[pa.RecordBatch]:
+def level_below(
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int, batches: Rows
+) -> Iterator[pa.RecordBatch]:
     """What a part of the level number ``level`` below the map side says: ``batches`` are all the rows of the exchange
     above for it.
     """
@@ -240,13 +230,13 @@ def level_below(work: TaskEnvironment, plan: EpochPlan, level: int, batches: Row
         yield from part_task(work, plan, level, part, messages).blobs(parts_below(work, plan, level))
 
 
-def merge_level(work: TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What parts of a merge say."""
     for part in numbers_in(numbers):
         yield from merge_task(work, plan, part).blobs(1)
 
 
-def fold_level(work: TaskEnvironment, plan: FoldPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def fold_level(work: task_plan.TaskEnvironment, plan: FoldPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What parts of a fold say."""
     for part in numbers_in(numbers):
         yield from fold_task(work, plan, part).blobs(1)

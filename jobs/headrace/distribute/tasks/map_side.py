@@ -16,15 +16,7 @@ from numpy.typing import NDArray
 
 from headrace.distribute.epoch import Again, DivergedError
 from headrace.distribute.records import FileRecords, input_named, read_one, read_records
-from headrace.distribute.tasks.exchange import (
-    PLACE,
-    ShippedRecords,
-    bundle,
-    by_part,
-    in_arrival_order,
-    places,
-    travelling,
-)
+from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.plan import EpochTask, addressed, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
 from headrace.distribute.views import dead_letters_of_none, late_rows, rejected_rows
@@ -53,7 +45,7 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
-    output, bundles = _mapped(task, records, lambda: places(records, task.number))
+    output, bundles = _mapped(task, records, lambda: exchange.places(records, task.number))
     newest = later_of(output.observations.newest_read, share.handed_on)
     return replace(output, observations=replace(output.observations, newest_read=newest)), bundles
 
@@ -73,7 +65,9 @@ def read_rows(task: EpochTask, name: str) -> Iterator[pa.RecordBatch]:
             continue
         position = pa.array(records.position)
         place = [pa.repeat(pa.scalar(at, pa.int64()), len(position)) for at in (task.number, number)]
-        rows = pa.RecordBatch.from_pydict({**dict(zip(PLACE, (*place, position), strict=True)), **records.columns})
+        rows = pa.RecordBatch.from_pydict(
+            {**dict(zip(exchange.PLACE, (*place, position), strict=True)), **records.columns}
+        )
         yield rows.filter(records.unparsed.is_null())
 
 
@@ -81,15 +75,15 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     """What ``batches`` give, which a user's own code made of records of input ``name``."""
     plan, work = task.plan, task.work
     input_ = input_named(work.pipeline, name)
-    rows = in_arrival_order(pa.concat_batches(list(batches)))
+    rows = exchange.in_arrival_order(pa.concat_batches(list(batches)))
     parsed_columns = typed(rows, input_.source.columns)
-    place = {column: rows.column(column) for column in PLACE}
+    place = {column: rows.column(column) for column in exchange.PLACE}
     parsed = ScannedRecords(
-        parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(PLACE[-1]).to_numpy(), _no_raw
+        parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(exchange.PLACE[-1]).to_numpy(), _no_raw
     )
     parsed = with_signs(input_.source, parsed)
     records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time, apart=plan.apart)
-    return _mapped(task, ShippedRecords(task, records, place), lambda: place)
+    return _mapped(task, exchange.ShippedRecords(task, records, place), lambda: place)
 
 
 def _no_raw(rows: object) -> pa.Array:
@@ -102,7 +96,7 @@ def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
 
 
 def _mapped(
-    task: EpochTask, records: FileRecords | ShippedRecords, place: Callable[[], Columns]
+    task: EpochTask, records: FileRecords | exchange.ShippedRecords, place: Callable[[], Columns]
 ) -> tuple[ShareOutput, Bundles]:
     plan, work = task.plan, task.work
     context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
@@ -118,9 +112,9 @@ def _mapped(
     if work.tells_ids:
         counts = takes_part(records.columns)
         aside, errors = for_each_reader(task, records, partial(_without_ids, rows=~counts))
-        rows = travelling(records.judged, place(), counts, without={*plan.parked, *errors})
+        rows = exchange.travelling(records.judged, place(), counts, without={*plan.parked, *errors})
         chains = _with_dead_letters(task, records, aside, by_none)
-        return ShareOutput(observations, chains, rejected, errors), by_part(rows, [c.ID], plan.id_parts)
+        return ShareOutput(observations, chains, rejected, errors), exchange.by_part(rows, [c.ID], plan.id_parts)
     chains, errors, bundles = into_chains(task, records, place if work.reads_in_turns else None)
     return ShareOutput(observations, _with_dead_letters(task, records, chains, by_none), rejected, errors), bundles
 
@@ -128,7 +122,7 @@ def _mapped(
 def _taken_by_none(task: EpochTask, again: Again, place: Columns) -> NDArray[np.bool_]:
     """Which records no output could take when the epoch was recorded."""
     letters = dead_letters_of_none(task.work.store, again.letters)
-    share, file, position = (place[name].to_numpy() for name in PLACE)
+    share, file, position = (place[name].to_numpy() for name in exchange.PLACE)
     by_none = np.zeros(len(position), np.bool_)
     for at, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
         piece = task.plan.shares[at][number]
@@ -156,7 +150,7 @@ def _diverged(
 
 def _with_dead_letters(
     task: EpochTask,
-    records: FileRecords | ShippedRecords,
+    records: FileRecords | exchange.ShippedRecords,
     chains: Mapping[int, BundleOutput],
     by_none: NDArray[np.bool_],
 ) -> dict[int, BundleOutput]:
@@ -172,7 +166,7 @@ def _with_dead_letters(
 
 
 def for_each_reader(
-    task: EpochTask, records: FileRecords | ShippedRecords, run: Callable[[EpochTask, Columns], T]
+    task: EpochTask, records: FileRecords | exchange.ShippedRecords, run: Callable[[EpochTask, Columns], T]
 ) -> tuple[dict[int, T], dict[int, Failure]]:
     """What ``run`` gives of ``records`` for each chain that takes them, by its number; and the errors of those that
     fail alone.
@@ -195,7 +189,7 @@ def _without_ids(task: EpochTask, judged: Columns, *, rows: NDArray[np.bool_]) -
 
 
 def into_chains(
-    task: EpochTask, records: FileRecords | ShippedRecords, place: Callable[[], Columns] | None
+    task: EpochTask, records: FileRecords | exchange.ShippedRecords, place: Callable[[], Columns] | None
 ) -> tuple[dict[int, BundleOutput], dict[int, Failure], Bundles]:
     """What becomes of ``records`` in the first stage of each chain that takes them, or its error, and what of them goes
     to which part there. ``place``: where they are from, unless the order of tasks is that of records.
@@ -205,7 +199,7 @@ def into_chains(
 
     def into(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
         first = own.chain.of_records
-        shuffled = bundle(
+        shuffled = exchange.bundle(
             first,
             columns,
             place() if place is not None and first.is_ordered else None,

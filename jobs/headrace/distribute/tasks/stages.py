@@ -18,27 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.distribute.chain import Chain, ChainState, StageClocks
+from headrace.distribute.tasks import tables, task_results
 from headrace.distribute.tasks.exchange import ShuffleInput, bundle, deltas_of
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochPlan, EpochTask, addressed, of_chain
-from headrace.distribute.tasks.tables import (
-    expired_prefix,
-    files_of,
-    leaving,
-    open_layers,
-    open_own,
-    put_pieces,
-    run_writer,
-)
-from headrace.distribute.tasks.task_results import (
-    Files,
-    LoopOutput,
-    ShareOutput,
-    StageOutput,
-    Stored,
-    TaskResult,
-    UpstreamResults,
-)
 from headrace.distribute.views import dead_panes
 from headrace.distribute.watermark_inputs import combined, watermark_update
 from headrace.kernel.delta import judge
@@ -56,20 +39,7 @@ from headrace.state.layers import Layers, StageEpoch, one_below_the_other
 from headrace.state.sorted_file import SortedFile
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import REJECTED
-from headrace_snapshots.protocol.barriers import (
-    RULES,
-    Acknowledge,
-    Barrier,
-    Deliver,
-    Forward,
-    Log,
-    Protocol,
-    Record,
-    SnapshotId,
-    TakeState,
-    Task,
-    TaskEvent,
-)
+from headrace_snapshots.protocol import barriers
 
 
 def output_of(stage: CompiledStage, watermark: Instant, holds: "list[Instant]") -> Instant:
@@ -86,21 +56,21 @@ def source_step(
     plan: EpochPlan,
     chain: Chain,
     state: ChainState,
-    shares: tuple[TaskResult, ...],
-    loop: tuple[TaskResult, ...] = (),
+    shares: tuple[task_results.TaskResult, ...],
+    loop: tuple[task_results.TaskResult, ...] = (),
 ) -> tuple[FiringClocks, StageClocks]:
     """The step of the first stage of a ``chain`` that takes records, and its clocks after it, by the results of all
     ``shares`` of the input. Its watermark passes no window in which something is in flight in its ``loop``.
     """
     stage = chain.stages[0]
     outputs = [result.output for result in shares]
-    observations = combined(share.observations for share in outputs if isinstance(share, ShareOutput))
+    observations = combined(share.observations for share in outputs if isinstance(share, task_results.ShareOutput))
     percentiles = tuple(stage.trigger.percentiles)
     observations = observations.and_known(plan.marks)
     clocks = watermark_update(
         plan.clocks, observations, plan.processing_time, percentiles, is_last=plan.is_last, hold=plan.hold
     )
-    holds = [result.output.hold for result in loop if isinstance(result.output, LoopOutput)]
+    holds = [result.output.hold for result in loop if isinstance(result.output, task_results.LoopOutput)]
     if holds and plan.hold is not None:
         holds.append(plan.hold.given_to(chain.names.output))
     watermark = Instant(min([clocks.watermark, *holds]))
@@ -114,15 +84,15 @@ def step_to(
     return state.clocks[number].advanced(chain.stages[number], plan.processing_time, watermark, {})
 
 
-def handed_down(plan: EpochPlan, chain: Chain, number: int, upstream: tuple[TaskResult, ...]) -> Instant:
+def handed_down(plan: EpochPlan, chain: Chain, number: int, upstream: tuple[task_results.TaskResult, ...]) -> Instant:
     """The watermark that comes to a stage from the one before it in its chain, whose parts gave ``upstream``."""
     parts = [result.output for result in upstream]
-    outputs = [part.hold for part in parts if isinstance(part, StageOutput)]
+    outputs = [part.hold for part in parts if isinstance(part, task_results.StageOutput)]
     limit = [] if plan.hold is None else [plan.hold.output(number - 1, chain.names.output)]
     return Instant(min([*outputs, *limit]))
 
 
-def map_side_of(upstream: tuple[TaskResult, ...]) -> tuple[TaskResult, ...]:
+def map_side_of(upstream: tuple[task_results.TaskResult, ...]) -> tuple[task_results.TaskResult, ...]:
     """The results of the map side, which is the first level: that above, or one that the level above has heard of."""
     return upstream[0].history[0] if upstream[0].history else upstream
 
@@ -166,7 +136,9 @@ class StagePart:
             return self.task.of_chain in self.task.work.handed_on_in_order
         return self.task.chain.goes_through_spark(self.number + 1)
 
-    def run(self, upstream: UpstreamResults, rows: list[pa.RecordBatch]) -> tuple[StageOutput, Bundles]:
+    def run(
+        self, upstream: task_results.UpstreamResults, rows: list[pa.RecordBatch]
+    ) -> tuple[task_results.StageOutput, Bundles]:
         """Compute and store its epoch; the level above passed on ``upstream`` and sent ``rows``."""
         clocks, after = self._clocks(upstream)
         epoch = self._epoch(clocks, rows)
@@ -178,10 +150,10 @@ class StagePart:
         output = replace(outputs.done(), panes_accounting=below.aggregated.accounting, rejected=rejected)
         return output, addressed(self.task.plan, self.task.job, self.step + 1, self.task.of_chain, below.parts)
 
-    def _clocks(self, upstream: UpstreamResults) -> tuple[FiringClocks, StageClocks]:
+    def _clocks(self, upstream: task_results.UpstreamResults) -> tuple[FiringClocks, StageClocks]:
         """The step of the stage, and its clocks after it, by what the level ``upstream`` gave."""
         plan, chain, state = self.task.plan, self.task.chain, self.task.state
-        own: tuple[TaskResult, ...] = ()
+        own: tuple[task_results.TaskResult, ...] = ()
         if self.step:
             own = of_chain(plan, self.task.job, self.step - 1, self.task.of_chain, upstream.results)
         if self.step and self.number:
@@ -193,7 +165,7 @@ class StagePart:
     def _epoch(self, clocks: FiringClocks, rows: list[pa.RecordBatch]) -> StageEpoch:
         """What there is to compute."""
         plan, stage = self.task.plan, self.stage
-        layers = open_own(self.task, self.task.state.tables[self.table], stage.state_schema, self.task.parts)
+        layers = tables.open_own(self.task, self.task.state.tables[self.table], stage.state_schema, self.task.parts)
         return StageEpoch(
             plan.epoch,
             Layers(stage, layers),
@@ -205,7 +177,7 @@ class StagePart:
             plan.is_batch,
         )
 
-    def _below(self, emitted: Sequence[Emitted]) -> tuple[ShuffleInput, Files]:
+    def _below(self, emitted: Sequence[Emitted]) -> tuple[ShuffleInput, task_results.Files]:
         """The panes as elements of the stage below, and where those that have no key there are stored."""
         if not emitted:
             return ShuffleInput(), ()
@@ -248,8 +220,8 @@ class _PartOutputs:
     def begun(cls, part: StagePart, layers: Layers, after: StageClocks) -> "_PartOutputs":
         """Nothing is stored yet on top of ``layers``."""
         task = part.task
-        expired = expired_prefix(task.state.tables[part.table], after.watermark)
-        state = run_writer(task.work, task.plan.prefix, part.table, task.number)
+        expired = tables.expired_prefix(task.state.tables[part.table], after.watermark)
+        state = tables.run_writer(task.work, task.plan.prefix, part.table, task.number)
         left = Layers(layers.stage, layers.layers[expired:])
         return cls(part, left, after, state, task.putting(part.task.chain.names.panes))
 
@@ -261,12 +233,12 @@ class _PartOutputs:
         if part.is_last:
             self.panes.add(result.panes())
         if part.hands_on_in_order:
-            self.elements.append(leaving(result))
+            self.elements.append(tables.leaving(result))
         elif not part.is_last and len(result.emission.row):
             self.emitted.append(result.emitted())
         self.state.add(self.layers.kept(result.changes))
 
-    def done(self) -> StageOutput:
+    def done(self) -> task_results.StageOutput:
         """What all results came to."""
         part, after = self.part, self.after
         runs = self.state.done()
@@ -275,13 +247,15 @@ class _PartOutputs:
         hold = after.watermark
         if part.stage.stamps_elements or not part.stage.trigger.ready_past_end:
             hold = grown.earliest_hold(after.watermark)
-        return StageOutput(
+        return task_results.StageOutput(
             counts=self.counts,
             changed=self.changed,
             hold=hold,
             due_event=due_event,
             due_time=due_time,
-            state=Stored(files_of(runs), grown.layers[-1].expires) if runs else Stored(),
+            state=task_results.Stored(tables.files_of(runs), grown.layers[-1].expires)
+            if runs
+            else task_results.Stored(),
             panes=self.panes.done(),
             elements=part.task.put(f"elements-{part.number}", one_below_the_other(self.elements)),
         )
@@ -295,7 +269,7 @@ BACK_EDGES: Final = (BACK_EDGE,)
 _WINDOW: Final = (c.WINDOW_START, c.WINDOW_END)
 
 
-def turn_rounds(task: EpochTask, rows: Sequence[pa.RecordBatch]) -> tuple[LoopOutput, Bundles]:
+def turn_rounds(task: EpochTask, rows: Sequence[pa.RecordBatch]) -> tuple[task_results.LoopOutput, Bundles]:
     """Turn the rounds of an epoch of the loop of the task's chain; ``rows`` are records grouped as edges. What the loop
     makes of them goes to the parts of the first stage.
     """
@@ -312,24 +286,24 @@ class _Turning:
         self.opened: list[SortedFile] = []
         self.new_edges = NewEdges(self.loop.no_edges)
         self.rounds = Rounds(self.loop, self._edges, self._values)
-        self.role = Task(RULES[Protocol.ALIGNED], (SOURCE, BACK_EDGE), BACK_EDGES)
-        self.snapshot = SnapshotId(0, self.plan.epoch)
+        self.role = barriers.Task(barriers.RULES[barriers.Protocol.ALIGNED], (SOURCE, BACK_EDGE), BACK_EDGES)
+        self.snapshot = barriers.SnapshotId(0, self.plan.epoch)
         self.logged = [self.loop.no_messages]
         self.has_taken_state = self.goes_round = self.is_acknowledged = False
 
-    def run(self, rows: Sequence[pa.RecordBatch]) -> tuple[LoopOutput, Bundles]:
+    def run(self, rows: Sequence[pa.RecordBatch]) -> tuple[task_results.LoopOutput, Bundles]:
         """Deliver what was in flight and what is new, turn rounds, and take part in the snapshot."""
         messages, turned = self._first_messages(rows), 0
         while len(messages) and (self.plan.is_last or turned != self.loop.loop.rounds):
-            self._receive(Record(BACK_EDGE))
+            self._receive(barriers.Record(BACK_EDGE))
             changed = self.rounds.deliver(messages)
             messages, turned = self.rounds.send(changed), turned + 1
         left = self.rounds.better(messages)
-        self._receive(Barrier(SOURCE, self.snapshot))
+        self._receive(barriers.Barrier(SOURCE, self.snapshot))
         if left.num_rows:
-            self._receive(Record(BACK_EDGE), left)
+            self._receive(barriers.Record(BACK_EDGE), left)
         if self.goes_round:
-            self._receive(Barrier(BACK_EDGE, self.snapshot))
+            self._receive(barriers.Barrier(BACK_EDGE, self.snapshot))
         output = self._output(turned)
         for run in self.opened:
             run.let_go()
@@ -339,37 +313,37 @@ class _Turning:
         in_flight = self._in_flight()
         deltas = deltas_of(self.loop.edges, rows, self.task.state.clocks[0].watermark, MIN_INSTANT)
         for _ in deltas:
-            self._receive(Record(SOURCE))
+            self._receive(barriers.Record(SOURCE))
         if deltas:
             self.new_edges = self.loop.edges_of(pa.concat_batches(deltas))
         return self.rounds.first_messages(in_flight, self.new_edges)
 
-    def _receive(self, event: TaskEvent, messages: pa.RecordBatch | None = None) -> None:
+    def _receive(self, event: barriers.TaskEvent, messages: pa.RecordBatch | None = None) -> None:
         """Do what the role says to ``event``. What is delivered after the state was taken is the next epoch's."""
         for effect in self.role.receive(event):
             match effect:
-                case TakeState():
+                case barriers.TakeState():
                     self.has_taken_state = True
-                case Forward():
+                case barriers.Forward():
                     self.goes_round = True
-                case Log():
+                case barriers.Log():
                     assert messages is not None
                     self.logged.append(messages)
-                case Acknowledge():
+                case barriers.Acknowledge():
                     self.is_acknowledged = True
-                case Deliver():
+                case barriers.Deliver():
                     pass
                 case _:  # it waits for a barrier that nothing brings round
                     return
 
-    def _output(self, turned: int) -> LoopOutput:
+    def _output(self, turned: int) -> task_results.LoopOutput:
         """The part of the snapshot, stored. Where the role did not acknowledge it, the epoch is not committed."""
         logged = pa.concat_batches(self.logged)
         ends, windows = self.new_edges.rows.column(c.WINDOW_END), logged.column(c.WINDOW_END)
         edges = self._put(self.chain.names.edges, self.new_edges.rows)
         expires = self.loop.stage.expiry(pc.max(ends).as_py())
-        return LoopOutput(
-            edges=Stored(edges, expires) if edges else Stored(),
+        return task_results.LoopOutput(
+            edges=task_results.Stored(edges, expires) if edges else task_results.Stored(),
             in_flight=self._put(self.chain.names.in_flight, logged),
             hold=Instant(pc.min(windows).as_py() - 1) if len(windows) else NEVER,
             rounds=turned,
@@ -389,7 +363,7 @@ class _Turning:
 
     def _open(self, table: str, schema: pa.Schema) -> list[tuple[SortedFile, ...]]:
         """The files of each layer. On Spark another machine may have stored them: each is read here once."""
-        layers = [layer.runs for layer in open_layers(self.task.work, self._layers(table), schema, 0, 1)]
+        layers = [layer.runs for layer in tables.open_layers(self.task.work, self._layers(table), schema, 0, 1)]
         self.opened += [run for layer in layers for run in layer]
         return layers
 
@@ -405,7 +379,7 @@ class _Turning:
 
     def _put(self, table: str, rows: pa.RecordBatch) -> tuple[DataFile, ...]:
         pieces = [rows] if rows.num_rows else []
-        return files_of(put_pieces(self.task.work, self.plan.prefix, table, 0, pieces))
+        return tables.files_of(tables.put_pieces(self.task.work, self.plan.prefix, table, 0, pieces))
 
     def _in_flight(self) -> pa.RecordBatch:
         runs = self._open(self.chain.names.in_flight, self.loop.message_schema)

@@ -11,21 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.kernel.aggregates import integers, sums
+from headrace.kernel.aggregates import sums as aggregates_sums
 from headrace.kernel.aggregates.bags import Bag, BagPart, CustomPart, bag, pairs, result_of_bag
 from headrace.kernel.aggregates.integers import Bools, Floats
 from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
 from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
-from headrace.kernel.aggregates.sums import (
-    AccumulatorPart,
-    CountPart,
-    DecimalSumPart,
-    FloatSumPart,
-    IntegerSumPart,
-    SettledSumPart,
-    decimal_mean,
-    decimal_sum,
-    settled,
-)
 from headrace.kernel.columns import ARROW_TYPES, Ints, arrow_type, to_lists
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType, Schema
@@ -38,7 +28,7 @@ Columns = Mapping[str, pa.Array]
 class Accumulator:
     """The stored parts of one aggregate, and its result over them, by name."""
 
-    parts: tuple[AccumulatorPart, ...]
+    parts: tuple[aggregates_sums.AccumulatorPart, ...]
     result: Callable[[Columns], pa.Array]
 
 
@@ -89,18 +79,18 @@ class _Compiler:
     # --- parts
 
     @property
-    def _count(self) -> CountPart:
-        return CountPart.of(f"{self.prefix}_count", self.input)
+    def _count(self) -> aggregates_sums.CountPart:
+        return aggregates_sums.CountPart.of(f"{self.prefix}_count", self.input)
 
     @property
-    def _total(self) -> tuple[AccumulatorPart, Callable[[pa.Array], Floats]]:
+    def _total(self) -> tuple[aggregates_sums.AccumulatorPart, Callable[[pa.Array], Floats]]:
         """A sum, and how it is read as floats."""
         name = f"{self.prefix}_sum"
         if self.kind is DataType.INT:
-            return IntegerSumPart.of(name, self.input), integers.to_float
+            return aggregates_sums.IntegerSumPart.of(name, self.input), integers.to_float
         if self.withdrawable:
-            return SettledSumPart.of(name, self.input), settled
-        return FloatSumPart.of(name, self.input), lambda part: part.fill_null(0.0).to_numpy()
+            return aggregates_sums.SettledSumPart.of(name, self.input), aggregates_sums.settled
+        return aggregates_sums.FloatSumPart.of(name, self.input), lambda part: part.fill_null(0.0).to_numpy()
 
     def _bag(self, *, is_timed: bool = False) -> BagPart:
         return BagPart.of(f"{self.prefix}_bag", self.input, ARROW_TYPES[self.kind], is_timed=is_timed)
@@ -112,20 +102,22 @@ class _Compiler:
 
     def _sum(self) -> Accumulator:
         if self.kind is DataType.DECIMAL:
-            return _of(self._decimal_total, decimal_sum)
+            return _of(self._decimal_total, aggregates_sums.decimal_sum)
         part, read = self._total
         if self.kind is DataType.INT:
             return _of(part, lambda total: pa.array(integers.to_int64(total)))
         return _of(part, lambda total: pa.array(read(total) + 0.0))  # -0.0 is 0.0
 
     @property
-    def _decimal_total(self) -> DecimalSumPart:
-        return DecimalSumPart.of(f"{self.prefix}_sum", self.input)
+    def _decimal_total(self) -> aggregates_sums.DecimalSumPart:
+        return aggregates_sums.DecimalSumPart.of(f"{self.prefix}_sum", self.input)
 
     def _mean(self) -> Accumulator:
         if self.kind is DataType.DECIMAL:
             exact, number_of = self._decimal_total, self._count
-            return Accumulator((exact, number_of), lambda parts: decimal_mean(parts[exact.name], parts[number_of.name]))
+            return Accumulator(
+                (exact, number_of), lambda parts: aggregates_sums.decimal_mean(parts[exact.name], parts[number_of.name])
+            )
         (part, read), count = self._total, self._count
 
         def ratio(parts: Columns) -> pa.Array:
@@ -139,8 +131,8 @@ class _Compiler:
             if self.takes_all:
                 return self._of_bag(lambda bag: bag.variance)
             return _of(sums.MomentsPart.of(f"{self.prefix}_moments", self.input), sums.variance)
-        total = IntegerSumPart.of(f"{self.prefix}_sum", self.input)
-        squares = IntegerSumPart.of(f"{self.prefix}_squares", self.input, squared=True)
+        total = aggregates_sums.IntegerSumPart.of(f"{self.prefix}_sum", self.input)
+        squares = aggregates_sums.IntegerSumPart.of(f"{self.prefix}_squares", self.input, squared=True)
         count = self._count
 
         def exact(parts: Columns) -> pa.Array:
@@ -208,7 +200,7 @@ class _Compiler:
         raise AssertionError(aggregate.combiner)
 
 
-def _of(part: AccumulatorPart, result: Callable[[pa.Array], pa.Array]) -> Accumulator:
+def _of(part: aggregates_sums.AccumulatorPart, result: Callable[[pa.Array], pa.Array]) -> Accumulator:
     return Accumulator((part,), lambda parts: result(parts[part.name]))
 
 

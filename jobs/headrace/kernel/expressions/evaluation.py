@@ -21,19 +21,7 @@ from numpy.typing import NDArray
 from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError, ValueOverflowError
 from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, holders, truths
 from headrace.kernel.custom_objects import TriggerBatches
-from headrace.kernel.expressions import decimals
-from headrace.kernel.expressions.casts import (
-    BLANKS,
-    Datum,
-    broadcast,
-    cased,
-    cast,
-    days_of,
-    each,
-    plus_days,
-    read_text,
-    whole,
-)
+from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, truncate
 from headrace.kernel.expressions.string_bytes import crc32, walked
@@ -43,14 +31,14 @@ from headrace.model.expressions.regex import to_re2
 from headrace.model.expressions.typing import type_of
 from headrace.program.columns import FROM, Call
 
-Rows = Mapping[str, Datum]
+Rows = Mapping[str, casts.Datum]
 
 _CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
 _DAY = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
 
-def evaluate(expr: Expr, rows: Rows) -> Datum:
+def evaluate(expr: Expr, rows: Rows) -> casts.Datum:
     """``expr`` over ``rows``, which have every column that it reads (KeyError); a scalar if it reads only scalars.
 
     Raises ValueOverflowError when a value leaves what its type holds.
@@ -75,15 +63,15 @@ def operands_of(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def applied(expr: Expr, operands: list[Datum]) -> Datum:
+def applied(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
     """The node ``expr`` of ``operands``, which are values. Raises ValueOverflowError."""
     match expr:
         case Binary(op):
             return _applied(expr, _OPERATORS[op], operands)
         case Call(name):
-            return getattr(TriggerBatches(expr.owner), name)(*broadcast(operands))
+            return getattr(TriggerBatches(expr.owner), name)(*casts.broadcast(operands))
         case Function(name) if name.startswith(_CASTS):
-            return cast(operands[0], DataType(name.rpartition("_")[2]))
+            return casts.cast(operands[0], DataType(name.rpartition("_")[2]))
         case Function(name):
             return _applied(expr, _FUNCTIONS[name], operands)
     raise TypeError(type(expr).__name__)
@@ -94,7 +82,7 @@ def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
     return in_type(expr, evaluate(expr, rows), schema, length)
 
 
-def in_type(expr: Expr, values: Datum, schema: Schema, length: int) -> pa.Array:
+def in_type(expr: Expr, values: casts.Datum, schema: Schema, length: int) -> pa.Array:
     """``values`` of ``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     if isinstance(expr, Column) and isinstance(schema.get(expr.name), ListType):
         return values
@@ -105,7 +93,7 @@ def in_type(expr: Expr, values: Datum, schema: Schema, length: int) -> pa.Array:
     return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
 
 
-def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) -> Datum:
+def _applied(expr: Expr, function: Callable[..., casts.Datum], operands: list[casts.Datum]) -> casts.Datum:
     try:
         return function(*operands)
     except OverflowError:
@@ -120,11 +108,11 @@ def _applied(expr: Expr, function: Callable[..., Datum], operands: list[Datum]) 
 # --- NULL and types
 
 
-def _as_float(value: Datum) -> Datum:
+def _as_float(value: casts.Datum) -> casts.Datum:
     return value if value.type == _FLOAT else pc.cast(value, _FLOAT, safe=False)  # 2^53 + 1 is 2^53 there
 
 
-def _unified(values: tuple[Datum, ...]) -> list[Datum]:
+def _unified(values: tuple[casts.Datum, ...]) -> list[casts.Datum]:
     """``values`` of one type: floats where an int meets one; a NULL of no type takes that of the others."""
     known = {v.type for v in values} - {pa.null()}
     if known == {_INT, _FLOAT}:
@@ -137,10 +125,12 @@ def _unified(values: tuple[Datum, ...]) -> list[Datum]:
     return list(values)
 
 
-def _numbers(function: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datum], Datum]:
+def _numbers(
+    function: Callable[[casts.Datum, casts.Datum], casts.Datum],
+) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
     """``function`` of two numbers of one type."""
 
-    def over(left: Datum, right: Datum) -> Datum:
+    def over(left: casts.Datum, right: casts.Datum) -> casts.Datum:
         left, right = _unified((left, right))
         if left.type == pa.null():
             left, right = left.cast(_INT), right.cast(_INT)
@@ -150,21 +140,22 @@ def _numbers(function: Callable[[Datum, Datum], Datum]) -> Callable[[Datum, Datu
 
 
 def _arithmetic(
-    function: Callable[[Datum, Datum], Datum], of_decimals: Callable[[Datum, Datum], Datum]
-) -> Callable[[Datum, Datum], Datum]:
+    function: Callable[[casts.Datum, casts.Datum], casts.Datum],
+    of_decimals: Callable[[casts.Datum, casts.Datum], casts.Datum],
+) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
     return _numbers(lambda left, right: (of_decimals if left.type == DECIMAL else function)(left, right))
 
 
-def _typed(kind: pa.DataType, function: Callable[..., Datum]) -> Callable[..., Datum]:
+def _typed(kind: pa.DataType, function: Callable[..., casts.Datum]) -> Callable[..., casts.Datum]:
     """``function`` of operands of ``kind``, of which some may be a NULL of no type."""
     return lambda *values: function(*[v.cast(kind) if v.type == pa.null() else v for v in values])
 
 
-def _has_null(value: Datum) -> bool:
+def _has_null(value: casts.Datum) -> bool:
     return not value.is_valid if isinstance(value, pa.Scalar) else value.null_count > 0
 
 
-def _true(condition: Datum) -> Datum:
+def _true(condition: casts.Datum) -> casts.Datum:
     """Whether ``condition`` is TRUE."""
     return pc.fill_null(condition, False) if _has_null(condition) else condition
 
@@ -175,9 +166,9 @@ def _true(condition: Datum) -> Datum:
 _difference = _arithmetic(pc.subtract_checked, decimals.subtract)
 
 
-def _divide(left: Datum, right: Datum) -> Datum:
+def _divide(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     if DECIMAL in (left.type, right.type):
-        return each(decimals.divide)(*_unified((left, right)))
+        return casts.each(decimals.divide)(*_unified((left, right)))
     left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
     if isinstance(right, pa.Scalar) and right.as_py():
         return pc.divide(left, right)
@@ -194,29 +185,29 @@ def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
     return pa.array(rest, mask=pc.invert(valid).to_numpy(zero_copy_only=False))
 
 
-def _subtract(left: Datum, right: Datum) -> Datum:
+def _subtract(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     left, right = _unified((left, right))
-    return pc.subtract(days_of(left), days_of(right)) if left.type == DATE else _difference(left, right)
+    return pc.subtract(casts.days_of(left), casts.days_of(right)) if left.type == DATE else _difference(left, right)
 
 
-def _plus_us(time: Datum, microseconds: Datum) -> Datum:
+def _plus_us(time: casts.Datum, microseconds: casts.Datum) -> casts.Datum:
     time = time.cast(ARROW_TYPES[DataType.TIMESTAMP]) if time.type == pa.null() else time
     return pc.add_checked(time.cast(_INT), microseconds.cast(_INT)).cast(time.type)
 
 
-def _plus_days(moment: Datum, days: Datum) -> Datum:
+def _plus_days(moment: casts.Datum, days: casts.Datum) -> casts.Datum:
     if moment.type == pa.null():
         return moment
     if moment.type != DATE:
         known = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
         return _plus_us(moment, pc.multiply_checked(known, _DAY))
-    return plus_days(moment, days.cast(_INT))
+    return casts.plus_days(moment, days.cast(_INT))
 
 
 # --- order
 
 
-def _nans(value: Datum) -> Datum | None:
+def _nans(value: casts.Datum) -> casts.Datum | None:
     """Where ``value`` is NaN; None if it is nowhere."""
     if value.type != _FLOAT:
         return None
@@ -224,36 +215,36 @@ def _nans(value: Datum) -> Datum | None:
     return nans if pc.any(nans).as_py() else None
 
 
-def _either(left: Datum, right: Datum | None) -> Datum:
+def _either(left: casts.Datum, right: casts.Datum | None) -> casts.Datum:
     return left if right is None else pc.or_(left, right)
 
 
-def _equal(left: Datum, right: Datum) -> Datum:
+def _equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     nan, other = _nans(left), _nans(right)
     return _either(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
 
 
-def _less(left: Datum, right: Datum) -> Datum:
+def _less(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     other, less = _nans(right), pc.less(left, right)
     return less if other is None else pc.or_(less, pc.and_(other, pc.invert(pc.is_nan(left))))
 
 
-def _less_equal(left: Datum, right: Datum) -> Datum:
+def _less_equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     return _either(pc.less_equal(left, right), _nans(right))
 
 
-def _unequal(left: Datum, right: Datum) -> Datum:
+def _unequal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     return pc.invert(_equal(left, right))
 
 
-def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datum]:
+def _extreme(comes_first: Callable[[casts.Datum, casts.Datum], casts.Datum]) -> Callable[..., casts.Datum]:
     """A function to the first of values that are not NULL; of equal ones, the one named first."""
 
-    def of_two(best: Datum, other: Datum) -> Datum:
+    def of_two(best: casts.Datum, other: casts.Datum) -> casts.Datum:
         better = comes_first(other, best)
         return _if(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
 
-    def over(*values: Datum) -> Datum:
+    def over(*values: casts.Datum) -> casts.Datum:
         first, *rest = _unified(values)
         return first if first.type == pa.null() else reduce(of_two, rest, first)
 
@@ -263,16 +254,16 @@ def _extreme(comes_first: Callable[[Datum, Datum], Datum]) -> Callable[..., Datu
 # --- with constants
 
 
-def _with_constants(function: Callable[..., Datum]) -> Callable[..., Datum]:
+def _with_constants(function: Callable[..., casts.Datum]) -> Callable[..., casts.Datum]:
     """``function`` of a column and Python's constants."""
     return lambda value, *constants: function(value, *(constant.as_py() for constant in constants))
 
 
-def _length(value: Datum) -> Datum:
+def _length(value: casts.Datum) -> casts.Datum:
     return (pc.list_value_length if pa.types.is_list(value.type) else pc.utf8_length)(value).cast(_INT)
 
 
-def _contains(value: Datum, wanted: Datum) -> Datum:
+def _contains(value: casts.Datum, wanted: casts.Datum) -> casts.Datum:
     if not pa.types.is_list(value.type):
         return pc.match_substring(value, wanted.as_py())
     equal = truths(_numbers(_equal)(pc.list_flatten(value), wanted))
@@ -280,16 +271,16 @@ def _contains(value: Datum, wanted: Datum) -> Datum:
     return pa.array(holds, mask=value.is_null().to_numpy(zero_copy_only=False))
 
 
-def _substring(text: Datum, start: int, length: int | None = None) -> Datum:
+def _substring(text: casts.Datum, start: int, length: int | None = None) -> casts.Datum:
     rest = pc.utf8_slice_codeunits(text, start)
     return rest if length is None else pc.utf8_slice_codeunits(rest, 0, length)
 
 
-def _matches(text: Datum, regex: str) -> Datum:
+def _matches(text: casts.Datum, regex: str) -> casts.Datum:
     return pc.match_substring_regex(text, to_re2(regex))
 
 
-def _is_in(*operands: Datum) -> Datum:
+def _is_in(*operands: casts.Datum) -> casts.Datum:
     value, *values = _unified(operands)
     if value.type == TIMESTAMP:
         value, values = value.cast(_INT), [v.cast(_INT) for v in values]
@@ -298,13 +289,13 @@ def _is_in(*operands: Datum) -> Datum:
     return pc.if_else(pc.is_valid(value), members, pa.scalar(None, _BOOL))
 
 
-def _is_float_in(value: Datum, known: list[float]) -> Datum:
+def _is_float_in(value: casts.Datum, known: list[float]) -> casts.Datum:
     """0.0 and -0.0 are equal, and so is every NaN."""
     members = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
     return pc.or_(members, pc.is_nan(value)) if any(map(math.isnan, known)) else members
 
 
-def _part(name: str, time: Datum, zone: str) -> Datum:
+def _part(name: str, time: casts.Datum, zone: str) -> casts.Datum:
     return part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else part(name, time, zone)
 
 
@@ -312,48 +303,48 @@ def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], p
     def over(values: pa.Array) -> pa.Array:
         if values.type == DECIMAL:
             return decimals.to_ints(function(decimals.moderate(values)))
-        return whole(function(values)) if values.type == _FLOAT else values
+        return casts.whole(function(values)) if values.type == _FLOAT else values
 
     return over
 
 
-def _round_to(value: Datum, digits: int) -> Datum:
+def _round_to(value: casts.Datum, digits: int) -> casts.Datum:
     if value.type == DECIMAL:
-        return each(partial(decimals.round_to, digits=digits))(value)
-    return each(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
+        return casts.each(partial(decimals.round_to, digits=digits))(value)
+    return casts.each(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
 
 
 # --- choices
 
 
-def _if(condition: Datum, then: Datum, otherwise: Datum) -> Datum:
+def _if(condition: casts.Datum, then: casts.Datum, otherwise: casts.Datum) -> casts.Datum:
     then, otherwise = _unified((then, otherwise))
     if isinstance(condition, pa.Scalar):
         return then if condition.as_py() else otherwise
     return pc.if_else(_true(condition), then, otherwise)
 
 
-def _coalesce(*values: Datum) -> Datum:
+def _coalesce(*values: casts.Datum) -> casts.Datum:
     first, *rest = _unified(values)
     return first if not rest or not _has_null(first) else pc.coalesce(first, *rest)
 
 
-def _field(value: Datum, name: pa.Scalar) -> Datum:
+def _field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
     return pc.struct_field(value, name.as_py())
 
 
-def _walk(state: Datum, codes: Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
-    state, codes = broadcast([state, codes])
+def _walk(state: casts.Datum, codes: casts.Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
+    state, codes = casts.broadcast([state, codes])
     moves = np.array(table.as_py().split(","), np.int64).reshape(-1, width.as_py())
     return walked(state, codes, moves)
 
 
-_OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
+_OPERATORS: dict[str, Callable[[casts.Datum, casts.Datum], casts.Datum]] = {
     "+": _arithmetic(pc.add_checked, decimals.add),
     "-": _subtract,
-    "*": _arithmetic(pc.multiply_checked, each(decimals.multiply)),
+    "*": _arithmetic(pc.multiply_checked, casts.each(decimals.multiply)),
     "/": _divide,
-    "%": _arithmetic(each(_floor_mod), each(decimals.remainder)),
+    "%": _arithmetic(casts.each(_floor_mod), casts.each(decimals.remainder)),
     "==": _numbers(_equal),
     "!=": _numbers(_unequal),
     "<": _numbers(_less),
@@ -364,7 +355,7 @@ _OPERATORS: dict[str, Callable[[Datum, Datum], Datum]] = {
     "or": _typed(_BOOL, pc.or_kleene),
 }
 
-_FUNCTIONS: dict[str, Callable[..., Datum]] = {
+_FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "not": _typed(_BOOL, pc.invert),
     "is_null": pc.is_null,
     "coalesce": _coalesce,
@@ -373,11 +364,11 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "greatest": _extreme(lambda left, right: _less(right, left)),
     "negate": _typed(_INT, pc.negate_checked),
     "abs": _typed(_INT, pc.abs_checked),
-    "lower": _typed(_STRING, each(cased(str.lower, pc.ascii_lower))),
-    "upper": _typed(_STRING, each(cased(str.upper, pc.ascii_upper))),
+    "lower": _typed(_STRING, casts.each(casts.cased(str.lower, pc.ascii_lower))),
+    "upper": _typed(_STRING, casts.each(casts.cased(str.upper, pc.ascii_upper))),
     "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
-    "crc32": _typed(_STRING, each(crc32)),
-    "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=BLANKS)),
+    "crc32": _typed(_STRING, casts.each(crc32)),
+    "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=casts.BLANKS)),
     "length": _typed(_STRING, _length),
     "substring": _typed(_STRING, _with_constants(_substring)),
     "contains": _typed(_STRING, _contains),
@@ -386,13 +377,13 @@ _FUNCTIONS: dict[str, Callable[..., Datum]] = {
     "matches": _typed(_STRING, _with_constants(_matches)),
     "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
     "is_in": _is_in,
-    "round": _typed(_INT, each(_rounded(partial(pc.round, round_mode="half_to_even")))),
+    "round": _typed(_INT, casts.each(_rounded(partial(pc.round, round_mode="half_to_even")))),
     "round_to": _typed(_INT, _with_constants(_round_to)),
-    "floor": _typed(_INT, each(_rounded(pc.floor))),
-    "ceil": _typed(_INT, each(_rounded(pc.ceil))),
+    "floor": _typed(_INT, casts.each(_rounded(pc.floor))),
+    "ceil": _typed(_INT, casts.each(_rounded(pc.ceil))),
     "plus_us": _plus_us,
     "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
-    "to_timestamp": _typed(_STRING, each(partial(read_text, kind=DataType.TIMESTAMP))),
+    "to_timestamp": _typed(_STRING, casts.each(partial(casts.read_text, kind=DataType.TIMESTAMP))),
     "local_to_utc": _typed(TIMESTAMP, _with_constants(local_to_utc)),
     **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
     "plus_days": _plus_days,
@@ -437,7 +428,7 @@ def column_apart(expr: Expr, rows: Rows, schema: Schema, length: int) -> tuple[p
     return values, overflows
 
 
-def _evaluated(expr: Expr, rows: Rows, length: int) -> tuple[Datum, tuple[Overflow, ...]]:
+def _evaluated(expr: Expr, rows: Rows, length: int) -> tuple[casts.Datum, tuple[Overflow, ...]]:
     try:
         return evaluate(expr, rows), ()
     except ValueOverflowError:
@@ -453,7 +444,7 @@ def _evaluated(expr: Expr, rows: Rows, length: int) -> tuple[Datum, tuple[Overfl
         return applied(expr, _without(operands, (overflow,), length)), (*overflows, overflow)
 
 
-def _without(operands: Sequence[Datum], overflows: Iterable[Overflow], length: int) -> list[Datum]:
+def _without(operands: Sequence[casts.Datum], overflows: Iterable[Overflow], length: int) -> list[casts.Datum]:
     """``operands``, NULL in rows that overflow."""
     if not (wrong := _any(overflows, length)).any():
         return [*operands]
@@ -471,10 +462,10 @@ def _any(overflows: Iterable[Overflow], length: int) -> NDArray[np.bool_]:
     return wrong
 
 
-def _wrong(expr: Expr, operands: Sequence[Datum], length: int) -> NDArray[np.bool_]:
+def _wrong(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
     """The rows in which the node ``expr`` of ``operands`` overflows."""
     if isinstance(expr, Binary) and expr.op in _INTEGERS and all(value.type == pa.int64() for value in operands):
-        columns = broadcast([*operands])
+        columns = casts.broadcast([*operands])
         left, right = (value.fill_null(0).to_numpy() for value in columns)
         with np.errstate(over="ignore"):
             wrong = _INTEGERS[expr.op](left, right)
@@ -484,7 +475,7 @@ def _wrong(expr: Expr, operands: Sequence[Datum], length: int) -> NDArray[np.boo
     return _halved(expr, operands, length)
 
 
-def _halved(expr: Expr, operands: Sequence[Datum], length: int) -> NDArray[np.bool_]:
+def _halved(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
     """The same of any node, by trying ever smaller parts."""
     wrong = np.zeros(length, np.bool_)
     parts = [(0, length)]

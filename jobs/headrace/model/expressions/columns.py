@@ -11,16 +11,7 @@ from typing import Any
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import REQUIRED, Arguments, as_expression, did_you_mean, keywords, word
-from headrace.model.expressions.data_types import (
-    DataType,
-    ListType,
-    Schema,
-    StoredType,
-    column_name,
-    in_words,
-    is_text,
-    stored_type,
-)
+from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Operand, lift, render
 from headrace.model.expressions.typing import columns_of, type_of
 
@@ -145,7 +136,7 @@ def _of_several(name: str, args: tuple[object, ...]) -> Expr:
 Path = str | Sequence[str]
 """Where a field is: "user.id" is ``id`` in the object ``user``; a sequence has one name for each level."""
 
-ColumnType = DataType | ListType
+ColumnType = data_types.DataType | data_types.ListType
 """What a column of a source holds: a value, or a list of values."""
 
 
@@ -172,10 +163,10 @@ class SourceField:
 
     def __repr__(self) -> str:
         has_dots = any("." in name for name in self.path)
-        return f"field({[*self.path] if has_dots else self.place!r}, {in_words(self.type)})"
+        return f"field({[*self.path] if has_dots else self.place!r}, {data_types.in_words(self.type)})"
 
     def __str__(self) -> str:
-        return f"{in_words(self.type)} ({self.place})"
+        return f"{data_types.in_words(self.type)} ({self.place})"
 
 
 SourceFields = Mapping[str, SourceField]
@@ -184,12 +175,12 @@ SourceFields = Mapping[str, SourceField]
 SourceColumns = Mapping[str, ColumnType | SourceField]
 """Columns of a source by name; of those that are called otherwise there, the field."""
 
-WrittenColumns = Mapping[str, StoredType | SourceField]
+WrittenColumns = Mapping[str, data_types.StoredType | SourceField]
 """The same as users write them: a Python type, a DataType, a list of one (``list[str]``), or a field."""
 
 
 @keywords
-def field(path: Path, type: StoredType) -> SourceField:  # noqa: A002 (the word of the domain)
+def field(path: Path, type: data_types.StoredType) -> SourceField:  # noqa: A002 (the word of the domain)
     """A column of a source that is called otherwise in its records, or lies in an object there.
 
     ``path``: "user.id" is the field ``id`` of the object ``user``; where names have dots themselves, write one for each
@@ -202,9 +193,9 @@ def field(path: Path, type: StoredType) -> SourceField:  # noqa: A002 (the word 
     names = path.split(".") if isinstance(path, str) else path
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n for n in names):
         raise given.wrong("path", path, 'write the names that lead to the field, such as "user.id" or ["user", "id"]')
-    if not all(map(is_text, names)):
+    if not all(map(data_types.is_text, names)):
         raise given.wrong("path", path, "half of a surrogate pair is not a character")
-    return SourceField(tuple(names), stored_type(given, "type", type))
+    return SourceField(tuple(names), data_types.stored_type(given, "type", type))
 
 
 def columns_of_source(given: Arguments, name: str, value: object) -> dict[str, ColumnType | SourceField]:
@@ -227,10 +218,10 @@ def columns_of_source(given: Arguments, name: str, value: object) -> dict[str, C
 
 
 def _column(given: Arguments, name: str, column: object, kind: object) -> ColumnType | SourceField:
-    text = column_name(given, name, column, kind, 'give the column another name: {"id": field("_id", str)}')
+    text = data_types.column_name(given, name, column, kind, 'give the column another name: {"id": field("_id", str)}')
     if isinstance(kind, SourceField):
         return kind.type if kind.path == (text,) else kind
-    return stored_type(given, f"{name}[{text!r}]", kind)
+    return data_types.stored_type(given, f"{name}[{text!r}]", kind)
 
 
 def fields_of(columns: SourceColumns) -> dict[str, SourceField]:
@@ -289,12 +280,12 @@ def _place(name: str, results: Mapping[str, Expr], ordered: dict[str, Expr], abo
     ordered[name] = results[name]
 
 
-def result_types(results: Mapping[str, Expr], columns: Schema) -> dict[str, DataType]:
+def result_types(results: Mapping[str, Expr], columns: data_types.Schema) -> dict[str, data_types.DataType]:
     """The types of ``results``, in the order in which they are declared, over a row that has ``columns`` besides.
 
     Raises PipelineError for operands that do not fit.
     """
-    types, made = dict(columns), dict[str, DataType]()
+    types, made = dict(columns), dict[str, data_types.DataType]()
     for name, expr in in_order(results).items():
         try:
             kind = type_of(expr, types)

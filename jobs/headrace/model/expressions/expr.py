@@ -14,15 +14,7 @@ from typing import ClassVar, NoReturn
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Suggesting, called, did_you_mean, keywords, method_keywords, shown
 from headrace.model.combiners import NAME_IT, Aggregate
-from headrace.model.expressions.data_types import (
-    DIGITS,
-    DataType,
-    Scalar,
-    billionths,
-    data_type,
-    is_text,
-    of_billionths,
-)
+from headrace.model.expressions import data_types
 from headrace.model.expressions.methods import Aggregations, NumberMethods, TextMethods, TimeMethods
 from headrace.model.time import LONGEST, UNITS, instant
 
@@ -50,7 +42,7 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
         """The sum of two numbers, or a timestamp that much later."""
         return _moved(self, other, 1) if isinstance(other, timedelta) else _binary("+", self, other)
 
-    def __radd__(self, other: "Scalar | timedelta") -> "Expr":
+    def __radd__(self, other: "data_types.Scalar | timedelta") -> "Expr":
         return _moved(self, other, 1) if isinstance(other, timedelta) else _binary("+", other, self)
 
     def __sub__(self, other: "Operand | timedelta") -> "Expr":
@@ -153,7 +145,7 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
         """FALSE where this is NULL, TRUE elsewhere; never NULL."""
         return Function("not", (self.is_null(),))
 
-    def cast(self, to: DataType | type) -> "Expr":
+    def cast(self, to: data_types.DataType | type) -> "Expr":
         """This as type ``to`` (``int``, ``datetime`` or a DataType); a string that does not read as one gives NULL.
 
         A timestamp in a string is ISO 8601 with dashes and colons; ``to_timestamp`` reads what else tools write.
@@ -163,9 +155,9 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
         and strings are each other's UTF-8. A float as a decimal is the number that it is written as, rounded half to
         even; a string must say a decimal exactly.
         """
-        return Function(f"cast_{data_type(Arguments('cast'), 'to', to).value}", (self,))
+        return Function(f"cast_{data_types.data_type(Arguments('cast'), 'to', to).value}", (self,))
 
-    def is_in(self, values: "Iterable[Scalar | datetime]") -> "Expr":
+    def is_in(self, values: "Iterable[data_types.Scalar | datetime]") -> "Expr":
         """Whether this is one of ``values``, which are constants: ``col("origin").is_in(["EWR", "JFK"])``."""
         if isinstance(values, str | bytes | Mapping | Expr) or not isinstance(values, Iterable):
             raise Arguments("is_in").wrong("values", values, 'write a list of constants, ["EWR", "JFK"]')
@@ -210,7 +202,7 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
         """The day of this timestamp in UTC."""
         return Function("cast_date", (self,))
 
-    def _apply(self, name: str, *constants: Scalar) -> "Expr":
+    def _apply(self, name: str, *constants: data_types.Scalar) -> "Expr":
         return Function(name, (self, *map(lit, constants)))
 
 
@@ -227,8 +219,8 @@ class Literal(Expr):
     is an Instant.
     """
 
-    value: Scalar
-    type: DataType | None = None
+    value: data_types.Scalar
+    type: data_types.DataType | None = None
 
     def __post_init__(self) -> None:
         if self.type is None and self.value is not None:
@@ -236,13 +228,13 @@ class Literal(Expr):
 
 
 _CONSTANTS = (
-    (DataType.BOOL, bool),
-    (DataType.INT, int),
-    (DataType.FLOAT, float),
-    (DataType.STRING, str),
-    (DataType.DATE, date),
-    (DataType.BYTES, bytes),
-    (DataType.DECIMAL, Decimal),
+    (data_types.DataType.BOOL, bool),
+    (data_types.DataType.INT, int),
+    (data_types.DataType.FLOAT, float),
+    (data_types.DataType.STRING, str),
+    (data_types.DataType.DATE, date),
+    (data_types.DataType.BYTES, bytes),
+    (data_types.DataType.DECIMAL, Decimal),
 )
 
 
@@ -267,7 +259,7 @@ class Function(Expr):
     args: tuple[Expr, ...]
 
 
-Operand = Expr | Scalar | datetime
+Operand = Expr | data_types.Scalar | datetime
 """What may stand beside an operator."""
 
 
@@ -296,16 +288,16 @@ def lit(value: object) -> Literal:
             return Literal(None)
         case datetime():
             try:
-                return Literal(instant(value), DataType.TIMESTAMP)
+                return Literal(instant(value), data_types.DataType.TIMESTAMP)
             except ValueError:
                 raise PipelineError(f"{value!r} has no time zone: write datetime(..., tzinfo=UTC)") from None
         case bool() | float() | date() | bytes():
             return Literal(value)
         case Decimal():
-            number = billionths(value)
+            number = data_types.billionths(value)
             if number is None:
-                raise PipelineError(f"{value} does not fit a decimal of {DIGITS}: round it")
-            return Literal(of_billionths(number))
+                raise PipelineError(f"{value} does not fit a decimal of {data_types.DIGITS}: round it")
+            return Literal(data_types.of_billionths(number))
         case int():
             if not -(2**63) <= value < 2**63:
                 raise PipelineError(f"{value} leaves 64 bits: write a smaller int, or a float")
@@ -313,7 +305,7 @@ def lit(value: object) -> Literal:
         case timedelta():
             raise PipelineError(f"{value!r} is a length of time: it can be added to a timestamp, or taken from one")
         case str():
-            if not is_text(value):
+            if not data_types.is_text(value):
                 raise PipelineError(f"{value!r} has half of a surrogate pair, which is not a character")
             return Literal(str.__str__(value))
     write = NAME_IT if isinstance(value, Aggregate) else f"write {_OPERANDS}"
@@ -345,7 +337,7 @@ def is_empty_range(low: Expr, high: Expr) -> bool:
     """Whether these are constants of one type, of which ``low`` is above ``high``."""
     if not isinstance(low, Literal) or not isinstance(high, Literal) or None in (low.value, high.value):
         return False
-    alike = low.type is high.type or {low.type, high.type} <= {DataType.INT, DataType.FLOAT}
+    alike = low.type is high.type or {low.type, high.type} <= {data_types.DataType.INT, data_types.DataType.FLOAT}
     return alike and bool(low.value > high.value)  # type: ignore[operator]
 
 

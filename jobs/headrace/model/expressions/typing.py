@@ -14,16 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from headrace.errors import PipelineError
 from headrace.model.arguments import did_you_mean
 from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType, result_type
-from headrace.model.expressions.data_types import (
-    NUMERIC,
-    DataType,
-    ListType,
-    PairsType,
-    Schema,
-    ValueType,
-    in_words,
-    spelled,
-)
+from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 
 
@@ -130,19 +121,25 @@ def constant_to_json(value: Any) -> Any:
         case bytes():
             return b64encode(value).decode()
         case Decimal():
-            return spelled(value)
+            return data_types.spelled(value)
     return value
 
 
-_B, _I, _F, _S, _T = DataType.BOOL, DataType.INT, DataType.FLOAT, DataType.STRING, DataType.TIMESTAMP
-_D, _Y, _M = DataType.DATE, DataType.BYTES, DataType.DECIMAL
-Kind = DataType | None
+_B, _I, _F, _S, _T = (
+    data_types.DataType.BOOL,
+    data_types.DataType.INT,
+    data_types.DataType.FLOAT,
+    data_types.DataType.STRING,
+    data_types.DataType.TIMESTAMP,
+)
+_D, _Y, _M = data_types.DataType.DATE, data_types.DataType.BYTES, data_types.DataType.DECIMAL
+Kind = data_types.DataType | None
 
-_CASTS: Mapping[DataType, frozenset[DataType]] = {
+_CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
     _B: frozenset({_I, _F, _S, _T}),
     **dict.fromkeys((_I, _F), frozenset({_B, _I, _F, _S, _T, _M})),
     _T: frozenset({_B, _I, _F, _S, _D}),
-    _S: frozenset(DataType),
+    _S: frozenset(data_types.DataType),
     _D: frozenset({_S, _T}),
     _Y: frozenset({_S}),
     _M: frozenset({_I, _F, _S}),
@@ -150,7 +147,7 @@ _CASTS: Mapping[DataType, frozenset[DataType]] = {
 """Besides itself, what a value of each type can be cast to."""
 
 
-def type_of(expr: Expr, schema: Schema) -> DataType | None:
+def type_of(expr: Expr, schema: data_types.Schema) -> data_types.DataType | None:
     """The type of ``expr`` over columns of ``schema``; None for an untyped NULL.
 
     Raises PipelineError for an unknown column or operands that do not fit.
@@ -167,23 +164,23 @@ def type_of(expr: Expr, schema: Schema) -> DataType | None:
             return kind
         case Binary(op, left, right):
             return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
-        case Function(name, (Column(column), *others)) if isinstance(listed := schema.get(column), ListType):
+        case Function(name, (Column(column), *others)) if isinstance(listed := schema.get(column), data_types.ListType):
             return _type_over_list(expr, name, listed, [type_of(other, schema) for other in others])
         case Function(name, args):
             return _function_type(expr, name, [type_of(a, schema) for a in args])
     raise PipelineError(f"{expr!r} is not an expression")
 
 
-def _value_type(expr: Expr, kind: DataType | ListType) -> DataType:
-    if isinstance(kind, ListType):
-        raise _bad(expr, f"a {in_words(kind)} is no value; {_READS_LISTS}")
+def _value_type(expr: Expr, kind: data_types.DataType | data_types.ListType) -> data_types.DataType:
+    if isinstance(kind, data_types.ListType):
+        raise _bad(expr, f"a {data_types.in_words(kind)} is no value; {_READS_LISTS}")
     return kind
 
 
 _READS_LISTS = "length, contains and is_null read a list, and so does a transform, which may explode it"
 
 
-def _type_over_list(expr: Expr, name: str, kind: ListType, others: list[Kind]) -> DataType:
+def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: list[Kind]) -> data_types.DataType:
     match name:
         case "length":
             return _I
@@ -192,7 +189,7 @@ def _type_over_list(expr: Expr, name: str, kind: ListType, others: list[Kind]) -
         case "contains":
             _unify(expr, [kind.item, *others])
             return _B
-    raise _bad(expr, f"{name} does not take a {in_words(kind)}; {_READS_LISTS}")
+    raise _bad(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_LISTS}")
 
 
 def _bad(expr: Expr, why: str) -> PipelineError:
@@ -212,7 +209,7 @@ def _unify(expr: Expr, types: list[Kind]) -> Kind:
     return known.pop()
 
 
-def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> DataType:
+def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> data_types.DataType:
     if op in Binary.BOOLEAN:
         if {left, right} - {_B, None}:
             sign = "&" if op == "and" else "|"
@@ -228,13 +225,13 @@ def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> DataType:
         raise _bad(expr, f"unknown operator {op!r}")
     if op == "-" and _D in {left, right} and not {left, right} - {_D, None}:
         return _I
-    if {left, right} - {*NUMERIC, None}:
+    if {left, right} - {*data_types.NUMERIC, None}:
         raise _bad(expr, f"{op} needs numbers, found {left} and {right}{_hint(op, {left, right})}")
     unified = _unify(expr, [left, right]) or _I
     return _F if op == "/" and unified is _I else unified
 
 
-def _hint(op: str, kinds: set[DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)
+def _hint(op: str, kinds: set[data_types.DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)
     """What to write for operands of ``kinds`` that do not fit."""
     if op == "compare" and kinds == {_S, _T}:
         return '; write the time as a datetime with a time zone, or lit("2013-01-01T00:00:00Z").cast(datetime)'
@@ -257,7 +254,7 @@ def _hint(op: str, kinds: set[DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a
 
 def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
     if name.startswith("cast_"):
-        return _cast_type(expr, args[0], DataType(name.removeprefix("cast_")))
+        return _cast_type(expr, args[0], data_types.DataType(name.removeprefix("cast_")))
     if name in {"coalesce", "least", "greatest"}:
         return _unify(expr, args)
     if name == "is_null":
@@ -281,17 +278,17 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
     return result or args[0]
 
 
-def _cast_type(expr: Expr, source: Kind, to: DataType) -> DataType:
+def _cast_type(expr: Expr, source: Kind, to: data_types.DataType) -> data_types.DataType:
     if source is None or source is to or to in _CASTS[source]:
         return to
     raise _bad(expr, f"a {source} cannot be cast to {to}, only to {', '.join(sorted(_CASTS[source]))}")
 
 
-_SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
+_SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], Kind]] = {
     "not": ((_B,), _B),
     "concat": ((_S,), _S),
-    **dict.fromkeys(("negate", "abs", "round_to"), (NUMERIC, None)),
-    **dict.fromkeys(("round", "floor", "ceil"), (NUMERIC, _I)),
+    **dict.fromkeys(("negate", "abs", "round_to"), (data_types.NUMERIC, None)),
+    **dict.fromkeys(("round", "floor", "ceil"), (data_types.NUMERIC, _I)),
     **dict.fromkeys(("lower", "upper", "strip", "substring", "replace"), ((_S,), _S)),
     **dict.fromkeys(("contains", "starts_with", "ends_with", "matches"), ((_S,), _B)),
     **dict.fromkeys(("length", "crc32"), ((_S,), _I)),
@@ -305,42 +302,42 @@ _SIGNATURES: dict[str, tuple[tuple[DataType, ...], Kind]] = {
 """What each function takes, and gives; None is the type of its first argument."""
 
 
-def output_type(aggregate: Aggregate, schema: Schema) -> ValueType:  # noqa: PLR0911 (a line for each kind of result)
+def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.ValueType:  # noqa: PLR0911 (a line for each kind of result)
     """Type of the result of ``aggregate`` over elements of ``schema``. Raises PipelineError if its input does not
     fit.
     """
     combiner, traits = aggregate.combiner, TRAITS[aggregate.combiner]
     if combiner is Combiner.COUNT and aggregate.input is None:
-        return DataType.INT
+        return data_types.DataType.INT
     kind = input_type(aggregate, schema)
-    if traits.numeric and kind not in NUMERIC:
+    if traits.numeric and kind not in data_types.NUMERIC:
         raise PipelineError(f"{combiner}({aggregate.input!s}) needs a number, found {kind}")
     match traits.gives:
         case ResultType.INT:
-            return DataType.INT
+            return data_types.DataType.INT
         case ResultType.INPUT:
             return kind
         case ResultType.FRACTION:
-            return kind if kind is DataType.DECIMAL else DataType.FLOAT
+            return kind if kind is data_types.DataType.DECIMAL else data_types.DataType.FLOAT
         case ResultType.FLOAT:
-            if kind is DataType.DECIMAL:
+            if kind is data_types.DataType.DECIMAL:
                 raise PipelineError(f"the {combiner} of decimals does not fit a decimal; cast them to float")
-            return DataType.FLOAT
+            return data_types.DataType.FLOAT
         case ResultType.LIST:
-            return ListType(kind)
+            return data_types.ListType(kind)
         case ResultType.PAIRS:
-            return PairsType(kind, _type(combiner, aggregate.other, schema))
+            return data_types.PairsType(kind, _type(combiner, aggregate.other, schema))
         case ResultType.DECLARED:
             assert aggregate.custom is not None
             return result_type(aggregate.custom)
 
 
-def input_type(aggregate: Aggregate, schema: Schema) -> DataType:
+def input_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.DataType:
     """Type of the input of ``aggregate`` over ``schema``. Raises PipelineError if it has none."""
     return _type(aggregate.combiner, aggregate.input, schema)
 
 
-def _type(combiner: Combiner, expr: Expr | None, schema: Schema) -> DataType:
+def _type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> data_types.DataType:
     if expr is None:
         raise PipelineError(f"{combiner} needs an expression to read")
     kind = type_of(expr, schema)
@@ -349,7 +346,7 @@ def _type(combiner: Combiner, expr: Expr | None, schema: Schema) -> DataType:
     return kind
 
 
-def readable_types(what: Mapping[str, Aggregate], schema: Schema) -> Schema:
+def readable_types(what: Mapping[str, Aggregate], schema: data_types.Schema) -> data_types.Schema:
     """Types of the results of ``what`` over elements of ``schema``, without the lists, which no expression reads."""
     kinds = {name: output_type(aggregate, schema) for name, aggregate in what.items()}
-    return {name: kind for name, kind in kinds.items() if isinstance(kind, DataType)}
+    return {name: kind for name, kind in kinds.items() if isinstance(kind, data_types.DataType)}

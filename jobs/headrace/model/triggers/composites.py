@@ -4,23 +4,13 @@ from dataclasses import dataclass
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import REQUIRED, Arguments, keywords, word
-from headrace.model.triggers.elementary import (
-    CLOSED,
-    PASSED,
-    AfterCount,
-    Default,
-    Trigger,
-    TriggerProgress,
-    condition,
-    missing,
-    panes,
-)
+from headrace.model.triggers import elementary
 
 
 @word("after watermark", early=None, late=None)
 @keywords
 @dataclass(frozen=True)
-class AfterWatermark(Trigger):
+class AfterWatermark(elementary.Trigger):
     """Fires once when the watermark passes the end of the window.
 
     ``early`` fires before it and ``late`` after it, each implicitly repeated; with ``late`` it never finishes.
@@ -29,8 +19,8 @@ class AfterWatermark(Trigger):
     False
     """
 
-    early: Trigger | None = None
-    late: Trigger | None = None
+    early: elementary.Trigger | None = None
+    late: elementary.Trigger | None = None
 
     def __post_init__(self) -> None:
         for name, trigger in (("early", self.early), ("late", self.late)):
@@ -38,7 +28,7 @@ class AfterWatermark(Trigger):
                 _trigger("AfterWatermark", name, trigger)
 
     @property
-    def children(self) -> tuple[Trigger, ...]:
+    def children(self) -> tuple[elementary.Trigger, ...]:
         return tuple(t for t in (self.early, self.late) if t is not None)
 
     @property
@@ -46,7 +36,7 @@ class AfterWatermark(Trigger):
         return self.late is None
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return AfterWatermark(_continued(self.early), _continued(self.late))
 
     @property
@@ -58,25 +48,25 @@ class AfterWatermark(Trigger):
         return False
 
 
-@condition.register(AfterWatermark)
+@elementary.condition.register(AfterWatermark)
 def _(trigger: AfterWatermark) -> str:
-    return f"({'; '.join(panes(trigger))})" if trigger.children else PASSED
+    return f"({'; '.join(elementary.panes(trigger))})" if trigger.children else elementary.PASSED
 
 
-@panes.register(AfterWatermark)
+@elementary.panes.register(AfterWatermark)
 def _(trigger: AfterWatermark) -> list[str]:
-    early = [] if trigger.early is None else [f"early: whenever {condition(trigger.early)}"]
-    late = f"never; {CLOSED}" if trigger.late is None else f"whenever {condition(trigger.late)}"
-    return [*early, f"on time: once {PASSED}", f"late: {late}"]
+    early = [] if trigger.early is None else [f"early: whenever {elementary.condition(trigger.early)}"]
+    late = f"never; {elementary.CLOSED}" if trigger.late is None else f"whenever {elementary.condition(trigger.late)}"
+    return [*early, f"on time: once {elementary.PASSED}", f"late: {late}"]
 
 
-@missing.register(AfterWatermark)
-def _(trigger: AfterWatermark, progress: TriggerProgress) -> str:
+@elementary.missing.register(AfterWatermark)
+def _(trigger: AfterWatermark, progress: elementary.TriggerProgress) -> str:
     return progress.passing("the watermark", progress.watermark)
 
 
 @keywords
-def on_update() -> Trigger:
+def on_update() -> elementary.Trigger:
     """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
 
     Short for ``AfterWatermark(early=AfterCount(1), late=AfterCount(1))``.
@@ -84,11 +74,11 @@ def on_update() -> Trigger:
     >>> hr.on_update() == hr.AfterWatermark(early=hr.AfterCount(1), late=hr.AfterCount(1))
     True
     """
-    return AfterWatermark(early=AfterCount(1), late=AfterCount(1))
+    return AfterWatermark(early=elementary.AfterCount(1), late=elementary.AfterCount(1))
 
 
 @keywords
-def on_window_close() -> Trigger:
+def on_window_close() -> elementary.Trigger:
     """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
 
     Short for ``Default()``, the trigger of a pipeline that names none.
@@ -96,26 +86,26 @@ def on_window_close() -> Trigger:
     >>> hr.on_window_close()
     Default()
     """
-    return Default()
+    return elementary.Default()
 
 
 @word("repeatedly", trigger=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class Repeatedly(Trigger):
+class Repeatedly(elementary.Trigger):
     """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself.
 
     >>> hr.Repeatedly(hr.AfterCount(100)).may_finish
     False
     """
 
-    trigger: Trigger
+    trigger: elementary.Trigger
 
     def __post_init__(self) -> None:
         _trigger("Repeatedly", "trigger", self.trigger)
 
     @property
-    def children(self) -> tuple[Trigger, ...]:
+    def children(self) -> tuple[elementary.Trigger, ...]:
         return (self.trigger,)
 
     @property
@@ -123,7 +113,7 @@ class Repeatedly(Trigger):
         return False
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return Repeatedly(self.trigger.continuation)
 
     @property
@@ -131,24 +121,24 @@ class Repeatedly(Trigger):
         return self.trigger.waits_for_the_end
 
 
-@condition.register(Repeatedly)
+@elementary.condition.register(Repeatedly)
 def _(trigger: Repeatedly) -> str:
-    return f"again and again {condition(trigger.trigger)}"
+    return f"again and again {elementary.condition(trigger.trigger)}"
 
 
-@panes.register(Repeatedly)
+@elementary.panes.register(Repeatedly)
 def _(trigger: Repeatedly) -> list[str]:
-    return [f"whenever {condition(trigger.trigger)}"]
+    return [f"whenever {elementary.condition(trigger.trigger)}"]
 
 
 @keywords
 @dataclass(frozen=True, init=False)
-class _Several(Trigger):
+class _Several(elementary.Trigger):
     """A trigger made of others: ``AfterAny(AfterCount(100), AfterWatermark())``."""
 
-    triggers: tuple[Trigger, ...]
+    triggers: tuple[elementary.Trigger, ...]
 
-    def __init__(self, *triggers: Trigger) -> None:
+    def __init__(self, *triggers: elementary.Trigger) -> None:
         if not triggers:
             raise PipelineError(f"{type(self).__name__} needs at least one trigger")
         for number, trigger in enumerate(triggers, start=1):
@@ -156,7 +146,7 @@ class _Several(Trigger):
         object.__setattr__(self, "triggers", triggers)
 
     @property
-    def children(self) -> tuple[Trigger, ...]:
+    def children(self) -> tuple[elementary.Trigger, ...]:
         return self.triggers
 
     @property
@@ -164,7 +154,7 @@ class _Several(Trigger):
         return not self.waits_for_the_end
 
     @property
-    def _continuations(self) -> list[Trigger]:
+    def _continuations(self) -> list[elementary.Trigger]:
         return [trigger.continuation for trigger in self.triggers]
 
 
@@ -177,7 +167,7 @@ class AfterAny(_Several):
     """
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return AfterAny(*self._continuations)
 
     @property
@@ -185,9 +175,9 @@ class AfterAny(_Several):
         return all(trigger.waits_for_the_end for trigger in self.triggers)
 
 
-@condition.register(AfterAny)
+@elementary.condition.register(AfterAny)
 def _(trigger: AfterAny) -> str:
-    return ", or ".join(map(condition, trigger.triggers))
+    return ", or ".join(map(elementary.condition, trigger.triggers))
 
 
 @word("after all", triggers=REQUIRED)
@@ -199,7 +189,7 @@ class AfterAll(_Several):
     """
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return AfterAll(*self._continuations)
 
     @property
@@ -207,9 +197,9 @@ class AfterAll(_Several):
         return any(trigger.waits_for_the_end for trigger in self.triggers)
 
 
-@condition.register(AfterAll)
+@elementary.condition.register(AfterAll)
 def _(trigger: AfterAll) -> str:
-    return f"at the same time {', and '.join(map(condition, trigger.triggers))}"
+    return f"at the same time {', and '.join(map(elementary.condition, trigger.triggers))}"
 
 
 @word("after each", triggers=REQUIRED)
@@ -225,7 +215,7 @@ class AfterEach(_Several):
         return all(trigger.may_finish for trigger in self.triggers)
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return Repeatedly(AfterAny(*self._continuations))
 
     @property
@@ -237,30 +227,30 @@ class AfterEach(_Several):
         return all(trigger.may_finish_early for trigger in self.triggers)
 
 
-@condition.register(AfterEach)
+@elementary.condition.register(AfterEach)
 def _(trigger: AfterEach) -> str:
-    return f"first {', then '.join(map(condition, trigger.triggers))}"
+    return f"first {', then '.join(map(elementary.condition, trigger.triggers))}"
 
 
 @word("or finally", main=REQUIRED, until=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class OrFinally(Trigger):
+class OrFinally(elementary.Trigger):
     """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``.
 
     >>> hr.OrFinally(hr.Repeatedly(hr.AfterCount(100)), until=hr.AfterWatermark()).may_finish
     True
     """
 
-    main: Trigger
-    until: Trigger
+    main: elementary.Trigger
+    until: elementary.Trigger
 
     def __post_init__(self) -> None:
         _trigger("OrFinally", "main", self.main)
         _trigger("OrFinally", "until", self.until)
 
     @property
-    def children(self) -> tuple[Trigger, ...]:
+    def children(self) -> tuple[elementary.Trigger, ...]:
         return (self.main, self.until)
 
     @property
@@ -268,7 +258,7 @@ class OrFinally(Trigger):
         return self.main.may_finish or self.until.may_finish
 
     @property
-    def continuation(self) -> Trigger:
+    def continuation(self) -> elementary.Trigger:
         return Repeatedly(OrFinally(self.main.continuation, self.until.continuation))
 
     @property
@@ -280,14 +270,14 @@ class OrFinally(Trigger):
         return self.main.may_finish_early or self.until.may_finish_early
 
 
-@condition.register(OrFinally)
+@elementary.condition.register(OrFinally)
 def _(trigger: OrFinally) -> str:
-    return f"{condition(trigger.main)}, and for the last time when {condition(trigger.until)}"
+    return f"{elementary.condition(trigger.main)}, and for the last time when {elementary.condition(trigger.until)}"
 
 
-def _continued(trigger: Trigger | None) -> Trigger | None:
+def _continued(trigger: elementary.Trigger | None) -> elementary.Trigger | None:
     return None if trigger is None else trigger.continuation
 
 
 def _trigger(owner: str, name: str, value: object) -> None:
-    Arguments(owner).instance(name, value, Trigger, "a trigger such as AfterCount(100)")
+    Arguments(owner).instance(name, value, elementary.Trigger, "a trigger such as AfterCount(100)")

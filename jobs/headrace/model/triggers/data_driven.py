@@ -21,15 +21,8 @@ from headrace.model.expressions.columns import expression
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr, render
 from headrace.model.expressions.typing import readable_types
-from headrace.model.triggers.elementary import (
-    ElementTrigger,
-    TriggerPredicate,
-    TriggerProgress,
-    condition,
-    inputs,
-    missing,
-    predicates,
-)
+from headrace.model.triggers import elementary
+from headrace.model.triggers.elementary import predicates
 
 MAX_PREDICATES = 8
 MAX_STATES = 1000
@@ -292,7 +285,7 @@ class _Places:
 @word("after punctuation", predicate=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class AfterPunctuation(ElementTrigger):
+class AfterPunctuation(elementary.ElementTrigger):
     """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
 
     Elements after it in its bundle join the pane.
@@ -308,30 +301,30 @@ class AfterPunctuation(ElementTrigger):
         expression(Arguments("AfterPunctuation"), "predicate", self.predicate)
 
 
-@condition.register(AfterPunctuation)
+@elementary.condition.register(AfterPunctuation)
 def _(trigger: AfterPunctuation) -> str:
     return f"an element has arrived for which {render(trigger.predicate)}"
 
 
-@missing.register(AfterPunctuation)
-def _(trigger: AfterPunctuation, progress: TriggerProgress) -> str:
+@elementary.missing.register(AfterPunctuation)
+def _(trigger: AfterPunctuation, progress: elementary.TriggerProgress) -> str:
     return f"an element for which {render(trigger.predicate)}"
 
 
-@inputs.register(AfterPunctuation)
+@elementary.inputs.register(AfterPunctuation)
 def _(trigger: AfterPunctuation) -> list[Expr]:
     return [trigger.predicate]
 
 
 @predicates.register(AfterPunctuation)
-def _(trigger: AfterPunctuation, schema: Schema) -> list[TriggerPredicate]:
-    return [TriggerPredicate("AfterPunctuation", trigger.predicate, schema)]
+def _(trigger: AfterPunctuation, schema: Schema) -> list[elementary.TriggerPredicate]:
+    return [elementary.TriggerPredicate("AfterPunctuation", trigger.predicate, schema)]
 
 
 @word("data driven", what=REQUIRED, ready_if=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class DataDriven(ElementTrigger):
+class DataDriven(elementary.ElementTrigger):
     """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
     last pane (semantics 12.7)::
 
@@ -360,32 +353,32 @@ class DataDriven(ElementTrigger):
                 )
 
 
-@condition.register(DataDriven)
+@elementary.condition.register(DataDriven)
 def _(trigger: DataDriven) -> str:
     names = ", ".join(f"{name} = {render_aggregate(aggregate)}" for name, aggregate in trigger.what.items())
     return f"{render(trigger.ready_if)} ({names})"
 
 
-@missing.register(DataDriven)
-def _(trigger: DataDriven, progress: TriggerProgress) -> str:
+@elementary.missing.register(DataDriven)
+def _(trigger: DataDriven, progress: elementary.TriggerProgress) -> str:
     seen = ", ".join(f"{name} = {value}" for name, value in progress.totals.items())
     return f"{render(trigger.ready_if)} (so far {seen})"
 
 
-@inputs.register(DataDriven)
+@elementary.inputs.register(DataDriven)
 def _(trigger: DataDriven) -> list[Expr]:
     return [expr for aggregate in trigger.what.values() for expr in aggregate.inputs]
 
 
 @predicates.register(DataDriven)
-def _(trigger: DataDriven, schema: Schema) -> list[TriggerPredicate]:
-    return [TriggerPredicate("DataDriven", trigger.ready_if, readable_types(trigger.what, schema))]
+def _(trigger: DataDriven, schema: Schema) -> list[elementary.TriggerPredicate]:
+    return [elementary.TriggerPredicate("DataDriven", trigger.ready_if, readable_types(trigger.what, schema))]
 
 
 @word("after pattern", pattern=REQUIRED, predicates=REQUIRED)
 @keywords
 @dataclass(frozen=True, eq=False)
-class AfterPattern(ElementTrigger):
+class AfterPattern(elementary.ElementTrigger):
     """Fires once a run of elements in their order of arrival matches ``pattern`` (semantics 9.6)::
 
         AfterPattern("ab*c", {"a": col("v") > 9, "b": col("v") > 5, "c": col("v") <= 5})
@@ -425,24 +418,24 @@ class AfterPattern(ElementTrigger):
         return compile_pattern(self.pattern, list(self.predicates))
 
 
-@condition.register(AfterPattern)
+@elementary.condition.register(AfterPattern)
 def _(trigger: AfterPattern) -> str:
     letters = ", ".join(f"{letter}: {render(predicate)}" for letter, predicate in trigger.predicates.items())
     return f"elements in their order of arrival match {trigger.pattern!r} ({letters})"
 
 
-@missing.register(AfterPattern)
-def _(trigger: AfterPattern, progress: TriggerProgress) -> str:
+@elementary.missing.register(AfterPattern)
+def _(trigger: AfterPattern, progress: elementary.TriggerProgress) -> str:
     begun = "a match has begun" if progress.state["at"] else "no match has begun"
     return f"elements in their order of arrival that match {trigger.pattern!r} ({begun})"
 
 
-@inputs.register(AfterPattern)
+@elementary.inputs.register(AfterPattern)
 def _(trigger: AfterPattern) -> list[Expr]:
     return [*trigger.predicates.values()]
 
 
 @predicates.register(AfterPattern)
-def _(trigger: AfterPattern, schema: Schema) -> list[TriggerPredicate]:
+def _(trigger: AfterPattern, schema: Schema) -> list[elementary.TriggerPredicate]:
     named = trigger.predicates.items()
-    return [TriggerPredicate(f"AfterPattern, {name!r},", predicate, schema) for name, predicate in named]
+    return [elementary.TriggerPredicate(f"AfterPattern, {name!r},", predicate, schema) for name, predicate in named]

@@ -4,57 +4,53 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.program.columns import FALSE, Program, all_of, any_of, choose, negate
+from headrace.program.triggers import node as trigger_nodes
 from headrace.program.triggers.leaves import WatermarkNode
-from headrace.program.triggers.node import (
-    Bundle,
-    ColumnMerge,
-    Field,
-    Moment,
-    Node,
-    State,
-    TriggerPlace,
-    compile_children,
-    compile_trigger,
-)
 
 
-class RepeatedlyNode(Node):
+class RepeatedlyNode(trigger_nodes.Node):
     """Fires its child and starts it again when it finishes."""
 
     @property
     def ready_past_end(self) -> bool:
         return self.children[0].ready_past_end
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return self.children[0].ready(program, state, moment)
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         child = self.children[0]
         fired = child.on_fire(program, state, when, moment)
         done = program.let("restart", all_of(when, child.finished(fired)))
         return child.reset(fired, done)
 
 
-@compile_trigger.register
-def _(trigger: Repeatedly, at: TriggerPlace) -> Node:
-    return RepeatedlyNode(at.path, (compile_trigger(trigger.trigger, at.below("r")),))
+@trigger_nodes.compile_trigger.register
+def _(trigger: Repeatedly, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return RepeatedlyNode(at.path, (trigger_nodes.compile_trigger(trigger.trigger, at.below("r")),))
 
 
-class EarlyLateNode(Node):
+class EarlyLateNode(trigger_nodes.Node):
     """AfterWatermark with early and/or late: early until the end of the window, then once, then late; both repeat."""
 
     ready_past_end = True
 
-    def __init__(self, path: str, early: Node | None, late: Node | None, merging: bool) -> None:
+    def __init__(
+        self, path: str, early: trigger_nodes.Node | None, late: trigger_nodes.Node | None, merging: bool
+    ) -> None:
         super().__init__(path, tuple(n for n in (early, late) if n is not None))
         self.early, self.late, self.merging = early, late, merging
         self._late_phase = f"{path}_late_phase"
-        self.own = (Field(self._late_phase, DataType.BOOL, FALSE, ColumnMerge.ALL),)
+        self.own = (trigger_nodes.Field(self._late_phase, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return FALSE if self.late else state[self._late_phase]
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         if self.merging:  # a merge may revive either phase
             return super().on_element(program, state, bundle, moment)
         late = state[self._late_phase]
@@ -64,13 +60,15 @@ class EarlyLateNode(Node):
             state = self.late.on_element(program, state, bundle.where(late), moment)
         return state
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         early = self.early.ready(program, state, moment) if self.early else FALSE
         late = self.late.ready(program, state, moment) if self.late else FALSE
         first = any_of(early, moment.passed_end)
         return program.let("ready", choose(state[self._late_phase], late, first))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         late_phase = state[self._late_phase]
         ends = program.let("ends", all_of(when, negate(late_phase), moment.passed_end))
         result = state
@@ -84,7 +82,9 @@ class EarlyLateNode(Node):
             result = self.late.reset(self.late.on_fire(program, result, again, moment), any_of(again, ends))
         return {**result, self._late_phase: any_of(late_phase, ends)}
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         late_phase = program.let("late_phase", all_of(state[self._late_phase], moment.passed_end))
         state = super().after_merge(program, state, moment)
         if self.early:
@@ -94,30 +94,30 @@ class EarlyLateNode(Node):
         return {**state, self._late_phase: late_phase}
 
 
-@compile_trigger.register
-def _(trigger: AfterWatermark, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterWatermark, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     if not trigger.children:
         return WatermarkNode(at.path)
-    early = None if trigger.early is None else compile_trigger(trigger.early, at.below("e"))
-    late = None if trigger.late is None else compile_trigger(trigger.late, at.below("l"))
+    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, at.below("e"))
+    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, at.below("l"))
     return EarlyLateNode(at.path, early, late, at.merging)
 
 
-class _FinishingNode(Node):
+class _FinishingNode(trigger_nodes.Node):
     """A composite that finishes independently of its children (semantics 4.1)."""
 
-    def __init__(self, path: str, children: tuple[Node, ...]) -> None:
+    def __init__(self, path: str, children: tuple[trigger_nodes.Node, ...]) -> None:
         super().__init__(path, children)
         self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY),)
+        self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY),)
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def _finish(self, program: Program, state: State, done: Expr) -> State:
+    def _finish(self, program: Program, state: trigger_nodes.State, done: Expr) -> trigger_nodes.State:
         return {**state, self._done: program.let("done", done)}
 
-    def _done_or_ready(self, program: Program, state: State, moment: Moment) -> list[Expr]:
+    def _done_or_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> list[Expr]:
         """For each child whether it is finished, or ready."""
         return [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
 
@@ -129,7 +129,9 @@ class _FirstNode(_FinishingNode):
     def ready_past_end(self) -> bool:
         return any(child.ready_past_end for child in self.children)
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         state = super().after_merge(program, state, moment)
         return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
 
@@ -137,10 +139,12 @@ class _FirstNode(_FinishingNode):
 class AnyNode(_FirstNode):
     """AfterAny: fires the ready ones, clears the others."""
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", any_of(*self._done_or_ready(program, state, moment)))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         result = state
         for child in self.children:
             fires = program.let("fires", all_of(when, child.ready(program, state, moment)))
@@ -148,9 +152,9 @@ class AnyNode(_FirstNode):
         return self._finish(program, result, any_of(state[self._done], when))
 
 
-@compile_trigger.register
-def _(trigger: AfterAny, at: TriggerPlace) -> Node:
-    return AnyNode(at.path, compile_children(trigger.triggers, at))
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterAny, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return AnyNode(at.path, trigger_nodes.compile_children(trigger.triggers, at))
 
 
 class AllNode(_FinishingNode):
@@ -160,34 +164,38 @@ class AllNode(_FinishingNode):
     def ready_past_end(self) -> bool:
         return all(child.ready_past_end for child in self.children)
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", all_of(*self._done_or_ready(program, state, moment)))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         result = state
         for child in self.children:
             fires = program.let("fires", all_of(when, negate(child.finished(state))))
             result = child.on_fire(program, result, fires, moment)
         return self._finish(program, result, any_of(state[self._done], when))
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         state = super().after_merge(program, state, moment)
         return self._finish(program, state, all_of(*(child.finished(state) for child in self.children)))
 
 
-@compile_trigger.register
-def _(trigger: AfterAll, at: TriggerPlace) -> Node:
-    return AllNode(at.path, compile_children(trigger.triggers, at))
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterAll, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return AllNode(at.path, trigger_nodes.compile_children(trigger.triggers, at))
 
 
 class EachNode(_FinishingNode):
     """AfterEach: its position is the first unfinished child; a merge may move it back."""
 
-    def __init__(self, path: str, children: tuple[Node, ...], merging: bool) -> None:
+    def __init__(self, path: str, children: tuple[trigger_nodes.Node, ...], merging: bool) -> None:
         super().__init__(path, children)
         self.merging = merging
 
-    def _current(self, program: Program, state: State) -> list[Expr]:
+    def _current(self, program: Program, state: trigger_nodes.State) -> list[Expr]:
         """For each child whether it is the current one."""
         behind: Expr = all_of()
         current = []
@@ -197,10 +205,12 @@ class EachNode(_FinishingNode):
             behind = program.let("behind", all_of(behind, finished))
         return current
 
-    def _over(self, program: Program, state: State) -> Expr:
+    def _over(self, program: Program, state: trigger_nodes.State) -> Expr:
         return all_of(*(child.finished(state) for child in self.children))
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         if self.merging:
             return super().on_element(program, state, bundle, moment)
         behind: Expr = all_of()
@@ -211,14 +221,16 @@ class EachNode(_FinishingNode):
             behind = all_of(behind, finished)
         return result
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         current = self._current(program, state)
         parts = [
             all_of(at, child.ready(program, state, moment)) for at, child in zip(current, self.children, strict=True)
         ]
         return program.let("ready", any_of(*parts))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         current = self._current(program, state)
         result = state
         for at, child in zip(current, self.children, strict=True):
@@ -226,7 +238,9 @@ class EachNode(_FinishingNode):
             result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(at)))
         return self._finish(program, result, any_of(state[self._done], all_of(when, self._over(program, result))))
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         open_before: Expr = FALSE  # whether a predecessor is unfinished after the merge: then the rest starts fresh
         for child in self.children:
             state = child.reset(child.after_merge(program, state, moment), open_before)
@@ -234,18 +248,20 @@ class EachNode(_FinishingNode):
         return self._finish(program, state, self._over(program, state))
 
 
-@compile_trigger.register
-def _(trigger: AfterEach, at: TriggerPlace) -> Node:
-    return EachNode(at.path, compile_children(trigger.triggers, at), at.merging)
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterEach, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return EachNode(at.path, trigger_nodes.compile_children(trigger.triggers, at), at.merging)
 
 
 class OrFinallyNode(_FirstNode):
     """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", any_of(*(child.ready(program, state, moment) for child in self.children)))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         main, until = self.children
         ends = program.let("ends", all_of(when, until.ready(program, state, moment)))
         goes_on = program.let("goes_on", all_of(when, negate(ends)))
@@ -255,6 +271,6 @@ class OrFinallyNode(_FirstNode):
         return self._finish(program, result, any_of(state[self._done], all_of(when, over)))
 
 
-@compile_trigger.register
-def _(trigger: OrFinally, at: TriggerPlace) -> Node:
-    return OrFinallyNode(at.path, compile_children(trigger.children, at))
+@trigger_nodes.compile_trigger.register
+def _(trigger: OrFinally, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
+    return OrFinallyNode(at.path, trigger_nodes.compile_children(trigger.children, at))

@@ -12,41 +12,22 @@ from headrace.model.expressions.columns import coalesce, greatest, least
 from headrace.model.expressions.data_types import DataType, Scalar, Schema
 from headrace.model.expressions.expr import Column, Expr, Function, Literal, lit
 from headrace.model.expressions.typing import input_type, readable_types
+from headrace.model.triggers import elementary
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
-from headrace.model.triggers.elementary import (
-    AfterBytes,
-    AfterCount,
-    AfterPercentileWatermark,
-    AfterProcessingTime,
-    AfterSignal,
-    AfterSynchronizedProcessingTime,
-    Always,
-    Default,
-    Never,
-)
 from headrace.program import columns as c
 from headrace.program.columns import FALSE, TRUE, Call, Program, all_of, any_of, choose, is_literal, settled, substitute
-from headrace.program.triggers.node import (
-    Bundle,
-    ColumnMerge,
-    Field,
-    Measure,
-    Moment,
-    Node,
-    Sources,
-    State,
-    TriggerPlace,
-    compile_trigger,
-)
+from headrace.program.triggers import node as trigger_nodes
 
 NO_DEADLINE = Literal(None, DataType.INT)
 
 _ZEROS: dict[DataType, Scalar] = {DataType.INT: 0, DataType.FLOAT: 0.0, DataType.DECIMAL: Decimal(0)}
 
 
-class _Memoryless(Node):
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+class _Memoryless(trigger_nodes.Node):
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return state
 
 
@@ -55,12 +36,12 @@ class DefaultNode(_Memoryless):
 
     ready_past_end = True
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.passed_end
 
 
-@compile_trigger.register
-def _(trigger: Default, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.Default, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return DefaultNode(at.path)
 
 
@@ -75,21 +56,21 @@ class ConstantNode(_Memoryless):
     def ready_past_end(self) -> bool:
         return self._is_ready
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return TRUE if self._is_ready else FALSE
 
 
-@compile_trigger.register
-def _(trigger: Never, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.Never, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return ConstantNode(at.path, is_ready=False)
 
 
-@compile_trigger.register
-def _(trigger: Always, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.Always, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return ConstantNode(at.path, is_ready=True)
 
 
-class WatermarkNode(Node):
+class WatermarkNode(trigger_nodes.Node):
     """AfterWatermark without early or late: fires once when the watermark passes the end."""
 
     ready_past_end = True
@@ -97,18 +78,22 @@ class WatermarkNode(Node):
     def __init__(self, path: str) -> None:
         super().__init__(path)
         self._done = f"{path}_done"
-        self.own = (Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),)
+        self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.passed_end
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return {**state, self._done: any_of(state[self._done], when)}
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return {**state, self._done: program.let("done", all_of(state[self._done], self.ready(program, state, moment)))}
 
 
@@ -122,36 +107,40 @@ class PercentileNode(WatermarkNode):
         self._percentile = percentile
         self.own_percentiles = (percentile,)
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.percentiles[self._percentile]
 
 
-@compile_trigger.register
-def _(trigger: AfterPercentileWatermark, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterPercentileWatermark, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return PercentileNode(at.path, trigger.percentile)
 
 
-class GatheringNode(Node):
+class GatheringNode(trigger_nodes.Node):
     """A leaf that makes progress with elements and forgets it when it fires, which it does once; merged, it is finished
     if it was in any window. ``progress`` are its state columns besides that.
     """
 
-    def __init__(self, path: str, *progress: Field) -> None:
+    def __init__(self, path: str, *progress: trigger_nodes.Field) -> None:
         super().__init__(path)
         self._done = f"{path}_done"
         self._progress = progress
-        self.own = (*progress, Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ANY))
+        self.own = (*progress, trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY))
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def clear(self, program: Program, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         return {**state, **{f.name: choose(when, f.initial, state[f.name]) for f in self._progress}}
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return self.clear(program, state, state[self._done])
 
 
@@ -163,32 +152,38 @@ class ThresholdNode(GatheringNode):
 
     def __init__(self, path: str, threshold: int, weight: Expr | None = None) -> None:
         self._total, self._added = f"{path}_total", f"{path}_added"
-        super().__init__(path, Field(self._total, DataType.INT, Literal(0), ColumnMerge.SUM))
+        super().__init__(
+            path, trigger_nodes.Field(self._total, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.SUM)
+        )
         self._threshold = Literal(threshold)
         self._weighs = weight is not None
         if weight is not None:
-            self.own_measures = (Measure(self._added, DataType.INT, weight, ColumnMerge.SUM),)
+            self.own_measures = (
+                trigger_nodes.Measure(self._added, DataType.INT, weight, trigger_nodes.ColumnMerge.SUM),
+            )
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         added = coalesce(Column(self._added), 0) if self._weighs else bundle.count
         return {**state, self._total: choose(bundle.arrived, state[self._total] + added, state[self._total])}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._total] >= self._threshold
 
 
-@compile_trigger.register
-def _(trigger: AfterCount, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterCount, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return ThresholdNode(at.path, trigger.count)
 
 
-@compile_trigger.register
-def _(trigger: AfterBytes, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterBytes, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return ThresholdNode(at.path, trigger.size, Column(c.SIZE))
 
 
-@compile_trigger.register
-def _(trigger: AfterPunctuation, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterPunctuation, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     is_one = coalesce(trigger.predicate, False)
     return ThresholdNode(at.path, 1, Function("if", (is_one, Literal(1), Literal(0))))
 
@@ -200,14 +195,14 @@ class DataNode(GatheringNode):
     """
 
     def __init__(self, path: str, trigger: DataDriven, schema: Schema) -> None:
-        self._totals: list[tuple[Field, Expr | None]] = []
+        self._totals: list[tuple[trigger_nodes.Field, Expr | None]] = []
         self.results = {  # what the predicate is about, over the totals
             name: self._result(f"{path}_{i}", aggregate, schema)
             for i, (name, aggregate) in enumerate(trigger.what.items())
         }
         super().__init__(path, *[total for total, _ in self._totals])
         self.own_measures = tuple(
-            Measure(_added(total), total.type, weight, total.fold)
+            trigger_nodes.Measure(_added(total), total.type, weight, total.fold)
             for total, weight in self._totals
             if weight is not None
         )
@@ -217,54 +212,56 @@ class DataNode(GatheringNode):
         """``aggregate`` over the totals that it needs, which are noted."""
         value = aggregate.input
         if value is None:
-            return self._total(f"{path}_count", DataType.INT, None, ColumnMerge.SUM)
+            return self._total(f"{path}_count", DataType.INT, None, trigger_nodes.ColumnMerge.SUM)
         known = Function("if", (value.is_null(), Literal(0), Literal(1)))
         kind = input_type(aggregate, schema)
         match aggregate.combiner:
             case Combiner.COUNT:
-                return self._total(f"{path}_count", DataType.INT, known, ColumnMerge.SUM)
+                return self._total(f"{path}_count", DataType.INT, known, trigger_nodes.ColumnMerge.SUM)
             case Combiner.SUM:
-                return self._total(f"{path}_sum", kind, value, ColumnMerge.SUM)
+                return self._total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
             case Combiner.MEAN:
-                total = self._total(f"{path}_sum", kind, value, ColumnMerge.SUM)
-                return total / self._total(f"{path}_count", DataType.INT, known, ColumnMerge.SUM)
+                total = self._total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
+                return total / self._total(f"{path}_count", DataType.INT, known, trigger_nodes.ColumnMerge.SUM)
             case Combiner.MIN:
-                return self._total(f"{path}_min", kind, value, ColumnMerge.MIN)
+                return self._total(f"{path}_min", kind, value, trigger_nodes.ColumnMerge.MIN)
             case Combiner.MAX:
-                return self._total(f"{path}_max", kind, value, ColumnMerge.MAX)
+                return self._total(f"{path}_max", kind, value, trigger_nodes.ColumnMerge.MAX)
         raise AssertionError(aggregate.combiner)
 
-    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: ColumnMerge) -> Column:
-        zero = Literal(_ZEROS[kind], kind) if fold is ColumnMerge.SUM else Literal(None, kind)
-        self._totals.append((Field(name, kind, zero, fold), weight))
+    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: trigger_nodes.ColumnMerge) -> Column:
+        zero = Literal(_ZEROS[kind], kind) if fold is trigger_nodes.ColumnMerge.SUM else Literal(None, kind)
+        self._totals.append((trigger_nodes.Field(name, kind, zero, fold), weight))
         return Column(name)
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         result = dict(state)
         for total, weight in self._totals:
             old = state[total.name]
             added = bundle.count if weight is None else Column(_added(total))
             match total.fold:
-                case ColumnMerge.MIN:
+                case trigger_nodes.ColumnMerge.MIN:
                     grown: Expr = least(old, added)
-                case ColumnMerge.MAX:
+                case trigger_nodes.ColumnMerge.MAX:
                     grown = greatest(old, added)
                 case _:
                     grown = old + coalesce(added, total.initial)
             result[total.name] = choose(bundle.arrived, grown, old)
         return result
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         values = {name: program.let("value", substitute(result, state)) for name, result in self.results.items()}
         return program.let("ready", coalesce(substitute(self._ready_if, values), False))
 
 
-@compile_trigger.register
-def _(trigger: DataDriven, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: DataDriven, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return DataNode(at.path, trigger, at.schema)
 
 
-def _added(total: Field) -> str:
+def _added(total: trigger_nodes.Field) -> str:
     return f"{total.name}_added"
 
 
@@ -273,29 +270,33 @@ class PatternNode(GatheringNode):
 
     def __init__(self, path: str, trigger: AfterPattern) -> None:
         self._at, self._codes = f"{path}_at", f"{path}_codes"
-        super().__init__(path, Field(self._at, DataType.INT, Literal(0), ColumnMerge.MIN))
+        super().__init__(path, trigger_nodes.Field(self._at, DataType.INT, Literal(0), trigger_nodes.ColumnMerge.MIN))
         self._table = trigger.table
         code: Expr = Literal(0)
         for bit, letter in enumerate(self._table.letters):
             satisfied = coalesce(trigger.predicates[letter], False)
             code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
-        self.own_measures = (Measure(self._codes, DataType.INT, code, ColumnMerge.LIST),)
+        self.own_measures = (trigger_nodes.Measure(self._codes, DataType.INT, code, trigger_nodes.ColumnMerge.LIST),)
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         old = state[self._at]
         moves = Literal(",".join(str(to) for row in self._table.transitions for to in row))
         after = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
         return {**state, self._at: choose(bundle.arrived, after, old)}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._at] == self._table.accepting
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return self.clear(program, state, TRUE)
 
 
-@compile_trigger.register
-def _(trigger: AfterPattern, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: AfterPattern, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return PatternNode(at.path, trigger)
 
 
@@ -304,39 +305,43 @@ class SignalNode(GatheringNode):
 
     def __init__(self, path: str, name: str) -> None:
         self._came = f"{path}_came"
-        super().__init__(path, Field(self._came, DataType.BOOL, FALSE, ColumnMerge.ANY))
+        super().__init__(path, trigger_nodes.Field(self._came, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY))
         self._name = name
         self.own_signals = (name,)
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._came]
 
 
-@compile_trigger.register
-def _(trigger: AfterSignal, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterSignal, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return SignalNode(at.path, trigger.name)
 
 
-class ProcessingTimeNode(Node):
+class ProcessingTimeNode(trigger_nodes.Node):
     """AfterProcessingTime: a deadline set by the first element since the last reset; merged, the earliest wins."""
 
-    def __init__(self, path: str, trigger: AfterProcessingTime) -> None:
+    def __init__(self, path: str, trigger: elementary.AfterProcessingTime) -> None:
         super().__init__(path)
         self.trigger = trigger
         self._deadline = f"{path}_deadline"
         self._done = f"{path}_done"
         self.own = (
-            Field(self._deadline, DataType.INT, NO_DEADLINE, ColumnMerge.MIN, is_deadline=True),
-            Field(self._done, DataType.BOOL, FALSE, ColumnMerge.ALL),
+            trigger_nodes.Field(
+                self._deadline, DataType.INT, NO_DEADLINE, trigger_nodes.ColumnMerge.MIN, is_deadline=True
+            ),
+            trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),
         )
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def clear(self, program: Program, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         return {**state, self._deadline: choose(when, NO_DEADLINE, state[self._deadline])}
 
     def _deadline_from(self, now: Expr) -> Expr:
@@ -345,28 +350,32 @@ class ProcessingTimeNode(Node):
             return due
         return due + ((Literal(self.trigger.align_offset) - due) % self.trigger.align)
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         old = state[self._deadline]
         starts = all_of(bundle.arrived, old.is_null())
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         deadline = state[self._deadline]
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         return {**self.clear(program, state, when), self._done: any_of(state[self._done], when)}
 
 
-@compile_trigger.register
-def _(trigger: AfterProcessingTime, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterProcessingTime, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return ProcessingTimeNode(at.path, trigger)
 
 
-@compile_trigger.register
-def _(trigger: AfterSynchronizedProcessingTime, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: elementary.AfterSynchronizedProcessingTime, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     # what was in flight upstream of a bundle has arrived when the bundle has
-    return ProcessingTimeNode(at.path, AfterProcessingTime())
+    return ProcessingTimeNode(at.path, elementary.AfterProcessingTime())
 
 
 AT, RECORD = "at", "record"
@@ -380,7 +389,7 @@ def state_field(i: int) -> str:
     return f"s{i}"
 
 
-class CustomNode(Node):
+class CustomNode(trigger_nodes.Node):
     """A user's own trigger: a column for each field of its state, whether it has finished, and its deadline."""
 
     def __init__(self, path: str, trigger: CustomTrigger) -> None:
@@ -394,17 +403,19 @@ class CustomNode(Node):
         values = [*initial, FALSE, _literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
         self._fields = {
-            name: Field(f"{path}_{name}", _stored(kind), value, ColumnMerge.MIN, is_deadline=name == DEADLINE)
+            name: trigger_nodes.Field(
+                f"{path}_{name}", _stored(kind), value, trigger_nodes.ColumnMerge.MIN, is_deadline=name == DEADLINE
+            )
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
         self.own = tuple(self._fields.values())
         self.own_signals = tuple(sorted({*trigger.signals}))
-        self.own_measures = (Measure(self._elements, None, None, ColumnMerge.LIST),)
+        self.own_measures = (trigger_nodes.Measure(self._elements, None, None, trigger_nodes.ColumnMerge.LIST),)
         if trigger.merges:
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
-            self.own_sources = (Sources(self._sources, progress),)
+            self.own_sources = (trigger_nodes.Sources(self._sources, progress),)
 
-    def finished(self, state: State) -> Expr:
+    def finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._fields[FINISHED].name]
 
     def progress(self, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -413,32 +424,38 @@ class CustomNode(Node):
         names = state_types(self._trigger)
         return {"state": {name: own[state_field(i)] for i, name in enumerate(names)}, DEADLINE: own[DEADLINE]}
 
-    def clear(self, program: Program, state: State, when: Expr) -> State:
+    def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         if type(self._trigger).clear is CustomTrigger.clear:
             return self._restarted(state, when)
-        moment = Moment(FALSE, Literal(0))  # which clear does not look at
+        moment = trigger_nodes.Moment(FALSE, Literal(0))  # which clear does not look at
         return self._changed(program, "clear", state, when, moment)
 
-    def on_element(self, program: Program, state: State, bundle: Bundle, moment: Moment) -> State:
+    def on_element(
+        self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         elements = Column(self._elements)
         state = self._changed(program, "on_element", state, bundle.arrived, moment, elements)
         has_come = [bundle.heard.get(name, FALSE) for name in self.own_signals]
         return self._changed(program, "on_signals", state, any_of(*has_come), moment, *has_come)
 
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", coalesce(self._call("ready", state, Literal(True), moment), False))
 
-    def on_fire(self, program: Program, state: State, when: Expr, moment: Moment) -> State:
+    def on_fire(
+        self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         trigger, done = self._trigger, self._fields[FINISHED].name
         if type(trigger).on_fire is CustomTrigger.on_fire:
             return {**self._restarted(state, when), done: choose(when, trigger.may_finish, state[done])}
         return self._changed(program, "on_fire", state, when, moment)
 
-    def after_merge(self, program: Program, state: State, moment: Moment) -> State:
+    def after_merge(
+        self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
+    ) -> trigger_nodes.State:
         merged, sources = Column(c.MERGED), Column(self._sources)
         return self._changed(program, "on_merge", state, merged, moment, sources)
 
-    def _restarted(self, state: State, when: Expr) -> State:
+    def _restarted(self, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         """The fresh state, which needs no call, where ``when`` holds; what has finished stays so."""
         progress = [field for name, field in self._fields.items() if name != FINISHED]
         return {**state, **{field.name: choose(when, field.initial, state[field.name]) for field in progress}}
@@ -447,11 +464,11 @@ class CustomNode(Node):
         self,
         program: Program,
         method: str,
-        state: State,
+        state: trigger_nodes.State,
         when: Expr,
-        moment: Moment,
+        moment: trigger_nodes.Moment,
         *argument: Expr,
-    ) -> State:
+    ) -> trigger_nodes.State:
         """The state after a call where ``when`` holds."""
         if is_literal(when, False):
             return state
@@ -463,14 +480,16 @@ class CustomNode(Node):
         }
         return {**state, **{name: program.let("own", value) for name, value in changed.items()}}
 
-    def _call(self, method: str, state: State, when: Expr, moment: Moment, *argument: Expr) -> Expr:
+    def _call(
+        self, method: str, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment, *argument: Expr
+    ) -> Expr:
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
         values = [state[field.name] for name, field in self._fields.items() if name not in (FINISHED, DEADLINE)]
         return Call(method, (when, *window, self.finished(state), *values, *argument), self._trigger)
 
 
-@compile_trigger.register
-def _(trigger: CustomTrigger, at: TriggerPlace) -> Node:
+@trigger_nodes.compile_trigger.register
+def _(trigger: CustomTrigger, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     return CustomNode(at.path, trigger)
 
 

@@ -44,20 +44,7 @@ from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType, ValueType
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant, is_finite, iso_8601, parse, render
 from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
-from headrace.read.diff.changes import (
-    BATCH_ROWS,
-    AllRows,
-    DifferingRows,
-    RecordOrigin,
-    RecordQuery,
-    StoredChanges,
-    are_alike,
-    changes_between,
-    delivered_columns,
-    origin_of,
-    reason_unknown,
-    still_there,
-)
+from headrace.read.diff import changes as diff_changes
 from headrace.read.diff.layered_tables import LaterPanes
 from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, discards, has_panes
 from headrace.read.views.columns import ViewColumns
@@ -86,7 +73,7 @@ def panes_apart(catalog: Catalog, before: Manifest | None, after: Manifest, *, u
     """What leads a target from ``before`` to ``after``, which discards. If some of the panes between have expired, or
     the target holds others, these are all panes that are left. ``unknown``: why ``before`` is None, if it is.
     """
-    shown = delivered_columns(ViewColumns.from_json(after.schema))
+    shown = diff_changes.delivered_columns(ViewColumns.from_json(after.schema))
     since = -1 if before is None else common_epoch(catalog, before, after, shown)
     reason = unknown if before is None else _reason_to_fill(catalog, before, after, since)
     if before is None or reason is not None:
@@ -106,12 +93,12 @@ def _reason_to_fill(catalog: Catalog, before: Manifest, after: Manifest, since: 
     """Why panes after epoch ``since`` do not lead from the one to the other, if they do not."""
     if not discards(before):
         return FillReason.ACCUMULATION
-    if not are_alike(before, after):
+    if not diff_changes.are_alike(before, after):
         return FillReason.COLUMNS
     return None if all(has_panes(catalog, side, since) for side in (before, after)) else FillReason.EXPIRED
 
 
-class SummedPanes(RecordOrigin):
+class SummedPanes(diff_changes.RecordOrigin):
     """Panes that are ``withdrawn``, each the other way round, and then those that are ``added``."""
 
     def __init__(
@@ -125,7 +112,9 @@ class SummedPanes(RecordOrigin):
     def files(self) -> list[DataFile]:
         return [file for panes in (self.withdrawn, self.added) if panes is not None for file in panes.files]
 
-    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _records(
+        self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
+    ) -> diff_changes.RecordQuery | None:
         del connection
         parts = [
             self._part(panes, local, is_new=is_new)
@@ -133,7 +122,7 @@ class SummedPanes(RecordOrigin):
             if panes is not None and panes.files
         ]
         order = [_IS_NEW, _EPOCH, _SEQUENCE, *self.columns.identity]
-        return RecordQuery(" union all ".join(parts), order) if parts else None
+        return diff_changes.RecordQuery(" union all ".join(parts), order) if parts else None
 
     def _part(self, panes: LaterPanes, local: Mapping[str, Path], *, is_new: bool) -> str:
         epoch, sequence = PLACE
@@ -175,7 +164,7 @@ class StoredChangeRecords(ChangeRecords):
             return
         names = [name for name in self.columns if name != NUMBER]
         query = f"select {quoted(names)} from {_RECORDS} order by {quoted(self.order)}"
-        for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
+        for batch in self.database.sql(query).to_arrow_reader(diff_changes.BATCH_ROWS):
             if batch.num_rows:
                 numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
                 number += batch.num_rows
@@ -207,7 +196,7 @@ def records_between(
                 ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, reason=reason, database=connection
             )
         return
-    columns = {**_ABOUT, **delivered_columns(source.columns)}
+    columns = {**_ABOUT, **diff_changes.delivered_columns(source.columns)}
     with source.database(catalog) as (connection, local):
         records = source.records(connection, local)
         added, withdrawn = (0, 0) if records is None else _prepared(connection, source, records)
@@ -226,19 +215,25 @@ def records_between(
         )
 
 
-def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> RecordOrigin | None:
-    start = None if before is None else still_there(catalog, before)
+def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> diff_changes.RecordOrigin | None:
+    start = None if before is None else diff_changes.still_there(catalog, before)
     is_summed = start is not None and discards(start)
     if after is None and start is not None:
-        return panes_taken_back(catalog, start) if is_summed else DifferingRows(start, None)
+        return panes_taken_back(catalog, start) if is_summed else diff_changes.DifferingRows(start, None)
     if after is None:
         return None
     if discards(after):
-        return panes_apart(catalog, start, after, unknown=reason_unknown(before))
-    return AllRows(after, FillReason.ACCUMULATION) if is_summed else origin_of(catalog, before, after)
+        return panes_apart(catalog, start, after, unknown=diff_changes.reason_unknown(before))
+    return (
+        diff_changes.AllRows(after, FillReason.ACCUMULATION)
+        if is_summed
+        else diff_changes.origin_of(catalog, before, after)
+    )
 
 
-def _prepared(connection: "duckdb.DuckDBPyConnection", source: RecordOrigin, records: RecordQuery) -> tuple[int, int]:
+def _prepared(
+    connection: "duckdb.DuckDBPyConnection", source: diff_changes.RecordOrigin, records: diff_changes.RecordQuery
+) -> tuple[int, int]:
     """How many rows come and go, once the records lie ready. All rows are a view, which need not fit into memory."""
     kind = "view" if source.kind in _FILLS else "table"
     connection.execute(f"create temp {kind} {_RECORDS} as {records.query}")
@@ -273,7 +268,7 @@ class StoredFinalRows(FinalRows):
 
         schema = schema_of(self.columns)
         for part in self.parts:
-            for batch in part.database.sql(part.query).to_arrow_reader(BATCH_ROWS):
+            for batch in part.database.sql(part.query).to_arrow_reader(diff_changes.BATCH_ROWS):
                 if batch.num_rows:
                     yield named_as(batch, schema)
 
@@ -297,16 +292,16 @@ def final_rows_between(
     start = None if before is None else catalog.manifest(before)
     until, since = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
     view = ViewColumns.from_json(after.schema)
-    columns = {ID: DataType.STRING, **delivered_columns(view)}
+    columns = {ID: DataType.STRING, **diff_changes.delivered_columns(view)}
     of = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
     parts = []
     with ExitStack() as stack:
         if since is None or until > since:
-            changes = stack.enter_context(changes_between(catalog, None, after))
+            changes = stack.enter_context(diff_changes.changes_between(catalog, None, after))
             met = _ended_by(until) + ("" if since is None else f" and not ({_ended_by(since)})")
             parts.append(_part(changes, met, view, of))
         if since is not None:
-            changes = stack.enter_context(changes_between(catalog, before, after))
+            changes = stack.enter_context(diff_changes.changes_between(catalog, before, after))
             if changes.source is not ChangeSource.ALL_ROWS:
                 parts.append(_part(changes, f"not {GONE} and {_ended_by(since)}", view, of))
         number = sum(part.number for part in parts)
@@ -331,8 +326,8 @@ def _ended_by(until: Instant) -> str:
     return f"coalesce(epoch_us({identifier(WINDOW_END)}) <= {int(until)}, false)"
 
 
-def _part(changes: StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
-    shown = delivered_columns(view)
+def _part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
+    shown = diff_changes.delivered_columns(view)
     texts = " || ".join(_text(name, shown[name]) for name in view.identity)
     id_ = f"substr(sha256({literal(of)} || {texts}), 1, 32) as {ID}"
     database = changes.database
@@ -457,7 +452,7 @@ def _touched(catalog: Catalog, announced: AnnouncedWindows, after: Manifest | No
             return (), True
     else:
         before = announced.snapshot
-    with changes_between(catalog, before, after) as changes:
+    with diff_changes.changes_between(catalog, before, after) as changes:
         windows = [Window(Instant(start), Instant(end)) for start, end in changes.windows()]
         return windows, before is not None and changes.source is ChangeSource.ALL_ROWS
 

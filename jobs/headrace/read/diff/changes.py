@@ -19,15 +19,7 @@ from headrace.ext.sinks import EPOCH, SIGN, Changes, FillReason
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import ValueType
 from headrace.moved import moved
-from headrace.read.diff.layered_tables import (
-    ChangeKind,
-    ComparedTable,
-    LaterPanes,
-    RecordFold,
-    current_files,
-    files_of,
-    fold_of_current,
-)
+from headrace.read.diff import layered_tables
 from headrace.read.snapshots.progress import has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
@@ -249,9 +241,9 @@ class RecordOrigin(ABC):
                 yield connection, local
 
     @property
-    def fold(self) -> RecordFold:
+    def fold(self) -> layered_tables.RecordFold:
         """How records become rows of ``current``."""
-        return fold_of_current(self.columns, [*self.shown])
+        return layered_tables.fold_of_current(self.columns, [*self.shown])
 
 
 class ChangeOrigin(RecordOrigin):
@@ -279,7 +271,7 @@ class AllRows(ChangeOrigin):
 
     @property
     def files(self) -> list[DataFile]:
-        return files_of(self.after, UNNAMED.current)
+        return layered_tables.files_of(self.after, UNNAMED.current)
 
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         # a view: rows pass once, and need not fit into the database
@@ -292,7 +284,7 @@ class AllRows(ChangeOrigin):
         return RecordQuery(query, self.columns.identity)
 
     def _rows(self, local: Mapping[str, Path]) -> str:
-        files = current_files(self.after, local, self.fold)
+        files = layered_tables.current_files(self.after, local, self.fold)
         return newest_of(self.fold.rows(files), [*self.shown], self.columns.identity)
 
 
@@ -303,7 +295,7 @@ class _NewestPanes(ChangeOrigin):
 
     def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
         super().__init__(after)
-        self.panes = LaterPanes.of(catalog, after, come_to(before, ""))
+        self.panes = layered_tables.LaterPanes.of(catalog, after, come_to(before, ""))
 
     @property
     def files(self) -> list[DataFile]:
@@ -334,13 +326,15 @@ class DifferingRows(ChangeOrigin):
     @property
     def files(self) -> list[DataFile]:
         sides = [side for side in self.sides if side is not None]
-        return [*{file.path: file for side in sides for file in files_of(side, UNNAMED.current)}.values()]
+        return [
+            *{file.path: file for side in sides for file in layered_tables.files_of(side, UNNAMED.current)}.values()
+        ]
 
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         compared = self._compared(local)
         if not compared.compare(connection):
             return False
-        kinds = (ChangeKind.ADDED, ChangeKind.REMOVED, ChangeKind.CHANGED)
+        kinds = (layered_tables.ChangeKind.ADDED, layered_tables.ChangeKind.REMOVED, layered_tables.ChangeKind.CHANGED)
         connection.execute(f"create temp table {_CHANGES} as {compared.after_of(kinds, GONE)}")
         return True
 
@@ -355,6 +349,6 @@ class DifferingRows(ChangeOrigin):
         # what is taken back comes first
         return RecordQuery(" union all ".join(parts), [SIGN, *self.columns.identity])
 
-    def _compared(self, local: Mapping[str, Path]) -> ComparedTable:
-        before, after = (current_files(manifest, local, self.fold) for manifest in self.sides)
-        return ComparedTable(before, after, self.fold, tuple(self.columns.values))
+    def _compared(self, local: Mapping[str, Path]) -> layered_tables.ComparedTable:
+        before, after = (layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides)
+        return layered_tables.ComparedTable(before, after, self.fold, tuple(self.columns.values))

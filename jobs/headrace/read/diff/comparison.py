@@ -16,16 +16,7 @@ import duckdb
 
 from headrace.model.time import NEVER, Instant, render
 from headrace.program import columns as c
-from headrace.read.diff.layered_tables import (
-    ComparedTable,
-    RecordFold,
-    RowChange,
-    RowCounts,
-    current_files,
-    files_of,
-    fold_of_current,
-    shared_columns,
-)
+from headrace.read.diff import layered_tables
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
@@ -163,7 +154,7 @@ class StageDiff:
     table: str
     input_watermark: Pair[str]
     output_watermark: Pair[str]
-    state: RowCounts
+    state: layered_tables.RowCounts
     is_comparable: bool = True
 
     def to_json(self) -> dict[str, Any]:
@@ -209,8 +200,8 @@ class OutputDiff:
     the same key; if not, all rows of one are removed and all of the other added.
     """
 
-    rows: RowCounts
-    first: tuple[RowChange, ...] = ()
+    rows: layered_tables.RowCounts
+    first: tuple[layered_tables.RowChange, ...] = ()
     columns: ColumnsDiff = ColumnsDiff()
     is_comparable: bool = True
 
@@ -236,7 +227,7 @@ class SnapshotDiff:
     clocks: Mapping[str, Pair[str]]
     inputs: Mapping[str, InputDiff]
     stages: tuple[StageDiff, ...]
-    ids: RowCounts
+    ids: layered_tables.RowCounts
     logs: Mapping[str, LogDiff]
     output: OutputDiff
 
@@ -466,7 +457,7 @@ class _Tables:
         """With all files verified: those of all tables, or of some ``only``."""
         sides = [side for side in (before, after) if side is not None]
         named = [(side, name) for side in sides for name in side.tables if only is None or name in only]
-        files = {file.path: file for side, name in named for file in files_of(side, name)}
+        files = {file.path: file for side, name in named for file in layered_tables.files_of(side, name)}
         with working_folder() as folder:
             local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
             with database(folder, [*local.values()], is_for_us=True) as connection:
@@ -478,48 +469,62 @@ class _Tables:
         rows, is_comparable = self._state(table, f"{c.STATUS} = {c.DELETED}")
         return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
 
-    def ids(self) -> RowCounts:
+    def ids(self) -> layered_tables.RowCounts:
         """Remembered ids, those that are about to be forgotten among them."""
         return self._state(IDS, "false")[0]
 
-    def _state(self, table: str, gone: str) -> tuple[RowCounts, bool]:
+    def _state(self, table: str, gone: str) -> tuple[layered_tables.RowCounts, bool]:
         """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
         before, after = self._paths(self.before, table), self._paths(self.after, table)
-        left, right = (shared_columns(files) for files in (before, after))
+        left, right = (layered_tables.shared_columns(files) for files in (before, after))
         fold = _fold_of_state([*(left or right)], gone)
         if left and right and left != right:
             number = fold.number(self.connection, before)
-            return RowCounts.apart(number, _fold_of_state([*right], gone).number(self.connection, after)), False
+            return layered_tables.RowCounts.apart(
+                number, _fold_of_state([*right], gone).number(self.connection, after)
+            ), False
         values = tuple(name for name in (left or right) if name not in {c.HASH, *fold.identity, *fold.place})
-        return ComparedTable(before, after, fold, values).counts(self.connection), True
+        return layered_tables.ComparedTable(before, after, fold, values).counts(self.connection), True
 
     def output(self, limit: int) -> OutputDiff:
         """``current``."""
         schemas = [ViewColumns.from_json(side.schema) for side in (self.before, self.after) if side is not None]
         if not schemas:
-            return OutputDiff(RowCounts())
+            return OutputDiff(layered_tables.RowCounts())
         left, right = schemas[0], schemas[-1]
         shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
-        fold = fold_of_current(left, (*shared, *_PANE))
+        fold = layered_tables.fold_of_current(left, (*shared, *_PANE))
         if left.keys != right.keys:
-            other = fold_of_current(right, _PANE)
-            before, after = current_files(self.before, self.local, fold), current_files(self.after, self.local, other)
-            rows = RowCounts.apart(fold.number(self.connection, before), other.number(self.connection, after))
+            other = layered_tables.fold_of_current(right, _PANE)
+            before, after = (
+                layered_tables.current_files(self.before, self.local, fold),
+                layered_tables.current_files(self.after, self.local, other),
+            )
+            rows = layered_tables.RowCounts.apart(
+                fold.number(self.connection, before), other.number(self.connection, after)
+            )
             return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        before, after = current_files(self.before, self.local, fold), current_files(self.after, self.local, fold)
-        compared = ComparedTable(before, after, fold, shared, _PANE)
+        before, after = (
+            layered_tables.current_files(self.before, self.local, fold),
+            layered_tables.current_files(self.after, self.local, fold),
+        )
+        compared = layered_tables.ComparedTable(before, after, fold, shared, _PANE)
         rows = compared.counts(self.connection)
         first = compared.first(self.connection, limit, left.order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
     def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
-        return [] if manifest is None else [NamedFile(self.local[file.path]) for file in files_of(manifest, table)]
+        return (
+            []
+            if manifest is None
+            else [NamedFile(self.local[file.path]) for file in layered_tables.files_of(manifest, table)]
+        )
 
 
-def _fold_of_state(names: Sequence[str], gone: str) -> RecordFold:
+def _fold_of_state(names: Sequence[str], gone: str) -> layered_tables.RecordFold:
     """What stands before the epoch that wrote a row says what it is of; there is nothing to fold without columns."""
     identity = names[: names.index(c.EPOCH)] if names else []
-    return RecordFold(tuple(name for name in identity if name != c.HASH), (c.EPOCH,), gone)
+    return layered_tables.RecordFold(tuple(name for name in identity if name != c.HASH), (c.EPOCH,), gone)
 
 
 def _columns_apart(left: ViewColumns, right: ViewColumns) -> ColumnsDiff:

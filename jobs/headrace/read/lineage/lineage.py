@@ -15,16 +15,7 @@ from headrace.errors import HeadraceError
 from headrace.model.time import render
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import read_beside
-from headrace.read.lineage.cut import (
-    KnownReaders,
-    PlacedPipeline,
-    RootStores,
-    UnseenReader,
-    consistent_cut,
-    known_readers,
-    positions_of,
-    upstream_last,
-)
+from headrace.read.lineage import cut as lineage_cut
 from headrace.read.shown_values import html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream import UpstreamPosition, upstreams_of
@@ -58,9 +49,9 @@ class ReaderProgress:
     can tell.
     """
 
-    reader: PlacedPipeline
+    reader: lineage_cut.PlacedPipeline
     name: str
-    upstream: PlacedPipeline
+    upstream: lineage_cut.PlacedPipeline
     output: str
     consumed: str | None
     consumed_epoch: int
@@ -93,7 +84,7 @@ class ReaderProgress:
 class Dependent:
     """A snapshot of a ``reader`` that has consumed a snapshot, or what came of it: ``since`` is the first one."""
 
-    reader: PlacedPipeline
+    reader: lineage_cut.PlacedPipeline
     since: str
     epoch: int
 
@@ -111,7 +102,7 @@ class Dependents:
     pipeline: str
     snapshot: str
     readers: tuple[Dependent, ...]
-    searched: KnownReaders
+    searched: lineage_cut.KnownReaders
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -125,9 +116,9 @@ class Lineage:
     is another pipeline has come. ``searched`` says where readers were looked for.
     """
 
-    heads: Mapping[PlacedPipeline, PipelineHead]
+    heads: Mapping[lineage_cut.PlacedPipeline, PipelineHead]
     readings: tuple[ReaderProgress, ...]
-    searched: KnownReaders
+    searched: lineage_cut.KnownReaders
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: an input that is another pipeline each, then pipelines that read none."""
@@ -177,8 +168,8 @@ def lineage(
 
     Raises UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
-    stores = RootStores(store)
-    searched = known_readers(store, with_defined_readers(names, definitions), roots)
+    stores = lineage_cut.RootStores(store)
+    searched = lineage_cut.known_readers(store, with_defined_readers(names, definitions), roots)
     ordered = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
     readings = (
         progress_of(stores, reader, name, position, ordered[stores.placed(position.root, position.pipeline)].refs)
@@ -195,17 +186,19 @@ def with_defined_readers(names: Iterable[str], definitions: Iterable[Pipeline]) 
     return dict.fromkeys([*names, *(one.name for one in definitions if read_beside(one))])
 
 
-def as_defined(stores: RootStores, definitions: Iterable[Pipeline]) -> Callable[[PlacedPipeline], PipelineHead]:
+def as_defined(
+    stores: lineage_cut.RootStores, definitions: Iterable[Pipeline]
+) -> Callable[[lineage_cut.PlacedPipeline], PipelineHead]:
     """Gives the heads of pipelines with all that they read, by their ``definitions`` where these are known."""
-    known = {PlacedPipeline("", one.name): one for one in definitions}
+    known = {lineage_cut.PlacedPipeline("", one.name): one for one in definitions}
     return lambda at: head_as_defined(stores, at, known.get(at))
 
 
 def heads_of(
-    stores: RootStores,
-    names: Iterable[PlacedPipeline],
-    read: Callable[[PlacedPipeline], PipelineHead] | None = None,
-) -> dict[PlacedPipeline, PipelineHead]:
+    stores: lineage_cut.RootStores,
+    names: Iterable[lineage_cut.PlacedPipeline],
+    read: Callable[[lineage_cut.PlacedPipeline], PipelineHead] | None = None,
+) -> dict[lineage_cut.PlacedPipeline, PipelineHead]:
     """The heads of pipelines and of those that they read, in one consistent cut: each before those that it reads. What
     they read is what they have consumed, unless ``read`` gives heads that say more.
 
@@ -213,25 +206,29 @@ def heads_of(
     """
     read = read or partial(head_of, stores)
 
-    def upstream(head: PipelineHead) -> list[PlacedPipeline]:
+    def upstream(head: PipelineHead) -> list[lineage_cut.PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
 
-    cut = consistent_cut(names, read, upstream)
-    return {name: cut[name] for name in upstream_last({name: upstream(head) for name, head in cut.items()})}
+    cut = lineage_cut.consistent_cut(names, read, upstream)
+    return {name: cut[name] for name in lineage_cut.upstream_last({name: upstream(head) for name, head in cut.items()})}
 
 
-def head_of(stores: RootStores, at: PlacedPipeline) -> PipelineHead:
+def head_of(stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline) -> PipelineHead:
     """The head of one pipeline. Raises BrokenObjectError."""
     return _head(stores, at, lambda main: {} if main is None else upstreams_of(main))
 
 
-def head_as_defined(stores: RootStores, at: PlacedPipeline, definition: Pipeline | None = None) -> PipelineHead:
+def head_as_defined(
+    stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline, definition: Pipeline | None = None
+) -> PipelineHead:
     """The same with all that the pipeline reads, by its ``definition`` if that is known (``positions_of``)."""
-    return _head(stores, at, lambda main: positions_of(stores, at, main, definition))
+    return _head(stores, at, lambda main: lineage_cut.positions_of(stores, at, main, definition))
 
 
 def _head(
-    stores: RootStores, at: PlacedPipeline, read: Callable[[Manifest | None], Mapping[str, UpstreamPosition]]
+    stores: lineage_cut.RootStores,
+    at: lineage_cut.PlacedPipeline,
+    read: Callable[[Manifest | None], Mapping[str, UpstreamPosition]],
 ) -> PipelineHead:
     catalog = stores.catalog(at)
     refs = catalog.head().refs
@@ -241,8 +238,8 @@ def _head(
 
 
 def progress_of(
-    stores: RootStores,
-    reader: PlacedPipeline,
+    stores: lineage_cut.RootStores,
+    reader: lineage_cut.PlacedPipeline,
     name: str,
     position: UpstreamPosition,
     upstream_refs: Mapping[str, str] | None = None,
@@ -285,12 +282,12 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At, ro
     what came of it: of each reader the first. Raises what ``lineage`` and read.snapshots.snapshot_refs.snapshot_at
     raise.
     """
-    stores = RootStores(store)
+    stores = lineage_cut.RootStores(store)
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
-        return Dependents(of.pipeline, "", (), known_readers(store, [of.pipeline], roots))
-    searched = known_readers(store, names, roots)
-    first = {PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
+        return Dependents(of.pipeline, "", (), lineage_cut.known_readers(store, [of.pipeline], roots))
+    searched = lineage_cut.known_readers(store, names, roots)
+    first = {lineage_cut.PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
     for reader, head in [*heads_of(stores, searched.pipelines).items()][::-1]:
         if head.snapshot is None or reader in first:
@@ -303,7 +300,10 @@ def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At, ro
 
 
 def _first_dependent(
-    stores: RootStores, reader: PlacedPipeline, head: str, first: Mapping[PlacedPipeline, str]
+    stores: lineage_cut.RootStores,
+    reader: lineage_cut.PlacedPipeline,
+    head: str,
+    first: Mapping[lineage_cut.PlacedPipeline, str],
 ) -> Dependent | None:
     """The first snapshot of a ``reader`` that has consumed the ``first`` of one that it reads, or a later one."""
     since: Dependent | None = None
@@ -318,7 +318,9 @@ def _first_dependent(
     return since
 
 
-def _has(stores: RootStores, position: UpstreamPosition, first: Mapping[PlacedPipeline, str]) -> bool:
+def _has(
+    stores: lineage_cut.RootStores, position: UpstreamPosition, first: Mapping[lineage_cut.PlacedPipeline, str]
+) -> bool:
     upstream = stores.placed(position.root, position.pipeline)
     wanted = first.get(upstream)
     if wanted is None or position.snapshot is None:
@@ -334,32 +336,32 @@ class Neighbours:
 
     reads: tuple[ReaderProgress, ...]
     readers: tuple[ReaderProgress, ...]
-    unseen: tuple[UnseenReader, ...]
+    unseen: tuple[lineage_cut.UnseenReader, ...]
 
 
-def neighbours_of(stores: RootStores, name: str) -> Neighbours:
+def neighbours_of(stores: lineage_cut.RootStores, name: str) -> Neighbours:
     """The neighbours of pipeline ``name`` under the root that ``stores`` begin with: heads of readers are read before
     its own, and that before those of what it reads, so all are of one consistent cut. Raises BrokenObjectError.
     """
-    own = PlacedPipeline("", name)
+    own = lineage_cut.PlacedPipeline("", name)
     held, damaged = holds_of(stores.own, name)
-    unseen = [UnseenReader.of_damaged(hold, own) for hold in damaged]
+    unseen = [lineage_cut.UnseenReader.of_damaged(hold, own) for hold in damaged]
     readers: list[ReaderProgress] = []
     for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in held):
         try:
             readers += [one for one in _readings(stores, reader) if one.upstream == own]
         except HeadraceError as error:
-            unseen.append(UnseenReader(reader, own, f"how far it has come is not known: {error}"))
+            unseen.append(lineage_cut.UnseenReader(reader, own, f"how far it has come is not known: {error}"))
     reads: list[ReaderProgress] = []
     for given, position in head_of(stores, own).consumed.items():
         try:
             reads.append(progress_of(stores, own, given, position))
         except HeadraceError as error:
             upstream = stores.placed(position.root, position.pipeline)
-            unseen.append(UnseenReader(own, upstream, f"what is published of it is not known: {error}"))
+            unseen.append(lineage_cut.UnseenReader(own, upstream, f"what is published of it is not known: {error}"))
     return Neighbours(tuple(reads), tuple(readers), tuple(unseen))
 
 
-def _readings(stores: RootStores, reader: PlacedPipeline) -> Iterator[ReaderProgress]:
+def _readings(stores: lineage_cut.RootStores, reader: lineage_cut.PlacedPipeline) -> Iterator[ReaderProgress]:
     for name, position in head_of(stores, reader).consumed.items():
         yield progress_of(stores, reader, name, position)

@@ -18,25 +18,8 @@ from typing import Any
 from headrace.errors import HeadraceError
 from headrace.model.time import NEVER, Instant, render
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.lineage.cut import (
-    KeptCatalogs,
-    KnownReaders,
-    PlacedPipeline,
-    RootStores,
-    UnseenReader,
-    consistent_cut,
-    known_readers,
-    upstream_last,
-)
-from headrace.read.lineage.lineage import (
-    PipelineHead,
-    ReaderProgress,
-    as_defined,
-    head_of,
-    heads_of,
-    progress_of,
-    with_defined_readers,
-)
+from headrace.read.lineage import cut as lineage_cut
+from headrace.read.lineage import lineage
 from headrace.read.pending_work import WorkFinder, watched_inputs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.upstream import UpstreamPosition
@@ -73,8 +56,8 @@ class WaitKind(StrEnum):
 class Wait:
     """A ``pipeline`` waits ``on`` another one, or on itself, for what ``kind`` says; ``why`` is for people."""
 
-    pipeline: PlacedPipeline
-    on: PlacedPipeline
+    pipeline: lineage_cut.PlacedPipeline
+    on: lineage_cut.PlacedPipeline
     kind: WaitKind
     why: str
 
@@ -91,7 +74,7 @@ class DeploymentWaits:
 
     waits: tuple[Wait, ...]
     unlooked: tuple[str, ...]
-    searched: KnownReaders
+    searched: lineage_cut.KnownReaders
 
     @property
     def is_quiet(self) -> bool:
@@ -131,19 +114,19 @@ def waits(
     ``definitions`` say, also of those that have not run yet and read pipelines beside them. Raises UpstreamCycleError,
     MissingRootError, BrokenObjectError.
     """
-    stores = RootStores(store)
-    searched = known_readers(store, with_defined_readers(names, definitions), roots)
-    heads = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
-    known = {PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
+    stores = lineage_cut.RootStores(store)
+    searched = lineage_cut.known_readers(store, lineage.with_defined_readers(names, definitions), roots)
+    heads = lineage.heads_of(stores, searched.pipelines, lineage.as_defined(stores, definitions))
+    known = {lineage_cut.PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
     waiting = [wait for at in [*heads][::-1] for wait in waits_of(stores, heads, at, known.get(at), now)]
     unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
     return DeploymentWaits(tuple(waiting), tuple(unlooked), searched)
 
 
 def waits_of(
-    stores: RootStores,
-    heads: Mapping[PlacedPipeline, PipelineHead],
-    at: PlacedPipeline,
+    stores: lineage_cut.RootStores,
+    heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead],
+    at: lineage_cut.PlacedPipeline,
     definition: Pipeline | None,
     now: Instant,
 ) -> Iterator[Wait]:
@@ -153,7 +136,12 @@ def waits_of(
     return _Looked(stores, heads, at, definition, now).waits()
 
 
-def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, definition: Pipeline | None) -> bool:
+def _is_unlooked(
+    stores: lineage_cut.RootStores,
+    at: lineage_cut.PlacedPipeline,
+    head: lineage.PipelineHead,
+    definition: Pipeline | None,
+) -> bool:
     """Whether it has an input, neither another pipeline nor files of a known definition."""
     if definition is not None:
         return not {one.name for one in definition.inputs} <= {*head.consumed, *watched_inputs(definition)}
@@ -167,14 +155,14 @@ def _is_unlooked(stores: RootStores, at: PlacedPipeline, head: PipelineHead, def
 class _Looked:
     """One pipeline of the cut, with its definition where that is known."""
 
-    stores: RootStores
-    heads: Mapping[PlacedPipeline, PipelineHead]
-    at: PlacedPipeline
+    stores: lineage_cut.RootStores
+    heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead]
+    at: lineage_cut.PlacedPipeline
     definition: Pipeline | None
     now: Instant
 
     @property
-    def head(self) -> PipelineHead:
+    def head(self) -> lineage.PipelineHead:
         return self.heads[self.at]
 
     def waits(self) -> Iterator[Wait]:
@@ -230,7 +218,7 @@ class _Looked:
             f"{self._run}",
         )
 
-    def _published(self, at: PlacedPipeline, output: str) -> str | None:
+    def _published(self, at: lineage_cut.PlacedPipeline, output: str) -> str | None:
         """What readers of an output see, at the moment of the cut."""
         return self.heads[at].refs.get(published_ref(output))
 
@@ -273,22 +261,26 @@ class LineageOverview:
     have come; ``problems``: why pipelines, or their readers, cannot be looked at.
     """
 
-    heads: Mapping[PlacedPipeline, PipelineHead]
-    readings: tuple[ReaderProgress, ...]
+    heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead]
+    readings: tuple[lineage.ReaderProgress, ...]
     waits: tuple[Wait, ...]
-    unseen: tuple[UnseenReader, ...]
-    problems: Mapping[PlacedPipeline, str]
+    unseen: tuple[lineage_cut.UnseenReader, ...]
+    problems: Mapping[lineage_cut.PlacedPipeline, str]
 
 
-def overview(stores: KeptCatalogs, pipelines: Iterable[PlacedPipeline], now: Instant) -> LineageOverview:
+def overview(
+    stores: lineage_cut.KeptCatalogs, pipelines: Iterable[lineage_cut.PlacedPipeline], now: Instant
+) -> LineageOverview:
     """The ``pipelines``, those that they read, and those that hold something of them, in however many steps. A head is
     read of each, once. Raises UpstreamCycleError.
     """
     look = _Look(stores)
     held = look.held(pipelines)
-    heads = consistent_cut(upstream_last(held), look.head, look.upstreams)  # readers come first: none is read again
+    heads = lineage_cut.consistent_cut(
+        lineage_cut.upstream_last(held), look.head, look.upstreams
+    )  # readers come first: none is read again
     unseen = [*look.silent(held, heads)]
-    readings: list[ReaderProgress] = []
+    readings: list[lineage.ReaderProgress] = []
     waits: list[Wait] = []
     for at, head in heads.items():
         for name, position in head.consumed.items():
@@ -296,7 +288,7 @@ def overview(stores: KeptCatalogs, pipelines: Iterable[PlacedPipeline], now: Ins
             try:
                 readings.append(look.progress(at, name, position, heads[upstream]))
             except HeadraceError as error:
-                unseen.append(UnseenReader(at, upstream, f"what is published of it is not known: {error}"))
+                unseen.append(lineage_cut.UnseenReader(at, upstream, f"what is published of it is not known: {error}"))
         try:
             waits += waits_of(stores, heads, at, None, now)
         except HeadraceError as error:
@@ -308,12 +300,14 @@ def overview(stores: KeptCatalogs, pipelines: Iterable[PlacedPipeline], now: Ins
 class _Look:
     """Reads pipelines one by one, and remembers what it could not read."""
 
-    stores: KeptCatalogs
-    problems: dict[PlacedPipeline, str] = field(default_factory=dict)
+    stores: lineage_cut.KeptCatalogs
+    problems: dict[lineage_cut.PlacedPipeline, str] = field(default_factory=dict)
 
-    def held(self, pipelines: Iterable[PlacedPipeline]) -> dict[PlacedPipeline, list[PlacedPipeline]]:
+    def held(
+        self, pipelines: Iterable[lineage_cut.PlacedPipeline]
+    ) -> dict[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]]:
         """The pipelines, and those that hold something of them; each with those of which it holds something."""
-        held: dict[PlacedPipeline, list[PlacedPipeline]] = {at: [] for at in pipelines}
+        held: dict[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]] = {at: [] for at in pipelines}
         waiting = [*held]
         while waiting:
             at = waiting.pop()
@@ -324,7 +318,7 @@ class _Look:
                 held[reader].append(at)
         return held
 
-    def _holders(self, at: PlacedPipeline) -> list[PlacedPipeline]:
+    def _holders(self, at: lineage_cut.PlacedPipeline) -> list[lineage_cut.PlacedPipeline]:
         try:
             held, damaged = holds_of(self.stores.of(at.root), at.name)
         except HeadraceError as error:
@@ -334,28 +328,30 @@ class _Look:
             self.problems[at] = "; ".join(str(hold.wrong) for hold in damaged)
         return [*dict.fromkeys(self.stores.placed(hold.root, hold.pipeline) for hold in held)]
 
-    def head(self, at: PlacedPipeline) -> PipelineHead:
+    def head(self, at: lineage_cut.PlacedPipeline) -> lineage.PipelineHead:
         try:
-            return head_of(self.stores, at)
+            return lineage.head_of(self.stores, at)
         except HeadraceError as error:
             self.problems[at] = str(error)
-            return PipelineHead(None, None, {})
+            return lineage.PipelineHead(None, None, {})
 
-    def upstreams(self, head: PipelineHead) -> list[PlacedPipeline]:
+    def upstreams(self, head: lineage.PipelineHead) -> list[lineage_cut.PlacedPipeline]:
         return [self.stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
 
     def silent(
-        self, held: Mapping[PlacedPipeline, list[PlacedPipeline]], heads: Mapping[PlacedPipeline, PipelineHead]
-    ) -> Iterator[UnseenReader]:
+        self,
+        held: Mapping[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]],
+        heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead],
+    ) -> Iterator[lineage_cut.UnseenReader]:
         """Readers that hold something, and of which no snapshot can be read."""
         for reader, upstreams in held.items():
             if heads[reader].snapshot is None:
                 why = self.problems.get(reader, "nothing of it is there")
                 for upstream in upstreams:
-                    yield UnseenReader(reader, upstream, f"how far it has come is not known: {why}")
+                    yield lineage_cut.UnseenReader(reader, upstream, f"how far it has come is not known: {why}")
 
     def progress(
-        self, reader: PlacedPipeline, name: str, position: UpstreamPosition, upstream: PipelineHead
-    ) -> ReaderProgress:
+        self, reader: lineage_cut.PlacedPipeline, name: str, position: UpstreamPosition, upstream: lineage.PipelineHead
+    ) -> lineage.ReaderProgress:
         refs = upstream.refs if upstream.snapshot is not None else None
-        return progress_of(self.stores, reader, name, position, refs)
+        return lineage.progress_of(self.stores, reader, name, position, refs)

@@ -24,17 +24,8 @@ from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.read.snapshots.read_names import NamesSeen, ReadNames, left_out
 from headrace.read.views.columns import View, ViewColumns
+from headrace.sources import progress as sources_progress
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.progress import (
-    NO_READING,
-    EpochClocks,
-    EpochReading,
-    Parked,
-    PipelineProgress,
-    WatermarkHold,
-    clocks_from_json,
-    split_from_json,
-)
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import files as stored
@@ -109,7 +100,7 @@ class InputRead:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredProgress(EpochClocks):
+class StoredProgress(sources_progress.EpochClocks):
     """What a manifest says by itself, without the names of files: clocks, and the mark of each input.
 
     ``signals`` are those that the epoch heard; ``signals_of`` is the request whose signals were the last that any epoch
@@ -128,7 +119,7 @@ class StoredProgress(EpochClocks):
                 marks=fields.mapping("inputs", ListingPosition.of_input),
                 signals=fields.items("signals", signal_from_json),
                 signals_of=fields.optional_text("signals_of"),
-                **clocks_from_json(fields),
+                **sources_progress.clocks_from_json(fields),
             )
 
 
@@ -144,20 +135,22 @@ def splits_read(manifest: Manifest) -> Mapping[str, Mapping[str, Split]]:
         return fields.mapping("inputs", _splits_of_input)
 
 
-def watermarks_of(manifest: Manifest) -> WatermarkHold:
+def watermarks_of(manifest: Manifest) -> sources_progress.WatermarkHold:
     """The watermarks that the epoch of ``manifest`` left. Raises BrokenObjectError."""
     with _readable(manifest) as fields:
-        return WatermarkHold.from_json(fields)
+        return sources_progress.WatermarkHold.from_json(fields)
 
 
-def continuing_to_json(progress: PipelineProgress, *, signals_of: str | None) -> dict[str, JSON]:
+def continuing_to_json(progress: sources_progress.PipelineProgress, *, signals_of: str | None) -> dict[str, JSON]:
     """What a manifest says of how far its pipeline has come; with ``epoch_to_json``, of which ``StoredProgress.of`` and
     ``progress_of`` are the inverse.
     """
     return {**progress.to_json(), "signals_of": signals_of}
 
 
-def epoch_to_json(reading: EpochReading, *, signals: Iterable[Signal], executor: str | None) -> dict[str, JSON]:
+def epoch_to_json(
+    reading: sources_progress.EpochReading, *, signals: Iterable[Signal], executor: str | None
+) -> dict[str, JSON]:
     """What a manifest's progress says of its own epoch: what it read and heard, on which ``executor``; None: on
     none.
     """
@@ -183,25 +176,25 @@ def epoch_without_reading(
         branch=claim.branch,
         generation=claim.generation,
         created_at=created_at,
-        progress=epoch_to_json(NO_READING, signals=(), executor=None),
+        progress=epoch_to_json(sources_progress.NO_READING, signals=(), executor=None),
         counts=counts,
         timings=timings or {},
         requests=requests or {},
     )
 
 
-def progress_of(catalog: Catalog, manifest: Manifest) -> PipelineProgress:
+def progress_of(catalog: Catalog, manifest: Manifest) -> sources_progress.PipelineProgress:
     """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
     recent = _recent_files(catalog, manifest)
     with _readable(manifest) as fields:
-        return PipelineProgress.from_json(fields, recent)
+        return sources_progress.PipelineProgress.from_json(fields, recent)
 
 
 def unread_files(
     catalog: Catalog,
     landing: Landing,
     manifest: Manifest | None,
-    progress: PipelineProgress,
+    progress: sources_progress.PipelineProgress,
     *,
     full_sweep: bool,
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
@@ -248,7 +241,9 @@ def _readable(manifest: Manifest) -> Iterator[Fields]:
 
 
 def _splits_of_input(inputs: Fields, name: str) -> Mapping[str, Split]:
-    return inputs.fields(name).mapping("splits", lambda splits, split: split_from_json(splits.fields(split)))
+    return inputs.fields(name).mapping(
+        "splits", lambda splits, split: sources_progress.split_from_json(splits.fields(split))
+    )
 
 
 def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[SourceSplit]]:
@@ -390,7 +385,7 @@ class OutputPosition:
     published: str | None
     published_epoch: int | None
     unpublished: int
-    parked: Parked | None = None
+    parked: sources_progress.Parked | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""

@@ -21,6 +21,7 @@ from functools import partial
 from typing import TypeVar
 
 from headrace.errors import FixConfigError
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog, Head, Link, LostEntry
 from headrace_snapshots.datafiles import look
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
@@ -28,18 +29,6 @@ from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, IndexRef
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import (
-    BEGINNING,
-    MAIN,
-    PUBLISHED,
-    SNAPSHOT,
-    TAGS,
-    NameKind,
-    is_delivery,
-    is_published,
-    kind_of_name,
-    ref_of,
-)
 from headrace_snapshots.output_catalog import how_back, warned
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
@@ -75,13 +64,13 @@ def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
     somebody reads.
     """
     head = catalog.head()
-    tags = sorted(name for name in head.refs if name.startswith(TAGS))
-    published = sorted(filter(is_published, head.refs))
-    delivered = filter(is_delivery, head.refs)
-    branches = sorted({*head.refs} - {*tags, *published, *delivered, MAIN})
-    for name in (MAIN, *published, *branches, *tags) if ref is None else (ref,):
+    tags = sorted(name for name in head.refs if name.startswith(object_names.TAGS))
+    published = sorted(filter(object_names.is_published, head.refs))
+    delivered = filter(object_names.is_delivery, head.refs)
+    branches = sorted({*head.refs} - {*tags, *published, *delivered, object_names.MAIN})
+    for name in (object_names.MAIN, *published, *branches, *tags) if ref is None else (ref,):
         if name in head.refs and (since := _since(catalog, head.refs[name], message)) is not None:
-            if not name.startswith(TAGS):
+            if not name.startswith(object_names.TAGS):
                 return _going_back(catalog, head, name, since)
             return f"`headrace drop {catalog.pipeline} {name}` does without it" if ref is None else None
     return None
@@ -97,22 +86,22 @@ def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str
     if before is None:
         return f"{since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
     published = catalog.published_by_any(refs)
-    is_readers = branch == MAIN or is_published(branch)
+    is_readers = branch == object_names.MAIN or object_names.is_published(branch)
     has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
     if is_readers:
-        back = how_back(catalog, None if before == BEGINNING else before)
+        back = how_back(catalog, None if before == object_names.BEGINNING else before)
     else:
         back = f"`headrace rollback {pipeline} --to {before} --branch {branch}`"
     readers = ", and readers with it" if is_readers and has_been_read else ""
     text = f"{since.why}: {back} goes back to before that{readers}, and the next run reads again what came after"
-    text += warned(catalog, refs[branch], None if before == BEGINNING else before) if is_readers else ""
+    text += warned(catalog, refs[branch], None if before == object_names.BEGINNING else before) if is_readers else ""
     return f"{text}. Or run {replay}" if since.replays else text
 
 
 def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
     """From where on the line of ``head`` needs what ``message`` names; None if it does not."""
     named = re.search(
-        rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{SNAPSHOT})/|manifests/(?P<manifest>{SNAPSHOT})\.json"
+        rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{object_names.SNAPSHOT})/|manifests/(?P<manifest>{object_names.SNAPSHOT})\.json"
         r"|index/(?P<node>[0-9a-f]{32})\.json)",
         message,
     )
@@ -158,7 +147,7 @@ def _refs(catalog: Catalog, ahead: list[IndexRef]) -> Iterator[IndexRef]:
 def _before(catalog: Catalog, head: str, since: Link) -> str | None:
     """The newest snapshot in the line of ``head`` that came before ``since`` and is kept; None if there is none."""
     if since.parent is None:
-        return BEGINNING
+        return object_names.BEGINNING
     try:
         if catalog.is_kept(since.parent):
             return since.parent
@@ -191,7 +180,7 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
         *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
         *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),
     ]
-    advised = ((problem, advice(catalog, MAIN, problem)) for problem in problems)
+    advised = ((problem, advice(catalog, object_names.MAIN, problem)) for problem in problems)
     return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in advised]
 
 
@@ -259,20 +248,22 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
     if isinstance(at, datetime):
         return _published_at(catalog, at, at.isoformat())
     if at is None:
-        at = PUBLISHED
+        at = object_names.PUBLISHED
     if not isinstance(at, str) or not at:
         raise AtError(
             f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_WRITTEN}"
         )
-    match kind_of_name(at):
-        case NameKind.TIME:
+    match object_names.kind_of_name(at):
+        case object_names.NameKind.TIME:
             return _published_at(catalog, _time(at), at)
-        case NameKind.SNAPSHOT:
+        case object_names.NameKind.SNAPSHOT:
             return ResolvedSnapshot(_manifest(catalog, at))
-        case NameKind.BEGINNING:
-            raise NoSnapshotError(f"{BEGINNING!r} is before the first snapshot of {catalog.pipeline}: nothing is there")
+        case object_names.NameKind.BEGINNING:
+            raise NoSnapshotError(
+                f"{object_names.BEGINNING!r} is before the first snapshot of {catalog.pipeline}: nothing is there"
+            )
     head = catalog.head()
-    ref = ref_of(at, head.refs, head.generations)
+    ref = object_names.ref_of(at, head.refs, head.generations)
     if ref is None:
         raise _unknown(catalog, head, at)
     snapshot = _at_ref(catalog, head, ref)
@@ -289,15 +280,15 @@ def named_id(catalog: Catalog, head: Head, name: str) -> str:
     """
     if not isinstance(name, str):
         raise AtError(f"{name!r} does not name a snapshot: give a branch, a tag or an id")
-    match kind_of_name(name):
-        case NameKind.SNAPSHOT:
+    match object_names.kind_of_name(name):
+        case object_names.NameKind.SNAPSHOT:
             return name
-        case NameKind.TIME | NameKind.BEGINNING as kind:
+        case object_names.NameKind.TIME | object_names.NameKind.BEGINNING as kind:
             raise AtError(
                 f"{name!r} is {kind.value}, which names no snapshot here: give a branch, a tag or an id; "
                 f"`headrace log {catalog.pipeline}` lists them"
             )
-    ref = ref_of(name, head.refs, head.generations)
+    ref = object_names.ref_of(name, head.refs, head.generations)
     if ref is None:
         raise _unknown(catalog, head, name)
     snapshot = _at_ref(catalog, head, ref)
@@ -307,7 +298,7 @@ def named_id(catalog: Catalog, head: Head, name: str) -> str:
 
 
 def _at_ref(catalog: Catalog, head: Head, ref: str) -> str | None:
-    return catalog.published_by_all(head.refs) if ref == PUBLISHED else head.refs.get(ref)
+    return catalog.published_by_all(head.refs) if ref == object_names.PUBLISHED else head.refs.get(ref)
 
 
 def _manifest(catalog: Catalog, snapshot_id: str) -> Manifest:
@@ -342,7 +333,7 @@ def _published_at(catalog: Catalog, when: datetime, written: str) -> ResolvedSna
             f"pipeline {catalog.pipeline} had published nothing by {written}, or that has expired: "
             f"`headrace log {catalog.pipeline}` says when it was published"
         )
-    return ResolvedSnapshot(catalog.manifest(snapshot), PUBLISHED)
+    return ResolvedSnapshot(catalog.manifest(snapshot), object_names.PUBLISHED)
 
 
 def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:

@@ -23,15 +23,8 @@ from headrace.ext.sinks import SINKS, OpenChangeLog, OpenReceiver, OpenSink, Ope
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
 from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
+from headrace.read.diff import target_comparison
 from headrace.read.diff.changes import delivered_columns, still_there
-from headrace.read.diff.target_comparison import (
-    ComparedColumns,
-    ComparedColumnsError,
-    TableComparison,
-    compare_with_records,
-    compare_with_table,
-    text_as,
-)
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import ViewColumns
@@ -66,7 +59,7 @@ class SinkCheck:
     at: str | None
     published: str | None
     others: str | None
-    comparison: TableComparison | None
+    comparison: target_comparison.TableComparison | None
     reason: str | None
 
     @property
@@ -97,7 +90,7 @@ class SinkCheck:
         return f"{begins}{behind}{others}: of {compared.ours:,} rows {_differing(compared)}. {fills}"
 
 
-def _differing(compared: TableComparison) -> str:
+def _differing(compared: target_comparison.TableComparison) -> str:
     differ = (
         f"{compared.only_ours:,} rows are missing, {compared.only_theirs:,} are none of ours, "
         f"{compared.different:,} have other values, {compared.twice:,} are there twice"
@@ -165,7 +158,7 @@ class _Look:
                 return replace(check, comparison=compared, reason=None)
         return replace(check, reason=_MOVING)
 
-    def _compared(self, target: OpenTarget, held: SinkState | None) -> TableComparison | str:
+    def _compared(self, target: OpenTarget, held: SinkState | None) -> target_comparison.TableComparison | str:
         """What a target has beside what was delivered, or why that is not compared."""
         manifest = self._delivered(held)
         if isinstance(manifest, str):
@@ -177,7 +170,7 @@ class _Look:
                 return self._records(manifest, target.records(columns), held.number)
             assert isinstance(target, OpenSink)
             return self._rows(manifest, self._read(target, columns), held.number)
-        except ComparedColumnsError as error:
+        except target_comparison.ComparedColumnsError as error:
             return str(error)
 
     def _delivered(self, held: SinkState | None) -> Manifest | str:
@@ -190,21 +183,23 @@ class _Look:
 
     def _records(
         self, manifest: Manifest, records: AbstractContextManager[StoredRecords] | None, number: int | None
-    ) -> TableComparison | str:
+    ) -> target_comparison.TableComparison | str:
         if records is None:
             return _NOT_READ.format("records()")
         if number is None:
             return "it holds rows, and is to hold changes"
-        return compare_with_records(self.catalog, manifest, records, until=number, limit=self.limit)
+        return target_comparison.compare_with_records(self.catalog, manifest, records, until=number, limit=self.limit)
 
     def _rows(
         self, manifest: Manifest, rows: "AbstractContextManager[pa.RecordBatchReader] | None", number: int | None
-    ) -> TableComparison | str:
+    ) -> target_comparison.TableComparison | str:
         if rows is None:
             return _NOT_READ.format("rows()")
         if number is not None:
             return "it holds changes, and is to hold rows"
-        return compare_with_table(self.catalog, manifest, ComparedColumns(), lambda _: rows, limit=self.limit)
+        return target_comparison.compare_with_table(
+            self.catalog, manifest, target_comparison.ComparedColumns(), lambda _: rows, limit=self.limit
+        )
 
     def _read(
         self, target: OpenSink, columns: Mapping[str, ValueType]
@@ -272,12 +267,12 @@ def _check_texts(path: str, column: str, kind: ValueType, texts: Sequence[str | 
     """Raise ComparedColumnsError if one of the ``texts`` of a column is no value of its type."""
     if kind is DataType.STRING or isinstance(kind, ListType | PairsType):
         return
-    unread = f"text is not null and {text_as('text', kind)} is null"
+    unread = f"text is not null and {target_comparison.text_as('text', kind)} is null"
     query = f"select text from (select unnest(?) as text) where {unread} order by text limit 1"
     with working_folder() as folder, database(folder, is_for_us=True) as connection:
         row = connection.execute(query, [[*texts]]).fetchone()
     if row is not None:
-        raise ComparedColumnsError(
+        raise target_comparison.ComparedColumnsError(
             f"{path}: {row[0]!r}, of a folder {column}=VALUE, is no {in_words(kind)}, which it is for readers. Move "
             "that folder elsewhere, or name a column of the files (--column OURS=THEIRS)"
         )
@@ -336,9 +331,9 @@ def compare(
     table: str,
     *,
     connection: str | None,
-    columns: ComparedColumns,
+    columns: target_comparison.ComparedColumns,
     limit: int,
-) -> TableComparison:
+) -> target_comparison.TableComparison:
     """Compare what readers see of a pipeline or an output with a ``table``: ``postgres:reports.sales``,
     ``delta:reports/sales``, ``iceberg:reports.sales`` of a ``connection``, or ``parquet:PATH``, a file or a folder,
     also of a store (``parquet:s3://bucket/folder``), which is reached as roots are. Folders may say values of columns,
@@ -356,7 +351,9 @@ def compare(
         raise ComparedTableError(f"readers of {reader.name} see nothing so far: there is nothing to compare")
     seen_by(manifest, UNNAMED.output)
     if kind == PARQUET:
-        return compare_with_table(catalog, manifest, columns, lambda theirs: parquet_rows(name, theirs), limit=limit)
+        return target_comparison.compare_with_table(
+            catalog, manifest, columns, lambda theirs: parquet_rows(name, theirs), limit=limit
+        )
     system = SINKS[kind]
     if connection is None:
         raise ComparedTableError(f"say how {table} is reached: --connection NAME, as in HEADRACE_CONN_NAME")
@@ -365,4 +362,4 @@ def compare(
     def rows(theirs: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader]":
         return system.read(name, [*theirs], reached)
 
-    return compare_with_table(catalog, manifest, columns, rows, limit=limit)
+    return target_comparison.compare_with_table(catalog, manifest, columns, rows, limit=limit)

@@ -25,20 +25,7 @@ import tenacity
 
 from headrace.connections import Connection, connection
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.ext.sinks import (
-    SINKS,
-    AppliedCounts,
-    ChangeRecords,
-    ChangeSource,
-    FillReason,
-    OpenChangeLog,
-    OpenReceiver,
-    OpenSink,
-    OpenTarget,
-    SinkMovedError,
-    SinkRefusedError,
-    SinkState,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.model.expressions.data_types import in_words
 from headrace.model.time import whole_seconds
 from headrace.pipeline.endpoints import Sink
@@ -63,7 +50,13 @@ def handed_over(head: Head, output: str, sink: Sink) -> str | None:
 
 
 def hand_over(
-    catalog: Catalog, head: Head, output: str, sink: Sink, *, target: OpenReceiver, connection: Connection | None
+    catalog: Catalog,
+    head: Head,
+    output: str,
+    sink: Sink,
+    *,
+    target: sink_ports.OpenReceiver,
+    connection: Connection | None,
 ) -> int:
     """Hand the rows over that are final in what readers see at ``head``, and were not in what was handed over last. How
     many these are; without any, nothing is said in the log.
@@ -95,14 +88,14 @@ _ATTEMPTS: Final = 5
 """So often a delivery that another one came before looks again."""
 
 _REASONS: Final = {
-    FillReason.FIRST: "it had none",
-    FillReason.OWNER: "what it held has another owner, or had another name",
-    FillReason.COLUMNS: "what it held has other columns",
-    FillReason.ACCUMULATION: "panes of what it held accumulate otherwise",
-    FillReason.EXPIRED: "what it held has expired",
-    FillReason.CHANGED: "others have changed it",
-    FillReason.REFILL: "a person wants it",
-    FillReason.UNPUBLISHED: "nothing is published",
+    sink_ports.FillReason.FIRST: "it had none",
+    sink_ports.FillReason.OWNER: "what it held has another owner, or had another name",
+    sink_ports.FillReason.COLUMNS: "what it held has other columns",
+    sink_ports.FillReason.ACCUMULATION: "panes of what it held accumulate otherwise",
+    sink_ports.FillReason.EXPIRED: "what it held has expired",
+    sink_ports.FillReason.CHANGED: "others have changed it",
+    sink_ports.FillReason.REFILL: "a person wants it",
+    sink_ports.FillReason.UNPUBLISHED: "nothing is published",
 }
 
 
@@ -121,8 +114,8 @@ class Delivery:
     sink: str
     before: str | None
     after: str | None
-    source: ChangeSource | None
-    reason: FillReason | None
+    source: sink_ports.ChangeSource | None
+    reason: sink_ports.FillReason | None
     removed: int
     written: int
     seconds: float
@@ -139,14 +132,14 @@ class Delivery:
         if self.source is None:
             return self._nothing_to_do()
         read = {
-            ChangeSource.PANES: "the panes between",
-            ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
-            ChangeSource.ALL_ROWS: "all rows",
-            ChangeSource.ALL_PANES: "all panes that are kept",
-            ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
+            sink_ports.ChangeSource.PANES: "the panes between",
+            sink_ports.ChangeSource.DIFFERENCE: "the difference, since no panes lead from one to the other",
+            sink_ports.ChangeSource.ALL_ROWS: "all rows",
+            sink_ports.ChangeSource.ALL_PANES: "all panes that are kept",
+            sink_ports.ChangeSource.FINAL_ROWS: "final rows, which it cannot take back",
         }[self.source]
         why = "" if self.reason is None else f", since {_REASONS[self.reason]}"
-        if self.reason is FillReason.CHANGED:
+        if self.reason is sink_ports.FillReason.CHANGED:
             why = f", since it {self.others}"
         rows = f"{self.written:,} rows written, {self.removed:,} removed"
         beside = self._beside() if self.reason is None else ""
@@ -179,15 +172,15 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
     """
     began = time.monotonic()
     reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
-    with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
-        if isinstance(target, OpenReceiver):
+    with named_failures(sink, reached), sink_ports.SINKS[sink.kind].open(sink, reached) as target:
+        if isinstance(target, sink_ports.OpenReceiver):
             return _handed_over(catalog, output, sink, target, reached if sink.connection else None)
         held = target.held()
         others = None if held is None else target.intervention(held)
         head = catalog.head()
         published = head.refs.get(PUBLISHED)
         manifest = None if published is None else catalog.manifest(published)
-        own = SinkState(
+        own = sink_ports.SinkState(
             catalog.store.uri,
             catalog.pipeline,
             output,
@@ -200,7 +193,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             own = replace(own, root=held.root)  # whichever way somebody went there
         if held is not None and (held.number is None) is not (own.number is None):
             kinds = ("changes", "rows") if own.number is None else ("rows", "changes")
-            raise SinkRefusedError(
+            raise sink_ports.SinkRefusedError(
                 f"sink {sink.name} holds {kinds[0]}, and is to hold {kinds[1]}: name another table, or drop this one"
             )
         is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
@@ -223,15 +216,15 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             return Delivery(*own.owner[1:], sink.name, before, published, None, None, 0, 0, seconds, head.entry, *about)
         # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
         is_alike = held is not None and held.columns == own.columns
-        says_owner = isinstance(target, OpenChangeLog) or (held is not None and held.owner == own.owner)
+        says_owner = isinstance(target, sink_ports.OpenChangeLog) or (held is not None and held.owner == own.owner)
         start = before if is_alike and says_owner and not is_changed and not refill else None
-        if isinstance(target, OpenChangeLog):
+        if isinstance(target, sink_ports.OpenChangeLog):
             with _records(catalog, held, own, start, manifest) as records:
                 target.append(records, held, replace(own, number=records.first + records.number - 1))
-                applied = AppliedCounts(records.withdrawn, records.added)
+                applied = sink_ports.AppliedCounts(records.withdrawn, records.added)
                 source, reason = records.source, records.reason
         else:
-            assert isinstance(target, OpenSink)
+            assert isinstance(target, sink_ports.OpenSink)
             with changes_between(catalog, start, manifest) as changes:
                 applied = target.apply(changes, held, own)
                 source, reason = changes.source, changes.reason
@@ -241,7 +234,9 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
         before,
         published,
         source,
-        _of_no_use(held, own, is_changed=is_changed, refill=refill) if reason is FillReason.FIRST else reason,
+        _of_no_use(held, own, is_changed=is_changed, refill=refill)
+        if reason is sink_ports.FillReason.FIRST
+        else reason,
         applied.removed,
         applied.written,
         time.monotonic() - began,
@@ -251,26 +246,28 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
     )
 
 
-def _of_no_use(held: SinkState | None, own: SinkState, *, is_changed: bool, refill: bool) -> FillReason:
+def _of_no_use(
+    held: sink_ports.SinkState | None, own: sink_ports.SinkState, *, is_changed: bool, refill: bool
+) -> sink_ports.FillReason:
     """Why a delivery did not go out from what is ``held``."""
     if held is None:
-        return FillReason.FIRST
+        return sink_ports.FillReason.FIRST
     if is_changed:
-        return FillReason.CHANGED
+        return sink_ports.FillReason.CHANGED
     if refill:
-        return FillReason.REFILL
+        return sink_ports.FillReason.REFILL
     if held.snapshot is None:
-        return FillReason.FIRST
-    return FillReason.COLUMNS if held.owner == own.owner else FillReason.OWNER
+        return sink_ports.FillReason.FIRST
+    return sink_ports.FillReason.COLUMNS if held.owner == own.owner else sink_ports.FillReason.OWNER
 
 
 def _handed_over(
-    catalog: Catalog, output: str, sink: Sink, target: OpenReceiver, reached: Connection | None
+    catalog: Catalog, output: str, sink: Sink, target: sink_ports.OpenReceiver, reached: Connection | None
 ) -> Delivery:
     began, head = time.monotonic(), catalog.head()
     before, after = handed_over(head, output, sink), head.refs.get(PUBLISHED)
     number = hand_over(catalog, head, output, sink, target=target, connection=reached)
-    source = ChangeSource.FINAL_ROWS if number else None
+    source = sink_ports.ChangeSource.FINAL_ROWS if number else None
     seconds = time.monotonic() - began
     return Delivery(catalog.pipeline, output, sink.name, before, after, source, None, 0, number, seconds, head.entry)
 
@@ -281,27 +278,31 @@ def is_same_place(root: str, other: str) -> bool:
     return root == other or (len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]))
 
 
-def _owner(held: SinkState) -> str:
+def _owner(held: sink_ports.SinkState) -> str:
     return f"{held.pipeline}{held.output and '.' + held.output} under {held.root}"
 
 
-def _is_former(catalog: Catalog, held: SinkState, own: SinkState) -> bool:
+def _is_former(catalog: Catalog, held: sink_ports.SinkState, own: sink_ports.SinkState) -> bool:
     """Whether what is ``held`` is of the output under a name that it had then."""
     if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
         return False
     return held.is_beside(own) and catalog.was_called(held.output, held.snapshot)
 
 
-def _number(target: OpenTarget, held: SinkState | None) -> int | None:
+def _number(target: sink_ports.OpenTarget, held: sink_ports.SinkState | None) -> int | None:
     """The number of the last record; None of a target that holds rows."""
-    if not isinstance(target, OpenChangeLog):
+    if not isinstance(target, sink_ports.OpenChangeLog):
         return None
     return target.unknown_records() if held is None else held.number or 0
 
 
 def _records(
-    catalog: Catalog, held: SinkState | None, own: SinkState, start: str | None, manifest: Manifest | None
-) -> AbstractContextManager[ChangeRecords]:
+    catalog: Catalog,
+    held: sink_ports.SinkState | None,
+    own: sink_ports.SinkState,
+    start: str | None,
+    manifest: Manifest | None,
+) -> AbstractContextManager[sink_ports.ChangeRecords]:
     """What leads a target that appends from ``start`` to ``manifest``. Where it ``held`` rows of which nothing is known
     any more, or records of which it does not say what they led to, the first record says that these are void.
     """
@@ -309,7 +310,7 @@ def _records(
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
 
 
-def _columns(manifest: Manifest | None, held: SinkState | None) -> Mapping[str, str]:
+def _columns(manifest: Manifest | None, held: sink_ports.SinkState | None) -> Mapping[str, str]:
     """Columns with their types in words; those that are ``held`` where nothing is published."""
     if manifest is None:
         return {} if held is None else held.columns
@@ -379,7 +380,7 @@ def _delivered(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, re
     for attempt in tenacity.Retrying(
         stop=tenacity.stop_after_attempt(_ATTEMPTS),
         wait=tenacity.wait_random_exponential(0.2, max=5),
-        retry=tenacity.retry_if_exception_type(SinkMovedError),
+        retry=tenacity.retry_if_exception_type(sink_ports.SinkMovedError),
         reraise=True,
     ):
         with attempt:

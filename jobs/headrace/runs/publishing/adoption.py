@@ -44,15 +44,7 @@ from headrace.pipeline.identity import definition, fingerprint_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.read.snapshots.progress import StoredProgress, epoch_without_reading
-from headrace.runs.publishing.audits import (
-    DeliveredError,
-    RefusalCheck,
-    begin_change,
-    find_refusals,
-    handed_over,
-    made_before,
-    making_change,
-)
+from headrace.runs.publishing import audits
 from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, differences
 from headrace.runs.publishing.publish import PlannedPublish, output_results
 from headrace.runs.reporting.results import RunResult
@@ -60,17 +52,9 @@ from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary import renew_summary
 from headrace.sources.progress import Parked
 from headrace_snapshots.catalog import Catalog, Claim, Head
+from headrace_snapshots.format import output_view
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, IDS, OUTPUTS, REJECTED, Manifest, OutputTables
-from headrace_snapshots.format.output_view import (
-    UnknownOutputError,
-    as_called_in,
-    called_before,
-    outputs_of,
-    parked_in,
-    seen_by,
-    upstream_of,
-)
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import patches_given_up, seen_catalog, told
 
@@ -96,7 +80,7 @@ class AdoptedOutputs:
         """
         if output not in upstream:
             has = f"it has {', '.join(sorted(upstream))}" if upstream else "it has one output, which has no name"
-            raise UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")
+            raise output_view.UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")
         below = {name: [reader for reader, above in upstream.items() if name in above] for name in upstream}
         adopted = _reached({output}, below)
         needed = _reached(adopted, upstream)
@@ -134,7 +118,10 @@ def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs:
     """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has in place of its
     own.
     """
-    log, replaced = FileLog.empty(), {name for output in outputs for name in (output, *called_before(main, output))}
+    log, replaced = (
+        FileLog.empty(),
+        {name for output in outputs for name in (output, *output_view.called_before(main, output))},
+    )
     for record in catalog.files(main.logs[REJECTED]):
         if kept := tuple(file for file in record.files if _output(_rows(catalog, file)) not in replaced):
             log = catalog.append_record(log, FileRecord(record.epoch, kept))
@@ -191,7 +178,7 @@ class AdoptOutput:
     def of(cls, catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> "AdoptOutput":
         """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
         facts = BranchFacts.of(catalog, now, branch)
-        scope = AdoptedOutputs.of(catalog.pipeline, upstream_of(facts.head), output)
+        scope = AdoptedOutputs.of(catalog.pipeline, output_view.upstream_of(facts.head), output)
         if facts.main is None:
             raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
         return cls(facts, catalog.manifest(facts.main), scope, give_up)
@@ -206,12 +193,12 @@ class AdoptOutput:
         """The newest snapshot of the branch."""
         return self.facts.head
 
-    def checks(self) -> Iterator[RefusalCheck]:
+    def checks(self) -> Iterator[audits.RefusalCheck]:
         """What may stand against it, the first that is to be said first; those that read rows come last. Each relies on
         those before.
         """
         if not self.give_up_delivered:
-            yield RefusalCheck(self._check_delivered, (DeliveredError,), is_relied_on=True)
+            yield audits.RefusalCheck(self._check_delivered, (audits.DeliveredError,), is_relied_on=True)
         yield self._own(self._check_computed)
         yield self.facts.audit_check(self.scope.adopted, is_relied_on=True)
         yield self._own(lambda: _check_definition(self.branch.definition, self.main, self.scope))
@@ -219,8 +206,8 @@ class AdoptOutput:
         yield self._own(self._check_records)
         yield self._own(self._check_what_they_read)
 
-    def _own(self, look: Callable[[], None]) -> RefusalCheck:
-        return RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
+    def _own(self, look: Callable[[], None]) -> audits.RefusalCheck:
+        return audits.RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
 
     def _check_delivered(self) -> None:
         former = {self.facts.called[output] for output in self.scope.adopted}
@@ -257,7 +244,7 @@ class AdoptOutput:
         return f"`headrace backfill {self.catalog.pipeline} --promote` computes all outputs again"
 
     def _check_computed(self) -> None:
-        missing = sorted({*self.scope.adopted, *self.scope.read} & parked_in(self.branch).keys())
+        missing = sorted({*self.scope.adopted, *self.scope.read} & output_view.parked_in(self.branch).keys())
         if missing:
             raise NotAdoptableError(
                 f"branch {self.facts.branch} of {self.catalog.pipeline} has not computed {', '.join(missing)}: "
@@ -284,7 +271,10 @@ class AdoptOutput:
         remembers = IDS in self.main.tables
         for output in self.scope.read or self.scope.adopted[: int(remembers)]:
             catalog = seen_catalog(self.catalog, output)
-            before, after = seen_by(as_called_in(self.stands_at, self.main), output), seen_by(self.branch, output)
+            before, after = (
+                output_view.seen_by(output_view.as_called_in(self.stands_at, self.main), output),
+                output_view.seen_by(self.branch, output),
+            )
             if output not in self.scope.read:  # only ids are looked at
                 before, after = (side.seen_as(tables={IDS: side.tables[IDS]}) for side in (before, after))
             difference = diff(catalog, before, after, limit=0)
@@ -306,7 +296,7 @@ class AdoptOutput:
 def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: AdoptedOutputs) -> None:
     """Raise NotAdoptableError unless outputs as they are ``defined`` fit beside the others of ``main``."""
     name, adopted = main.pipeline, ", ".join(scope.adopted)
-    if not outputs_of(main):
+    if not output_view.outputs_of(main):
         raise NotAdoptableError(
             f"main of {name} has one output without a name: run the pipeline once, which names it, then adopt {adopted}"
         )
@@ -316,7 +306,7 @@ def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: Adopted
             f"the inputs of {name} have changed since snapshot {main.snapshot_id} (epoch {main.epoch}), for all "
             f"outputs: `headrace backfill {name} --promote` computes all of them again"
         )
-    parked, there = parked_in(main), main.definition[OUTPUTS]
+    parked, there = output_view.parked_in(main), main.definition[OUTPUTS]
     for output in scope.read:
         if there.get(output) != defined[OUTPUTS][output]:
             raise NotAdoptableError(
@@ -335,9 +325,9 @@ def _check_delivered(head: Head, pipeline: str, scope: AdoptedOutputs, names: Co
     """Raise DeliveredError if a sink that cannot take back has rows of an output that would get others; ``names``: what
     those are, or were, called.
     """
-    for rows in handed_over(head):
+    for rows in audits.handed_over(head):
         if rows.output in names:
-            raise DeliveredError(
+            raise audits.DeliveredError(
                 f"{rows}, and main would have others in their place. Run the backfill without --promote, then "
                 f"`headrace promote {pipeline}.{scope.output} BRANCH --give-up-delivered`"
             )
@@ -362,7 +352,7 @@ def published(catalog: Catalog, result: RunResult, output: str, run_id: str) -> 
     planned = PlannedPublish.of(catalog, head)
     if planned.publish(run_id) is not None:
         renew_summary(catalog)
-    adopted = AdoptedOutputs.of(catalog.pipeline, upstream_of(planned.head), output).adopted
+    adopted = AdoptedOutputs.of(catalog.pipeline, output_view.upstream_of(planned.head), output).adopted
     own = replace(planned, asked=frozenset(adopted))
     own.check(may_wait=True)
     return replace(
@@ -386,11 +376,11 @@ def adopt(
     """
     started_at = timestamp()
     now = catalog.head()
-    if (done := made_before(catalog, branch, made=lambda entry: "adopted" in (entry.detail or {}))) is not None:
-        with making_change(catalog):
+    if (done := audits.made_before(catalog, branch, made=lambda entry: "adopted" in (entry.detail or {}))) is not None:
+        with audits.making_change(catalog):
             return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
     planned = _checked(catalog, now, branch, output, give_up_delivered)
-    with making_change(catalog):
+    with audits.making_change(catalog):
         claim = catalog.claim(MAIN, owner=run_id)
         if claim.snapshot_id != planned.main.snapshot_id:  # main went on meanwhile, and cannot any more
             planned = _checked(catalog, catalog.head(), branch, output, give_up_delivered)
@@ -411,7 +401,7 @@ def adopt(
 def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> AdoptOutput:
     """The adoption as it is planned at ``now``, if nothing is against it."""
     planned = AdoptOutput.of(catalog, now, branch, output, give_up)
-    begin_change(planned)
+    audits.begin_change(planned)
     return planned
 
 
@@ -424,7 +414,7 @@ def rehearse_adoption(
     Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
     """
     planned = AdoptOutput.of(catalog, catalog.head(), branch, output, give_up_delivered)
-    refusals = find_refusals(planned).errors
+    refusals = audits.find_refusals(planned).errors
     return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals, change=str(planned))
 
 
@@ -503,5 +493,5 @@ def _result(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...], run
         counts=dict(manifest.counts),
         watermark=render(StoredProgress.of(manifest).watermark),
         warnings=warnings,
-        outputs=output_results(catalog, dict.fromkeys(outputs_of(manifest))),
+        outputs=output_results(catalog, dict.fromkeys(output_view.outputs_of(manifest))),
     )

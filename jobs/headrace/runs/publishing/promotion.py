@@ -19,49 +19,22 @@ from datetime import UTC, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from headrace.audit import store as audit_store
 from headrace.audit.range import last_published
-from headrace.audit.store import (
-    AuditDamagedError,
-    AuditFailedError,
-    AuditFormatError,
-    AuditOutcome,
-    audit_error,
-    read_audit,
-)
 from headrace.errors import FixConfigError, HeadraceError, RetryError
 from headrace.ext.sources import SOURCES
 from headrace.model.time import MAX_INSTANT, instant, render
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, takes_patches
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.audits import (
-    DeliveredError,
-    RefusalCheck,
-    begin_change,
-    check_begins_with,
-    check_has,
-    files_main_read,
-    files_read,
-    find_refusals,
-    lacking,
-    made_before,
-    making_change,
-    refuse,
-)
+from headrace.runs.publishing import audits as publishing_audits
 from headrace.runs.publishing.publish import AuditMissingError, output_results, published_result
 from headrace.runs.reporting.results import RunError, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
+from headrace_snapshots.format import output_view
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.format.output_view import (
-    UnknownOutputError,
-    called_now,
-    called_on,
-    output_names,
-    parked_in,
-    seen_by,
-)
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, published_of
 from headrace_snapshots.output_catalog import seen_catalog
@@ -96,7 +69,12 @@ class PatchedSinceError(FixConfigError, code="config.patched_since"):
     """Main was patched after the branch had been forked from it: the patch would be lost."""
 
 
-BY_AUDIT = (AuditMissingError, AuditFailedError, AuditDamagedError, AuditFormatError)
+BY_AUDIT = (
+    AuditMissingError,
+    audit_store.AuditFailedError,
+    audit_store.AuditDamagedError,
+    audit_store.AuditFormatError,
+)
 """Refusals of a branch without a good audit of what would become visible."""
 
 
@@ -123,13 +101,13 @@ def promote(
     done = _promoted_before(catalog, branch)
     if done is None:
         facts = BranchFacts.of(catalog, now, branch)
-        begin_change(PromoteBranch(facts, give_up_delivered))
+        publishing_audits.begin_change(PromoteBranch(facts, give_up_delivered))
     else:
         seen = published_of(done.refs_before)
         facts = BranchFacts(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now)
     visible = list(catalog.ancestry(facts.head.snapshot_id, until=facts.base))
     audits = facts.audits
-    with making_change(catalog):
+    with publishing_audits.making_change(catalog):
         if done is None:
             catalog.promote(
                 branch,
@@ -157,10 +135,10 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     now = catalog.head()
     if branch in now.generations:
         begin = catalog.manifest(now.refs[branch]) if branch in now.refs else None
-    check_begins_with(catalog, now, branch, begin)
+    publishing_audits.check_begins_with(catalog, now, branch, begin)
     if begin is not None:
         facts = BranchFacts(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now)
-        refuse(facts.checks_that_stay(is_there=branch in now.generations))
+        publishing_audits.refuse(facts.checks_that_stay(is_there=branch in now.generations))
 
 
 @dataclass(frozen=True)
@@ -202,7 +180,11 @@ class BranchFacts:
     def called(self) -> Mapping[str, str | None]:
         """What main calls each output of the branch, as the promotion maps them; None: it has none such."""
         main = None if self.main is None else next(self.catalog.readable(self.main), None)
-        return {name: name for name in output_names(self.head)} if main is None else called_on(main, self.head)
+        return (
+            {name: name for name in output_view.output_names(self.head)}
+            if main is None
+            else output_view.called_on(main, self.head)
+        )
 
     @property
     def gone(self) -> tuple[str, ...]:
@@ -216,7 +198,7 @@ class BranchFacts:
         """
         return {
             output: last_published(self.catalog, self.head.snapshot_id, self.seen.get(output))
-            for output in output_names(self.head)
+            for output in output_view.output_names(self.head)
         }
 
     @property
@@ -228,44 +210,46 @@ class BranchFacts:
         return min(snapshots, key=lambda snapshot: self.catalog.link(snapshot).epoch)
 
     @cached_property
-    def audits(self) -> Mapping[str, AuditOutcome | None]:
+    def audits(self) -> Mapping[str, audit_store.AuditOutcome | None]:
         """The audit of all that becomes visible of each output; None if there is none, or nothing to audit."""
         store, pipeline, head = self.catalog.store, self.catalog.pipeline, self.head.snapshot_id
         return {
-            output: None if base == head else read_audit(store, pipeline, base, head, output)
+            output: None if base == head else audit_store.read_audit(store, pipeline, base, head, output)
             for output, base in self.bases.items()
         }
 
     @property
-    def audit(self) -> AuditOutcome | None:
+    def audit(self) -> audit_store.AuditOutcome | None:
         """The audit of the output without a name."""
         return self.audits.get("")
 
-    def checks_that_stay(self, *, is_there: bool = True) -> Iterator[RefusalCheck]:
+    def checks_that_stay(self, *, is_there: bool = True) -> Iterator[publishing_audits.RefusalCheck]:
         """Checks whose outcome stays, whatever the branch still computes. ``is_there``: the branch has begun."""
-        yield RefusalCheck(self._check_clock, (ClockAheadError,))
-        yield RefusalCheck(self._check_goes_on, (InputEndedError,))
+        yield publishing_audits.RefusalCheck(self._check_clock, (ClockAheadError,))
+        yield publishing_audits.RefusalCheck(self._check_goes_on, (InputEndedError,))
         yield self.fork_check()
         if self.main is not None:
             patched = partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
-            yield RefusalCheck(patched, (PatchedSinceError,))
+            yield publishing_audits.RefusalCheck(patched, (PatchedSinceError,))
 
-    def audit_check(self, outputs: Collection[str] | None = None, *, is_relied_on: bool = False) -> RefusalCheck:
+    def audit_check(
+        self, outputs: Collection[str] | None = None, *, is_relied_on: bool = False
+    ) -> publishing_audits.RefusalCheck:
         """Whether all that becomes visible has a good audit; of ``outputs``, if only these do."""
-        return RefusalCheck(partial(self._check_audit, outputs), BY_AUDIT, is_relied_on)
+        return publishing_audits.RefusalCheck(partial(self._check_audit, outputs), BY_AUDIT, is_relied_on)
 
-    def fork_check(self) -> RefusalCheck:
+    def fork_check(self) -> publishing_audits.RefusalCheck:
         """Whether the branch would bring back snapshots that main had and has left."""
-        return RefusalCheck(self._check_fork, (ForkGivenUpError,))
+        return publishing_audits.RefusalCheck(self._check_fork, (ForkGivenUpError,))
 
-    def behind_check(self, main: str) -> RefusalCheck:
+    def behind_check(self, main: str) -> publishing_audits.RefusalCheck:
         """Whether the branch has read what ``main`` has."""
         caught_up = partial(_check_caught_up, self.catalog, self.head, main, self.branch)
-        return RefusalCheck(caught_up, (BranchBehindError,))
+        return publishing_audits.RefusalCheck(caught_up, (BranchBehindError,))
 
     def check_whole(self) -> None:
         """Raise PartialBranchError unless all outputs have come to the end of the branch."""
-        if standing := sorted(parked_in(self.head)):
+        if standing := sorted(output_view.parked_in(self.head)):
             name = self.catalog.pipeline
             raise PartialBranchError(
                 f"branch {self.branch} of {name} has not computed {', '.join(standing)} up to its end, and readers of "
@@ -287,7 +271,7 @@ class BranchFacts:
             )
         failed = [made for made in audits.values() if made is not None and not made.success]
         if failed:
-            raise audit_error(*failed)
+            raise audit_store.audit_error(*failed)
 
     def _check_clock(self) -> None:
         clock = StoredProgress.of(self.head).processing_time
@@ -372,24 +356,24 @@ class PromoteBranch:
             f"make branch {branch}, at snapshot {head.snapshot_id} (epoch {head.epoch}), main{instead}, and publish it"
         )
 
-    def checks(self) -> Iterator[RefusalCheck]:
+    def checks(self) -> Iterator[publishing_audits.RefusalCheck]:
         """What may stand against it, the first that is to be said first."""
         facts = self.facts
-        yield RefusalCheck(facts.check_whole, (PartialBranchError,))
+        yield publishing_audits.RefusalCheck(facts.check_whole, (PartialBranchError,))
         yield facts.audit_check()
         yield from facts.checks_that_stay()
         if facts.main is not None:
             yield facts.behind_check(facts.main)
         if not self.give_up_delivered:
-            lacks = partial(check_has, facts.catalog, facts.now, facts.branch, facts.head)
-            yield RefusalCheck(lacks, (DeliveredError,))
+            lacks = partial(publishing_audits.check_has, facts.catalog, facts.now, facts.branch, facts.head)
+            yield publishing_audits.RefusalCheck(lacks, (publishing_audits.DeliveredError,))
 
 
 def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
     """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
     name since.
     """
-    return made_before(
+    return publishing_audits.made_before(
         catalog,
         branch,
         made=lambda entry: MAIN in entry.moves and entry.detail == {"branch": branch},
@@ -410,11 +394,11 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
         return
     name, since = catalog.pipeline, f"snapshot {begun.snapshot_id} (epoch {begun.epoch})"
     lost = f"main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch"
-    output = called_now(main, main.patch.output)
+    output = output_view.called_now(main, main.patch.output)
     keeps = (
         f"`headrace promote {f'{name}.{output}' if output else name} {branch} --patch`, which keeps what was patched"
     )
-    is_patchable = output is not None and takes_patches(seen_by(main, output))
+    is_patchable = output is not None and takes_patches(output_view.seen_by(main, output))
     if is_there:
         way_on = f"Promote it with {keeps}; or backfill" if is_patchable else "Backfill"
         raise PatchedSinceError(
@@ -433,13 +417,16 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch
     Inputs that the branch does not have any more do not count, nor those of a source that does not give the same again:
     of either side, since one that has read nothing does not say what its source is.
     """
-    branch_read, main_read = files_read(catalog, manifest), files_main_read(catalog, old_main, manifest)
+    branch_read, main_read = (
+        publishing_audits.files_read(catalog, manifest),
+        publishing_audits.files_main_read(catalog, old_main, manifest),
+    )
     branch_marks, main_marks = StoredProgress.of(manifest).marks, _marks_of_main(catalog, old_main)
     missing = [
         path
         for name, mark in branch_marks.items()
         if all(_repeats(known.kind) for known in (mark, main_marks.get(name, mark)))
-        for path in lacking(catalog.pipeline, branch_read[name], main_read[name])
+        for path in publishing_audits.lacking(catalog.pipeline, branch_read[name], main_read[name])
     ]
     if missing:
         raise BranchBehindError(
@@ -479,7 +466,7 @@ class Rehearsal:
     def diff(self) -> "SnapshotDiff":
         """What would change of the output without a name. Raises UnknownOutputError if outputs have names."""
         if "" not in self.diffs:
-            raise UnknownOutputError(
+            raise output_view.UnknownOutputError(
                 f"branch {self.branch} has the outputs {', '.join(self.diffs)}: look at the difference of one of them"
             )
         return self.diffs[""]
@@ -520,8 +507,10 @@ def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivere
     """
     facts = BranchFacts.of(catalog, catalog.head(), branch)
     change = PromoteBranch(facts, give_up_delivered)
-    refusals = find_refusals(change).errors
-    return Rehearsal(branch, differences(facts, output_names(facts.head), limit), refusals, facts.gone, str(change))
+    refusals = publishing_audits.find_refusals(change).errors
+    return Rehearsal(
+        branch, differences(facts, output_view.output_names(facts.head), limit), refusals, facts.gone, str(change)
+    )
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
@@ -529,8 +518,8 @@ def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> R
     from headrace.read.diff.comparison import diff_for_readers
 
     facts = BranchFacts.of(catalog, catalog.head(), branch)
-    refusals = find_refusals(PromoteBranch(facts)).errors
-    sides = _sides(facts, output_names(facts.head))
+    refusals = publishing_audits.find_refusals(PromoteBranch(facts)).errors
+    sides = _sides(facts, output_view.output_names(facts.head))
     return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
 
 
@@ -551,4 +540,4 @@ def _sides(
         own, then = seen_catalog(facts.catalog, output), facts.called[output]
         shown = None if then is None else facts.seen.get(then)
         before = None if then is None or shown is None else seen_catalog(facts.catalog, then).manifest(shown)
-        yield output, (own, before, seen_by(facts.head, output))
+        yield output, (own, before, output_view.seen_by(facts.head, output))

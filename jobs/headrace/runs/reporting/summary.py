@@ -25,29 +25,16 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.audit import store as audit_store
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import unpublished_range
-from headrace.audit.store import (
-    AuditFailedError,
-    AuditOutcome,
-    LimitExceededError,
-    StaleDataError,
-    UnusualDataError,
-    read_audit,
-)
 from headrace.errors import HeadraceError
 from headrace.model.time import NEVER, Instant, parse, render, whole_seconds
 from headrace.pipeline.quality import Severity
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.read.snapshots.epoch_history import totals
 from headrace.read.snapshots.progress import StoredProgress, output_positions
-from headrace.runs.reporting.results import (
-    RunResult,
-    message_without_values,
-    parked_without_values,
-    redacted,
-    warnings_without_values,
-)
+from headrace.runs.reporting import results
 from headrace.sources.progress import Parked
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -92,7 +79,7 @@ class OutputLine(msgspec.Struct, frozen=True):
     @property
     def without_values(self) -> "OutputLine":
         """The same without a message that may quote values."""
-        return msgspec.structs.replace(self, parked=parked_without_values(self.parked))
+        return msgspec.structs.replace(self, parked=results.parked_without_values(self.parked))
 
 
 def output_lines(catalog: Catalog, head: Head, main: Manifest, before: Iterable[OutputLine]) -> tuple[OutputLine, ...]:
@@ -127,7 +114,9 @@ def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None
     outcome = (
         None
         if unpublished is None
-        else read_audit(catalog.store, catalog.pipeline, unpublished.after, unpublished.until, catalog.output)
+        else audit_store.read_audit(
+            catalog.store, catalog.pipeline, unpublished.after, unpublished.until, catalog.output
+        )
     )
     if outcome is not None:
         return _line_of(outcome)
@@ -136,7 +125,7 @@ def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None
     entry = last_publish(catalog)
     after, until = (None, None) if entry is None else entry.moves.get(PUBLISHED, (None, None))
     if until is not None:
-        outcome = read_audit(catalog.store, catalog.pipeline, after, until, catalog.output)
+        outcome = audit_store.read_audit(catalog.store, catalog.pipeline, after, until, catalog.output)
     return None if outcome is None else _line_of(outcome)
 
 
@@ -146,7 +135,7 @@ def last_publish(catalog: Catalog) -> Entry | None:
     return next((entry for entry in newest if any(map(is_published, entry.moves))), None)
 
 
-def _line_of(outcome: AuditOutcome) -> AuditLine:
+def _line_of(outcome: audit_store.AuditOutcome) -> AuditLine:
     return AuditLine(
         success=outcome.success,
         finished_at=outcome.finished_at,
@@ -239,8 +228,8 @@ class RunLine(msgspec.Struct, frozen=True):
     @property
     def without_values(self) -> "RunLine":
         """The same without messages that may quote values."""
-        error = self.error and message_without_values(self.error_code or "", self.error)
-        return msgspec.structs.replace(self, error=error, warnings=warnings_without_values(self.warnings))
+        error = self.error and results.message_without_values(self.error_code or "", self.error)
+        return msgspec.structs.replace(self, error=error, warnings=results.warnings_without_values(self.warnings))
 
 
 class UnderWay(msgspec.Struct, frozen=True):
@@ -517,7 +506,9 @@ def _state(
     if unpublished != 0 and audit is not None and not audit.success:
         return PipelineState.AUDIT_FAILED if audit.failed else PipelineState.LIMIT_EXCEEDED
     if run is not None and run.status == "failed":
-        return PipelineState.LIMIT_EXCEEDED if run.error_code == StaleDataError.code else PipelineState.FAILED
+        return (
+            PipelineState.LIMIT_EXCEEDED if run.error_code == audit_store.StaleDataError.code else PipelineState.FAILED
+        )
     if run is not None and exceeded_limits(run):
         return PipelineState.LIMIT_EXCEEDED
     if refs.main is None:
@@ -525,7 +516,11 @@ def _state(
     return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
 
 
-_HELD_BACK: Final = (AuditFailedError.code, UnusualDataError.code, LimitExceededError.code)
+_HELD_BACK: Final = (
+    audit_store.AuditFailedError.code,
+    audit_store.UnusualDataError.code,
+    audit_store.LimitExceededError.code,
+)
 
 
 def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
@@ -569,7 +564,7 @@ def _published_at(catalog: Catalog, published: str, before: PipelineSummary | No
 _log = logging.getLogger(__name__)
 
 
-def renew_summary(catalog: Catalog, result: RunResult | None = None) -> None:
+def renew_summary(catalog: Catalog, result: results.RunResult | None = None) -> None:
     """Write the summary of a pipeline as its catalog is now; ``result`` is that of the run that has just ended.
 
     A get, a put, and a get for each new epoch that this ``catalog`` has not in memory. What has been done is done: if
@@ -579,13 +574,13 @@ def renew_summary(catalog: Catalog, result: RunResult | None = None) -> None:
         before = read_summary(catalog.store, catalog.pipeline)
         write_summary(catalog.store, summarize(catalog, before, None if result is None else run_line(result)))
     except HeadraceError as error:
-        why = f"{error.code}: {redacted(str(error))}"
+        why = f"{error.code}: {results.redacted(str(error))}"
         _log.warning(
             "the summary of %s is not renewed (%s): Airflow's pages lag until its next run", catalog.pipeline, why
         )
 
 
-def run_line(result: RunResult) -> RunLine:
+def run_line(result: results.RunResult) -> RunLine:
     """What a summary says of a run."""
     error = result.error
     return RunLine(

@@ -11,33 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from headrace.ext.sources import (
-    FetchingReader,
-    SourcePosition,
-    SourceReader,
-    SourceSplit,
-    SplitEnumerator,
-    SplitGoneError,
-)
+from headrace.ext import sources as source_ports
 from headrace.model.time import Instant
-from headrace.sources.file_planning import (
-    ChangedFileError,
-    VanishedFileError,
-    content,
-    gone,
-    is_unchanged,
-    listed_again,
-    taken_in,
-)
-from headrace.sources.landed.ranges import (
-    LandedDamagedError,
-    LandedRange,
-    LandingPlace,
-    RangeSeal,
-    SealedFile,
-    unread_files,
-    way_on,
-)
+from headrace.sources import file_planning
+from headrace.sources.landed import ranges
 from headrace_snapshots.format.files import InputFile
 from headrace_snapshots.names import landed_file
 from headrace_snapshots.store import ObjectNotFoundError
@@ -49,43 +26,47 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class LandedEnumerator(SplitEnumerator):
+class LandedEnumerator(source_ports.SplitEnumerator):
     """Finds landed files of a ``source``; the position is the name of the last one read."""
 
-    place: LandingPlace
-    source: SplitEnumerator
-    _ranges: dict[int, LandedRange] = field(default_factory=dict, init=False, repr=False, compare=False)
+    place: ranges.LandingPlace
+    source: source_ports.SplitEnumerator
+    _ranges: dict[int, ranges.LandedRange] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(
+        self, position: source_ports.SourcePosition, read: Collection[str] | None = None
+    ) -> Iterator[source_ports.SourceSplit]:
         """Files behind the position, as far as ranges are whole. None is a straggler."""
-        for info in unread_files(self.place, position.mark):
-            yield SourceSplit(info.path, info.size, info.etag)
+        for info in ranges.unread_files(self.place, position.mark):
+            yield source_ports.SourceSplit(info.path, info.size, info.etag)
 
-    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """The last file."""
         return position.passed(splits[-1].path, splits) if splits else position
 
-    def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
+    def is_same(self, was: source_ports.SourceSplit, now: source_ports.SourceSplit) -> bool:
         """Whether a file has the content that it had."""
-        return is_unchanged(self.place.store, was, now)
+        return file_planning.is_unchanged(self.place.store, was, now)
 
-    def taken(self, split: SourceSplit) -> SourceSplit:
+    def taken(self, split: source_ports.SourceSplit) -> source_ports.SourceSplit:
         """The file with its digest, where its ETag does not tell. Raises VanishedFileError, ChangingFileError."""
-        return taken_in(self.place.store, split)
+        return file_planning.taken_in(self.place.store, split)
 
-    def taken_again(self, splits: Sequence[SourceSplit]) -> list[SourceSplit]:
+    def taken_again(self, splits: Sequence[source_ports.SourceSplit]) -> list[source_ports.SourceSplit]:
         """The files as they are now, taken in. Raises VanishedFileError, ChangingFileError."""
-        return [self.taken(file) for file in listed_again(self.place.store, self._prefix, splits)]
+        return [self.taken(file) for file in file_planning.listed_again(self.place.store, self._prefix, splits)]
 
-    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """The files that are gone (expired with the snapshots that would read them again) or have changed."""
-        return gone(self.place.store, self._prefix, splits)
+        return file_planning.gone(self.place.store, self._prefix, splits)
 
-    def newest(self, position: SourcePosition) -> Instant | None:
+    def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
         return self.place.newest_at(position.mark)
 
-    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+    def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """What the source knows of what a file is of. Raises SplitGoneError, BrokenObjectError where that is lost."""
         file = self.place.file(split.path)
         assert file is not None, "only such were landed"
@@ -103,14 +84,14 @@ class LandedEnumerator(SplitEnumerator):
 
 
 @dataclass(frozen=True)
-class LandedReader(SourceReader):
+class LandedReader(source_ports.SourceReader):
     """Reads landed files at a ``place`` as a ``source`` reads what it fetches."""
 
-    place: LandingPlace
-    source: FetchingReader
-    _seals: dict[int, RangeSeal | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    place: ranges.LandingPlace
+    source: source_ports.FetchingReader
+    _seals: dict[int, ranges.RangeSeal | None] = field(default_factory=dict, init=False, repr=False, compare=False)
 
-    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+    def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The records of a file. Raises SplitGoneError, LandedDamagedError."""
         source = self.source.by_rules(split.rules)
         return source.scanned(as_fetched(self._content(split), split.path), required, split.path)
@@ -120,20 +101,22 @@ class LandedReader(SourceReader):
         """The number of the source."""
         return self.source.rules
 
-    def _content(self, split: SourceSplit) -> bytes:
+    def _content(self, split: source_ports.SourceSplit) -> bytes:
         """What a file has, held against the seal of its range, or where that has none, to what was read before."""
         sealed = self._sealed(split)
         try:
-            data = content(self.place.store, split) if sealed is None else self.place.store.read(split.path)
-        except (VanishedFileError, ObjectNotFoundError) as error:
-            raise SplitGoneError(split.path, "is gone", way_on(split.path)) from error
-        except ChangedFileError as error:
-            raise LandedDamagedError(split.path, "has changed since it was read") from error
-        if sealed is not None and SealedFile.of(data) != sealed:
-            raise LandedDamagedError(split.path, "has another content than when it was landed")
+            data = (
+                file_planning.content(self.place.store, split) if sealed is None else self.place.store.read(split.path)
+            )
+        except (file_planning.VanishedFileError, ObjectNotFoundError) as error:
+            raise source_ports.SplitGoneError(split.path, "is gone", ranges.way_on(split.path)) from error
+        except file_planning.ChangedFileError as error:
+            raise ranges.LandedDamagedError(split.path, "has changed since it was read") from error
+        if sealed is not None and ranges.SealedFile.of(data) != sealed:
+            raise ranges.LandedDamagedError(split.path, "has another content than when it was landed")
         return data
 
-    def _sealed(self, split: SourceSplit) -> SealedFile | None:
+    def _sealed(self, split: source_ports.SourceSplit) -> ranges.SealedFile | None:
         file = self.place.file(split.path)
         if file is None:
             return None
@@ -151,7 +134,7 @@ def as_fetched(data: bytes, path: str) -> "pa.Table":
     try:
         return pq.read_table(pa.BufferReader(data), use_threads=False)
     except (pa.ArrowException, OSError) as error:
-        raise LandedDamagedError(path, f"is not a whole file of them ({error})") from error
+        raise ranges.LandedDamagedError(path, f"is not a whole file of them ({error})") from error
 
 
 _READERS: Final = 16
@@ -160,15 +143,17 @@ _MARK: Final = "#"
 
 
 @dataclass(frozen=True)
-class ClaimedEnumerator(SplitEnumerator):
+class ClaimedEnumerator(source_ports.SplitEnumerator):
     """Gives the splits of a ``source`` that were claimed at a ``place``; the position is where the last one would have
     been landed, so ``land`` of a source may change.
     """
 
-    place: LandingPlace
-    source: SplitEnumerator
+    place: ranges.LandingPlace
+    source: source_ports.SplitEnumerator
 
-    def unread(self, position: SourcePosition, read: Collection[str] | None = None) -> Iterator[SourceSplit]:
+    def unread(
+        self, position: source_ports.SourcePosition, read: Collection[str] | None = None
+    ) -> Iterator[source_ports.SourceSplit]:
         """Claimed splits behind the position. None is a straggler. Raises SplitGoneError if claims of them are gone."""
         known = self.place.file(position.mark)
         numbers = self.place.claims_behind(known)
@@ -177,29 +162,31 @@ class ClaimedEnumerator(SplitEnumerator):
                 begin = known.number + 1 if known and known.range == claimed.number else 0
                 yield from (self._placed(claimed, number) for number in range(begin, len(claimed.splits)))
 
-    def _placed(self, claimed: LandedRange, number: int) -> SourceSplit:
+    def _placed(self, claimed: ranges.LandedRange, number: int) -> source_ports.SourceSplit:
         split = claimed.splits[number]
         return replace(split, etag=f"{split.etag}{_MARK}{self.place.path(claimed, number)}")
 
-    def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
+    def after(
+        self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
+    ) -> source_ports.SourcePosition:
         """Behind the last of them."""
         return position.passed(splits[-1].etag.partition(_MARK)[2], splits) if splits else position
 
-    def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
+    def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """What the source misses."""
         claimed = {split.path: split for split in splits}
         for split, how in self.source.missing([unplaced(split) for split in claimed.values()]):
             yield claimed[split.path], how
 
-    def newest(self, position: SourcePosition) -> Instant | None:
+    def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
         return self.place.newest_at(position.mark)
 
-    def watermarks(self, split: SourceSplit) -> Mapping[str, Instant]:
+    def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """What the source knows."""
         return self.source.watermarks(unplaced(split))
 
-    def is_correction(self, split: SourceSplit) -> bool:
+    def is_correction(self, split: source_ports.SourceSplit) -> bool:
         """What the source says."""
         return self.source.is_correction(unplaced(split))
 
@@ -209,12 +196,12 @@ class ClaimedEnumerator(SplitEnumerator):
 
 
 @dataclass(frozen=True)
-class ClaimedReader(SourceReader):
+class ClaimedReader(source_ports.SourceReader):
     """Reads what was claimed where it is."""
 
-    source: SourceReader
+    source: source_ports.SourceReader
 
-    def read(self, split: SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
+    def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """What the source reads."""
         return self.source.read(unplaced(split), span, required)
 
@@ -223,17 +210,17 @@ class ClaimedReader(SourceReader):
         """What the source has."""
         return self.source.rules
 
-    def is_divisible(self, split: SourceSplit) -> bool:
+    def is_divisible(self, split: source_ports.SourceSplit) -> bool:
         """Whether the source can read it in pieces."""
         return self.source.is_divisible(unplaced(split))
 
 
-def unplaced(split: SourceSplit) -> SourceSplit:
+def unplaced(split: source_ports.SourceSplit) -> source_ports.SourceSplit:
     """``split`` as its source planned it."""
     return replace(split, etag=split.etag.partition(_MARK)[0])
 
 
-def landed_as(pipeline: str, split: SourceSplit | InputFile) -> str:
+def landed_as(pipeline: str, split: source_ports.SourceSplit | InputFile) -> str:
     """The path of a split; of one that was claimed and not landed, that which its file would have."""
     place = split.etag.rpartition(_MARK)[2]
     return split.path if landed_file(pipeline, place) is None else place

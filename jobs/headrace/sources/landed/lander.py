@@ -13,14 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.ext.sources import (
-    FetchingReader,
-    SourcePosition,
-    SourceSplit,
-    SplitEnumerator,
-    SplitGoneError,
-    WritingReader,
-)
+from headrace.ext import sources as source_ports
 from headrace.sources.landed.files import as_fetched
 from headrace.sources.landed.ranges import LandedDamagedError, LandedRange, LandingPlace, RangeSeal, SealedFile, way_on
 from headrace_snapshots.store import ObjectExistsError, UnknownOutcomeError
@@ -64,14 +57,14 @@ class _Room:
     files: int = 0
     bytes: int = 0
 
-    def holds(self, split: SourceSplit) -> bool:
+    def holds(self, split: source_ports.SourceSplit) -> bool:
         """Whether there is room for ``split``, as there is in an empty one."""
         if not self.files:
             return True
         fits = self.most.files is None or self.files < self.most.files
         return fits and (self.most.bytes is None or self.bytes + split.size <= self.most.bytes)
 
-    def take(self, splits: Iterable[SourceSplit]) -> None:
+    def take(self, splits: Iterable[source_ports.SourceSplit]) -> None:
         for split in splits:
             self.files, self.bytes = self.files + 1, self.bytes + split.size
 
@@ -81,8 +74,8 @@ class Lander:
     """Lands what ``enumerator`` finds and ``reader`` fetches at a ``place``; without a reader it only claims."""
 
     place: LandingPlace
-    enumerator: SplitEnumerator
-    reader: FetchingReader | None
+    enumerator: source_ports.SplitEnumerator
+    reader: source_ports.FetchingReader | None
     most_splits: ClassVar[int] = MOST_SPLITS
 
     def land(self, after: str = "") -> int:
@@ -101,7 +94,7 @@ class Lander:
             put = self._complete(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
         room, is_over = _Room(most), False
         while not is_over:
-            position = SourcePosition("" if newest is None else newest.after)
+            position = source_ports.SourcePosition("" if newest is None else newest.after)
             waiting = deque(self.enumerator.unread(position))
             is_over = True
             while waiting:
@@ -122,20 +115,20 @@ class Lander:
                     break
         yield Portion(put)
 
-    def waiting(self, after: str = "") -> list[SourceSplit]:
+    def waiting(self, after: str = "") -> list[source_ports.SourceSplit]:
         """What the source has that nobody has claimed, as splits of the source; writes nothing."""
         newest = self.place.newest(after)
-        return [*self.enumerator.unread(SourcePosition("" if newest is None else newest.after))]
+        return [*self.enumerator.unread(source_ports.SourcePosition("" if newest is None else newest.after))]
 
-    def _next(self, waiting: deque[SourceSplit], room: _Room) -> tuple[SourceSplit, ...]:
+    def _next(self, waiting: deque[source_ports.SourceSplit], room: _Room) -> tuple[source_ports.SourceSplit, ...]:
         """What of ``waiting`` becomes the next range, where there is ``room`` for the first."""
-        batch: list[SourceSplit] = []
+        batch: list[source_ports.SourceSplit] = []
         while waiting and len(batch) < self.most_splits and room.holds(waiting[0]):
             batch.append(waiting.popleft())
             room.take(batch[-1:])
         return tuple(batch)
 
-    def _wanted(self, number: int, splits: tuple[SourceSplit, ...], after: str) -> LandedRange:
+    def _wanted(self, number: int, splits: tuple[source_ports.SourceSplit, ...], after: str) -> LandedRange:
         """The range to claim for ``splits``, which end at ``after``; without any split there is none to claim."""
         return LandedRange(number, splits, after, is_landed=self.reader is not None)
 
@@ -157,7 +150,7 @@ class Lander:
         """
         if wanted.is_landed and self.place.files_of(wanted) and wanted.number not in self.place.claims(""):
             path = self.place.claim_path(wanted.number)
-            raise SplitGoneError(path, "is gone, and files of it are there", way_on(path))
+            raise source_ports.SplitGoneError(path, "is gone, and files of it are there", way_on(path))
 
     def _land_claimed(self, after: str) -> int:
         """Put the files of ranges that were claimed alone, while the source was read where it is, from the one on that
@@ -198,7 +191,7 @@ class Lander:
         return SealedFile.of(data)
 
     def _put(
-        self, reader: FetchingReader, claimed: LandedRange, sealed: Mapping[int, SealedFile], number: int
+        self, reader: source_ports.FetchingReader, claimed: LandedRange, sealed: Mapping[int, SealedFile], number: int
     ) -> SealedFile:
         """Put a file, which is the same as the ``sealed`` one of that number, if there is one; what it is."""
         path, data = self.place.path(claimed, number), encoded(reader.fetch(claimed.splits[number]))
@@ -225,10 +218,10 @@ class WritingLander(Lander):
     """
 
     reader: None = field(default=None, init=False)
-    writer: WritingReader = field(kw_only=True)
+    writer: source_ports.WritingReader = field(kw_only=True)
     most_splits: ClassVar[int] = 1
 
-    def _wanted(self, number: int, splits: tuple[SourceSplit, ...], after: str) -> LandedRange:
+    def _wanted(self, number: int, splits: tuple[source_ports.SourceSplit, ...], after: str) -> LandedRange:
         (split,) = splits
         written = self.writer.write(split, self.place.written_folder(number, self.writer.new_attempt()))
         return LandedRange(number, tuple(written), after, is_landed=False)

@@ -15,26 +15,10 @@ import xxhash
 from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit, SplitGoneError
 from headrace.model.time import Instant
+from headrace_snapshots import names as object_names
+from headrace_snapshots import store as object_stores
 from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
-from headrace_snapshots.names import (
-    LandedFile,
-    claimed_range,
-    landed_file,
-    landed_folder,
-    landed_path,
-    range_path,
-    ranges_folder,
-    seal_path,
-    sealed_range,
-    written_folder,
-)
-from headrace_snapshots.store import (
-    ObjectExistsError,
-    ObjectInfo,
-    ObjectNotFoundError,
-    ObjectStore,
-    UnknownOutcomeError,
-)
+from headrace_snapshots.names import written_folder
 
 
 def digest_of(data: bytes) -> str:
@@ -128,14 +112,14 @@ class RangeSeal:
 class LandingPlace:
     """Where the records of an ``input`` of a ``pipeline`` are landed."""
 
-    store: ObjectStore
+    store: object_stores.ObjectStore
     pipeline: str
     input: str
 
     @property
     def folder(self) -> str:
         """The folder, with a slash at its end."""
-        return landed_folder(self.pipeline, self.input)
+        return object_names.landed_folder(self.pipeline, self.input)
 
     def claim(self, claimed: LandedRange) -> None:
         """Claim a range. Raises ObjectExistsError if somebody has, and UnknownOutcomeError."""
@@ -153,10 +137,10 @@ class LandingPlace:
         path = self.claim_path(number)
         try:
             return self.claim_alone(number)[0]
-        except (ObjectNotFoundError, BrokenObjectError) as error:
+        except (object_stores.ObjectNotFoundError, BrokenObjectError) as error:
             if (seal := self.seal(number)) is not None:
                 return seal.range
-            if isinstance(error, ObjectNotFoundError):
+            if isinstance(error, object_stores.ObjectNotFoundError):
                 raise SplitGoneError(path, "is gone", way_on(path)) from error
             raise BrokenObjectError(f"{error}. {way_on(path)}") from error
 
@@ -176,7 +160,7 @@ class LandingPlace:
 
     def seal(self, number: int) -> RangeSeal | None:
         """The seal of a range; None where there is none that can be read: then its files are held against nothing."""
-        path = seal_path(self.pipeline, self.input, number)
+        path = object_names.seal_path(self.pipeline, self.input, number)
 
         def parsed(value: Any) -> RangeSeal:
             seal = RangeSeal.from_json(value)
@@ -185,7 +169,7 @@ class LandingPlace:
 
         try:
             return decode(_SEAL, self.store.read(path), f"{self.store.uri}/{path}", parsed)
-        except (ObjectNotFoundError, BrokenObjectError):  # fsck says so, and makes another
+        except (object_stores.ObjectNotFoundError, BrokenObjectError):  # fsck says so, and makes another
             return None
 
     def encoded_seal(self, seal: RangeSeal) -> bytes:
@@ -197,14 +181,14 @@ class LandingPlace:
 
         Raises UnknownOutcomeError where it is not there.
         """
-        path, data = seal_path(self.pipeline, self.input, seal.range.number), self.encoded_seal(seal)
+        path, data = object_names.seal_path(self.pipeline, self.input, seal.range.number), self.encoded_seal(seal)
         try:
             self.store.create(path, data)
-        except ObjectExistsError:
+        except object_stores.ObjectExistsError:
             there = self.seal(seal.range.number)
             if there is None or len(there.files) < len(seal.files):
                 self.store.write(path, data)
-        except UnknownOutcomeError:
+        except object_stores.UnknownOutcomeError:
             if self.seal(seal.range.number) is None:
                 raise
 
@@ -217,7 +201,7 @@ class LandingPlace:
 
     def claim_path(self, number: int) -> str:
         """Where range ``number`` is claimed."""
-        return range_path(self.pipeline, self.input, number)
+        return object_names.range_path(self.pipeline, self.input, number)
 
     def newest(self, after: str) -> LandedRange | None:
         """The range that was claimed last; looked for from the one on that has the file ``after``, of which is known
@@ -263,15 +247,15 @@ class LandingPlace:
 
     def _number(self, path: str) -> int | None:
         """The range whose claim or seal is at ``path``."""
-        claimed = claimed_range(self.pipeline, path)
-        return sealed_range(self.pipeline, path) if claimed is None else claimed
+        claimed = object_names.claimed_range(self.pipeline, path)
+        return object_names.sealed_range(self.pipeline, path) if claimed is None else claimed
 
-    def _claims(self, after: str) -> Iterator[ObjectInfo]:
+    def _claims(self, after: str) -> Iterator[object_stores.ObjectInfo]:
         known = self.file(after)
         start = "" if known is None or known.range == 0 else self.claim_path(known.range - 1)
-        yield from self.store.list(ranges_folder(self.pipeline, self.input), start)
+        yield from self.store.list(object_names.ranges_folder(self.pipeline, self.input), start)
 
-    def claims_behind(self, known: LandedFile | None) -> list[int]:
+    def claims_behind(self, known: object_names.LandedFile | None) -> list[int]:
         """The numbers of the ranges that have files behind the ``known`` one, or begin with it; without one, all that
         there are. Raises SplitGoneError where claims of them are gone.
         """
@@ -280,7 +264,7 @@ class LandingPlace:
             begin = min(numbers, default=0)
         else:
             begin = known.range + (known.number == known.last)
-            after = landed_path(self.pipeline, self.input, known, "-")
+            after = object_names.landed_path(self.pipeline, self.input, known, "-")
             numbers = [number for number in self.claims(after) if number >= begin]
         for expected, number in enumerate(numbers, begin):
             if number != expected:
@@ -290,8 +274,8 @@ class LandingPlace:
 
     def path(self, claimed: LandedRange, number: int) -> str:
         """Where file ``number`` of a range is."""
-        file = LandedFile(claimed.number, number, len(claimed.splits) - 1)
-        return landed_path(self.pipeline, self.input, file, claimed.splits[number].path)
+        file = object_names.LandedFile(claimed.number, number, len(claimed.splits) - 1)
+        return object_names.landed_path(self.pipeline, self.input, file, claimed.splits[number].path)
 
     def written_folder(self, number: int, attempt: str) -> str:
         """The folder of one ``attempt`` at writing range ``number``, with a slash at its end."""
@@ -301,11 +285,11 @@ class LandingPlace:
         """The paths of the files of a range that are there."""
         return {info.path for info in self.store.list(f"{self.folder}{claimed.number:020d}-")}
 
-    def file(self, path: str) -> LandedFile | None:
+    def file(self, path: str) -> object_names.LandedFile | None:
         """Which file the one at ``path`` is; None if it is none."""
-        return landed_file(self.pipeline, path)
+        return object_names.landed_file(self.pipeline, path)
 
-    def files(self, after: str) -> Iterator[ObjectInfo]:
+    def files(self, after: str) -> Iterator[object_stores.ObjectInfo]:
         """All files that sort after the one called ``after``."""
         for info in self.store.list(self.folder, after):
             if self.file(info.path) is None:  # the ranges come behind them
@@ -317,7 +301,7 @@ def _split_from_json(fields: Fields) -> SourceSplit:
     return SourceSplit(fields.text("path"), fields.integer("size"), fields.text("etag"))
 
 
-def unread_files(place: LandingPlace, after: str) -> Iterator[ObjectInfo]:
+def unread_files(place: LandingPlace, after: str) -> Iterator[object_stores.ObjectInfo]:
     """The files behind the one called ``after``, in order, as far as ranges are whole: the newest may be on its way.
 
     Raises SplitGoneError where files are gone that nobody has read. If nothing was read before (``after`` is empty), it
@@ -329,7 +313,7 @@ def unread_files(place: LandingPlace, after: str) -> Iterator[ObjectInfo]:
     for position, infos in enumerate(groups):
         files = [_file(place, info) for info in infos]
         first, is_newest = files[0], position == len(groups) - 1
-        begin = expected or LandedFile(first.range, 0, first.last)
+        begin = expected or object_names.LandedFile(first.range, 0, first.last)
         is_next = first.range == begin.range
         if is_next and [file.number for file in files] == [*range(begin.number, first.last + 1)]:
             yield from infos
@@ -341,13 +325,13 @@ def unread_files(place: LandingPlace, after: str) -> Iterator[ObjectInfo]:
             raise SplitGoneError(path, "is gone", way_on(path))
 
 
-def _next(file: LandedFile) -> LandedFile:
+def _next(file: object_names.LandedFile) -> object_names.LandedFile:
     if file.number == file.last:
-        return LandedFile(file.range + 1, 0, 0)
-    return LandedFile(file.range, file.number + 1, file.last)
+        return object_names.LandedFile(file.range + 1, 0, 0)
+    return object_names.LandedFile(file.range, file.number + 1, file.last)
 
 
-def _file(place: LandingPlace, info: ObjectInfo) -> LandedFile:
+def _file(place: LandingPlace, info: object_stores.ObjectInfo) -> object_names.LandedFile:
     file = place.file(info.path)
     assert file is not None, "only such are listed"
     return file

@@ -23,24 +23,7 @@ import pytest
 
 from headrace import DataType, FixedWindows, GlobalWindows, Limits, Pipeline, Sessions, WindowFn, col, count, retracting
 from headrace.errors import FixDataError, RefusedError, RetryError, SinkTakenError
-from headrace.ext.sinks import (
-    EPOCH,
-    NUMBER,
-    SIGN,
-    SINKS,
-    AppliedCounts,
-    ChangeRecords,
-    Changes,
-    ChangeSource,
-    FillReason,
-    Intervention,
-    OpenChangeLog,
-    OpenSink,
-    OpenTarget,
-    SinkMovedError,
-    SinkState,
-    UndeliverableError,
-)
+from headrace.ext import sinks as sink_ports
 from headrace.pipeline.identity import fingerprint
 from headrace.testing.connectors.worlds import VALUES, ChangeLogWorld, SinkDeployment, SinkWorld, order, plain
 from headrace.types import Delivery
@@ -55,10 +38,10 @@ _PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connect
 
 
 @dataclass(frozen=True)
-class _SteppedChanges(Changes):
+class _SteppedChanges(sink_ports.Changes):
     """Changes that call ``act`` before each batch of ``whole``."""
 
-    whole: Changes = field(kw_only=True)
+    whole: sink_ports.Changes = field(kw_only=True)
     act: Act = field(kw_only=True)
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
@@ -78,10 +61,10 @@ class _SteppedChanges(Changes):
 
 
 @dataclass(frozen=True)
-class _SteppedRecords(ChangeRecords):
+class _SteppedRecords(sink_ports.ChangeRecords):
     """Records that call ``act`` before each batch of ``whole``."""
 
-    whole: ChangeRecords = field(kw_only=True)
+    whole: sink_ports.ChangeRecords = field(kw_only=True)
     act: Act = field(kw_only=True)
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
@@ -94,49 +77,55 @@ def _stepped(batches: "Iterator[pa.RecordBatch]", act: Act) -> "Iterator[pa.Reco
         yield batch
 
 
-def _fields(whole: Changes | ChangeRecords, port: type[Changes | ChangeRecords]) -> dict[str, Any]:
+def _fields(
+    whole: sink_ports.Changes | sink_ports.ChangeRecords, port: type[sink_ports.Changes | sink_ports.ChangeRecords]
+) -> dict[str, Any]:
     return {part.name: getattr(whole, part.name) for part in fields(port)}
 
 
 @dataclass(frozen=True)
-class _SteppedTarget(OpenTarget):
+class _SteppedTarget(sink_ports.OpenTarget):
     """A ``target`` for whose every change ``act`` is called, before it, at each batch of it, and after it."""
 
-    target: OpenTarget
+    target: sink_ports.OpenTarget
     act: Act
 
-    def held(self) -> SinkState | None:
+    def held(self) -> sink_ports.SinkState | None:
         return self.target.held()
 
-    def intervention(self, held: SinkState) -> Intervention | None:
+    def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         return self.target.intervention(held)
 
 
 @dataclass(frozen=True)
-class _SteppedLog(_SteppedTarget, OpenChangeLog):
+class _SteppedLog(_SteppedTarget, sink_ports.OpenChangeLog):
     """A target that appends."""
 
-    target: OpenChangeLog
+    target: sink_ports.OpenChangeLog
 
     def unknown_records(self) -> int:
         return self.target.unknown_records()
 
-    def append(self, records: ChangeRecords, before: SinkState | None, after: SinkState) -> None:
+    def append(
+        self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> None:
         self.act()
-        stepped = _SteppedRecords(**_fields(records, ChangeRecords), whole=records, act=self.act)
+        stepped = _SteppedRecords(**_fields(records, sink_ports.ChangeRecords), whole=records, act=self.act)
         self.target.append(stepped, before, after)
         self.act()
 
 
 @dataclass(frozen=True)
-class _SteppedSink(_SteppedTarget, OpenSink):
+class _SteppedSink(_SteppedTarget, sink_ports.OpenSink):
     """A target that holds rows."""
 
-    target: OpenSink
+    target: sink_ports.OpenSink
 
-    def apply(self, changes: Changes, before: SinkState | None, after: SinkState) -> AppliedCounts:
+    def apply(
+        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    ) -> sink_ports.AppliedCounts:
         self.act()
-        stepped = _SteppedChanges(**_fields(changes, Changes), whole=changes, act=self.act)
+        stepped = _SteppedChanges(**_fields(changes, sink_ports.Changes), whole=changes, act=self.act)
         applied = self.target.apply(stepped, before, after)
         self.act()
         return applied
@@ -145,16 +134,16 @@ class _SteppedSink(_SteppedTarget, OpenSink):
 @contextmanager
 def at_each_step(world: SinkWorld, act: Act) -> Iterator[None]:
     """Inside, deliveries to the sink of ``world`` call ``act`` at each of their steps."""
-    kind = SINKS[world.sink.kind]
+    kind = sink_ports.SINKS[world.sink.kind]
     opened = kind.open
 
     @contextmanager
-    def stepped(*given: Any) -> Iterator[OpenTarget]:
+    def stepped(*given: Any) -> Iterator[sink_ports.OpenTarget]:
         with opened(*given) as target:
-            if isinstance(target, OpenChangeLog):
+            if isinstance(target, sink_ports.OpenChangeLog):
                 yield _SteppedLog(target, act)
             else:
-                assert isinstance(target, OpenSink)
+                assert isinstance(target, sink_ports.OpenSink)
                 yield _SteppedSink(target, act)
 
     with pytest.MonkeyPatch.context() as patch:
@@ -235,8 +224,12 @@ class SinkConformance:
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("ann", 70, 30))
         first = handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.before, delivery.after) == (ChangeSource.ALL_ROWS, None, first.snapshot)
-        assert delivery.reason is FillReason.FIRST
+        assert (delivery.source, delivery.before, delivery.after) == (
+            sink_ports.ChangeSource.ALL_ROWS,
+            None,
+            first.snapshot,
+        )
+        assert delivery.reason is sink_ports.FillReason.FIRST
         assert (delivery.written, delivery.removed) == (3, 0)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
@@ -244,7 +237,11 @@ class SinkConformance:
         deployment.land("2", order("bob", 15, 5), order("cyd", 80, 1), order("", 80, 1))
         handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.before, delivery.written) == (ChangeSource.PANES, first.snapshot, 3)
+        assert (delivery.source, delivery.before, delivery.written) == (
+            sink_ports.ChangeSource.PANES,
+            first.snapshot,
+            3,
+        )
         assert delivery.removed == 0
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 5
@@ -256,22 +253,22 @@ class SinkConformance:
 
         handle.rollback(to=str(first.snapshot), message="a wrong file")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.DIFFERENCE, 1, 2)
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 3
 
         handle.rollback(to="beginning", message="all of it")
         delivery = deployment.deliver(sales)
         assert (delivery.source, delivery.reason, delivery.after) == (
-            ChangeSource.ALL_ROWS,
-            FillReason.UNPUBLISHED,
+            sink_ports.ChangeSource.ALL_ROWS,
+            sink_ports.FillReason.UNPUBLISHED,
             None,
         )
         assert delivery.removed == (3 if self.counts_replaced else 0)
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
         handle.run()
-        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
+        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
         assert deployment.held(sales) == deployment.published(sales)
 
     def test_follows_a_patch(self, deployment: SinkDeployment) -> None:
@@ -285,7 +282,7 @@ class SinkConformance:
         before = deployment.held(sales)
         patch = handle.backfill(patch=True)
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.after, delivery.written) == (ChangeSource.PANES, patch.snapshot, 1)
+        assert (delivery.source, delivery.after, delivery.written) == (sink_ports.ChangeSource.PANES, patch.snapshot, 1)
         assert deployment.held(sales) == deployment.published(sales) != before
 
     def test_follows_a_release(self, deployment: SinkDeployment) -> None:
@@ -301,7 +298,7 @@ class SinkConformance:
         assert deployment.deliver(sales).source is None
         handle.release("main", message="the price is known")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written) == (ChangeSource.PANES, 1)
+        assert (delivery.source, delivery.written) == (sink_ports.ChangeSource.PANES, 1)
         assert deployment.held(sales) == deployment.published(sales)
         assert len(deployment.held(sales)) == 2
 
@@ -333,7 +330,7 @@ class SinkConformance:
                 assert deployment.held(sales) == deployment.published(sales), step
         deployment.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
-        assert ChangeSource.PANES in sources or ChangeSource.DIFFERENCE in sources
+        assert sink_ports.ChangeSource.PANES in sources or sink_ports.ChangeSource.DIFFERENCE in sources
 
     def test_what_is_filled_again_holds_what_readers_see(self, deployment: SinkDeployment) -> None:
         """Whatever somebody else has done to it, if the world can do something; numbers of records go on."""
@@ -344,13 +341,13 @@ class SinkConformance:
         if deployment.world.lose_a_row():
             assert len(deployment.held(sales)) == 2
         delivery = deployment.deliver(sales, refill=True)
-        assert delivery.source is ChangeSource.ALL_ROWS
-        assert delivery.reason in (FillReason.REFILL, FillReason.CHANGED)
+        assert delivery.source is sink_ports.ChangeSource.ALL_ROWS
+        assert delivery.reason in (sink_ports.FillReason.REFILL, sink_ports.FillReason.CHANGED)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
         deployment.land("2", order("ann", 6))
         deployment.handle(sales).run()
-        assert deployment.deliver(sales).source is ChangeSource.PANES
+        assert deployment.deliver(sales).source is sink_ports.ChangeSource.PANES
         assert deployment.held(sales) == deployment.published(sales)
 
     # --- deliveries that are disturbed --------------------------------------------------------------------------------
@@ -392,7 +389,7 @@ class SinkConformance:
             handle.run()
             deployment.deliver(sales)
 
-        with pytest.raises(SinkMovedError), at_each_step(deployment.world, _once(overtake)):
+        with pytest.raises(sink_ports.SinkMovedError), at_each_step(deployment.world, _once(overtake)):
             deployment.attempt(sales)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
@@ -456,12 +453,12 @@ class SinkConformance:
         changed = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
         deployment.handle(changed).backfill(promote=True)
         delivery = deployment.deliver(changed)
-        assert (delivery.source, delivery.written) == (ChangeSource.ALL_ROWS, 2)
+        assert (delivery.source, delivery.written) == (sink_ports.ChangeSource.ALL_ROWS, 2)
         self.check_all_again(deployment, delivery)
         assert deployment.held(changed) == deployment.published(changed)
         deployment.land("2", order("bob", 15, 5))
         deployment.handle(changed).run()
-        assert deployment.deliver(changed).source is ChangeSource.PANES
+        assert deployment.deliver(changed).source is sink_ports.ChangeSource.PANES
         assert deployment.held(changed) == deployment.published(changed)
 
     def check_all_again(self, deployment: SinkDeployment, delivery: Delivery) -> None:
@@ -487,11 +484,11 @@ class SinkConformance:
 
         by_price = deployment.sales(key={"user": col("user"), "orders": col("price")}, what={"spent": orders})
         deployment.handle(by_price).backfill(promote=True)
-        assert deployment.deliver(by_price).reason is FillReason.COLUMNS
+        assert deployment.deliver(by_price).reason is sink_ports.FillReason.COLUMNS
         assert deployment.held(by_price) == deployment.published(by_price)
         deployment.land("4", order("ann", 5, 10), order("ann", 5, 11))
         deployment.handle(by_price).run()
-        assert deployment.deliver(by_price).source is ChangeSource.PANES
+        assert deployment.deliver(by_price).source is sink_ports.ChangeSource.PANES
         assert deployment.held(by_price) == deployment.published(by_price)
 
     # --- whose rows they are ------------------------------------------------------------------------------------------
@@ -508,7 +505,7 @@ class SinkConformance:
         with pytest.raises(SinkTakenError, match="--take-over"):
             other.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
-        assert other.deliver(sales, take_over=True).reason is FillReason.OWNER
+        assert other.deliver(sales, take_over=True).reason is sink_ports.FillReason.OWNER
         assert deployment.held(sales) == other.published(sales)
         with pytest.raises(SinkTakenError):
             deployment.deliver(sales)
@@ -532,7 +529,7 @@ def _arrives_or_is_refused(deployment: SinkDeployment, made: Pipeline, kind: Dat
         before = deployment.world.rows()
         try:
             deployment.deliver(made)
-        except UndeliverableError:
+        except sink_ports.UndeliverableError:
             assert list(map(plain, deployment.world.rows())) == list(map(plain, before))
             return
         assert deployment.held(made) == deployment.published(made)
@@ -561,14 +558,16 @@ class ChangeLogConformance(SinkConformance):
         handle = deployment.handle(sales)
 
         def news(known: int) -> list[tuple[object, ...]]:
-            shown = (SIGN, EPOCH, "user", "orders", "spent")
-            return [tuple(record[name] for name in shown) for record in world.records() if record[NUMBER] > known]
+            shown = (sink_ports.SIGN, sink_ports.EPOCH, "user", "orders", "spent")
+            return [
+                tuple(record[name] for name in shown) for record in world.records() if record[sink_ports.NUMBER] > known
+            ]
 
         assert deployment.deliver(sales).source is None  # nothing is published
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20))
         first = handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.ALL_ROWS, 2, 0)
+        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.ALL_ROWS, 2, 0)
         assert sorted(news(0)) == [(1, None, "ann", 1, 10), (1, None, "bob", 1, 20)]
         assert deployment.deliver(sales).source is None
 
@@ -578,7 +577,7 @@ class ChangeLogConformance(SinkConformance):
         deployment.land("3", order("bob", 16, 1), order("cyd", 20, 1))
         handle.run()
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.PANES, 3, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.PANES, 3, 2)
         forward = news(2)
         assert forward[:2] == [(-1, 1, "bob", 1, 20), (1, 1, "bob", 2, 25)]
         of_bob = [record for record in forward[2:] if record[2] == "bob"]
@@ -588,7 +587,7 @@ class ChangeLogConformance(SinkConformance):
 
         handle.rollback(to=str(first.snapshot), message="wrong files")
         delivery = deployment.deliver(sales)
-        assert (delivery.source, delivery.written, delivery.removed) == (ChangeSource.DIFFERENCE, 1, 2)
+        assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.DIFFERENCE, 1, 2)
         back = news(7)
         assert sorted(back[:2]) == [(-1, None, "bob", 3, 26), (-1, None, "cyd", 1, 1)]
         assert back[2:] == [(1, None, "bob", 1, 20)]
@@ -599,9 +598,9 @@ class ChangeLogConformance(SinkConformance):
         assert deployment.held(sales) == []
         assert deployment.deliver(sales).source is None
         handle.run()
-        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
+        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
         assert deployment.held(sales) == deployment.published(sales)
-        assert 0 not in {record[SIGN] for record in world.records()}
+        assert 0 not in {record[sink_ports.SIGN] for record in world.records()}
 
     def test_what_is_not_known_any_more_is_void(self, deployment: SinkDeployment) -> None:
         """The snapshot that it holds has expired: a record of sign 0 comes before all rows."""
@@ -615,10 +614,10 @@ class ChangeLogConformance(SinkConformance):
             deployment.land(name, order("bob", 10))
             handle.run()
             handle.expire(keep_last=1)
-        assert deployment.deliver(sales).source is ChangeSource.ALL_ROWS
-        assert [record[SIGN] for record in world.records()] == [1, 0, 1, 1]
+        assert deployment.deliver(sales).source is sink_ports.ChangeSource.ALL_ROWS
+        assert [record[sink_ports.SIGN] for record in world.records()] == [1, 0, 1, 1]
         assert deployment.held(sales) == deployment.published(sales)
 
     def check_all_again(self, deployment: SinkDeployment, delivery: Delivery) -> None:
         assert isinstance(deployment.world, ChangeLogWorld)
-        assert [record[SIGN] for record in deployment.world.records()] == [1, 1, 0, 1, 1]
+        assert [record[sink_ports.SIGN] for record in deployment.world.records()] == [1, 1, 0, 1, 1]

@@ -35,18 +35,7 @@ from headrace.pipeline.identity import fingerprint
 from headrace.sources.landed.lander import Lander
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import Landing, landed_first
-from headrace.testing.connectors.worlds import (
-    TEXTS,
-    SourceWorld,
-    enumerator_of,
-    landing_of,
-    pipeline_of,
-    read_whole,
-    reader_of,
-    records,
-    rows_of,
-    stored,
-)
+from headrace.testing.connectors import worlds
 from headrace.types import PipelineHandle
 from headrace_snapshots.format.files import FileRecord, InputFile
 from headrace_snapshots.testing import Fault, FaultyStore, Operation
@@ -83,14 +72,14 @@ print(fingerprint(pipeline))
 class SourceDefinitionConformance:
     """A definition is parsed by Airflow, again and again, where nothing of the source may be reached."""
 
-    def test_a_definition_pickles_and_keeps_its_fingerprint(self, world: SourceWorld) -> None:
-        pipeline = pipeline_of(world)
+    def test_a_definition_pickles_and_keeps_its_fingerprint(self, world: worlds.SourceWorld) -> None:
+        pipeline = worlds.pipeline_of(world)
         again = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
         assert again.source == pipeline.source
         assert fingerprint(again) == fingerprint(pipeline)
 
     def test_a_definition_is_built_checked_and_opened_without_a_connection(
-        self, world: SourceWorld, monkeypatch: pytest.MonkeyPatch
+        self, world: worlds.SourceWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Python's sockets are refused; what other threads of the process do is none of its business."""
         own, tried = threading.get_ident(), list[Any]()
@@ -108,15 +97,15 @@ class SourceDefinitionConformance:
             for name in _CONNECTING:
                 patched.setattr(socket.socket, name, refusing(name, getattr(socket.socket, name)))
             patched.setattr(socket, "getaddrinfo", refusing("getaddrinfo", socket.getaddrinfo))
-            pipeline = pipeline_of(world)
+            pipeline = worlds.pipeline_of(world)
             check(pipeline)
             fingerprint(pipeline)
             SOURCES[world.source.kind].open(world.source, world.root)
         assert tried == []
 
-    def test_its_modules_are_imported_without_a_connection(self, world: SourceWorld) -> None:
+    def test_its_modules_are_imported_without_a_connection(self, world: worlds.SourceWorld) -> None:
         """In a process of its own, which has imported nothing yet."""
-        pipeline = pipeline_of(world)
+        pipeline = worlds.pipeline_of(world)
         done = subprocess.run(
             [sys.executable, "-c", _LOADED],
             input=pickle.dumps(sys.path) + pickle.dumps(pipeline),
@@ -133,17 +122,20 @@ _SIZES = 10
 class SourceEpochConformance:
     """Limits of epochs hold, and no watermark passes a record that has not been read."""
 
-    def test_an_epoch_takes_no_more_than_its_limits(self, world: SourceWorld) -> None:
+    def test_an_epoch_takes_no_more_than_its_limits(self, world: worlds.SourceWorld) -> None:
         """A split that is larger, or counts again, is an epoch of its own. The size of a split is about that of its
         records: by it epochs are cut, so that one fits into memory.
         """
         for first in range(0, 9, 3):
-            world.append(records(first, 3))
-        landing = landing_of(world)
+            world.append(worlds.records(first, 3))
+        landing = worlds.landing_of(world)
         unread = landing.new_files({})
         ((name, splits),) = unread.items()
         for split in splits:
-            assert sum(len(row["raw"]) for row in read_whole(reader_of(world), [split])) <= _SIZES * split.size
+            assert (
+                sum(len(row["raw"]) for row in worlds.read_whole(worlds.reader_of(world), [split]))
+                <= _SIZES * split.size
+            )
         most = max(split.size for split in splits)
         for max_files, max_bytes in ((1, None), (2, None), (None, most), (2, 2 * most), (None, 1)):
             waiting, taken = unread, list[SourceSplit]()
@@ -155,25 +147,25 @@ class SourceEpochConformance:
                 taken += batch
             assert [split.path for split in taken] == [split.path for split in splits]
 
-    def test_a_watermark_is_never_ahead_of_what_is_unread(self, world: SourceWorld) -> None:
+    def test_a_watermark_is_never_ahead_of_what_is_unread(self, world: worlds.SourceWorld) -> None:
         """What the source says of a split, it says each time, and no later record of that part is before it."""
         position, known, added = SourcePosition(), dict[str, Instant](), 0
         for many in (3, 1, 2):
-            world.append(records(added, many))
+            world.append(worlds.records(added, many))
             added += many
-            splits = [*enumerator_of(world).unread(position)]
+            splits = [*worlds.enumerator_of(world).unread(position)]
             for split in splits:
                 for part, at in _times(world, split):
                     assert known.get(part, MIN_INSTANT) <= at, f"a record of part {part!r} in {split.path}"
-                watermarks = enumerator_of(world).watermarks(split)
-                assert watermarks == enumerator_of(world).watermarks(split)
+                watermarks = worlds.enumerator_of(world).watermarks(split)
+                assert watermarks == worlds.enumerator_of(world).watermarks(split)
                 known |= {part: max(mark, known.get(part, mark)) for part, mark in watermarks.items()}
-            position = stored(enumerator_of(world).after(position, splits))
+            position = worlds.stored(worlds.enumerator_of(world).after(position, splits))
 
 
-def _times(world: SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
+def _times(world: worlds.SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
     """The event time of each record of a split, with the part of the input that it is of."""
-    scanned = reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
+    scanned = worlds.reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
     columns: Mapping[str, Any] = scanned.columns
     event_time = world.input.event_time
     assert event_time.expr is not None, "the input of a world has an event time"
@@ -189,97 +181,101 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
     """On which the source runs."""
 
     @pytest.fixture
-    def world(self) -> SourceWorld:
+    def world(self) -> worlds.SourceWorld:
         """A source with nothing in it."""
         raise NotImplementedError("define a fixture world that gives a SourceWorld")
 
     # --- planning -----------------------------------------------------------------------------------------------------
 
-    def test_a_source_with_nothing_in_it_says_where_it_looked(self, world: SourceWorld) -> None:
-        enumerator = enumerator_of(world)
+    def test_a_source_with_nothing_in_it_says_where_it_looked(self, world: worlds.SourceWorld) -> None:
+        enumerator = worlds.enumerator_of(world)
         assert [*enumerator.unread(SourcePosition())] == []
         assert enumerator.explain().strip()
         assert enumerator.newest(SourcePosition()) is None
 
     @pytest.mark.parametrize("seed", range(3))
-    def test_each_record_is_in_one_split_wherever_a_run_stops(self, world: SourceWorld, seed: int) -> None:
+    def test_each_record_is_in_one_split_wherever_a_run_stops(self, world: worlds.SourceWorld, seed: int) -> None:
         """A run plans, reads and commits; it may end after each of these, and the next one begins at the position."""
         choice = random.Random(seed)  # noqa: S311
         position, committed, added = SourcePosition(), [], 0
         for _ in range(12):
             many = choice.randrange(4)
-            world.append(records(added, many)) if many else None
+            world.append(worlds.records(added, many)) if many else None
             added += many
-            planned = [*enumerator_of(world).unread(position)]
+            planned = [*worlds.enumerator_of(world).unread(position)]
             batch = planned[: choice.randrange(1, 4)]
             read = _numbers(world, batch)
             if choice.random() < 0.6:
                 committed += read
-                position = stored(enumerator_of(world).after(position, batch))
-        while batch := [*enumerator_of(world).unread(position)][:2]:
+                position = worlds.stored(worlds.enumerator_of(world).after(position, batch))
+        while batch := [*worlds.enumerator_of(world).unread(position)][:2]:
             committed += _numbers(world, batch)
-            position = stored(enumerator_of(world).after(position, batch))
+            position = worlds.stored(worlds.enumerator_of(world).after(position, batch))
         assert sorted(committed) == [*range(added)]
 
-    def test_an_older_position_gives_the_same_splits_again(self, world: SourceWorld) -> None:
+    def test_an_older_position_gives_the_same_splits_again(self, world: worlds.SourceWorld) -> None:
         if not SOURCES[world.source.kind].repeats:
             pytest.skip("its connector says that an older position gives other splits (repeats)")
-        world.append(records(0, 3))
-        first = [*enumerator_of(world).unread(SourcePosition())]
-        position = enumerator_of(world).after(SourcePosition(), first)
-        world.append(records(3, 3))
-        second = [*enumerator_of(world).unread(position)]
-        assert [split.path for split in enumerator_of(world).unread(SourcePosition())] == [
+        world.append(worlds.records(0, 3))
+        first = [*worlds.enumerator_of(world).unread(SourcePosition())]
+        position = worlds.enumerator_of(world).after(SourcePosition(), first)
+        world.append(worlds.records(3, 3))
+        second = [*worlds.enumerator_of(world).unread(position)]
+        assert [split.path for split in worlds.enumerator_of(world).unread(SourcePosition())] == [
             s.path for s in (*first, *second)
         ]
         every = {split.path for split in (*first, *second)}
         assert len(every) == len(first) + len(second)
-        after = enumerator_of(world).after(position, second)
-        assert [*enumerator_of(world).unread(after)] == [*enumerator_of(world).unread(after, every)] == []
+        after = worlds.enumerator_of(world).after(position, second)
+        assert [*worlds.enumerator_of(world).unread(after)] == [*worlds.enumerator_of(world).unread(after, every)] == []
         assert (after.files, after.bytes) == (len(every), sum(split.size for split in (*first, *second)))
         assert all(split.size > 0 for split in (*first, *second))
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def test_a_split_reads_alike_each_time_and_in_pieces(self, world: SourceWorld) -> None:
-        world.append(records(0, 20))
+    def test_a_split_reads_alike_each_time_and_in_pieces(self, world: worlds.SourceWorld) -> None:
+        world.append(worlds.records(0, 20))
         if world.has_unreadable:
             world.append_unreadable()
-        for split in [enumerator_of(world).taken(one) for one in enumerator_of(world).unread(SourcePosition())]:
-            whole = read_whole(reader_of(world), [split])
-            assert read_whole(reader_of(world), [split]) == whole
-            for of in (2, 3) if reader_of(world).is_divisible(split) else ():
+        for split in [
+            worlds.enumerator_of(world).taken(one) for one in worlds.enumerator_of(world).unread(SourcePosition())
+        ]:
+            whole = worlds.read_whole(worlds.reader_of(world), [split])
+            assert worlds.read_whole(worlds.reader_of(world), [split]) == whole
+            for of in (2, 3) if worlds.reader_of(world).is_divisible(split) else ():
                 spans = [Span(number, number + 1, of) for number in range(of)]
-                pieces = [rows_of(reader_of(world).read(split, span, RequiredColumns())) for span in spans]
+                pieces = [
+                    worlds.rows_of(worlds.reader_of(world).read(split, span, RequiredColumns())) for span in spans
+                ]
                 assert [row for piece in pieces for row in piece] == whole
 
-    def test_a_record_that_does_not_parse_is_one_with_a_reason(self, world: SourceWorld) -> None:
+    def test_a_record_that_does_not_parse_is_one_with_a_reason(self, world: worlds.SourceWorld) -> None:
         if not world.has_unreadable:
             pytest.skip("each of its records parses")
-        world.append(records(0, 2))
+        world.append(worlds.records(0, 2))
         world.append_unreadable()
-        reader, splits = reader_of(world), [*enumerator_of(world).unread(SourcePosition())]
-        placed = [(split.path, row["position"]) for split in splits for row in read_whole(reader, [split])]
-        rows = read_whole(reader, splits)
+        reader, splits = worlds.reader_of(world), [*worlds.enumerator_of(world).unread(SourcePosition())]
+        placed = [(split.path, row["position"]) for split in splits for row in worlds.read_whole(reader, [split])]
+        rows = worlds.read_whole(reader, splits)
         (unread,) = [row for row in rows if row["unparsed"] is not None]
         assert len({*placed}) == len(rows) == 3
         assert unread["unparsed"].startswith("column ")
         assert unread["raw"]
 
-    def test_values_come_as_they_are(self, world: SourceWorld) -> None:
-        world.append(records(0, len(TEXTS)))
-        splits = [*enumerator_of(world).unread(SourcePosition())]
-        rows = read_whole(reader_of(world), splits)
+    def test_values_come_as_they_are(self, world: worlds.SourceWorld) -> None:
+        world.append(worlds.records(0, len(worlds.TEXTS)))
+        splits = [*worlds.enumerator_of(world).unread(SourcePosition())]
+        rows = worlds.read_whole(worlds.reader_of(world), splits)
         read = [{name: row[name] for name in ("number", "text", "at")} for row in rows]
-        assert sorted(read, key=lambda row: row["number"]) == records(0, len(TEXTS))
+        assert sorted(read, key=lambda row: row["number"]) == worlds.records(0, len(worlds.TEXTS))
 
     # --- what is not there any more -----------------------------------------------------------------------------------
 
-    def test_what_is_lost_or_altered_is_named_and_never_read(self, world: SourceWorld) -> None:
-        world.append(records(0, 2))
-        world.append(records(2, 2))
-        world.append(records(4, 2))
-        enumerator = enumerator_of(world)
+    def test_what_is_lost_or_altered_is_named_and_never_read(self, world: worlds.SourceWorld) -> None:
+        world.append(worlds.records(0, 2))
+        world.append(worlds.records(2, 2))
+        world.append(worlds.records(4, 2))
+        enumerator = worlds.enumerator_of(world)
         splits = [enumerator.taken(split) for split in enumerator.unread(SourcePosition())]
         assert [*enumerator.missing(splits)] == []
         assert [*enumerator.missing([])] == []
@@ -294,18 +290,18 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         for split, how in lost:
             assert how.strip()
             with pytest.raises(FixDataError):
-                reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
+                worlds.reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
 
     # --- landed -------------------------------------------------------------------------------------------------------
 
-    def test_landed_records_are_those_of_the_source(self, world: SourceWorld) -> None:
+    def test_landed_records_are_those_of_the_source(self, world: worlds.SourceWorld) -> None:
         """Landing is for sources that are fetched from elsewhere."""
         opened = SOURCES[world.source.kind].open(world.source, world.root)
         if not isinstance(opened.reader, FetchingReader):
             pytest.skip("it is never fetched alone")
-        world.append(records(0, 5))
+        world.append(worlds.records(0, 5))
         world.append_unreadable()
-        world.append(records(5, 5))
+        world.append(worlds.records(5, 5))
         direct = _records(opened)
         lander, landed = _landed_first(world)
         lander.land()
@@ -313,14 +309,14 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         assert len(direct) == 11
 
     @pytest.mark.parametrize("kind", ["killed", "unknown"])
-    def test_what_a_lander_leaves_is_completed_by_the_next(self, world: SourceWorld, kind: str) -> None:
+    def test_what_a_lander_leaves_is_completed_by_the_next(self, world: worlds.SourceWorld, kind: str) -> None:
         """A lander is stopped at each of its puts in turn, before it happens or, its answer lost, after; the next one
         begins where it was, beside what has come meanwhile.
         """
         _landed_first(world)
         added, stopped_at, was_stopped = 0, 0, True
         while was_stopped:
-            world.append(records(added, 2))
+            world.append(worlds.records(added, 2))
             added += 2
             stops = _Stops(stopped_at, Fault.FAIL if kind == "killed" else Fault.LOSE_ANSWER)
             with suppress(RetryError):
@@ -330,10 +326,10 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         lander.land()
         assert sorted(row["number"] for row in _records(landed)) == [*range(added)]
 
-    def test_landers_beside_each_other_land_everything_once(self, world: SourceWorld) -> None:
+    def test_landers_beside_each_other_land_everything_once(self, world: worlds.SourceWorld) -> None:
         lander, landed = _landed_first(world)
         for turn in range(8):
-            world.append(records(3 * turn, 3))
+            world.append(worlds.records(3 * turn, 3))
             with ThreadPoolExecutor(3) as pool:
                 landers = [pool.submit(_landed_first(world)[0].land) for _ in range(3)]
             for one in landers:
@@ -343,11 +339,13 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
 
     # --- in a pipeline ------------------------------------------------------------------------------------------------
 
-    def test_runs_on_each_executor_are_exactly_once_and_replays_equal(self, world: SourceWorld, tmp_path: Path) -> None:
-        handle = open_root((tmp_path / "root").as_uri(), create=True)[pipeline_of(world)]
+    def test_runs_on_each_executor_are_exactly_once_and_replays_equal(
+        self, world: worlds.SourceWorld, tmp_path: Path
+    ) -> None:
+        handle = open_root((tmp_path / "root").as_uri(), create=True)[worlds.pipeline_of(world)]
         store, added = open_store((tmp_path / "root").as_uri()), 0
         for executor in (*self.executors, *self.executors):
-            world.append(records(added, 5))
+            world.append(worlds.records(added, 5))
             added += 5
             handle.run(executor=executor, files_per_epoch=1)
         if world.has_unreadable:
@@ -365,18 +363,18 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         handle.backfill(promote=True, branch="backfilled")
         assert {row["text"]: row["n"] for row in handle.read("current", at="main").to_json()} == read
 
-    def test_a_replay_of_what_is_lost_is_refused(self, world: SourceWorld, tmp_path: Path) -> None:
-        pipeline = pipeline_of(world)
+    def test_a_replay_of_what_is_lost_is_refused(self, world: worlds.SourceWorld, tmp_path: Path) -> None:
+        pipeline = worlds.pipeline_of(world)
         handle = open_root((tmp_path / "root").as_uri(), create=True)[pipeline]
         for first in (0, 5):
-            world.append(records(first, 5))
+            world.append(worlds.records(first, 5))
             handle.run(executor="local")
         _lose(world, open_store((tmp_path / "root").as_uri()))
         with pytest.raises(Exception, match="gone or changed"):
             handle.run(executor="local", mode="replay", from_branch="main", branch="again")
 
 
-def _check_dead_letter(world: SourceWorld, handle: PipelineHandle, store: ObjectStore) -> None:
+def _check_dead_letter(world: worlds.SourceWorld, handle: PipelineHandle, store: ObjectStore) -> None:
     """The one dead letter says where its record is, and what is there."""
     (dead,) = handle.read("rejected", at="main").to_json()
     assert dead["reason"].startswith("column ")
@@ -384,8 +382,8 @@ def _check_dead_letter(world: SourceWorld, handle: PipelineHandle, store: Object
     (split,) = [
         SourceSplit(file.path, file.size, file.etag, file.digest) for file in files if file.path == dead["file"]
     ]
-    (reader,) = Landing(pipeline_of(world), store).readers.values()
-    (there,) = [row for row in read_whole(reader, [split]) if row["position"] == dead["position"]]
+    (reader,) = Landing(worlds.pipeline_of(world), store).readers.values()
+    (there,) = [row for row in worlds.read_whole(reader, [split]) if row["position"] == dead["position"]]
     assert (there["unparsed"], there["raw"].decode(errors="replace")) == (dead["reason"], dead["raw"])
 
 
@@ -395,14 +393,14 @@ def _inputs(handle: PipelineHandle) -> list[FileRecord]:
     return [*handle.catalog.files(main.logs["inputs"])]
 
 
-def _lose(world: SourceWorld, root: ObjectStore) -> None:
+def _lose(world: worlds.SourceWorld, root: ObjectStore) -> None:
     if world.source.is_durable:
         world.lose()
     else:
         root.delete(_first_landed(root))
 
 
-def _alter(world: SourceWorld) -> None:
+def _alter(world: worlds.SourceWorld) -> None:
     if world.source.is_durable:
         world.alter()
     else:
@@ -414,7 +412,7 @@ def _first_landed(root: ObjectStore) -> str:
     return next(info.path for info in root.list("conforming/landed/") if info.path.endswith(".parquet"))
 
 
-def _landed_first(world: SourceWorld, store: ObjectStore | None = None) -> tuple[Lander, OpenSource]:
+def _landed_first(world: worlds.SourceWorld, store: ObjectStore | None = None) -> tuple[Lander, OpenSource]:
     """What lands the source of ``world`` in a ``store`` (None: its root), and what was landed."""
     opened = SOURCES[world.source.kind].open(world.source, world.root)
     lander, landed = landed_first(world.source, opened, LandingPlace(store or world.root, "landing", "source"))
@@ -426,7 +424,7 @@ def _landed_first(world: SourceWorld, store: ObjectStore | None = None) -> tuple
 def _records(opened: OpenSource) -> list[Mapping[str, Any]]:
     """All records of a source, in order."""
     splits = opened.enumerator.unread(SourcePosition())
-    return read_whole(opened.reader, splits)
+    return worlds.read_whole(opened.reader, splits)
 
 
 @dataclass
@@ -445,11 +443,11 @@ class _Stops:
         return self.fault if self.has_stopped else None
 
 
-def _numbers(world: SourceWorld, splits: Sequence[SourceSplit]) -> list[int]:
-    return [row["number"] for row in read_whole(reader_of(world), splits)]
+def _numbers(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[int]:
+    return [row["number"] for row in worlds.read_whole(worlds.reader_of(world), splits)]
 
 
-def _missing(world: SourceWorld, splits: Sequence[SourceSplit]) -> list[tuple[SourceSplit, str]]:
+def _missing(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[tuple[SourceSplit, str]]:
     """What a run that comes later says is missing."""
-    (enumerator,) = Landing(pipeline_of(world), world.root).enumerators.values()
+    (enumerator,) = Landing(worlds.pipeline_of(world), world.root).enumerators.values()
     return [*enumerator.missing(splits)]
