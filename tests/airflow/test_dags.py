@@ -17,7 +17,7 @@ ENGINES = (
 PARSE = f"""
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-from headrace import entry_points
+from headrace import installed
 bag = DagBag(dag_folder={str(REPOSITORY / "dags")!r})
 def about(dag):
     return {{
@@ -33,7 +33,7 @@ def about(dag):
 print(json.dumps({{
     "dags": {{k: about(v) for k, v in bag.dags.items()}},
     "errors": bag.import_errors,
-    "looked": entry_points._found_in.cache_info().misses,
+    "looked": installed._found_in.cache_info().misses,
     "heavy": [m for m in {ENGINES!r} if m in sys.modules],
 }}, default=str))
 """

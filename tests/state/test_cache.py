@@ -314,7 +314,7 @@ def test_processes_share_a_folder(cache: LayerCache, tmp_path: Path) -> None:
 DYING = """
 import os, sys
 from pathlib import Path
-from headrace.state.datafiles import cache as caches
+from headrace.state import file_cache as caches
 from headrace_snapshots.store.local import MemoryStore
 from tests.state.test_cache import LARGE, put
 caches.write_run = lambda path, *_: os._exit(9)

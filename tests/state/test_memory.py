@@ -20,7 +20,7 @@ ALLOWED = 22 * SCALE * MEGABYTE
 WRITE = """
 import pickle, sys
 from pathlib import Path
-from headrace.state.datafiles import writer
+from headrace.state import file_cache as writer
 from headrace.state.file_cache import LayerCache
 from headrace.state.file_cache import put_runs
 from headrace_snapshots.format.files import Layer
@@ -51,8 +51,8 @@ from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state import merge
-from headrace.state.datafiles import writer
+from headrace.state import migration
+from headrace.state import file_cache as writer
 from headrace.state.file_cache import LayerCache
 from headrace.state.chunks import WHOLE
 from headrace.state.layers import Layers
@@ -65,7 +65,7 @@ from tests.state.rows import COUNTS, many
 
 folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
 writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
-merge.RANGE_BYTES = merge.RANGE_BYTES * scale // 8
+migration.RANGE_BYTES = migration.RANGE_BYTES * scale // 8
 store, cache = LocalStore(folder / "root"), LayerCache(folder / "working", 10**12)
 stored = pickle.loads((folder / "layers").read_bytes())
 

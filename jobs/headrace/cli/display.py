@@ -24,7 +24,6 @@ from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import output_named
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.client.recording import new_run_id
 from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, number_of, watched
 from headrace.runs.reporting.results import RunResult, to_json
 from headrace.this_process import in_one_line, visible
@@ -110,6 +109,8 @@ def run_backfill(
     """Backfill ``branch`` (None: a new one), print how it ended, and say how to go on where it was stopped. Or print
     what would be done.
     """
+    from headrace.runs.client.recording import new_run_id  # with all that runs need, which a comparison does without
+
     whole, of_output = output_named(reference)
     handle = handle_to_run(whole, root)
     named = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch

@@ -22,10 +22,9 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources.changelogs import as_changes
 from headrace.sources.landing import ByInput, Landing
-from headrace.sources.newest_event_time import newest_handed_on
 from headrace.sources.progress import later_of
 from headrace.sources.required_columns import required_by
-from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged
+from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""

@@ -26,9 +26,9 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources import source_clock as sources
 from headrace.sources.landing import SHOWN, ByInput, Landing, check_budgets
-from headrace.sources.newest_event_time import newest_of
 from headrace.sources.progress import Ahead, InputProgress, Lacking, Rejects, WatermarkHold, later_of
 from headrace.sources.source_clock import SourceClock, slowest_of
+from headrace.sources.validation import newest_of
 
 MOST_BINS = 32
 """How many bins of a file have elements, at most: they are as narrow as that lets them be. One far away takes one."""

@@ -22,6 +22,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.event_time import EventTime, FromSource, SplitStrategy
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Column, Expr
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import Input
 from headrace.pipeline.pipeline import Pipeline
@@ -262,3 +263,29 @@ def _is_outside(at: pa.Array) -> pa.Array:
 def _unless(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
     """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
     return pc.if_else(pc.and_(wrong, reason.is_null()), pa.scalar(why), reason)
+
+
+def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
+    """The newest of the event ``times`` of records of an input; None if there is none. Those too far ahead of the clock
+    are left out (semantics 12.14): one that is wrong would count for ever.
+    """
+    latest = min(int(given.event_time.latest(processing_time)), LATEST)
+    newest = pc.max(times.filter(pc.less_equal(times, latest).fill_null(False))).as_py()
+    return None if newest is None else Instant(newest)
+
+
+def newest_handed_on(given: Input, records: ScannedRecords, processing_time: Instant) -> Instant | None:
+    """The newest event time of ``records`` before a user's own code, which may drop some, gets them. It is read from
+    columns with the names of those that the code makes; event times of other columns are the latest possible.
+    """
+    event_time, source = given.event_time, given.source
+    parses = records.unparsed.is_null()
+    if not pc.any(parses).as_py():
+        return None
+    if event_time.expr is None:
+        return processing_time
+    if any(source.types.get(name) != source.columns[name] for name in columns_of(event_time.expr)):
+        return event_time.latest(processing_time)
+    times, _ = column_apart(event_time.expr, records.columns, source.types, len(records))
+    times = times.cast(TIMESTAMP).cast(pa.int64())
+    return newest_of(given, times.filter(parses), processing_time)

@@ -38,6 +38,7 @@ from headrace.sources.landing import Landing, landed_first
 from headrace.testing.connectors import worlds
 from headrace.types import PipelineHandle
 from headrace_snapshots.format.files import FileRecord, InputFile
+from headrace_snapshots.format.manifest import INPUTS
 from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 _CONNECTING: Final = ("connect", "connect_ex", "sendto", "sendmsg")
@@ -390,7 +391,7 @@ def _check_dead_letter(world: worlds.SourceWorld, handle: PipelineHandle, store:
 def _inputs(handle: PipelineHandle) -> list[FileRecord]:
     """What each epoch of the pipeline has read."""
     main = handle.catalog.manifest(handle.catalog.head().refs["main"])
-    return [*handle.catalog.files(main.logs["inputs"])]
+    return [*handle.catalog.files(main.logs[INPUTS])]
 
 
 def _lose(world: worlds.SourceWorld, root: ObjectStore) -> None:
