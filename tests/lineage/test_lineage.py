@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.read.lineage.lineage import Dependent, Lineage, PlacedPipeline, dependents, lineage
+from headrace.read.lineage.cut import PlacedPipeline
+from headrace.read.lineage.lineage import Dependent, Lineage, dependents, lineage
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.process.chains import Chain, pipelines

@@ -108,4 +108,5 @@ def calls() -> Iterator[tuple[Path, ast.Call]]:
 
 
 def called(call: ast.Call) -> Any:
-    return getattr(call.func, "id", None)
+    """The name that is called, whether its module stands before it or not."""
+    return getattr(call.func, "attr", None) or getattr(call.func, "id", None)
