@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -38,9 +39,10 @@ def pipeline(
     filter: Expr | None = None,  # noqa: A002 - the name that it has in Pipeline
     split: Expr | None = None,
     on_unreadable: OnUnreadable = OnUnreadable.FAIL,
+    missing: OnMissing = OnMissing.NULL,
 ) -> Pipeline:
     """A pipeline over files that may lack columns."""
-    source = FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable, missing=OnMissing.NULL)
+    source = FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable, missing=missing)
     return Pipeline(
         name="tested",
         input=Input(
@@ -87,7 +89,7 @@ class Landed:
         records = read_records(tested, [CompiledStage(tested.stages[0])], place, pieces, NOW).records
         if records is None:
             return []
-        paths = [file.path for file in records.files for _ in range(len(file))]
+        paths = [records.paths[number] for number in records.file_of(np.arange(len(records.positions)))]
         rows = pa.RecordBatch.from_pydict(dict(records.columns)).to_pylist()
         return [{"file": path, **row} for path, row in zip(paths, rows, strict=True)]
 

@@ -4,6 +4,7 @@ epoch, or a share of it.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -12,7 +13,14 @@ from numpy.typing import NDArray
 
 from headrace.errors import HeadraceError
 from headrace.ext.sources import SourceSplit
-from headrace.formats.file_format import WHOLE_FILE, DividedFileError, ScannedRecords, Span, UnreadableFileError
+from headrace.formats.file_format import (
+    WHOLE_FILE,
+    DividedFileError,
+    ScannedFiles,
+    ScannedRecords,
+    Span,
+    UnreadableFileError,
+)
 from headrace.kernel.columns import Ints, arrow_type, valid
 from headrace.kernel.delta import Columns
 from headrace.kernel.stage import CompiledStage
@@ -28,6 +36,9 @@ from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged,
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
+
+_SMALL, _TOGETHER = 2**18, 2**23
+"""How many bytes a file has at most that is read together with others, and how many these have together."""
 
 
 @dataclass(frozen=True)
@@ -78,17 +89,35 @@ class Records(Protocol):
 
 
 @dataclass(frozen=True)
-class ReadFile:
-    """The records of one file, or of a piece of it; ``unreadable`` says why there are none."""
+class ReadFiles:
+    """The records of one file of an input, or of a piece of it, or of several small ones, one file behind the other.
+    ``lengths`` and ``lacks`` are those of each. One that is ``unreadable`` has none, and is one dead letter.
+    """
 
     input: str
-    path: str
+    paths: tuple[str, ...]
+    lengths: Ints
     records: ScannedRecords | None = None
+    lacks: tuple[Mapping[str, str | None] | None, ...] = (None,)
     unreadable: str | None = None
     is_whole: bool = True
 
+    @classmethod
+    def one(cls, input_name: str, path: str, records: ScannedRecords, *, is_whole: bool) -> "ReadFiles":
+        """One file, or a piece of it."""
+        return cls(input_name, (path,), np.array([len(records)]), records, (records.lacks,), is_whole=is_whole)
+
+    @classmethod
+    def unread(cls, input_name: str, path: str, reason: str) -> "ReadFiles":
+        """One file that cannot be read."""
+        return cls(input_name, (path,), np.ones(1, np.int64), unreadable=reason)
+
     def __len__(self) -> int:
-        return 1 if self.records is None else len(self.records)
+        return int(self.lengths.sum())
+
+    def path_of(self, row: int) -> str:
+        """The file that a record is of."""
+        return self.paths[int(np.searchsorted(np.cumsum(self.lengths), row, "right"))]
 
 
 class HoldsJudged:
@@ -124,23 +153,36 @@ class FileRecords(HoldsJudged):
     name. A file that cannot be read at all is one rejected record without text.
     """
 
-    files: tuple[ReadFile, ...]
+    blocks: tuple[ReadFiles, ...]
     judged: JudgedRecords
 
     @property
     def lacks(self) -> Lacks:
         """Columns that something reads and that no record of a file has."""
         by_input: dict[str, dict[str, Mapping[str, str | None]]] = {}
-        for file in self.files:
-            lacks = None if file.records is None else file.records.lacks
-            if lacks or (lacks is not None and not file.is_whole):  # another piece may lack what this one has
-                by_input.setdefault(file.input, {})[file.path] = lacks
+        for block in self.blocks:
+            for path, lacks in zip(block.paths, block.lacks, strict=True):
+                if lacks or (lacks is not None and not block.is_whole):  # another piece may lack what this one has
+                    by_input.setdefault(block.input, {})[path] = lacks
         return by_input
 
-    @property
+    @cached_property
     def starts(self) -> Ints:
         """The number of the first record of each file."""
-        return np.cumsum([0, *(len(file) for file in self.files)][: len(self.files)]).astype(np.int64)
+        lengths = np.concatenate([block.lengths for block in self.blocks])
+        starts: Ints = np.cumsum(lengths) - lengths
+        return starts
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The path of each file."""
+        return [path for block in self.blocks for path in block.paths]
+
+    @property
+    def positions(self) -> Ints:
+        """The position of each record in its file."""
+        positions = [np.zeros(1, np.int64) if b.records is None else b.records.position for b in self.blocks]
+        return np.concatenate(positions)
 
     def file_of(self, rows: Ints) -> Ints:
         """The number of the file that each of ``rows`` is from."""
@@ -149,35 +191,39 @@ class FileRecords(HoldsJudged):
 
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
-        file = self.file_of(rows)
         raw, position, has_position = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
-        for number in np.unique(file):
-            is_of_file, records = file == number, self.files[number].records
-            places = rows[is_of_file] - self.starts[number]
-            if records is None:
+        first = 0
+        for block in self.blocks:
+            chosen = slice(*np.searchsorted(rows, (first, first + len(block))).tolist())
+            places = rows[chosen] - first
+            first += len(block)
+            if not len(places):
+                continue
+            if block.records is None:
                 raw.append(pa.nulls(len(places), pa.binary()))
                 continue
-            raw.append(records.raw(places))
-            position[is_of_file], has_position[is_of_file] = records.position[places], True
-        names = pa.array([read.input for read in self.files], pa.string())
-        paths = pa.array([read.path for read in self.files], pa.string())
+            raw.append(block.records.raw(places))
+            position[chosen], has_position[chosen] = block.records.position[places], True
+        names = pa.array([block.input for block in self.blocks for _ in block.paths], pa.string())
+        file = pa.array(self.file_of(rows))
         return {
-            "input": names.take(pa.array(file)),
-            "file": paths.take(pa.array(file)),
+            "input": names.take(file),
+            "file": pa.array(self.paths, pa.string()).take(file),
             "position": pa.array(position, mask=~has_position),
             "raw": pa.concat_arrays(raw) if raw else pa.nulls(0, pa.binary()),
         }
 
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
-        return np.repeat([file.input == name for file in self.files], [len(file) for file in self.files])
+        return np.repeat([block.input == name for block in self.blocks], [len(block) for block in self.blocks])
 
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
         """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
         begins = np.searchsorted(rows, self.starts).tolist()
-        for file, begin, end in zip(self.files, begins, [*begins[1:], len(rows)], strict=True):
+        files = ((block.input, path) for block in self.blocks for path in block.paths)
+        for (name, path), begin, end in zip(files, begins, [*begins[1:], len(rows)], strict=True):
             if begin < end:
-                yield file.input, file.path, slice(begin, end)
+                yield name, path, slice(begin, end)
 
 
 def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
@@ -212,21 +258,82 @@ def read_records(
     goes through a user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
-    read: list[ReadFile] = []
+    read: list[ReadFiles] = []
     parts: list[JudgedRecords] = []
     handed_on: Instant | None = None
-    for piece in pieces:
-        input_ = inputs[piece.input]
-        file = read_one(pipeline, landing, input_, piece)
-        if input_.source.transform is not None and file.records is not None:
-            handed_on = later_of(handed_on, newest_handed_on(input_, file.records, processing_time))
-            file = replace(file, records=_unparsed(file.records, input_))
-        read.append(file)  # if it is empty, too: whoever says where a record is from says the number of its piece
-        if len(file) or (file.records is not None and file.records.lacks is not None):
-            parts.append(_judged(pipeline, stages, input_, file, processing_time, apart=apart))
+    for group in together(pieces, inputs):
+        input_ = inputs[group[0].input]
+        for block in read_group(pipeline, landing, input_, group):
+            if input_.source.transform is not None and block.records is not None:
+                handed_on = later_of(handed_on, newest_handed_on(input_, block.records, processing_time))
+                unparsed = _unparsed(block.records, input_)
+                block = ReadFiles.one(block.input, block.paths[0], unparsed, is_whole=block.is_whole)  # noqa: PLW2901
+            read.append(block)  # if it is empty, too: whoever says where a record is from says the number of its piece
+            if len(block) or any(lacks is not None for lacks in block.lacks):
+                parts.append(_judged(pipeline, stages, input_, block, processing_time, apart=apart))
     if not parts:
         return ReadShare(None, handed_on)
     return ReadShare(FileRecords(tuple(read), _joined(parts)), handed_on)
+
+
+def together(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[Sequence[Piece]]:
+    """``pieces`` in order, small files of an input that may be read at once together. Records of which each can be two
+    changes, or goes through a user's own code, are read file by file.
+    """
+    group: list[Piece] = []
+    size = 0
+    for piece in pieces:
+        source = inputs[piece.input].source
+        is_small = piece.span.is_whole and piece.file.size <= _SMALL
+        joins = is_small and source.changelog is None and source.transform is None
+        fits = joins and size + piece.file.size <= _TOGETHER and group and group[0].input == piece.input
+        if group and not fits:
+            yield group
+            group, size = [], 0
+        if joins:
+            group.append(piece)
+            size += piece.file.size
+        else:
+            yield [piece]
+    if group:
+        yield group
+
+
+def read_group(pipeline: Pipeline, landing: Landing, input_: Input, group: Sequence[Piece]) -> Iterator[ReadFiles]:
+    """The files of a group, at once where the source can do that. Raises what ``read_one`` raises."""
+    required, splits = required_by(pipeline, input_), [piece.file for piece in group]
+    scanned = landing.readers[input_.name].read_together(splits, required) if len(group) > 1 else None
+    if scanned is None:
+        yield from (read_one(pipeline, landing, input_, piece) for piece in group)
+        return
+    paths = [split.path for split in splits]
+    ends = np.cumsum(scanned.lengths)
+    begin = 0
+    for number in sorted(scanned.unreadable):
+        yield from _block(input_, paths, scanned, ends, range(begin, number))
+        error = scanned.unreadable[number]
+        if input_.source.on_unreadable is OnUnreadable.FAIL:
+            raise error
+        yield ReadFiles.unread(input_.name, paths[number], error.reason)
+        begin = number + 1
+    yield from _block(input_, paths, scanned, ends, range(begin, len(paths)))
+
+
+def _block(input_: Input, paths: Sequence[str], scanned: ScannedFiles, ends: Ints, files: range) -> Iterator[ReadFiles]:
+    """Neighbours among files that were read together, if there are any."""
+    if not files:
+        return
+    chosen = slice(files.start, files.stop)
+    begin, end = int(ends[files.start] - scanned.lengths[files.start]), int(ends[files.stop - 1])
+    all_of_it = scanned.records
+    records = ScannedRecords(
+        {name: values[begin:end] for name, values in all_of_it.columns.items()},
+        all_of_it.unparsed[begin:end],
+        all_of_it.position[begin:end],
+        lambda rows: all_of_it.raw(rows + begin),
+        has_text=all_of_it.has_text,
+    )
+    yield ReadFiles(input_.name, tuple(paths[chosen]), scanned.lengths[chosen], records, scanned.lacks[chosen])
 
 
 def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
@@ -265,7 +372,7 @@ def divided(landing: Landing, piece: Piece, of: int) -> list[Piece]:
     return [replace(piece, span=Span(number, number + 1, of)) for number in range(of)]
 
 
-def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) -> ReadFile:
+def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) -> ReadFiles:
     """A piece of an input. Raises VanishedFileError, UnreadableFileError where its source says FAIL, and
     DividedFileError for a piece of a file that cannot be read.
     """
@@ -277,8 +384,8 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
             raise
         if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
             raise DividedFileError(path, error.reason) from error
-        return ReadFile(input_.name, path, unreadable=error.reason)
-    return ReadFile(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
+        return ReadFiles.unread(input_.name, path, error.reason)
+    return ReadFiles.one(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
 
 
 def _unparsed(records: ScannedRecords, input_: Input) -> ScannedRecords:
@@ -294,17 +401,17 @@ def _judged(
     pipeline: Pipeline,
     stages: Sequence[CompiledStage],
     input_: Input,
-    file: ReadFile,
+    block: ReadFiles,
     processing_time: Instant,
     *,
     apart: Apart,
 ) -> JudgedRecords:
-    if file.records is not None:
-        return judged(pipeline, stages, input_, file.records, processing_time, path=file.path, apart=apart)
-    unreadable = ScannedRecords(
-        columns={name: pa.nulls(1, arrow_type(kind)) for name, kind in input_.source.columns.items()},
-        unparsed=pa.array([f"file: {file.unreadable}"]),
-        position=np.zeros(1, np.int64),
-        raw=lambda _: pa.nulls(1, pa.binary()),
-    )
-    return judged(pipeline, stages, input_, unreadable, processing_time, path=file.path, apart=apart)
+    records = block.records
+    if records is None:
+        records = ScannedRecords(
+            columns={name: pa.nulls(1, arrow_type(kind)) for name, kind in input_.source.columns.items()},
+            unparsed=pa.array([f"file: {block.unreadable}"]),
+            position=np.zeros(1, np.int64),
+            raw=lambda _: pa.nulls(1, pa.binary()),
+        )
+    return judged(pipeline, stages, input_, records, processing_time, path_of=block.path_of, apart=apart)

@@ -9,7 +9,7 @@ each of its files lie, in at most MOST_BINS bins, and the driver counts. A bin i
 bins are aligned at 0: those of pieces of a file, made as wide as the whole needs, are those of the file.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -322,11 +322,44 @@ def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationCon
     elements = np.flatnonzero(takes_part(records.columns))
     times = taken(records.columns[c.EVENT_TIME], elements).to_numpy()
     files: dict[str, dict[str, FileTimes]] = {}
-    for name, path, rows in records.by_file(elements):
-        here = FileTimes.of(times[rows], latest[name])
+    parts = [*records.by_file(elements)]
+    for (name, path, _), here in zip(parts, times_of_parts(times, parts, latest), strict=True):
         of_input = files.setdefault(name, {})
         of_input[path] = of_input[path].and_more(here) if path in of_input else here
     return files
+
+
+def times_of_parts(
+    times: Ints, parts: Sequence[tuple[str, str, slice]], latest: Mapping[str, Instant]
+) -> Iterator[FileTimes]:
+    """How the ``times`` of each of the ``parts`` lie. Those of small files are sorted at once: as many elements as bins
+    may be are told apart to the microsecond.
+    """
+    begins = np.array([rows.start for _, _, rows in parts], np.int64)
+    sizes = np.array([rows.stop for _, _, rows in parts], np.int64) - begins
+    small = np.flatnonzero(sizes <= MOST_BINS)
+    own = times[np.repeat(sizes <= MOST_BINS, sizes)]
+    part = np.repeat(np.arange(len(small)), sizes[small])
+    order = np.lexsort((own, part))
+    own, part = own[order], part[order]
+    is_first = np.ones(len(own), np.bool_)
+    is_first[1:] = (own[1:] != own[:-1]) | (part[1:] != part[:-1])
+    first = np.flatnonzero(is_first)
+    numbers = np.diff(first, append=len(own))
+    bins = np.searchsorted(part[first], np.arange(len(small) + 1)).tolist()
+    begin_bytes, number_bytes = own[first].astype(np.int64).tobytes(), numbers.astype(np.int64).tobytes()
+    limits = np.array([int(latest[parts[place][0]]) for place in small.tolist()], np.int64)
+    counted = np.where(own <= limits[part], own, int(MIN_INSTANT)) if len(own) else own
+    newest = np.maximum.reduceat(counted, np.searchsorted(part, np.arange(len(small)))) if len(small) else counted
+    of_small = iter(zip(bins, bins[1:], newest.tolist(), strict=False))
+    for (name, _, rows), size in zip(parts, sizes.tolist(), strict=True):
+        if size > MOST_BINS:
+            yield FileTimes.of(times[rows], latest[name])
+            continue
+        begin, end, latest_own = next(of_small)
+        chosen = slice(8 * begin, 8 * end)
+        is_none = latest_own == int(MIN_INSTANT)
+        yield FileTimes(0, begin_bytes[chosen], number_bytes[chosen], None if is_none else Instant(latest_own))
 
 
 def _newest_in(files: Files) -> Instant | None:

@@ -116,7 +116,7 @@ from headrace.pipeline.endpoints import Input, Source
 if TYPE_CHECKING:  # with Arrow, which planning does without
     import pyarrow as pa
 
-    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords, Span
     from headrace_snapshots.format.codec import Fields
 
 __all__ = [
@@ -397,6 +397,16 @@ class SourceReader(ABC):
         :raises UnreadableFileError: it cannot be read at all.
         :raises FileColumnsError: it lacks what is required.
         """
+
+    def read_together(self, splits: "Sequence[SourceSplit]", required: "RequiredColumns") -> "ScannedFiles | None":
+        """Read several small whole splits at once, if that takes less work than one after the other.
+
+        :param splits: as ``read`` takes them.
+        :param required: the columns that must be there, as ``read`` takes them.
+        :returns: what ``read`` gives of each, and why it cannot; by default None: they are read one after the other.
+        :raises FixDataError: a split is gone or has changed (``SplitGoneError``).
+        """
+        return None
 
     @property
     def rules(self) -> int:

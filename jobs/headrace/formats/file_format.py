@@ -129,6 +129,18 @@ class ScannedRecords:
         return len(self.position)
 
 
+@dataclass(frozen=True)
+class ScannedFiles:
+    """Records of several whole files, one file behind the other. ``lengths``: how many each file has. ``lacks``: what
+    ``ScannedRecords.lacks`` says of each alone. A file that is ``unreadable``, by its number, has no record here.
+    """
+
+    records: ScannedRecords
+    lengths: Ints
+    lacks: tuple[Mapping[str, str | None] | None, ...]
+    unreadable: Mapping[int, UnreadableFileError] = field(default_factory=dict)
+
+
 def nothing(fields: SourceFields) -> ScannedRecords:
     """Give no record. It raises nothing.
 
@@ -309,6 +321,18 @@ class FileFormat(ABC):
         :raises UnreadableFileError: it is not a whole file of this format.
         :raises FileColumnsError: it lacks what is required, or a column does not fit.
         """
+
+    def read_together(
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: RequiredColumns
+    ) -> ScannedFiles | None:
+        """Read several small files at once, if that takes less work than one after the other. It raises nothing.
+
+        :param files: name and whole content of each.
+        :param fields: the columns that are wanted, as ``read`` takes them.
+        :param required: the columns that must be there.
+        :returns: what ``read`` gives of each, and why it cannot; by default None: they are read one after the other.
+        """
+        return None
 
     def is_divisible(self, path: str) -> bool:
         """Ask whether reading a part of a file takes less work than reading all of it. It raises nothing.

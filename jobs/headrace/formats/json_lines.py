@@ -28,7 +28,7 @@ from headrace.formats import fields as formats_fields
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import parsed
-from headrace.formats.lines import TextFormat, TextLines
+from headrace.formats.lines import JoinedLines, TextFormat, TextLines, cut_together
 from headrace.kernel.columns import Ints, truths
 from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.string_bytes import are_text
@@ -36,6 +36,7 @@ from headrace.model.arguments import shown
 from headrace.model.expressions.columns import SourceField, SourceFields, in_objects
 from headrace.model.expressions.data_types import DataType, ListType
 from headrace.model.expressions.typing import constant_to_json
+from headrace_snapshots.names import relanded
 
 _ONE_A_LINE: Final = "land each record on a line of its own (jq -c {})"
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
@@ -44,6 +45,9 @@ _BETWEEN: Final = re.compile(r"[ \t\r,]*")
 _STRING: Final = re.compile(rb'"(?:\\.|[^"\\])*"')
 _LONG: Final = 65536
 """A line that begins as an array of records and is so long is one of several."""
+
+_MOST_TOGETHER: Final = 64 * 1024 * 1024
+"""How many bytes of text files have that are read together."""
 
 _GOES_ON: Final = (b"{", b"[", b",")
 """How a line ends on which a record does not."""
@@ -65,6 +69,21 @@ def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
                 path,
                 f"its line {lines.position[row]} is an array of {count} records: {_ONE_A_LINE.format(repr('.[]'))}",
             )
+
+
+def _doubtful_files(joined: JoinedLines) -> list[int]:
+    """The files that ``check_json_lines`` may refuse; it finds nothing in the others."""
+    filled = np.flatnonzero(joined.lengths)
+    starts = joined.starts
+    first = joined.lines.text.take(pa.array(starts[filled]))
+    is_plain = truths(pc.and_(pc.starts_with(first, b"{"), pc.ends_with(first, b"}")))
+    is_plain &= ~truths(pc.starts_with(first, b"{\0"))
+    doubtful = {*filled[~is_plain].tolist()}
+    doubtful |= {*(np.searchsorted(starts, _arrays(joined.lines), "right") - 1).tolist()}
+    for number in np.flatnonzero(joined.lengths == 1).tolist():
+        if _BEHIND_EACH_OTHER.search(joined.lines.text[int(starts[number])].as_py()):
+            doubtful.add(number)
+    return sorted(doubtful)
 
 
 def stands_alone(line: bytes) -> bool:
@@ -182,6 +201,44 @@ class JsonLines(TextFormat):
         records = _records(lines, fields, is_iso_alone=self.is_as_before)
         return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
 
+    def read_together(
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
+    ) -> file_format.ScannedFiles | None:
+        """Small files as one text. None for those that are read as up to 0.1.2, and where they are large once they are
+        unpacked.
+        """
+        if self.is_as_before:
+            return None
+        texts: list[bytes] = []
+        unreadable: dict[int, file_format.UnreadableFileError] = {}
+        size = 0
+        for number, (path, data) in enumerate(files):
+            text = b""
+            try:
+                text = self.layout.whole(self.unpacked(data, path), path)
+            except file_format.UnreadableFileError as error:
+                unreadable[number] = error
+            texts.append(text)
+            size += len(text)
+            if size > _MOST_TOGETHER:
+                return None
+        joined = cut_together(texts)
+        for number in _doubtful_files(joined):
+            if relanded(files[number][0]) is None:
+                own = joined.of(number)
+                try:
+                    self.check_lines(own, own.first(1), files[number][0])
+                except file_format.UnreadableFileError as error:
+                    unreadable[number] = error
+        joined = joined.without(unreadable)
+        if not len(joined.lines):
+            return file_format.ScannedFiles(
+                file_format.nothing(fields), joined.lengths, (None,) * len(files), unreadable
+            )
+        records = _records(joined.lines, fields, is_iso_alone=False)
+        wanted = {name: fields[name] for name in required.columns}
+        return file_format.ScannedFiles(records, joined.lengths, _lacking_by_file(records, wanted, joined), unreadable)
+
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Raise UnreadableFileError for JSON that is not a record on each line."""
         check_json_lines(lines, first, path)
@@ -220,6 +277,33 @@ def _lacking(
     missing = [name for name in empty if not all(_is_written(part, lines) for part in wanted[name].path)]
     first = json.loads(lines.text[int(parses[0])].as_py()) if missing else {}
     return {name: file_format.nearest(wanted[name].path[-1], _object_of(wanted[name], first)) for name in missing}
+
+
+def _lacking_by_file(
+    records: file_format.ScannedRecords, wanted: SourceFields, joined: JoinedLines
+) -> tuple[dict[str, str | None] | None, ...]:
+    """What ``_lacking`` says of each file. A column of which some record has a value need not be looked for."""
+    filled = np.flatnonzero(joined.lengths)
+    starts = joined.starts[filled]
+    some_parse = np.logical_or.reduceat(truths(records.unparsed.is_null()), starts)
+    lacks: list[dict[str, str | None] | None] = [None] * len(joined.lengths)
+    for number in filled[some_parse].tolist():
+        lacks[number] = {}
+    empty = np.zeros(len(filled), np.bool_)
+    for name in wanted:
+        if records.columns[name].null_count:
+            empty |= ~np.logical_or.reduceat(truths(records.columns[name].is_valid()), starts)
+    for place in np.flatnonzero(empty & some_parse).tolist():
+        number = int(filled[place])
+        rows = slice(int(starts[place]), int(starts[place] + joined.lengths[number]))
+        own = replace(
+            records,
+            columns={name: records.columns[name][rows] for name in wanted},
+            unparsed=records.unparsed[rows],
+            position=records.position[rows],
+        )
+        lacks[number] = _lacking(own, wanted, joined.of(number))
+    return tuple(lacks)
 
 
 def _object_of(field: SourceField, record: Mapping[str, Any]) -> Mapping[str, Any]:

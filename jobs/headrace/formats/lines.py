@@ -19,8 +19,8 @@ Formats of text, whose records are lines: decompressed and cut here, so that one
 
 import codecs
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -292,6 +292,47 @@ class TextLines:
         :returns: so many of them, or all.
         """
         return TextLines(self.text[:count], self.position[:count], self.is_utf8[:count])
+
+
+@dataclass(frozen=True)
+class JoinedLines:
+    """Lines of several files, one file behind the other. ``lengths`` says how many each file has; the ``position`` of a
+    line counts in its file.
+    """
+
+    lines: TextLines
+    lengths: Ints
+
+    @property
+    def starts(self) -> Ints:
+        """The first line of each file among all."""
+        starts: Ints = np.cumsum(self.lengths) - self.lengths
+        return starts
+
+    def of(self, number: int) -> TextLines:
+        """The lines of one file."""
+        begin = int(self.lengths[:number].sum())
+        rows = slice(begin, begin + int(self.lengths[number]))
+        return TextLines(self.lines.text[rows], self.lines.position[rows], self.lines.is_utf8[rows])
+
+    def without(self, numbers: Collection[int]) -> "JoinedLines":
+        """All but the lines of some files."""
+        if not numbers:
+            return self
+        is_kept = np.ones(len(self.lengths), np.bool_)
+        is_kept[list(numbers)] = False
+        return JoinedLines(self.lines.where(np.repeat(is_kept, self.lengths)), np.where(is_kept, self.lengths, 0))
+
+
+def cut_together(texts: Sequence[bytes]) -> JoinedLines:
+    """The lines of whole ``texts`` without a byte order mark, cut at once."""
+    ended = [text if not text or text.endswith(b"\n") else text + b"\n" for text in texts]
+    whole = b"".join(ended)
+    lines = _cut(whole, 0, LINES)
+    first = np.cumsum([0, *(_breaks(text, len(text)) for text in ended)])
+    row = np.searchsorted(lines.position, first)
+    lengths = np.diff(row)
+    return JoinedLines(replace(lines, position=lines.position - np.repeat(first[:-1], lengths)), lengths)
 
 
 def bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tuple[int, int]:

@@ -94,10 +94,10 @@ def judged(
     records: ScannedRecords,
     processing_time: Instant,
     *,
-    path: str = "",
+    path_of: Callable[[int], str] = lambda row: "the input",
     apart: Apart = NOT_APART,
 ) -> JudgedRecords:
-    """``records`` of the file at ``path`` of the input ``given``, judged for the first ``stages`` of chains.
+    """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``path_of``: the file of a row.
     ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
     ``apart``: whose errors are kept.
     """
@@ -142,7 +142,7 @@ def judged(
             if number not in apart.parked:
                 columns = {**columns, **inputs_of(stage, elements, columns)}
         except RowOverflowsError as overflows:
-            errors[number] = _located(overflows, path, records)
+            errors[number] = _located(overflows, path_of(overflows.row), records)
         except ISOLATED as error:
             errors[number] = error
         if number in errors and not apart.isolates:
@@ -167,7 +167,7 @@ Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
 def _located(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:
     """The error of a record, with where it is."""
     position = int(records.position[overflows.row])
-    return type(overflows.error)(f"{path or 'the input'}, position {position}: {overflows.error}")
+    return type(overflows.error)(f"{path}, position {position}: {overflows.error}")
 
 
 def _of(

@@ -13,7 +13,7 @@ from headrace.sources.known_names import KnownNames
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:  # with Arrow, which planning does without
-    from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
+    from headrace.formats.file_format import RequiredColumns, ScannedFiles, ScannedRecords, Span
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,14 @@ class FileReader(SourceReader):
         return read_file(
             file_planning.content(self.store, split), self.source, required, split.path, span, rules=split.rules
         )
+
+    def read_together(self, splits: Sequence[SourceSplit], required: "RequiredColumns") -> "ScannedFiles | None":
+        """The records of small files, if its format reads them together. Raises VanishedFileError, ChangedFileError."""
+        form = self.source.file_format
+        if any(split.rules is not None and split.rules < form.rules for split in splits):
+            return None
+        files = [(split.path, file_planning.content(self.store, split)) for split in splits]
+        return form.read_together(files, self.source.fields, required)  # type: ignore[no-any-return]
 
     @property
     def rules(self) -> int:

@@ -217,13 +217,10 @@ _LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
 def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
     """Where the ``records`` of share number ``share`` are from."""
     rows = np.arange(len(records.columns[c.EVENT_TIME]))
-    positions = [
-        np.zeros(len(file), np.int64) if file.records is None else file.records.position for file in records.files
-    ]
     return {
         SHARE: pa.array(np.full(len(rows), share, np.int64)),
         FILE: pa.array(records.file_of(rows)),
-        POSITION: pa.array(np.concatenate(positions)),
+        POSITION: pa.array(records.positions),
     }
 
 
