@@ -1,4 +1,4 @@
-"""Writes ``jobs/headrace/pipeline/quality.json``: the expectations of the installed Great Expectations, and of
+"""Writes ``jobs/headrace/pipeline/expectations.json``: the expectations of the installed Great Expectations, and of
 each the arguments with the kinds of their values, so that a pipeline is checked without importing it.
 
 ``python -m scripts.expectations``; a test holds the file and the installed library together.
@@ -12,7 +12,7 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).resolve().parents[1] / "jobs/headrace/pipeline/quality.json"
+FILE = Path(__file__).resolve().parents[1] / "jobs/headrace/pipeline/expectations.json"
 OTHER_TABLES = {
     "expect_query_results_to_match_comparison",
     "expect_table_row_count_to_equal_other_table",

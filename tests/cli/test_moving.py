@@ -14,9 +14,9 @@ from headrace.read.snapshots.snapshot_refs import NoSnapshotError
 from headrace.runs.client import recording
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
+from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.protocol import transitions
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -116,7 +116,7 @@ def test_names_of_before_show_nobody_another_snapshot(written: Deployment, monke
     newest, first = (manifest.snapshot_id for manifest in written.catalog.ancestry(written.catalog.head().refs["main"]))
     names = (first, "beginning", "2026-11-21")
     with monkeypatch.context() as patched:
-        patched.setattr(transitions, "why_not", lambda name: None)
+        patched.setattr(object_names, "why_not", lambda name: None)
         for name in names:
             written.catalog.tag(name, newest)
 

@@ -165,7 +165,7 @@ def test_the_log_of_a_backfill_and_of_a_recovery_has_the_same_sentences(
         caplog.clear()
         with caplog.at_level(logging.INFO, logger="headrace.runs"):
             act()
-        said = [record.message for record in caplog.records if record.name == "headrace.runs.process"]
+        said = [record.getMessage() for record in caplog.records if record.name == "headrace.runs.process"]
         assert said == [*looked.lines()]
 
 
