@@ -54,6 +54,24 @@ def test_paths_that_documents_name_are_there(document: Path) -> None:
     assert not missing
 
 
+def test_the_tree_of_the_architecture_draws_what_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    tree = text.partition("## The tree")[2].partition("```text\n")[2].partition("```")[0]
+    above: list[tuple[int, str]] = []
+    missing = []
+    for line in tree.splitlines():
+        indent = len(line) - len(line.lstrip())
+        above = [(at, folder) for at, folder in above if at < indent]
+        folder = above[-1][1] if above else ""
+        drawn = re.split(r"  +", line.strip())[0].split()
+        there = [name for name in drawn if name.endswith(("/", ".py"))]
+        assert there, f"nothing is drawn in {line!r}"
+        missing += [f"{folder}{name}" for name in there if not (ROOT / f"{folder}{name}").exists()]
+        if there[0].endswith("/"):
+            above.append((indent, f"{folder}{there[0]}"))
+    assert not missing
+
+
 def test_a_path_that_is_not_there_is_found() -> None:
     assert [
         _is_there(path) for path in named_paths("`kernel/step`, `kernel/nothing`, `tests/docs/`, `docs/none.md`")
