@@ -144,6 +144,13 @@ class EntryPointGroup(Generic[T]):
         """All names that can be used: Headrace's own first."""
         return [*self.built_in, *sorted({entry_point.name for entry_point in self._others()})]
 
+    def loaded(self) -> "list[T]":
+        """Headrace's own parts, and those of others that this process uses."""
+        others = [
+            part for (group, name), part in [*_LOADED.items()] if group == self.group and name not in self.built_in
+        ]
+        return [*(self[name] for name in self.built_in), *others]
+
     def _others(self) -> "Sequence[EntryPoint]":
         """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""
         installed = _installed(self.group)

@@ -308,13 +308,25 @@ class StoreScheme:
     ``form`` is how users write a root of it ("s3://bucket/prefix"). ``open`` gives the store of such a URI, which it
     may refuse with a FixConfigError that does not show what stands before an @; it makes no request. ``is_shared``:
     other processes see what this one writes. ``variables`` is how the names of environment variables begin that say how
-    to reach it (one text, or several): tasks on other machines get them.
+    to reach it (one text, or several): tasks on other machines get them, users' code that explains windows does not.
+    ``secrets``: the names of those whose values no text may show.
     """
 
     form: str
     open: "Callable[[str], ObjectStore]"
     is_shared: bool = True
     variables: str | tuple[str, ...] | None = None
+    secrets: tuple[str, ...] = ()
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Give ``variables`` as several texts. It raises nothing.
+
+        :returns: how names of its variables begin; none if it has none.
+        """
+        return (
+            () if self.variables is None else (self.variables,) if isinstance(self.variables, str) else self.variables
+        )
 
     def settings(self, environment: Mapping[str, str]) -> dict[str, str]:
         """Choose what a process elsewhere needs to reach the store. It raises nothing.

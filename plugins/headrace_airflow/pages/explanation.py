@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError, HeadraceError, RetryError
+from headrace.ext.stores import SCHEMES
 from headrace.pipeline.loading.registry import PipelineFolders, registered
 from headrace.read.shown_values import as_json
 from headrace.runs.reporting.results import RunError
@@ -161,18 +162,22 @@ _SECONDS: Final = 60.0
 _EPOCHS: Final = 25
 """Of so many newest epochs panes and late records are looked at, where no window is named."""
 
-_NOT_THEIRS: Final = ("AIRFLOW", "AWS_", "HEADRACE_S3_")
-"""Beginnings of variables that a process has only if the root says so."""
-
 
 class UnexplainedError(FixConfigError, code="config.unexplained"):
     """What that process found wrong with what was asked."""
 
 
 def explainer(variables: Mapping[str, str] = os.environ) -> ForkServer:
-    """Who explains. Raises SizeError."""
-    environment = {name: value for name, value in variables.items() if not name.startswith(_NOT_THEIRS)}
-    return ForkServer(__name__, environment, seconds=_SECONDS, memory=local_memory())
+    """Who explains. Raises SizeError, BrokenEntryPointError."""
+    return ForkServer(__name__, variables_of_users(variables), seconds=_SECONDS, memory=local_memory())
+
+
+def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:
+    """Those of ``variables`` that code of users gets: none of Airflow's and of stores, which the root says. Raises
+    BrokenEntryPointError.
+    """
+    of_stores = tuple(prefix for name in SCHEMES.names() for prefix in SCHEMES[name].prefixes)
+    return {name: value for name, value in variables.items() if not name.startswith(("AIRFLOW", *of_stores))}
 
 
 def explanation(forks: ForkServer, opened: "OpenedRoot", of: tuple[str, str], key: str, window: str) -> dict[str, Any]:

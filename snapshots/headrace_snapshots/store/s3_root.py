@@ -21,4 +21,6 @@ def _open(uri: str) -> "S3Store":
     return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
 
 
-S3: Final = StoreScheme("s3://bucket/prefix", _open, variables=("AWS_", "HEADRACE_S3_"))
+_SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+S3: Final = StoreScheme("s3://bucket/prefix", _open, variables=("AWS_", "HEADRACE_S3_"), secrets=_SECRETS)

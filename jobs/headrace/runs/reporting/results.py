@@ -28,6 +28,7 @@ import msgspec
 from headrace.audit.limits import LimitFinding
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError, UnusualDataError, UsualFinding
 from headrace.errors import FixConfigError, HeadraceError, RestoreError
+from headrace.ext.stores import SCHEMES
 from headrace.model.arguments import Suggesting
 from headrace.model.time import render
 from headrace.pipeline.quality import Limits
@@ -170,8 +171,6 @@ FORMAT: Final = 1
 
 Action = Literal["process", "audit", "publish", "recover", "backfill", "cut_over", "patch"]
 Status = Literal["succeeded", "failed"]
-
-_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 @dataclass(frozen=True)
@@ -336,7 +335,7 @@ def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
 
 def redacted(text: str) -> str:
     """``text`` without the values of the environment's secrets: a foreign exception may quote a request."""
-    for variable in _SECRETS:
+    for variable in (variable for scheme in SCHEMES.loaded() for variable in scheme.secrets):
         if secret := os.environ.get(variable):
             text = text.replace(secret, f"<{variable}>")
     return text

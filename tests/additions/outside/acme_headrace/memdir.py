@@ -113,4 +113,4 @@ def _open(uri: str) -> MemDirStore:
     return MemDirStore(uri)
 
 
-MEMDIR: Final = StoreScheme("memdir:///folder", _open)
+MEMDIR: Final = StoreScheme("memdir:///folder", _open, variables="MEMDIR_", secrets=("MEMDIR_KEY",))
