@@ -4,6 +4,7 @@ element lies behind; a file that cannot be read costs only itself.
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from headrace import FileSource
 from headrace.distribute import watermark_inputs
 from headrace.distribute.records import FileRecords, in_arrival_order, read_records, together
-from headrace.formats.file_format import UnreadableFileError
+from headrace.formats.file_format import RequiredColumns, UnreadableFileError
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN, OnMissing, OnUnreadable
@@ -49,13 +51,40 @@ LINES = [
 ]
 ZIP = b"PK\x03\x04"
 BREAKS = [b"\n", b"\r\n", b"\r"]
-BODIES = st.builds(
-    lambda begin, lines, end, pack: pack(begin + b"".join(a + b for a, b in lines)[: -1 if end else None]),
-    st.sampled_from([b"", b"", b"", b"\xef\xbb\xbf", b"\n"]),
-    st.lists(st.tuples(st.sampled_from(LINES), st.sampled_from(BREAKS)), max_size=6),
-    st.booleans(),
-    st.sampled_from([bytes, bytes, bytes, gzip.compress, lambda body: gzip.compress(body)[:-9], lambda _: ZIP]),
-)
+CSV_LINES = [
+    b"user,time,n,x",
+    b"user,time,n,x",
+    b"ann,2025-12-31T23:00:00Z,1,1.5",
+    b"bob,2025-12-31T23:59:00Z,,",
+    b"eve,2025-12-31T23:02:00Z,no number,",
+    b"\xff,2025-12-31T23:10:00Z,1,1",
+    b"cy,2025-12-31T23:10:00Z,1",
+    b'"dan",2025-12-31T23:10:00Z,1,1',
+    b'"open,2025-12-31T23:10:00Z,1,1',
+    b"",
+    b" ",
+    b"time,n,user,x",
+    b"a;b;c",
+]
+HEAD = b"user,time,n,x\n"
+PACKS: list[Callable[[bytes], bytes]] = [
+    bytes,
+    bytes,
+    bytes,
+    gzip.compress,
+    lambda body: gzip.compress(body)[:-9],
+    lambda _: ZIP,
+]
+
+
+def bodies(lines: list[bytes], begins: list[bytes]) -> st.SearchStrategy[bytes]:
+    return st.builds(
+        lambda begin, lines, end, pack: pack(begin + b"".join(a + b for a, b in lines)[: -1 if end else None]),
+        st.sampled_from([*begins, *begins, b"\xef\xbb\xbf", b"\n"]),
+        st.lists(st.tuples(st.sampled_from(lines), st.sampled_from(BREAKS)), max_size=6),
+        st.booleans(),
+        st.sampled_from(PACKS),
+    )
 
 
 def found(tested: Pipeline, landed: Landed, names: list[str]) -> list[dict[str, Any]]:
@@ -81,20 +110,49 @@ def said(records: FileRecords) -> list[dict[str, Any]]:
     ]
 
 
+def give_what_each_gives(tested: Pipeline, suffix: str, folder: Path, contents: list[bytes]) -> None:
+    landed = Landed(folder)
+    names = [f"{number}{suffix}" for number in range(len(contents))]
+    for name, body in zip(names, contents, strict=True):
+        landed.write(name, body)
+    alone = [row for name in names for row in found(tested, landed, [name])]
+    assert found(tested, landed, names) == alone
+
+
 @settings(max_examples=150, deadline=None)
 @example([b"{", LINES[0], b""])
 @example([LINES[0] + b"\r", b"\n" + LINES[1]])
 @example([LINES[0], LINES[7], LINES[8], LINES[1]])
-@given(st.lists(BODIES, min_size=2, max_size=6))
-def test_small_files_read_together_give_what_each_gives_alone(
-    tmp_path_factory: pytest.TempPathFactory, bodies: list[bytes]
+@given(st.lists(bodies(LINES, [b""]), min_size=2, max_size=6))
+def test_small_json_files_read_together_give_what_each_gives_alone(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
 ) -> None:
-    landed = Landed(tmp_path_factory.mktemp("small"))
-    names = [f"{number}.jsonl" for number in range(len(bodies))]
-    for name, body in zip(names, bodies, strict=True):
-        landed.write(name, body)
-    alone = [row for name in names for row in found(TESTED, landed, [name])]
-    assert found(TESTED, landed, names) == alone
+    give_what_each_gives(TESTED, ".jsonl", tmp_path_factory.mktemp("small"), contents)
+
+
+@settings(max_examples=150, deadline=None)
+@example([HEAD + CSV_LINES[2], HEAD + CSV_LINES[3], HEAD])
+@example([HEAD + CSV_LINES[2], HEAD + b"\xe9,2025-12-31T23:00:00Z,1,1\n" * 20, HEAD + CSV_LINES[3]])
+@example([HEAD + CSV_LINES[2] + b"\n" + HEAD + CSV_LINES[6], HEAD + CSV_LINES[4] + b"\r"])
+@given(st.lists(bodies(CSV_LINES, [HEAD]), min_size=2, max_size=4))
+def test_small_csv_files_read_together_give_what_each_gives_alone(
+    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
+) -> None:
+    tested = pipeline("csv", on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL)
+    give_what_each_gives(tested, ".csv", tmp_path_factory.mktemp("small"), contents)
+
+
+def test_small_csv_files_with_one_header_are_read_together() -> None:
+    files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[3]])]
+    source = pipeline("csv").input.source
+    assert isinstance(source, FileSource)
+    scanned = source.file_format.read_together(files, source.fields, RequiredColumns())
+    assert scanned is not None
+    assert scanned.lengths.tolist() == [1, 1]
+    other = [*files, ("other.csv", b"time,user,n,x\n2025-12-31T23:00:00Z,a,1,1\n")]
+    assert source.file_format.read_together(other, source.fields, RequiredColumns()) is None
+    quoted = [*files, ("quoted.csv", HEAD + CSV_LINES[7])]
+    assert source.file_format.read_together(quoted, source.fields, RequiredColumns()) is None
 
 
 def test_the_first_file_that_cannot_be_read_is_named_where_that_is_an_error(tmp_path: Path) -> None:

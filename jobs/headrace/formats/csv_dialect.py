@@ -275,7 +275,7 @@ def _called(dialect: CsvDialect) -> str:
 
 
 _SAMPLE_BYTES: Final = 65536
-_MOST, _LEAST = 100, 20
+_MOST, FEW_RECORDS = 100, 20
 """How many records are looked at, and how many say something."""
 
 _OTHER_ENCODING: Final = "cp1252"
@@ -286,7 +286,7 @@ def check_body(text: bytes, header: bytes, dialect: CsvDialect, places: Collecti
     columns of the source.
     """
     records = _records(text, header, layout_of(dialect))
-    if len(records) < _LEAST:
+    if len(records) < FEW_RECORDS:
         return
     _check_encoding(records, dialect, path)
     other = _fitting_dialect(text, header, records, dialect)
@@ -335,7 +335,7 @@ def _fitting_dialect(text: bytes, header: bytes, records: TextLines, dialect: Cs
         return None
     for other in _others(dialect):
         read = _records(text, header, layout_of(other))
-        if len(read) >= _LEAST and _fitting(read, other, wanted) == len(read):
+        if len(read) >= FEW_RECORDS and _fitting(read, other, wanted) == len(read):
             return other
     return None
 

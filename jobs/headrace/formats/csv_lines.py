@@ -18,14 +18,24 @@ import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
 from headrace.formats import file_format
-from headrace.formats.csv_dialect import Header, JudgedLines, Quoting, check_body, check_preamble, header_of, layout_of
+from headrace.formats.csv_dialect import (
+    FEW_RECORDS,
+    Header,
+    JudgedLines,
+    Quoting,
+    check_body,
+    check_preamble,
+    header_of,
+    layout_of,
+)
 from headrace.formats.fields import typed
-from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines
+from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines, cut_together
 from headrace.kernel.columns import Ints, truths
 from headrace.model.expressions.columns import SourceFields
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.typing import constant_to_json
 from headrace.pipeline.sources import CsvDialect
+from headrace_snapshots.names import relanded
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,41 @@ class CsvLines(TextFormat):
         columns = header_of(header, fields, self.dialect, path)
         required.check(columns.names, columns.stored, path, "header")
         return self._records(lines, columns, fields)
+
+    def read_together(
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
+    ) -> file_format.ScannedFiles | None:
+        """Small files with one header as one text. None where a quote or an escape may mean something, in other
+        encodings, and where the header is wrong.
+        """
+        dialect = self.dialect
+        if self.is_as_before or dialect.encoding != UTF8 or dialect.skip_lines or dialect.escape is not None:
+            return None
+        texts, unreadable = self.texts_of(files)
+        if texts is None or (dialect.quote is not None and any(dialect.quote.encode() in text for text in texts)):
+            return None
+        joined = cut_together(texts, self.layout)
+        filled = np.flatnonzero(joined.lengths)
+        headers = {*joined.lines.text.take(pa.array(joined.starts[filled])).to_pylist()}
+        if len(headers) != 1:
+            return None
+        (line,) = headers
+        try:
+            header = header_of(line, fields, dialect, "")
+            required.check(header.names, header.stored, "", "header")
+        except file_format.UnreadableFileError:  # each says it of itself
+            return None
+        for number in np.flatnonzero(joined.lengths > FEW_RECORDS).tolist():  # the beginning of others says nothing
+            path = files[number][0]
+            try:
+                if relanded(path) is None:
+                    self.check_beginning(texts[number], line, fields, path)
+            except file_format.UnreadableFileError as error:
+                unreadable[number] = error
+        joined = joined.without(unreadable)
+        joined = joined.where(truths(pc.not_equal(joined.lines.text, line)))
+        records = self._records(joined.lines, header, fields)
+        return file_format.ScannedFiles(records, joined.lengths, (None,) * len(files), unreadable)
 
     def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
         """Raise DialectError for records of another dialect."""

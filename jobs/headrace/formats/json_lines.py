@@ -46,9 +46,6 @@ _STRING: Final = re.compile(rb'"(?:\\.|[^"\\])*"')
 _LONG: Final = 65536
 """A line that begins as an array of records and is so long is one of several."""
 
-_MOST_TOGETHER: Final = 64 * 1024 * 1024
-"""How many bytes of text files have that are read together."""
-
 _GOES_ON: Final = (b"{", b"[", b",")
 """How a line ends on which a record does not."""
 
@@ -207,21 +204,9 @@ class JsonLines(TextFormat):
         """Small files as one text. None for those that are read as up to 0.1.2, and where they are large once they are
         unpacked.
         """
-        if self.is_as_before:
+        texts, unreadable = self.texts_of(files)
+        if texts is None or self.is_as_before:
             return None
-        texts: list[bytes] = []
-        unreadable: dict[int, file_format.UnreadableFileError] = {}
-        size = 0
-        for number, (path, data) in enumerate(files):
-            text = b""
-            try:
-                text = self.layout.whole(self.unpacked(data, path), path)
-            except file_format.UnreadableFileError as error:
-                unreadable[number] = error
-            texts.append(text)
-            size += len(text)
-            if size > _MOST_TOGETHER:
-                return None
         joined = cut_together(texts)
         for number in _doubtful_files(joined):
             if relanded(files[number][0]) is None:

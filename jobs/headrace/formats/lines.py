@@ -321,14 +321,19 @@ class JoinedLines:
             return self
         is_kept = np.ones(len(self.lengths), np.bool_)
         is_kept[list(numbers)] = False
-        return JoinedLines(self.lines.where(np.repeat(is_kept, self.lengths)), np.where(is_kept, self.lengths, 0))
+        return self.where(np.repeat(is_kept, self.lengths))
+
+    def where(self, chosen: NDArray[np.bool_]) -> "JoinedLines":
+        """Some of the lines."""
+        file = np.repeat(np.arange(len(self.lengths)), self.lengths)[chosen]
+        return JoinedLines(self.lines.where(chosen), np.bincount(file, minlength=len(self.lengths)))
 
 
-def cut_together(texts: Sequence[bytes]) -> JoinedLines:
-    """The lines of whole ``texts`` without a byte order mark, cut at once."""
+def cut_together(texts: Sequence[bytes], layout: TextLayout = LINES) -> JoinedLines:
+    """The lines of whole ``texts`` without a byte order mark, cut at once. No text leaves a quote open."""
     ended = [text if not text or text.endswith(b"\n") else text + b"\n" for text in texts]
     whole = b"".join(ended)
-    lines = _cut(whole, 0, LINES)
+    lines = _cut(whole, 0, layout)
     first = np.cumsum([0, *(_breaks(text, len(text)) for text in ended)])
     row = np.searchsorted(lines.position, first)
     lengths = np.diff(row)
@@ -430,6 +435,10 @@ MOST_BYTES = 2**31 - 16
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
 
 
+_MOST_TOGETHER: Final = 64 * 1024 * 1024
+"""How many bytes of text files have that are read together."""
+
+
 class TextFormat(file_format.FileFormat):
     """A format whose records are lines of UTF-8, compressed or not, whatever the file is called. The header, if files
     have one, is the first line that is not blank. A file of records that landed again is never refused for its records:
@@ -514,6 +523,30 @@ class TextFormat(file_format.FileFormat):
         if is_judged:
             self.check_beginning(text, _line(first), fields, path)
         return records
+
+    def texts_of(
+        self, files: Sequence[tuple[str, bytes]]
+    ) -> tuple[list[bytes] | None, dict[int, file_format.UnreadableFileError]]:
+        """Take files out of their compression, to cut them together. It raises nothing.
+
+        :param files: name and whole content of each.
+        :returns: the text of each, empty for one that cannot be read, and why by its number; None in place of the texts
+            if there is too much of them.
+        """
+        texts: list[bytes] = []
+        unreadable: dict[int, file_format.UnreadableFileError] = {}
+        size = 0
+        for number, (path, data) in enumerate(files):
+            text = b""
+            try:
+                text = self.layout.whole(self.unpacked(data, path), path)
+            except file_format.UnreadableFileError as error:
+                unreadable[number] = error
+            texts.append(text)
+            size += len(text)
+            if size > _MOST_TOGETHER:
+                return None, {}
+        return texts, unreadable
 
     def unpacked(self, data: bytes, path: str) -> bytes:
         """Take a file out of its compression.

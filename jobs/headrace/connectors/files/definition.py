@@ -69,7 +69,7 @@ class FileSource(FilesSource):
         format: str,  # noqa: A002 (the word of the domain)
         schema: WrittenColumns,
         *,
-        max_files: int = 100,
+        max_files: int = 10_000,
         max_bytes: int = 512 * 1024 * 1024,
         look_back: int = 1000,
         names: NameOrder | str = NameOrder.ANY,
