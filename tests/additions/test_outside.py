@@ -21,8 +21,6 @@ import pytest
 import headrace as hr
 from headrace.errors import FixConfigError, PipelineError
 from headrace.ext.stores import ObjectStore, open_store
-from headrace.runs.reporting.results import redacted
-from headrace_airflow.pages.explanation import variables_of_users
 from tests.distributions import installed
 from tests.snapshots import test_store_contract
 
@@ -192,17 +190,6 @@ def test_a_store_from_outside_keeps_what_every_store_promises(
     promise: Callable[[ObjectStore], None], path: str, tmp_path: Path
 ) -> None:
     promise(open_store(f"memdir://{tmp_path}/store"))
-
-
-def test_what_says_how_a_store_is_reached_is_shown_in_no_text_and_given_to_no_code_of_users(
-    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    open_store(f"memdir://{tmp_path}/store")
-    monkeypatch.setenv("MEMDIR_KEY", "planted-secret")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-    assert redacted("no planted-secret, no another-secret") == "no <MEMDIR_KEY>, no <AWS_SECRET_ACCESS_KEY>"
-    given = {"MEMDIR_KEY": "k", "AWS_REGION": "r", "HEADRACE_S3_ENDPOINT": "e", "AIRFLOW_HOME": "h", "LANG": "C"}
-    assert variables_of_users(given) == {"LANG": "C"}
 
 
 SAID = """

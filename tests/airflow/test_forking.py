@@ -15,10 +15,18 @@ import pytest
 
 import headrace as hr
 from headrace.pipeline.loading.registry import PipelineFolders, in_file
-from headrace_airflow.pages.explanation import ForkServer, NoAnswerError, UnexplainedError, explanation
+from headrace.runs.reporting.results import redacted
+from headrace_airflow.pages.explanation import (
+    ForkServer,
+    NoAnswerError,
+    UnexplainedError,
+    explanation,
+    variables_of_users,
+)
 from headrace_airflow.processes import available
 from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
+from tests.distributions import installed
 
 _CLICKS = """
 import json, os
@@ -226,3 +234,19 @@ def _runs(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+def test_what_says_how_a_store_is_reached_is_shown_in_no_text_and_given_to_no_code_of_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a store of another package, too."""
+    outside = Path(__file__).parents[1] / "additions" / "outside"
+    installed((outside / "pyproject.toml").read_text(), tmp_path / "site")
+    for folder in (outside, tmp_path / "site"):
+        monkeypatch.syspath_prepend(str(folder))
+    open_store(f"memdir://{tmp_path}/store")
+    monkeypatch.setenv("MEMDIR_KEY", "planted-secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
+    assert redacted("no planted-secret, no another-secret") == "no <MEMDIR_KEY>, no <AWS_SECRET_ACCESS_KEY>"
+    given = {"MEMDIR_KEY": "k", "AWS_REGION": "r", "HEADRACE_S3_ENDPOINT": "e", "AIRFLOW_HOME": "h", "LANG": "C"}
+    assert variables_of_users(given) == {"LANG": "C"}

@@ -173,7 +173,7 @@ def explainer(variables: Mapping[str, str] = os.environ) -> ForkServer:
 
 
 def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:
-    """Those of ``variables`` that code of users gets: none of Airflow's and of stores, which the root says. Raises
+    """Keeps from code of users what is among ``variables`` of Airflow's and of stores: these the root says. Raises
     BrokenEntryPointError.
     """
     of_stores = tuple(prefix for name in SCHEMES.names() for prefix in SCHEMES[name].prefixes)
