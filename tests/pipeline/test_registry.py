@@ -2,9 +2,11 @@
 
 import signal
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from importlib import import_module
 from pathlib import Path
+from threading import Event
+from types import ModuleType
 
 import pytest
 from click.testing import CliRunner
@@ -295,3 +297,19 @@ def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object
     before = code(**PLAIN)
     assert list(before) == ["clicks:Own"]
     assert (code(**PLAIN | changed) != before) is counts
+
+
+def test_a_file_that_another_thread_is_executing_is_waited_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, go = Event(), Event()
+    gate = ModuleType("gate")
+    vars(gate).update(begun=begun, go=go)
+    monkeypatch.setitem(sys.modules, "gate", gate)
+    file = folder / "clicks.py"
+    file.write_text(f"import gate\ngate.begun.set()\nassert gate.go.wait(60)\n{file.read_text()}")
+    with ThreadPoolExecutor(2) as threads:
+        first = threads.submit(resolve, str(file))
+        assert begun.wait(60)
+        second = threads.submit(resolve, str(file))
+        assert wait([second], timeout=0.2).not_done, "it must not see half of the module"
+        go.set()
+        assert [first.result(60).name, second.result(60).name] == ["clicks", "clicks"]

@@ -15,6 +15,7 @@ modules and Headrace come before both. Only imports that such files write themse
 import builtins
 import hashlib
 import importlib
+import os
 import signal
 import sys
 import threading
@@ -112,6 +113,26 @@ _FIRST = sys.stdlib_module_names | OWN_PACKAGES
 _loading: ContextVar[str | None] = ContextVar("_loading", default=None)
 
 
+_executing = threading.RLock()
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Keep other threads from executing and forgetting modules of users: they would see half of one."""
+    with _executing:
+        yield
+
+
+def _renew() -> None:
+    """Makes a lock that nobody holds: in a fork there is no other thread that would let go of the old one."""
+    global _executing  # noqa: PLW0603
+    _executing = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew)
+
+
+@one_at_a_time()
 def load(file: Path) -> ModuleType:
     """The module of a pipeline's file, executed unless it was since ``forget``. Raises what the file raises."""
     folder = file.resolve().parent

@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
-from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load
+from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load, one_at_a_time
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import check_beside
 
@@ -107,6 +107,7 @@ class PipelineFolders:
         return files
 
 
+@one_at_a_time()
 def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
     """Every pipeline of ``folders``, else of the environment's, that can be loaded; a file that raises, takes too long
     or repeats a name is broken, nothing else.
@@ -213,6 +214,7 @@ def output_named(reference: str) -> tuple[str, str]:
     return pipeline, output
 
 
+@one_at_a_time()
 def in_file(file: Path) -> list[Registered]:
     """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
     if not file.is_file():
