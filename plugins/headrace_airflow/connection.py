@@ -1,15 +1,9 @@
 """Airflow's connections: how stores, sources and sinks are reached, and who gets what they say.
 
-The Airflow connection that says how the root's store is reached: its endpoint, keys, role and encryption.
-
-What it says becomes variables, such as a deployment without a connection sets.
-
-Connections of sources and sinks that are Airflow's: known to a task while it runs, where Headrace looks for them.
-
-What the environment of the worker says already counts first.
-
-Who gets what the connection says: the environment of a task while it runs, and of what it starts; stores that the
-API server opens. It is never in arguments, templates or Spark's configuration.
+The connection of a root says how its store is reached: endpoint, keys, role and encryption. It becomes variables, such
+as a deployment without a connection sets: those of a task while it runs, and of what it starts, and of stores that the
+API server opens. It is never in arguments, templates or Spark's configuration. Connections of sources and sinks are
+known to a task while it runs, where Headrace looks for them. What the environment of the worker says counts first.
 """
 
 import json

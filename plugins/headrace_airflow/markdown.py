@@ -1,17 +1,11 @@
 """Texts for people, on pages and in logs: Markdown, proposals, and commands as pages say them.
 
-Texts in Markdown of which only the structure is ours, and proposals to those who are to approve something.
-
-Markdown of which only the structure is ours. What data, names and messages say is text, whatever it holds.
-
-Airflow shows it by react-markdown with remark-gfm. That takes addresses for links also where they are escaped, in all
-text but code, and ends the cell of a table at a ``|`` inside code.
-
-What a person is shown who is to approve something: as Markdown on the page that asks, in plain lines in the log.
-
-Texts for people as pages say them: where one names a command of the shell whose work a page does, it names that.
-
-Errors, warnings and explanations are written once, for all who read them. A command that no page does stays.
+Of Markdown only the structure is ours. What data, names and messages say is text, whatever it holds. Airflow shows it
+by react-markdown with remark-gfm. That takes addresses for links also where they are escaped, in all text but code, and
+ends the cell of a table at a ``|`` inside code. A proposal is what a person is shown who is to approve something: as
+Markdown on the page that asks, in plain lines in the log. Errors, warnings and explanations are written once, for all
+who read them: where one names a command of the shell whose work a page does, a page names that. A command that no page
+does stays.
 """
 
 import json

@@ -1,16 +1,9 @@
 """The roots that Airflow serves, and their pipelines: where their data is, and what names them in Airflow.
 
-Which roots this Airflow serves: the one that the environment declares, and those of the file that HEADRACE_ROOTS
-names.
-
-The file in which several roots are declared, and what can be wrong with it.
-
-It is TOML, not Python: the API server reads it, too, and runs no code of users. A root that cannot be used takes
-nothing away from the others.
-
-What a deployment sets: environment variables of the Airflow processes, but for those of a root (``roots``).
-
-Storage keys (``AWS_*``) are not here: the Spark application inherits them, and nothing renders them.
+Served are the root that the environment declares, and those of the file that HEADRACE_ROOTS names. The file is TOML,
+not Python: the API server reads it, too, and runs no code of users. A root that cannot be used takes nothing away from
+the others. What a deployment sets for all of them are environment variables of the Airflow processes; storage keys
+(``AWS_*``) are not here: the Spark application inherits them, and nothing renders them.
 """
 
 import os

@@ -2,7 +2,7 @@
 
 Ancestry of snapshots. Manifests are immutable, so a fact that was found once stays true.
 
-Searches go by the skip pointers of manifests (``format.skips``), and from one that has none by its parent. They read
+Searches go by the skip pointers of manifests (``format.manifest``), and from one that has none by its parent. They read
 few of the manifests on the way; one that is missing or broken is passed by what the log has of its commit.
 
 The immutable objects that snapshots are made of: manifests, and nodes of file logs. What was read is remembered.

@@ -1,12 +1,9 @@
-"""Limits: what was found beside each, and the checks that find it.
+"""Limits of a pipeline: what is found beside each, as values that are kept with the audit, and the checks that find it.
 
-What was found beside each limit of a pipeline: pure values, kept with the audit and in the result of the run.
-
-Holds what a pipeline's catalog and landing prefix say against its limits. Starts nothing, and reads no rows.
-
-Limits of records are about the epochs that readers have not seen, together: the range that an audit is of. A record
-that a person has released does not count again where its file is read again, after a recovery for one. Ages are about
-main alone: a branch is computed again, or compared, and nobody waits for it.
+A check holds what the catalog and the landing prefix say against a limit. It starts nothing, and reads no rows. Limits
+of records are about the epochs that readers have not seen, together: the range that an audit is of. A record that a
+person has released does not count again where its file is read again, after a recovery for one. Ages are about main
+alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter

@@ -1,16 +1,12 @@
-"""What a format of files is: it finds spans of a file, and scans records from them.
+"""What Headrace asks of a format of landed files, and no more: it finds spans of a file, and scans records from them.
 
-What reading a part of a file gives, before anybody judges it: its records as columns of the source's schema.
+A format is a subclass of ``FileFormat``, or of ``formats.lines.TextFormat`` if its records are lines of text. One of
+another distribution is an entry point of ``headrace.formats``. Files are read by many threads at once. What is read
+(``ScannedRecords``) are columns of the source's schema, before anybody judges them.
 
-Columns that a file must have: those that something reads, unless the source takes a column that is missing for NULL,
-and always those without which every record would be a dead letter.
-
-What Headrace asks of a format of landed files, and no more: adding one is a subclass and its name.
-
-A format of another distribution is an entry point of ``headrace.formats``: an instance of ``FileFormat``, or of
-``text_format.TextFormat`` if its records are lines of text. Files are read by many threads at once.
-
-What can be wrong with a landed file.
+``RequiredColumns`` are those that a file must have: what something reads, unless the source takes a column that is
+missing for NULL, and always that without which every record would be a dead letter. What can be wrong with a file is
+an error of its own.
 """
 
 import difflib

@@ -99,7 +99,7 @@ class CompiledStage:
     @cached_property
     def slides(self) -> SlidingWindows | None:
         """The windows if elements are aggregated by slice before each is in several windows
-        (``kernel.windows.slices``): where these overlap, the order of arrival does not count,
+        (``kernel.windows``): where these overlap, the order of arrival does not count,
         and what elements come to is smaller than they are.
         """
         where = self.where

@@ -1,19 +1,13 @@
 """The identity of a pipeline: its parts in words that never change, fingerprints, renamed columns.
 
-What is worked out once of a pipeline: it never changes, and runs ask again at each step.
+The parts of a pipeline are JSON, in words that stand beside the classes (``model.arguments``): neither the names in the
+code nor its defaults count, so a class may be renamed, and a default may change. Objects of a user's own go by the name
+of their class, their fields, and what they declare of their state. Fingerprints are made of that. They say whether the
+state that a snapshot holds still belongs to the pipeline as it is written now.
 
-The parts of a pipeline as JSON, in words that never change. Fingerprints are made of it.
-
-The words stand beside the classes (``model.vocabulary``), so neither the names in the code nor its defaults count: a
-class may be renamed, and a default may change. Objects of a user's own go by the name of their class, their fields, and
-what they declare of their state.
-
-Fingerprints: whether the state that a snapshot holds still belongs to the pipeline as it is written now.
-
-The definition that a snapshot was made by, with its columns called as the pipeline calls them now.
-
-What has been renamed is declared (``Aggregation.renamed``). So two definitions can be compared as if nobody had renamed
-anything: what differs then has changed.
+What has been renamed is declared (``Aggregation.renamed``). So the definition by which a snapshot was made can be
+compared as if nobody had renamed anything: what differs then has changed. All of it is worked out once of a pipeline,
+which never changes, since runs ask again at each step.
 """
 
 import hashlib
@@ -262,7 +256,7 @@ class Renamed:
 
 
 def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
-    """The definition ``before`` (``fingerprint.definition``) with the names that ``pipeline`` declares."""
+    """The definition ``before`` (``definition``) with the names that ``pipeline`` declares."""
     stored_stages: list[dict[str, Any]] = [*before["stages"]]
     stages: list[Formerly] = []
     above = _renamed_above(pipeline, before)

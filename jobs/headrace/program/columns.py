@@ -77,7 +77,7 @@ FALSE = Literal(False)
 @dataclass(frozen=True, eq=False)
 class Call(Function):
     """A function that no expression can write: the method ``name`` of ``owner``, a user's own object, over Arrow
-    batches of ``args`` (``kernel.firing.custom_triggers``).
+    batches of ``args`` (``kernel.custom_objects``).
     """
 
     owner: CustomTrigger

@@ -17,7 +17,7 @@ Replaying dead letters: records that could not be read, or were not allowed, lan
 
 This is for people who have corrected the cause: the pipeline's schema, or the records themselves, as files in a prefix
 of their own. No window has counted dead letters, so they may land where the pipeline reads, and its next run reads them
-again; a run that reads the original files again ignores the copies (``read.snapshots.reprocessed_copies``). By default
+again; a run that reads the original files again ignores the copies (``read.snapshots.read_names``). By default
 they land under a root of their own, ``{root}/rejected``.
 
 Each epoch's dead letters of an input become one file, those of a CSV input one for each file that they came from, with

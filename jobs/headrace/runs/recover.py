@@ -49,7 +49,7 @@ def recover(
     are given up, with a warning each: replaying does not make them again. Another attempt of the same request finds
     that entry in the log and only goes on replaying. Nothing moves for a pipeline that could not continue from there.
 
-    ``options.with_readers``: pipelines that have read what is given up go back as well (``following.recovery_cut``),
+    ``options.with_readers``: pipelines that have read what is given up go back as well (``recovery_target``),
     before anything is replayed. Raises ReadersCannotFollowError, before anything moves: another attempt takes those
     back that can go, and warns of others.
     """

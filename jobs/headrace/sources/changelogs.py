@@ -3,7 +3,7 @@
 An envelope with one of its two rows, in the very bytes of that row: numbers stay as they are written.
 
 An update is two changes, which stand one after the other and have the position of their record. What is dropped of one
-is shown, and lands again, as an envelope with that row alone (``changelogs.one_row``) where it is text. A tombstone,
+is shown, and lands again, as an envelope with that row alone (``with_one_row``) where it is text. A tombstone,
 which a topic has behind a deletion, is none.
 
 Records as changes: each a row of the source's schema, and its ``_sign``: 1 if it is added, -1 if it is withdrawn

@@ -1,10 +1,7 @@
-"""How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, its own clocks.
+"""How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, and the clocks of its chains.
 
-Stored in the manifest, for people as well as machines (``headrace.read.snapshots.progress`` reads it there).
-
-Times as a manifest's progress has them: read, and written where they lie beyond the calendar.
-
-The clocks of a chain of aggregations after an epoch, as far as they are its own.
+It is stored in the manifest, for people as well as machines (``headrace.read.snapshots.progress`` reads it there), with
+times that may lie beyond the calendar.
 """
 
 from collections.abc import Callable, Iterable, Mapping

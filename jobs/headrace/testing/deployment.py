@@ -155,7 +155,7 @@ class TemporaryDeployment:
 
     def land(self, pipeline: Pipeline, *records: Record | Path, of: str = OWN) -> list[Path]:
         """Land ``records`` as one file of the input named ``of`` (by default the pipeline's own), as
-        ``testing.rows`` writes them; and each file that is given by its path as it is. The paths of what landed, which
+        ``written`` writes them; and each file that is given by its path as it is. The paths of what landed, which
         sort in the order of landing.
         """
         given = _input(pipeline, of)

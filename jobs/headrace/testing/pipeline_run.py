@@ -364,7 +364,7 @@ class _Landing(Landing):
 
 def _python_rows(table: pa.Table) -> list[Row]:
     """Rows with aware times; of panes and windows one beyond the years that Python has is None, as in
-    ``testing.times.real``.
+    ``testing.steps.real``.
     """
     times = {WINDOW_START, WINDOW_END, "pane_time", "event_time"}
     rows = python_rows(table)

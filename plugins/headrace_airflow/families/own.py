@@ -1,15 +1,10 @@
-"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all.
+"""Headrace's own families of DAGs: process what has landed, recover from an older snapshot, backfill a range or all;
+and, for pipelines that ask for it, complete windows and delivery to sinks.
 
-Built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations.
-
-Tasks that audit and publish what a run has computed: of each output that has a name, two of its own.
-
-The DAG of a pipeline that announces windows: it says which are complete, and which were corrected since.
-
-The asset ``headrace://NAME/windows`` has a partition for each window, so that a DAG which is scheduled by partitions of
-assets runs once for a window that is complete, and again when it is corrected.
-
-The DAG of a pipeline with sinks: it brings them to what readers see whenever that moves.
+They are built when Airflow parses ``dags/``, so nothing here or above imports pyspark or great_expectations. Each
+output that has a name has two tasks of its own, which audit and publish what a run has computed. The asset
+``headrace://NAME/windows`` has a partition for each window: a DAG that is scheduled by partitions of assets runs once
+for a window that is complete, and again when it is corrected.
 """
 
 from contextlib import nullcontext

@@ -1,9 +1,8 @@
-"""Why windows fired or not, for pages.
+"""Why windows fired or not, for pages, from processes that fork for each question (``ForkServer``).
 
-That needs the definition of a pipeline, which is code of users: a process of its own imports it, never the API server
-(``forking``). It gets no settings of Airflow, whose secrets are among them, and no values on its command line.
-
-What the API server asks of the process that stays (``server``).
+An explanation needs the definition of a pipeline, which is code of users: a process of its own imports it, never the
+API server. It gets no settings of Airflow, whose secrets are among them, and no values on its command line. The process
+that stays, and forks, is ``fork_server``.
 """
 
 import json

@@ -12,7 +12,7 @@ nothing: ``os.replace`` for a write, ``os.link`` (which fails when the name is t
 a power cut: the file is flushed, the folder that names it, and every folder above that up to the root, even if another
 process made it.
 
-What a process that died has left without a name goes with the next put of another (``store.unnamed``).
+What a process that died has left without a name goes with the next put of another (``unnamed_file``).
 
 Files that get their name only once they are complete: a reader sees all of a file or nothing.
 

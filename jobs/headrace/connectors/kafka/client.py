@@ -1,14 +1,9 @@
-"""Requests to a cluster: connections, what brokers answer, and what is fetched of a partition.
+"""Requests to a Kafka cluster: a connection, what brokers answer, and the records of a range of offsets.
 
-What errors of Kafka mean: whether a cluster may say something else soon.
-
-The one request of Kafka's that aiokafka lacks: what a topic is, with the id that no other of its name has.
-
-A connection to a Kafka cluster: what a topic has, and its batches. No consumer group, and nothing is committed.
-
-Requests run on a loop of their own in a thread, for as many callers as there are.
-
-The records of a range of offsets, without those of transactions that were aborted.
+A connection tells what a topic has, and fetches its batches, without records of transactions that were aborted. There
+is no consumer group, and nothing is committed. Requests run on a loop of their own in a thread, for as many callers as
+there are. One is ours, since aiokafka lacks it: what a topic is, with the id that no other of its name has. Errors are
+told apart by whether a cluster may say something else soon.
 """
 
 import asyncio

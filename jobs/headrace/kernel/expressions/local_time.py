@@ -1,4 +1,4 @@
-"""What clocks and calendars of a time zone show, over columns of timestamps (``model.calendar``).
+"""What clocks and calendars of a time zone show, over columns of timestamps (``model.windows``).
 
 Offsets are Python's, which is asked once for each day of the years that rows are in: the zones of other libraries may
 be of another version, and end in 2037.

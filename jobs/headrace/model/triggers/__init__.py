@@ -4,8 +4,7 @@ A trigger is a tree of frozen values. Executors give each node its state; the me
 semantics 4.2. ``may_finish`` says whether the node can finish and so close the window for good (4.8); ``continuation``
 is the trigger of a second grouping that has none of its own (4.7).
 
-Beside each trigger stand its word (``model.vocabulary``), what people read of it (``words``), and what it reads of
-elements (``reads``).
+Beside each trigger stand its word (``model.arguments``), what people read of it, and what it reads of elements.
 """
 
 from headrace.model.triggers import composites, custom, data_driven, elementary

@@ -383,7 +383,7 @@ class AfterPattern(elementary.ElementTrigger):
 
         AfterPattern("ab*c", {"a": col("v") > 9, "b": col("v") > 5, "c": col("v") <= 5})
 
-    The letters of the regular expression (``model.triggers.patterns``) name ``predicates``; an element may satisfy
+    The letters of the regular expression ``pattern`` name ``predicates``; an element may satisfy
     several. A match may begin at any element since the last reset. When windows merge the search restarts: progress is
     lost, data is not.
 

@@ -1,14 +1,9 @@
-"""Which snapshot a reader means, and whether it is whole.
+"""Which snapshot a reader means, by its id, by a branch or a tag, or by a time; and whether it is whole.
 
-Damaged objects: which snapshots do without one, and so what a person can do.
-
-Damage under what a run is about to publish: a look at some of what readers need and no run reads.
-
-A run reads its state and what is new. What older epochs wrote it only names, so damage there would be told to readers
-alone. Each publishing run looks at a few of these objects, at others than the one before it: all of them in turn, and
-never more requests for longer histories. It reads no data file: bits that have changed are for ``fsck --deep``.
-
-Which snapshot a reader means: by its id, by a branch or a tag, or by a time.
+Of a damaged object it says which snapshots do without it, and so what a person can do. A run reads its state and what
+is new. What older epochs wrote it only names, so damage there would be told to readers alone. So each publishing run
+looks at a few of these objects, at others than the one before it: all of them in turn, and never more requests for
+longer histories. It reads no data file: bits that have changed are for ``fsck --deep``.
 """
 
 import re

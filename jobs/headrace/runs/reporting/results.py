@@ -1,15 +1,8 @@
-"""The result object of a run, and what its epochs came to.
+"""The result object of a run: what it did, or the typed error it died of, as a small JSON object beside the snapshots.
 
-What the epochs of a run came to, however many they are: no manifest is kept.
-
-Warnings about the data of a run, given when it ends: dates far ahead, missing columns, many dead letters or late
-records.
-
-The result object of a run: what it did or the typed error it died of, as one small JSON object beside the snapshots.
-
-The starter of the run (Airflow, the command line, a test) reads this instead of parsing logs or exit codes.
-
-Messages for people who may not see values of records: those that may quote one are not shown.
+The starter of the run (Airflow, the command line, a test) reads it instead of parsing logs or exit codes. Here are also
+what the epochs of a run came to, however many they are, without a manifest kept; the warnings about its data (dates far
+ahead, missing columns, many dead letters or late records); and messages for people who may not see values of records.
 
 An error of the configuration names definitions and settings, one of stored objects their paths, one of an audit its
 expectations and limits. All others may quote a key or a record, those among them that code of users has raised.
