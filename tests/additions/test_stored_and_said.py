@@ -1,0 +1,85 @@
+"""One more error and one more field of the manifest: a patch of what CONTRIBUTING names, and no more files."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PATCHES = Path(__file__).parent / "patches"
+PACKAGES = ("jobs/headrace", "snapshots/headrace_snapshots")
+ERROR = """
+import json, runpy, sys
+for script in ("errors", "stubs"):  # as make fmt does
+    sys.argv = [script, "--write"]
+    try:
+        runpy.run_module(f"scripts.{script}", run_name="__main__")
+    except SystemExit as end:
+        assert not end.code, end
+import headrace as hr
+busy = hr.errors.StorageBusyError("come back later")
+print(json.dumps([busy.code, busy.remedy, isinstance(busy, hr.errors.RetryError)]))
+"""
+FIELD = """
+import json, platform, sys
+from pathlib import Path
+import headrace as hr
+
+hits = hr.Pipeline("hits", hr.json("landing/hits", {"page": str}).arrival_time(), what={"hits": hr.count()},
+                   where=hr.FixedWindows("1h"), executor="local")
+root = Path("root").absolute()
+hr.open(root.as_uri(), create=True)[hits].run()
+(manifest,) = (root / "hits/manifests").iterdir()
+older = hr.open(Path(sys.argv[1]).as_uri())
+rows = [older[name].read(at="main").to_arrow().num_rows for name in older]
+print(json.dumps([json.loads(manifest.read_text())["content"]["host"] == platform.node(), min(rows) > 0]))
+"""
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> Path:
+    for package in (*PACKAGES, "scripts", "lab/headrace_lab", "plugins/headrace_airflow"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    golden = tmp_path / "tests/golden"
+    golden.mkdir(parents=True)
+    shutil.copy(ROOT / "tests/golden/error_codes.csv", golden)
+    (tmp_path / "root/landing/hits").mkdir(parents=True)
+    (tmp_path / "root/landing/hits/a.jsonl").write_text('{"page": "a"}\\n')
+    return tmp_path
+
+
+def touched(copied: Path, kind: str) -> int:
+    """Applies the patch for ``kind``. How many files it has."""
+    patch = PATCHES / f"{kind}.patch"
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(copied.parent)}
+    subprocess.run(["git", "apply", str(patch)], cwd=copied, env=outside, check=True)
+    return patch.read_text().count("diff --git ")
+
+
+def printed(copied: Path, code: str, *arguments: str) -> object:
+    """What a process that imports the copies prints last."""
+    path = os.pathsep.join(str(copied / each) for each in ("jobs", "snapshots", "lab", "plugins", ""))
+    command = [sys.executable, "-c", code, *arguments]
+    environment = {**os.environ, "PYTHONPATH": path}
+    done = subprocess.run(command, cwd=copied, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_one_more_error_is_its_class_and_the_tree_is_drawn_again(copied: Path) -> None:
+    assert touched(copied, "error") == 1
+    assert printed(copied, ERROR) == ["retry.storage_busy", "retry", True]
+    assert "StorageBusyError" in (copied / "jobs/headrace/errors.pyi").read_text()
+    assert "retry.storage_busy" in (copied / "tests/golden/error_codes.csv").read_text()
+
+
+@pytest.mark.slow
+def test_one_more_field_of_the_manifest_is_given_by_who_writes_one_and_older_ones_are_read(copied: Path) -> None:
+    assert touched(copied, "manifest_field") == 3
+    assert printed(copied, FIELD, str(ROOT / "tests/golden/format-1/root")) == [True, True]
