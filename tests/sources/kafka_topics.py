@@ -2,11 +2,12 @@
 
 import asyncio
 import json
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.structs import TopicPartition
 
@@ -54,10 +55,17 @@ class Topics:
     def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
 
-    def committed(self, name: str) -> list[tuple[int, bytes | None, bytes | None]]:
-        """Partition, key and value of each record that a consumer sees which waits for transactions."""
+    def committed(self, name: str, *, ended: bool = False) -> list[tuple[int, bytes | None, bytes | None]]:
+        """Partition, key and value of each record that a consumer sees which waits for transactions. A broker ends
+        them a little after it has said so: where all have ``ended``, that is waited for, 5 seconds at most.
+        """
         with KafkaClient(Connection("events", "kafka", *_host_and_port(self.address))) as client:
             topic = client.topic(name)
+            written = self._ends(name, [*client.partitions(topic)]) if ended else {}
+            deadline = time.monotonic() + 5
+            while any(there.end < written.get(number, 0) for number, there in client.partitions(topic).items()):
+                if time.monotonic() > deadline:
+                    break
             tables = {
                 number: records(client, topic, OffsetRange(number, there.first, there.end))
                 for number, there in client.partitions(topic).items()
@@ -67,6 +75,16 @@ class Topics:
             for number, table in tables.items()
             for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)
         ]
+
+    def _ends(self, name: str, partitions: Sequence[int]) -> dict[int, int]:
+        """How far each partition is written, in open transactions, too."""
+
+        async def run() -> dict[int, int]:
+            async with AIOKafkaConsumer(bootstrap_servers=self.address) as consumer:
+                ends = await consumer.end_offsets([TopicPartition(name, number) for number in partitions])
+                return {place.partition: end for place, end in ends.items()}
+
+        return asyncio.run(run())
 
     def produce(self, act: Callable[[AIOKafkaProducer], Coroutine[Any, Any, Result]], **more: Any) -> Result:
         """What ``act`` does with a producer."""
