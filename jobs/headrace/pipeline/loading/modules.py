@@ -132,23 +132,23 @@ def _renew() -> None:
 os.register_at_fork(after_in_child=_renew)
 
 
-@one_at_a_time()
 def load(file: Path) -> ModuleType:
     """The module of a pipeline's file, executed unless it was since ``forget``. Raises what the file raises."""
     folder = file.resolve().parent
     name = f"{_package(folder)}.{file.stem.replace('.', '·')}"
-    if name in sys.modules:
-        return sys.modules[name]
-    path = str(folder / file.name)
-    spec = spec_from_file_location(name, path, loader=_Loader(name, path))
-    assert spec is not None and spec.loader is not None
-    module = sys.modules[name] = module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        sys.modules.pop(name, None)
-        raise
-    return module
+    with one_at_a_time():
+        if name in sys.modules:
+            return sys.modules[name]
+        path = str(folder / file.name)
+        spec = spec_from_file_location(name, path, loader=_Loader(name, path))
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            sys.modules.pop(name, None)
+            raise
+        return module
 
 
 def forget(folder: Path) -> None:

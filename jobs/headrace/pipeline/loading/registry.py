@@ -107,7 +107,6 @@ class PipelineFolders:
         return files
 
 
-@one_at_a_time()
 def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
     """Every pipeline of ``folders``, else of the environment's, that can be loaded; a file that raises, takes too long
     or repeats a name is broken, nothing else.
@@ -214,13 +213,13 @@ def output_named(reference: str) -> tuple[str, str]:
     return pipeline, output
 
 
-@one_at_a_time()
 def in_file(file: Path) -> list[Registered]:
     """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
     if not file.is_file():
         raise UnknownPipelineError(f"there is no file {file}")
-    forget(file.parent)
-    return [Registered(pipeline, file) for pipeline in _loaded(file)]
+    with one_at_a_time():
+        forget(file.parent)
+        return [Registered(pipeline, file) for pipeline in _loaded(file)]
 
 
 def _one_of(file: Path, defined: Sequence[Pipeline], name: str) -> Pipeline:
