@@ -5,6 +5,7 @@ element lies behind; a file that cannot be read costs only itself.
 import gzip
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.distribute import watermark_inputs
 from headrace.distribute.records import FileRecords, in_arrival_order, read_records, together
+from headrace.ext.sources import SourceSplit
+from headrace.formats.csv_lines import CsvLines
 from headrace.formats.file_format import RequiredColumns, UnreadableFileError
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN, OnMissing, OnUnreadable
 from headrace.pipeline.pipeline import Pipeline
+from headrace.sources import file_planning
 from headrace.sources.landing import Landing
+from headrace_snapshots.store import ObjectStore
 from tests.sources.landed import NOW, Landed, pipeline
 
 TESTED = pipeline("json", on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL)
@@ -142,17 +147,48 @@ def test_small_csv_files_read_together_give_what_each_gives_alone(
     give_what_each_gives(tested, ".csv", tmp_path_factory.mktemp("small"), contents)
 
 
-def test_small_csv_files_with_one_header_are_read_together() -> None:
+def test_small_csv_files_with_one_header_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
     files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[3]])]
     source = pipeline("csv").input.source
     assert isinstance(source, FileSource)
-    scanned = source.file_format.read_together(files, source.fields, RequiredColumns())
-    assert scanned is not None
-    assert scanned.lengths.tolist() == [1, 1]
-    other = [*files, ("other.csv", b"time,user,n,x\n2025-12-31T23:00:00Z,a,1,1\n")]
-    assert source.file_format.read_together(other, source.fields, RequiredColumns()) is None
-    quoted = [*files, ("quoted.csv", HEAD + CSV_LINES[7])]
-    assert source.file_format.read_together(quoted, source.fields, RequiredColumns()) is None
+    alone: list[str] = []
+    read = CsvLines.read
+    monkeypatch.setattr(CsvLines, "read", lambda own, *given: alone.append(given[3]) or read(own, *given))
+
+    def lengths(*more: tuple[str, bytes]) -> list[int]:
+        alone.clear()
+        scanned = source.file_format.read_together([*files, *more], source.fields, RequiredColumns())
+        return list(scanned.lengths.tolist())
+
+    assert (lengths(), alone) == ([1, 1], [])
+    other = ("other.csv", b"time,user,n,x\n2025-12-31T23:00:00Z,a,1,1\n")
+    assert (lengths(other), alone) == ([1, 1, 1], ["0.csv", "1.csv", "other.csv"])
+    quoted = ("quoted.csv", HEAD + CSV_LINES[7])
+    assert (lengths(quoted), alone) == ([1, 1, 1], ["0.csv", "1.csv", "quoted.csv"])
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "quoted", "parquet"])
+def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    landed, tested = Landed(tmp_path), pipeline(kind.replace("quoted", "csv"))
+    source = tested.input.source
+    assert isinstance(source, FileSource)
+    fetched: list[str] = []
+    content = file_planning.content
+
+    def counted(store: ObjectStore, file: SourceSplit) -> bytes:
+        fetched.append(file.path)
+        return content(store, file)
+
+    record = {"user": "ann", "time": datetime(2025, 12, 31, 23, tzinfo=UTC), "n": 1, "x": 1.5}
+    body = source.file_format.written([record], source.fields)
+    names = [f"{number}{source.suffixes[0] if source.suffixes else source.file_format.suffix}" for number in range(3)]
+    for name in names:
+        landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
+    monkeypatch.setattr(file_planning, "content", counted)
+    rows = found(tested, landed, names)
+    assert [row["file"] for row in rows] == fetched == [f"landing/{name}" for name in names]
+    assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3
+    assert [row["_reject"] for row in rows] == [None] * 3
 
 
 def test_the_first_file_that_cannot_be_read_is_named_where_that_is_an_error(tmp_path: Path) -> None:

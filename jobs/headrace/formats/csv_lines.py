@@ -106,10 +106,16 @@ class CsvLines(TextFormat):
 
     def read_together(
         self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles | None:
-        """Small files with one header as one text. None where a quote or an escape may mean something, in other
+    ) -> file_format.ScannedFiles:
+        """Small files with one header as one text, but where a quote or an escape may mean something, in other
         encodings, and where the header is wrong.
         """
+        joined = self._joined(files, fields, required)
+        return super().read_together(files, fields, required) if joined is None else joined
+
+    def _joined(
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
+    ) -> file_format.ScannedFiles | None:
         dialect = self.dialect
         if self.is_as_before or dialect.encoding != UTF8 or dialect.skip_lines or dialect.escape is not None:
             return None

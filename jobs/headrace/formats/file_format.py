@@ -137,6 +137,26 @@ class ScannedFiles:
     unreadable: Mapping[int, UnreadableFileError] = field(default_factory=dict)
 
 
+def _one_below_the_other(parts: Sequence[ScannedRecords]) -> ScannedRecords:
+    """The records of several files, of which at least one is asked for."""
+    filled = [part for part in parts if len(part)] or parts[:1]
+    starts = np.cumsum([0, *(len(part) for part in filled)])[:-1]
+
+    def raw(rows: Ints) -> pa.Array:
+        part = np.searchsorted(starts, rows, "right") - 1
+        texts = [filled[number].raw(rows[part == number] - starts[number]) for number in np.unique(part).tolist()]
+        place = np.argsort(np.argsort(part, kind="stable"), kind="stable")
+        return pa.concat_arrays(texts).take(pa.array(place)) if texts else pa.nulls(0, pa.binary())
+
+    return ScannedRecords(
+        {name: pa.concat_arrays([part.columns[name] for part in filled]) for name in filled[0].columns},
+        pa.concat_arrays([part.unparsed for part in filled]),
+        np.concatenate([part.position for part in filled]),
+        raw,
+        has_text=filled[0].has_text,
+    )
+
+
 def nothing(fields: SourceFields) -> ScannedRecords:
     """Give no record. It raises nothing.
 
@@ -320,15 +340,25 @@ class FileFormat(ABC):
 
     def read_together(
         self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: RequiredColumns
-    ) -> ScannedFiles | None:
-        """Read several small files at once, if that takes less work than one after the other. It raises nothing.
+    ) -> ScannedFiles:
+        """Read several small files. By default one after the other; a format may do it at once. It raises nothing.
 
         :param files: name and whole content of each.
         :param fields: the columns that are wanted, as ``read`` takes them.
         :param required: the columns that must be there.
-        :returns: what ``read`` gives of each, and why it cannot; by default None: they are read one after the other.
+        :returns: what ``read`` gives of each, and why it cannot.
         """
-        return None
+        parts: list[ScannedRecords] = []
+        unreadable: dict[int, UnreadableFileError] = {}
+        for number, (path, data) in enumerate(files):
+            part = nothing(fields)
+            try:
+                part = self.read(data, fields, required, path, WHOLE_FILE) if data else part
+            except UnreadableFileError as error:
+                unreadable[number] = error
+            parts.append(part)
+        lengths = np.array([len(part) for part in parts], np.int64)
+        return ScannedFiles(_one_below_the_other(parts), lengths, tuple(part.lacks for part in parts), unreadable)
 
     def is_divisible(self, path: str) -> bool:
         """Ask whether reading a part of a file takes less work than reading all of it. It raises nothing.

@@ -200,13 +200,11 @@ class JsonLines(TextFormat):
 
     def read_together(
         self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles | None:
-        """Small files as one text. None for those that are read as up to 0.1.2, and where they are large once they are
-        unpacked.
-        """
-        texts, unreadable = self.texts_of(files)
-        if texts is None or self.is_as_before:
-            return None
+    ) -> file_format.ScannedFiles:
+        """Small files as one text, but for those that are read as up to 0.1.2, or are large once they are unpacked."""
+        texts, unreadable = (None, {}) if self.is_as_before else self.texts_of(files)
+        if texts is None:
+            return super().read_together(files, fields, required)
         joined = cut_together(texts)
         for number in _doubtful_files(joined):
             if relanded(files[number][0]) is None:

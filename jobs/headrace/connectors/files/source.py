@@ -107,7 +107,9 @@ class FileReader(SourceReader):
         )
 
     def read_together(self, splits: Sequence[SourceSplit], required: "RequiredColumns") -> "ScannedFiles | None":
-        """The records of small files, if its format reads them together. Raises VanishedFileError, ChangedFileError."""
+        """The records of small files; None where some are read by older rules. Raises VanishedFileError,
+        ChangedFileError.
+        """
         form = self.source.file_format
         if any(split.rules is not None and split.rules < form.rules for split in splits):
             return None
