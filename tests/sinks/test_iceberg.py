@@ -11,12 +11,13 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
-from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog, SqlCatalogBaseTable
 from pyiceberg.table import Table
+from sqlalchemy import create_engine, event
 
 import headrace as hr
 from headrace.connections import connection
-from headrace.connectors.iceberg.sink import catalog_properties
+from headrace.connectors.iceberg.sink import ICEBERG, catalog_properties
 from headrace.ext.sinks import ChangeSource, SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from scripts.iceberg_rest import IcebergRest
@@ -466,3 +467,25 @@ def test_a_catalog_that_checks_signatures_takes_ours_and_refuses_those_of_others
         monkeypatch.setenv("HEADRACE_CONN_LAKE", right)
         deployment.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales) != held
+
+
+@pytest.mark.parametrize("tables", [1, 2])
+def test_a_catalog_that_another_begins_meanwhile_is_opened(tables: int, deployment: SinkDeployment) -> None:
+    """The other creates some of its tables after it was looked which there are."""
+    properties = catalog_properties(connection("lake"))
+    metadata = SqlCatalogBaseTable.metadata
+    others = [metadata.sorted_tables[number] for number in range(tables)]
+
+    def created(*_: object, **__: object) -> None:
+        if others:
+            engine = create_engine(properties["uri"])
+            others.pop(0).create(engine)
+            engine.dispose()
+
+    event.listen(metadata, "before_create", created)
+    try:
+        with ICEBERG.open(hr.iceberg("reports.sales", connection="lake"), connection("lake")) as target:
+            assert target.held() is None
+    finally:
+        event.remove(metadata, "before_create", created)
+    assert not others, "each came in between"

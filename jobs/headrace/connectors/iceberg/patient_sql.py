@@ -1,29 +1,38 @@
-"""An SQL catalog of Iceberg in PostgreSQL that does not wait for ever: one that stops answering inside a statement is
-given up.
+"""An SQL catalog of Iceberg, in PostgreSQL or SQLite, that two may begin at once; and that does not wait for ever:
+PostgreSQL that stops answering inside a statement is given up.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import psycopg
+import tenacity
 from pyiceberg.catalog.sql import SqlCatalog
 from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError
 
-from headrace.sinks.postgres_watch import watched
+if TYPE_CHECKING:
+    import psycopg
 
-_opened: ContextVar[list[psycopg.Connection] | None] = ContextVar("opened", default=None)
+_opened: "ContextVar[list[psycopg.Connection] | None]" = ContextVar("opened", default=None)
 """The connections of catalogs, where these are watched."""
 
 
 class PatientSqlCatalog(SqlCatalog):  # type: ignore[misc] # pyiceberg's types say Any
-    """The same, whose connections are known from the first one on."""
+    """The same, whose connections are known from the first one on, and whose tables another may create meanwhile."""
 
     def _init_catalog(self) -> None:
         event.listen(self.engine, "connect", _note, insert=True)  # before the dialect asks what the server is
         super()._init_catalog()
+
+    # It looks which of its two tables there are, then creates the others: each of them can come in between.
+    @tenacity.retry(
+        retry=tenacity.retry_if_exception_type(DBAPIError), stop=tenacity.stop_after_attempt(3), reraise=True
+    )
+    def create_tables(self) -> None:
+        super().create_tables()
 
 
 def _note(connection: Any, _: object) -> None:
@@ -36,6 +45,10 @@ def watched_catalog(uri: str, place: str) -> Iterator[None]:
     """Catalogs that are loaded inside are given up once the server at ``uri`` does not answer. Raises
     SinkUnreachableError.
     """
+    import psycopg  # catalogs in SQLite do without
+
+    from headrace.sinks.postgres_watch import watched
+
     opened: list[psycopg.Connection] = []
     before = _opened.set(opened)
     try:

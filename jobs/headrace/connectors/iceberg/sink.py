@@ -72,7 +72,6 @@ _POSTGRES: Final = ("postgresql", "postgres")
 _CATALOG: Final = "catalog"
 """The option that says what the catalog is called, if not as the connection."""
 _CATALOG_CLASS: Final = "py-catalog-impl"
-_SQL: Final = "pyiceberg.catalog.sql.SqlCatalog"
 _PATIENT_REST: Final = "headrace.connectors.iceberg.patient_rest.PatientRestCatalog"
 _PATIENT_SQL: Final = "headrace.connectors.iceberg.patient_sql.PatientSqlCatalog"
 _SIGNED: Final = "rest.sigv4-enabled"
@@ -127,7 +126,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
         return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
         uri = f"sqlite:////{connection.database}"
-        return {_CATALOG_CLASS: _SQL, "uri": uri, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     raise SinkRefusedError(
         f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
         "postgresql://... or sqlite:///..., with ?warehouse=..."
