@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from headrace.errors import HeadraceError
 from headrace_snapshots import errors, protocol
 from headrace_snapshots.catalog_reader import RELEASED, CatalogReader, Link, names_in, newest_seen
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
@@ -198,6 +199,9 @@ class Catalog(CatalogReader):
 
     Any method may raise what the store raises, BrokenObjectError for a control object that is damaged, and
     DamagedLogError when entries of the log are lost; then only ``rollback`` goes on.
+
+    ``looks_once``: the log is looked at once, and again where an entry of this catalog finds that others have stored
+    some, or could not be. So all answers in between are of one moment. For a run, or one command.
     """
 
     def __init__(
@@ -207,8 +211,9 @@ class Catalog(CatalogReader):
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         new_id: Callable[[], str] = lambda: uuid.uuid4().hex,
+        looks_once: bool = False,
     ) -> None:
-        super().__init__(store, pipeline, new_id)
+        super().__init__(store, pipeline, new_id, looks_once=looks_once)
         self._now = now
 
     def claim(self, branch: str, owner: str) -> Claim:
@@ -321,6 +326,8 @@ class Catalog(CatalogReader):
                     facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                 case protocol.Append(moves=moves):
                     return moves
+                case protocol.Unseen():
+                    raise self._unseen(decided)
                 case protocol.Fenced(reason=reason) | protocol.Conflict(reason) | protocol.Refused(reason):
                     raise errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
 
@@ -436,9 +443,9 @@ class Catalog(CatalogReader):
         """
         look = head or self.head
         facts: dict[tuple[str, str], bool] = {}
+        last = look()
         # Ends: another turn means a new fact (few per head), or that somebody else's entry was stored.
         while True:
-            last = look()
             beginning = begin and last.entry < 0
             decided, answered = self._decide(last, protocol.Init() if beginning else intent, facts)
             intent = intent if beginning else answered
@@ -447,26 +454,46 @@ class Catalog(CatalogReader):
                     try:
                         facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                     except BrokenObjectError:
-                        if look().entry == last.entry:  # else an expiry has made another mark, and deleted this one
+                        seen, last = last, self._look_again(look)
+                        if last.entry == seen.entry:  # else an expiry has made another mark, and deleted this one
                             raise
-                case protocol.Fenced() as fenced:
-                    raise self._fenced(fenced)
-                case protocol.Conflict(reason):
-                    raise errors.PublishConflictError(
-                        f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
-                    )
-                case protocol.Refused(reason):
-                    raise errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
                 case protocol.Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
                     at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
                     about = None if beginning else detail
                     entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
-                    match self._log.append(entry, is_last=next_.kind not in _FOLLOWED):
-                        case AppendResult.APPENDED if not beginning:
-                            return entry
-                        case AppendResult.FOLDED_AWAY if not beginning and counts(self, look(), intent, entry):
-                            return entry
+                    result = self._log.append(entry, is_last=next_.kind not in _FOLLOWED)
+                    if result is AppendResult.APPENDED and not beginning:
+                        return entry
+                    last = look()
+                    if result is AppendResult.FOLDED_AWAY and not beginning and counts(self, last, intent, entry):
+                        return entry
+                case _:
+                    seen = last
+                    if self.looks_once:  # what it goes by may be old
+                        last = self._look_again(look)
+                    if last.entry == seen.entry:
+                        raise self._refusal(decided)
+
+    def _look_again(self, look: Callable[[], Head]) -> Head:
+        self._log.look_again()
+        return look()
+
+    def _refusal(self, decided: protocol.Decision) -> HeadraceError:
+        """Why nothing may follow, as an error."""
+        match decided:
+            case protocol.Fenced():
+                return self._fenced(decided)
+            case protocol.Conflict(reason):
+                return errors.PublishConflictError(
+                    f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
+                )
+            case protocol.Unseen():
+                return self._unseen(decided)
+            case protocol.Refused(reason):
+                return errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
+            case _:
+                raise AssertionError(f"{decided} refuses nothing")
 
     def _decide(
         self, last: Head, intent: protocol.Intent, facts: dict[tuple[str, str], bool]
@@ -481,8 +508,6 @@ class Catalog(CatalogReader):
                     facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
                 case protocol.NeedNames() | protocol.NeedSeen():
                     intent = self._answered(intent, decided)
-                case protocol.Unseen():
-                    raise self._unseen(decided)
                 case _:
                     return decided, intent
 

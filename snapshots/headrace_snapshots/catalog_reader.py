@@ -20,7 +20,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, takewhile
 from typing import Final, TypeVar
 
@@ -261,10 +260,13 @@ class CatalogReader(Objects):
     output = ""
     """Whose catalog it is, where outputs have names and it is that of one."""
 
-    def __init__(self, store: ObjectStore, pipeline: str, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, store: ObjectStore, pipeline: str, new_id: Callable[[], str], *, looks_once: bool = False
+    ) -> None:
         super().__init__(store, pipeline, new_id)
         self.marks = Marks(store, pipeline)
-        self._log = CatalogLog(store, pipeline)
+        self.looks_once = looks_once
+        self._log = CatalogLog(store, pipeline, looks_once=looks_once)
 
     def called_at(self, snapshot_id: str) -> str:
         """What the output whose catalog it is is called in a snapshot."""
@@ -303,16 +305,16 @@ class CatalogReader(Objects):
         snapshots = {*published_of(refs).values()}
         return {snapshot: self.link(snapshot).epoch if len(snapshots) > 1 else 0 for snapshot in snapshots}
 
-    def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
+    def history(self, before: int | None = None, at_once: int = 1) -> Iterator[Entry | LostEntry]:
         """The entries below number ``before`` (default: all), newest first, also past those that are lost.
 
-        One request for each that is asked for.
+        One request for each that is asked for, and of a store that is far for those that are read ``at_once`` with it.
         """
-        return self._log.before(before if before is not None else self._log.end().number + 1)
+        return self._log.before(before if before is not None else self._log.end().number + 1, at_once)
 
-    def entries(self, before: int | None = None) -> Iterator[Entry]:
+    def entries(self, before: int | None = None, at_once: int = 1) -> Iterator[Entry]:
         """Entries of ``history`` that can be read."""
-        return (entry for entry in self.history(before) if isinstance(entry, Entry))
+        return (entry for entry in self.history(before, at_once) if isinstance(entry, Entry))
 
     def last_move(self, ref: str, limit: int = 100) -> Entry | None:
         """The newest entry that moved ``ref``, among the newest ``limit``; None if none of them did."""
@@ -320,7 +322,7 @@ class CatalogReader(Objects):
 
     def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
         """At most ``limit`` of ``entries``."""
-        return list(islice(self.entries(before), limit))
+        return list(islice(self.entries(before, at_once=limit), limit))
 
     def ancestry(self, snapshot_id: str, until: str | None = None) -> Iterator[Manifest]:
         """``snapshot_id`` and what came before it, newest first, down to but without ``until``, as far as it is kept.
@@ -483,16 +485,8 @@ def newest_entries(catalog: CatalogReader, oldest: int = 0, before: int | None =
     """
     head = catalog.known_head()
     first = max(head.base, oldest)
-    with ThreadPoolExecutor(_READERS, thread_name_prefix="log") as pool:
-        for newest in range(head.entry if before is None else before - 1, first - 1, -_READERS):
-            numbers = range(newest, max(newest - _READERS, first - 1), -1)
-            yield from (entry for entry in pool.map(partial(_entry, catalog), numbers) if entry is not None)
-
-
-def _entry(catalog: CatalogReader, number: int) -> Entry | None:
-    """The entry of that number; None if it is lost, or was folded away meanwhile."""
-    entry = next(catalog.entries(number + 1), None)
-    return entry if entry is not None and entry.number == number else None
+    entries = catalog.entries(head.entry + 1 if before is None else before, _READERS)
+    return takewhile(lambda entry: entry.number >= first, entries)
 
 
 def names_in(catalog: CatalogReader, to: str, main: str) -> dict[str, str | None] | None:

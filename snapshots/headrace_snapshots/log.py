@@ -103,6 +103,7 @@ HINT_EVERY = 16
 
 _ATTEMPTS = 8
 _NAMED = 3
+_READERS = 16
 _FIRST_DIGITS = "0000"
 """With which the numbers of all entries begin."""
 _SEEN = 100
@@ -153,14 +154,20 @@ class End:
 
 
 class CatalogLog:
-    """The log of one pipeline. Thread-safe: what it remembers is only ever a lower bound of the end."""
+    """The log of one pipeline. Thread-safe: what it remembers is only ever a lower bound of the end.
 
-    def __init__(self, store: object_stores.ObjectStore, pipeline: str) -> None:
+    ``looks_once``: the end is where it was at the first look, or behind what was appended here since, until
+    ``look_again``, or until an entry's number is taken.
+    """
+
+    def __init__(self, store: object_stores.ObjectStore, pipeline: str, *, looks_once: bool = False) -> None:
         self._store = store
         self._pipeline = pipeline
+        self._looks_once = looks_once
         self._folder = object_names.folder(pipeline, object_names.ObjectKind.LOG)
         self._hint = object_names.hint_path(pipeline)
         self._newest: Entry | None = None
+        self._last_seen: Entry | None = None
         self._stored = self._hinted_at = -1
 
     def last(self) -> Entry | None:
@@ -173,23 +180,42 @@ class CatalogLog:
             f"{_way_out(self._pipeline, end)}"
         )
 
+    def look_again(self) -> None:
+        """Have the next question for the end look for it, also where the log looks once."""
+        self._last_seen = None
+
     def end(self) -> End:
         """Where the log ends, damaged or not: one listing of what comes after the entry that is known or hinted at."""
+        seen = self._last_seen if self._looks_once else None
+        if seen is not None:
+            return End(seen.number, seen)
+        end = self._found_end()
+        if end.lost is None:
+            self._last_seen = end.entry
+        return end
+
+    def _found_end(self) -> End:
         known = self._newest
-        first = (self._hinted() or 0) if known is None else known.number + 1
-        numbers = self._listed(first)
+        hint = self._hinted() if known is None else None
+        first = (hint or 0) if known is None else known.number + 1
+        # most often the hint names the last entry
+        numbers, hinted = object_stores.do_both(
+            self._store,
+            lambda: self._listed(first),
+            lambda: self._try_to_read(hint) if hint is not None and object_stores.lists_in_pages(self._store) else None,
+        )
         if not numbers:
             if known is not None or first == 0:
                 return End(_number(known), known)
             problem = f"the hint {self._where(self._hint)} names entry {first}, and there is none from there on"
             return self._salvaged(first, numbers, [problem])
         try:
-            entry = self._read(numbers[-1])
+            entry = hinted if isinstance(hinted, Entry) and hinted.number == numbers[-1] else self._read(numbers[-1])
         except BrokenObjectError as error:
             return self._salvaged(numbers[-1], numbers, [str(error)])
         except object_stores.ObjectNotFoundError:
             if self._listed(numbers[-1] + 1):
-                return self.end()  # it was folded away meanwhile
+                return self._found_end()  # it was folded away meanwhile
             raise
         there = set(numbers)
         gone = [n for n in range(max(first, entry.base), entry.number) if n not in there and not self._is_there(n)]
@@ -199,21 +225,35 @@ class CatalogLog:
         self._remember(entry)
         return End(entry.number, entry)
 
-    def before(self, number: int) -> Iterator[Entry | LostEntry]:
-        """Entries below ``number``, newest first, a request for each, past those that are lost, down to the folded."""
+    def before(self, number: int, at_once: int = 1) -> Iterator[Entry | LostEntry]:
+        """Entries below ``number``, newest first, past those that are lost, down to the folded: a request for each.
+        ``at_once``: so many are surely wanted, and read together, some ahead, where the store is far.
+        """
+        together = min(at_once, _READERS) if object_stores.lists_in_pages(self._store) else 1
         folded = _folded(self._newest or self.end().entry)
-        for n in range(number - 1, -1, -1):
-            if n < folded:
-                return
-            try:
-                yield self._read(n)
-            except object_stores.ObjectNotFoundError:
-                folded = _folded(self.end().entry)
-                if n < folded:
-                    return
-                yield LostEntry(n, f"{self._where(self._path(n))} is missing")
-            except BrokenObjectError as error:
-                yield LostEntry(n, str(error))
+        for newest in range(number - 1, folded - 1, -together):
+            numbers = range(newest, max(newest - together, folded - 1), -1)
+            entries = object_stores.do_all(self._store, self._try_to_read, numbers, together)
+            for n, entry in zip(numbers, entries, strict=True):
+                if entry is None:
+                    self.look_again()
+                    folded = _folded(self.end().entry)
+                    if n < folded:
+                        return
+                    yield LostEntry(n, f"{self._where(self._path(n))} is missing")
+                else:
+                    yield entry
+
+    def _try_to_read(self, number: int) -> Entry | LostEntry | None:
+        """Entry ``number``; why it cannot be read; None if it is not there."""
+        if self._looks_once and self._newest is not None and self._newest.number == number:
+            return self._newest
+        try:
+            return self._read(number)
+        except object_stores.ObjectNotFoundError:
+            return None
+        except BrokenObjectError as error:
+            return LostEntry(number, str(error))
 
     def append(self, entry: Entry, *, is_last: bool) -> AppendResult:
         """Store ``entry`` under its number, unless another entry has it. ``is_last``: of its command, so the hint is to
@@ -224,14 +264,20 @@ class CatalogLog:
         settle it.
         """
         if not self._create_surely(entry):
+            self.look_again()
             return AppendResult.NUMBER_TAKEN
-        if self._is_below_base(entry):
+        names_hint = is_last or entry.number % HINT_EVERY == 0
+        later, _ = object_stores.do_both(
+            self._store,
+            lambda: self._later(entry),
+            lambda: self.write_hint(entry.number) if names_hint else None,
+        )
+        self._last_seen = entry if later is None else None
+        if later is not None and later.base > entry.number:
             _logger.warning("%s has been folded away by now", self._path(entry.number))
             return AppendResult.FOLDED_AWAY
         self._remember(entry)
         self._stored = entry.number
-        if is_last or entry.number % HINT_EVERY == 0:
-            self.write_hint(entry.number)
         return AppendResult.APPENDED
 
     def settle(self) -> None:
@@ -241,7 +287,8 @@ class CatalogLog:
         if self._stored <= self._hinted_at:
             return
         try:
-            end = self.end()  # others may have stored entries since, and a hint
+            self.look_again()  # others may have stored entries since, and a hint
+            end = self.end()
         except RetryError as error:
             _logger.warning("%s was not written, the next command writes it: %s", self._hint, error)
             return
@@ -269,19 +316,30 @@ class CatalogLog:
             return str(error)
         return f"it names entry {named}, and the last one is {last}" if named > last else None
 
-    def _is_below_base(self, entry: Entry) -> bool:
-        """Whether the log has been folded above ``entry``: then later ones are there, and say so.
+    def _later(self, entry: Entry) -> Entry | None:
+        """The newest entry after ``entry``, which has just been stored; None, most often, if it is the last. The newest
+        holds all refs and generations, as a checkpoint of the log does, and says whether the log has been folded above.
 
-        Each of them holds all refs and generations, as a checkpoint of the log does. Lists what follows.
+        Raises DamagedLogError if ``entry`` has the number of one that was lost: what follows begins elsewhere.
         """
+        where = self._where(self._path(entry.number))
         try:
-            later = self._listed(entry.number + 1)
-            return bool(later) and self._read(later[-1]).base > entry.number
+            numbers = self._listed(entry.number + 1)
+            newest = self._read(numbers[-1]) if numbers else None
+            if newest is None or newest.base > entry.number or not self._looks_once:
+                return newest
+            following = self._read(entry.number + 1)
         except (object_stores.StoreUnavailableError, object_stores.ObjectNotFoundError) as error:
-            where = self._where(self._path(entry.number))
             raise object_stores.UnknownOutcomeError(
                 f"{where} was stored; whether it counts is unknown, look at the log: {error}"
             ) from error
+        if following.refs_before != dict(entry.refs):
+            raise DamagedLogError(
+                f"the log of {self._pipeline} is damaged: another entry was stored as {where} and is lost; what this "
+                "writer has stored there since does not count. Bring the other one back from a backup: `headrace fsck` "
+                f"says what of {self._pipeline} is not as the log says"
+            )
+        return newest
 
     def _salvaged(self, number: int, numbers: Sequence[int], lost: list[str]) -> End:
         """The end of a damaged log: its newest entry that can be read, among ``numbers`` or below them."""

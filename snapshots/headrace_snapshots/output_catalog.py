@@ -34,7 +34,7 @@ class OutputCatalog(Catalog):
 
     def __init__(self, catalog: Catalog, output: str) -> None:
         super().__init__(catalog.store, catalog.pipeline)
-        self._log = catalog._log
+        self._log, self.looks_once = catalog._log, catalog.looks_once
         self.whole = catalog
         """The catalog of all outputs."""
         self.output = output
@@ -110,10 +110,10 @@ class OutputCatalog(Catalog):
         """``head``, or of a damaged log what the newest entry that can be read says."""
         return self._seen(super().known_head())
 
-    def history(self, before: int | None = None) -> Iterator[Entry | LostEntry]:
+    def history(self, before: int | None = None, at_once: int = 1) -> Iterator[Entry | LostEntry]:
         """The entries below number ``before`` (default: all), newest first, as the output sees them."""
         newest = None if before is None else self._newest_main
-        for entry in super().history(before):
+        for entry in super().history(before, at_once):
             if isinstance(entry, Entry):
                 newest = newest or self._main_at(entry.refs)
                 called = self._called_by(entry, newest)

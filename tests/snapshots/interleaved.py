@@ -75,10 +75,14 @@ def published_name(moves: Mapping[str, tuple[str | None, str | None]]) -> str:
     return " ".join(("published", *shown, *outputs))
 
 
-def catalog_over(store: ObjectStore, writer: str) -> Catalog:
+def catalog_over(store: ObjectStore, writer: str, *, looks_once: bool = False) -> Catalog:
     """A catalog whose ids are the same each time."""
     numbers = count()
-    return Catalog(store, "p", now=lambda: WHEN, new_id=lambda: checksum(f"{writer}{next(numbers)}".encode())[:32])
+
+    def new_id() -> str:
+        return checksum(f"{writer}{next(numbers)}".encode())[:32]
+
+    return Catalog(store, "p", now=lambda: WHEN, new_id=new_id, looks_once=looks_once)
 
 
 def snapshot(name: str) -> str:
@@ -114,7 +118,7 @@ def committer(
     """
 
     def program(store: ObjectStore, say: Say) -> None:
-        catalog = catalog_over(store, writer)
+        catalog = catalog_over(store, writer, looks_once=True)
         try:
             claim = catalog.claim("main", writer)
         except _UNSETTLED:
@@ -138,7 +142,7 @@ def folds(branch: str, epochs: int = 0) -> Program:
     """Claims a branch, commits so many epochs to it, gives up all of the log but what says so, and deletes it."""
 
     def program(store: ObjectStore, say: Say) -> None:
-        catalog = catalog_over(store, "folder")
+        catalog = catalog_over(store, "folder", looks_once=True)
         try:
             claim = catalog.claim(branch, "folder")
         except _UNSETTLED:

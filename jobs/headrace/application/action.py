@@ -12,12 +12,13 @@ from headrace.ext.executors import EXECUTORS
 from headrace.pipeline.loading.registry import resolve
 from headrace.pipeline.scheduling import LOCAL, SPARK
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.runs.client.recording import ACTIONS
+from headrace.runs.client.recording import PREPARED
 from headrace.runs.option_values import fields_of_texts
 from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import LineListener, Listener, ProgressNotes, Where, ending, watched
-from headrace.runs.reporting.results import RunError, RunResult, now, write
-from headrace.runs.reporting.summary import UnderWay, renew_summary
+from headrace.runs.process import perform as run_prepared
+from headrace.runs.reporting.listener import LineListener, ProgressNotes, Watched, Where, ending, watched
+from headrace.runs.reporting.results import RunError, RunResult, now
+from headrace.runs.reporting.summary import UnderWay, keep_result
 from headrace.this_process import flush_output
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -32,11 +33,13 @@ def perform(given: argparse.Namespace) -> int:
     if executor is None or executor.is_submitted:
         listener.noted("::endgroup::")  # the task folds what Spark says while it starts
     failure: Exception | None = None
+    catalog: Catalog | None = None
     try:
-        act, pipeline = ACTIONS[given.action], resolve(given.pipeline)
-        result = act(
-            pipeline, given.root, _options(given), listener=_noting(listener, pipeline.name, given, started_at)
-        )
+        prepare, pipeline = PREPARED[given.action], resolve(given.pipeline)
+        noting = _noting(listener, pipeline.name, given, started_at)
+        prepared = prepare(pipeline, given.root, _options(given), noting)
+        result = run_prepared(prepared)
+        catalog = prepared.context.catalog
         result = replace(result, warnings=(*given.warning, *result.warnings))
         for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
             listener.noted(line)  # and the task logs the warnings as such
@@ -56,9 +59,7 @@ def perform(given: argparse.Namespace) -> int:
             warnings=tuple(given.warning),
         )
     try:
-        store = open_store(given.root)
-        write(store, result)
-        renew_summary(Catalog(store, result.pipeline), result)
+        keep_result(catalog or Catalog(open_store(given.root), result.pipeline), result)
     except HeadraceError as error:
         failure = failure or error
     code = 0 if failure is None else _report(failure, listener)
@@ -66,13 +67,13 @@ def perform(given: argparse.Namespace) -> int:
     return code
 
 
-def _noting(listener: Listener, pipeline: str, given: argparse.Namespace, started_at: str) -> Listener:
+def _noting(listener: Watched, pipeline: str, given: argparse.Namespace, started_at: str) -> Watched:
     """``listener``, and the summary of the pipeline, which pages show."""
     under_way = UnderWay(given.run_id, given.action, given.branch, started_at, started_at)
     return watched(ProgressNotes(listener, open_store(given.root), pipeline, under_way))
 
 
-def _report(error: Exception, listener: Listener) -> int:
+def _report(error: Exception, listener: Watched) -> int:
     """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
     listener.noted(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
     run_error = RunError.of(error)

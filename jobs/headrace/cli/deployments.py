@@ -35,9 +35,10 @@ def handle_of(pipeline: str, root: str) -> PipelineHandle:
     MissingRootError, UnknownPipelineError; WholePipelineError if an output is named.
     """
     check_whole(pipeline)
-    store = open_store(existing(root))
+    store = open_store(root)
     if pipeline in Deployment(store):
         return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
+    check_root(store)
     definition = resolve(pipeline)
     return PipelineHandle(Catalog(store, definition.name), definition, started_by=STARTED_BY)
 

@@ -83,9 +83,10 @@ Example::
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, TypeVar
 
 from headrace.errors import FixConfigError, GiveUpError, RestoreError, RetryError
 from headrace.installed import EntryPointGroup
@@ -108,6 +109,9 @@ __all__ = [
     "scheme_of",
     "sort_key",
 ]
+
+A = TypeVar("A")
+B = TypeVar("B")
 
 KINDS = ("get", "put", "create", "list", "stat", "delete")
 """Kinds of requests that a store counts; a listing counts one per page."""
@@ -203,7 +207,10 @@ class ObjectStore(Protocol):
     ObjectPathError; what else it raises it says.
 
     ``lists_in_pages`` is an attribute that a store may have: True says that a listing comes in pages, a request for
-    each, so that two of its ranges can be asked for at once.
+    each, so that two of its ranges can be asked for at once. It is taken for a store that is asked over a network.
+
+    ``folders_in(folder: str) -> Sequence[str]`` is a method that a store may have: the names of the folders in one
+    (``""`` or a path that ends in a slash), in order, without slashes, in few requests. Without it a listing for each.
     """
 
     @property
@@ -401,6 +408,57 @@ def lists_in_pages(store: ObjectStore) -> bool:
     :returns: its attribute ``lists_in_pages``, False without one: it walks a folder, whose names it sees together.
     """
     return bool(getattr(store, "lists_in_pages", False))
+
+
+def do_both(store: ObjectStore, first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
+    """Make two requests that do not wait for each other: at once where a store gives listings in pages, so is asked
+    over a network; one after the other on a disk, where a thread costs more than it saves.
+
+    :param store: the store that both ask.
+    :param first: the one whose error counts if both raise one.
+    :param second: the other.
+    :returns: what each returned.
+    :raises Exception: what they raise, once both have ended.
+    """
+    if not lists_in_pages(store):
+        return first(), second()
+    with ThreadPoolExecutor(1, thread_name_prefix="beside") as thread:
+        beside = thread.submit(second)
+        return first(), beside.result()
+
+
+def do_all(store: ObjectStore, request: Callable[[A], B], items: Sequence[A], at_once: int = 8) -> list[B]:
+    """Make requests that do not wait for each other: several at once where ``do_both`` does, else in turn.
+
+    :param store: the store that all of them ask.
+    :param request: makes one.
+    :param items: what it is called with.
+    :param at_once: at most so many are under way together.
+    :returns: what it returned of each.
+    :raises Exception: what it raises of the first that fails.
+    """
+    if len(items) < 2 or not lists_in_pages(store):  # one waits for nothing
+        return [*map(request, items)]
+    with ThreadPoolExecutor(min(at_once, len(items)), thread_name_prefix="beside") as threads:
+        return [*threads.map(request, items)]
+
+
+def folders_in(store: ObjectStore, folder: str = "") -> list[str]:
+    """List the folders in a folder of a store.
+
+    :param store: the store.
+    :param folder: the path of the folder, with a slash at its end; the root by default.
+    :returns: their names, in order.
+    :raises StoreUnavailableError: nobody can tell.
+    """
+    if (own_way := getattr(store, "folders_in", None)) is not None:
+        return [*own_way(folder)]
+    names, after = list[str](), ""
+    while (first := next(iter(store.list(folder, after)), None)) is not None:
+        name, slash, _ = first.path.removeprefix(folder).partition("/")
+        names += [name] if slash else []
+        after = f"{folder}{name}/\U0010ffff" if slash else first.path
+    return names
 
 
 def check_path(path: str) -> str:

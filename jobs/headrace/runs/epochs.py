@@ -79,7 +79,8 @@ class RunContext:
         now: Callable[[], datetime],
     ) -> "RunContext":
         """A run of ``pipeline`` on what ``store`` has of it."""
-        return cls(pipeline, options, store, Landing(pipeline, store), Catalog(store, pipeline.name), listener, now)
+        catalog = Catalog(store, pipeline.name, looks_once=True)
+        return cls(pipeline, options, store, Landing(pipeline, store), catalog, listener, now)
 
     @property
     def run_id(self) -> str:

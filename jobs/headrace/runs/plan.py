@@ -35,6 +35,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN
+from headrace_snapshots.store import do_both
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,10 @@ def plan_run(run: RunContext) -> tuple[runs_stages.RunStage, ...]:
 
 def plan_from(run: RunContext, snapshot: str | None) -> tuple[runs_stages.RunStage, ...]:
     """The stages of ``run``, whose branch will be at ``snapshot`` by then."""
-    check_places(run.pipeline, run.store, is_first=run.catalog.head().entry < 0)
-    begin = _found(run, snapshot)
+    is_first = run.catalog.head().entry < 0
+    begin, _ = do_both(
+        run.store, lambda: _found(run, snapshot), lambda: check_places(run.pipeline, run.store, is_first=is_first)
+    )
     if not begin.is_broken and (inputs := _inputs_to_land(run)):
         run.check_landed()
         all_at_once = run.options.mode is not Mode.MICRO_BATCH

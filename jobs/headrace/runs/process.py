@@ -91,10 +91,13 @@ def audit(
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    context = RunContext.of(pipeline, options, open_store(root), watched(listener), wall_clock)
-    return perform(
-        run_plan.PreparedRun(context, lambda run: (runs_stages.AuditBranch(run.options.branch),), "audit"), spark
-    )
+    return perform(prepared_audit(pipeline, root, options, watched(listener)), spark)
+
+
+def prepared_audit(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> run_plan.PreparedRun:
+    """An ``audit``, before it is planned."""
+    context = RunContext.of(pipeline, options, open_store(root), listener, wall_clock)
+    return run_plan.PreparedRun(context, lambda run: (runs_stages.AuditBranch(run.options.branch),), "audit")
 
 
 def perform(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
@@ -130,6 +133,7 @@ class _Run:
         self._audits = BranchAudits({}, {})
         self._forked_from: str | None = None
         self._given_up: list[str] = []
+        self._made: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self._connected.enter_context(self.context.landing.connected())
@@ -314,6 +318,7 @@ class _Run:
 
     def _committed(self, manifest: Manifest) -> None:
         self.tally.add(manifest)
+        self._made[manifest.snapshot_id] = manifest.epoch
         self.listener.committed(manifest)
 
     def _verify(self, manifest: Manifest, table: str, file: DataFile) -> None:
@@ -371,7 +376,7 @@ class _Run:
     def _audited(self, stage: runs_stages.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor if stage.executor is None else stage.executor
-        return Auditor(self.context, self._side_for).audits()
+        return Auditor(self.context, self._side_for, self._made).audits()
 
     def _side_for(self, work: Callable[[], WorkEstimate]) -> Execution:
         if self.executor is None:

@@ -346,7 +346,7 @@ def overlap(root: ObjectStore, store: ObjectStore, prefix: str, own: str = "") -
 
     ``own``: the name of a pipeline that counts as one though it may not have run.
     """
-    for top, place in zip(_locations(root, ""), _locations(store, prefix), strict=False):
+    for top, place in dict.fromkeys(zip(_locations(root, ""), _locations(store, prefix), strict=False)):
         if top.is_relative_to(place):
             return f"{place} holds the folders of all pipelines under {root.uri}"
         if place.is_relative_to(top):

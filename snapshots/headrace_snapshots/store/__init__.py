@@ -11,7 +11,11 @@ from headrace.ext.stores import (
     StoreScheme,
     StoreUnavailableError,
     UnknownOutcomeError,
+    do_all,
+    do_both,
+    folders_in,
     is_there,
+    lists_in_pages,
     open_store,
     scheme_of,
 )
@@ -29,7 +33,11 @@ __all__ = [
     "StoreScheme",
     "StoreUnavailableError",
     "UnknownOutcomeError",
+    "do_all",
+    "do_both",
+    "folders_in",
     "is_there",
+    "lists_in_pages",
     "open_store",
     "scheme_of",
 ]

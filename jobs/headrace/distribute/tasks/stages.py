@@ -24,6 +24,7 @@ from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochPlan, EpochTask, addressed, of_chain
 from headrace.distribute.views import dead_panes
 from headrace.distribute.watermark_inputs import combined, watermark_update
+from headrace.ext.stores import do_both
 from headrace.kernel.delta import judge
 from headrace.kernel.loops import CompiledLoop, Messages, NewEdges, Rounds
 from headrace.kernel.stage import CompiledStage
@@ -241,7 +242,7 @@ class _PartOutputs:
     def done(self) -> task_results.StageOutput:
         """What all results came to."""
         part, after = self.part, self.after
-        runs = self.state.done()
+        runs, panes = do_both(part.task.work.store, self.state.done, self.panes.done)
         grown = self.layers.grown([stored.run for stored in runs], part.task.plan.epoch)
         due_event, due_time = grown.next_due(after.watermark, after.processing_time)
         hold = after.watermark
@@ -256,7 +257,7 @@ class _PartOutputs:
             state=task_results.Stored(tables.files_of(runs), grown.layers[-1].expires)
             if runs
             else task_results.Stored(),
-            panes=self.panes.done(),
+            panes=panes,
             elements=part.task.put(f"elements-{part.number}", one_below_the_other(self.elements)),
         )
 

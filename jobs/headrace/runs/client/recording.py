@@ -15,36 +15,20 @@ from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.runs.backfill.backfill import backfill, branch_of, prepared_backfill
+from headrace.runs.backfill.backfill import branch_of, prepared_backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import DryRun, PreparedRun, look_ahead
-from headrace.runs.process import audit, prepared_process, process
+from headrace.runs.process import perform, prepared_audit, prepared_process
 from headrace.runs.publishing.adoption import adopt, published
 from headrace.runs.publishing.promotion import BranchBehindError, cut_over
-from headrace.runs.recover import prepared_recovery, recover
+from headrace.runs.recover import prepared_recovery
 from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
-from headrace.runs.reporting.results import Action, RunError, RunResult, now, write
-from headrace.runs.reporting.summary import renew_summary
+from headrace.runs.reporting.results import Action, RunError, RunResult, now
+from headrace.runs.reporting.summary import keep_result
 from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
-
-
-class Perform(Protocol):
-    """An action of one pipeline under one root. Raises typed errors."""
-
-    def __call__(
-        self, pipeline: Pipeline, root: str, options: RunOptions, *, listener: Listener | None = None
-    ) -> RunResult: ...
-
-
-ACTIONS: Final[Mapping[Action, Perform]] = {
-    "process": process,
-    "audit": audit,
-    "recover": recover,
-    "backfill": backfill,
-}
 
 
 class Prepare(Protocol):
@@ -55,10 +39,11 @@ class Prepare(Protocol):
 
 PREPARED: Final[Mapping[Action, Prepare]] = {
     "process": prepared_process,
+    "audit": prepared_audit,
     "recover": prepared_recovery,
     "backfill": prepared_backfill,
 }
-"""What a dry run can look at."""
+"""How each action is prepared, to be performed or looked at."""
 
 
 def new_run_id(started_by: str) -> str:
@@ -79,7 +64,8 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        result = ACTIONS[action](pipeline, root, options, listener=listener)
+        prepared = PREPARED[action](pipeline, root, options, listener)
+        result = perform(prepared)
     except MissingRootError:
         raise  # the result object would make it
     except HeadraceError as error:
@@ -94,14 +80,11 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
             branch=options.branch,
         )
         try:
-            write(store, failed)
+            keep_result(Catalog(store, pipeline.name), failed)
         except HeadraceError as unwritten:
             error.add_note(f"and the result object could not be written: {unwritten}")
-        else:
-            renew_summary(Catalog(store, pipeline.name), failed)
         raise
-    write(store, result)
-    renew_summary(Catalog(store, pipeline.name), result)
+    keep_result(prepared.context.catalog, result)
     return result
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
+from types import MappingProxyType
 from typing import Protocol
 
 from headrace.audit.limits import LimitFinding, check_limits
@@ -241,10 +242,18 @@ class BranchAudits:
 
 
 class Auditor:
-    """Audits what a run's branch has. ``side`` gives the executor's side, which decides by what there is to do."""
+    """Audits what a run's branch has. ``side`` gives the executor's side, which decides by what there is to do.
+    ``made``: the snapshots that the run has committed, with their epochs. No audit is kept of them, and of their files
+    only those are read that something is expected of.
+    """
 
-    def __init__(self, context: RunContext, side: Callable[[Callable[[], WorkEstimate]], Execution]) -> None:
-        self._context, self._side = context, side
+    def __init__(
+        self,
+        context: RunContext,
+        side: Callable[[Callable[[], WorkEstimate]], Execution],
+        made: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        self._context, self._side, self._made = context, side, made
         self._pipeline, self._catalog = context.pipeline, context.catalog
         self._checked: set[str] = set()
 
@@ -285,13 +294,14 @@ class Auditor:
         usual = UsualAudit.of(alone.usual, catalog, unpublished, before, self._context.warn)
         side = self._side(lambda: work_of_audit(catalog, unpublished.after, unpublished.until))
         self._check_definition(unpublished.until)
+        views, own = set() if usual is None else usual.views, {*self._made.values()}
         with side.errors():
             outcome = run_audit(
                 store=catalog.store,
                 pipeline=alone.name,
                 from_snapshot=unpublished.after,
                 to_snapshot=unpublished.until,
-                audited=_looked_at(side, alone, catalog, unpublished, set() if usual is None else usual.views),
+                audited=_looked_at(side, alone, catalog, unpublished, views=views, own=own),
                 limits=limits,
                 usual=usual,
                 output=output,
@@ -311,6 +321,8 @@ class Auditor:
 
     def _stored(self, output: str, unpublished: UnpublishedRange) -> AuditOutcome | None:
         """None also for one that is not what was written: the audit can be had again, whatever it said."""
+        if unpublished.until in self._made:
+            return None
         try:
             return read_audit(self._catalog.store, self._pipeline.name, unpublished.after, unpublished.until, output)
         except AuditDamagedError as error:
@@ -351,16 +363,24 @@ class Auditor:
 
 
 def _looked_at(
-    side: Execution, alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange, views: Set[ExpectationView]
+    side: Execution,
+    alone: Pipeline,
+    catalog: Catalog,
+    unpublished: UnpublishedRange,
+    *,
+    views: Set[ExpectationView],
+    own: Set[int],
 ) -> Audited:
-    """What is audited; ``views`` are looked at whatever is expected of them."""
+    """What is audited; ``views`` are looked at whatever is expected of them. What the run's ``own`` epochs have written
+    it does not read to see that it is there.
+    """
     manifest = catalog.manifest(unpublished.until)
     columns = columns_after(alone, manifest)
     audited = audited_files(catalog, unpublished.after, manifest)
     expected = {expectation.view for expectation in alone.expectations} | views
     # nobody looks into these, and they are published all the same; until it is folded, current is made of pane files
     unseen = {file.path: file for view, files in audited.files.items() if view not in expected for file in files}
-    check_files(catalog.store, unseen.values())
+    check_files(catalog.store, (file for path, file in unseen.items() if audited.epochs.get(path) not in own))
     return Audited(
         alone.expectations,
         lambda view, released: side.audit_frame(view, audited, columns, released),

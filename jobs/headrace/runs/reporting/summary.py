@@ -44,7 +44,7 @@ from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, is_published, summary_path
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.protocol import Head
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, do_both
 
 _LOOKED_AT: Final = 100
 """Entries of the log that are looked through for the newest that moved ``published``."""
@@ -564,14 +564,35 @@ def _published_at(catalog: Catalog, published: str, before: PipelineSummary | No
 _log = logging.getLogger(__name__)
 
 
+def keep_result(catalog: Catalog, result: results.RunResult) -> None:
+    """Write the result of a run that has just ended, and renew the summary of its pipeline. Raises what the store
+    raises when the result is written.
+    """
+    store = catalog.store
+    _, before = do_both(store, lambda: results.write(store, result), lambda: _look_before(catalog))
+    _renew(catalog, before, result)
+
+
 def renew_summary(catalog: Catalog, result: results.RunResult | None = None) -> None:
     """Write the summary of a pipeline as its catalog is now; ``result`` is that of the run that has just ended.
 
     A get, a put, and a get for each new epoch that this ``catalog`` has not in memory. What has been done is done: if
     the store refuses, a warning says so, and the next run writes it.
     """
+    _renew(catalog, _look_before(catalog), result)
+
+
+def _look_before(catalog: Catalog) -> PipelineSummary | HeadraceError | None:
     try:
-        before = read_summary(catalog.store, catalog.pipeline)
+        return read_summary(catalog.store, catalog.pipeline)
+    except HeadraceError as error:
+        return error
+
+
+def _renew(catalog: Catalog, before: PipelineSummary | HeadraceError | None, result: results.RunResult | None) -> None:
+    try:
+        if isinstance(before, HeadraceError):
+            raise before
         write_summary(catalog.store, summarize(catalog, before, None if result is None else run_line(result)))
     except HeadraceError as error:
         why = f"{error.code}: {results.redacted(str(error))}"
