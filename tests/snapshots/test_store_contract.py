@@ -21,6 +21,7 @@ from headrace_snapshots.store import (
     ObjectPathError,
     ObjectStore,
     StoreUnavailableError,
+    folders_in,
     open_store,
 )
 from headrace_snapshots.store.local import UNNAMED
@@ -385,3 +386,11 @@ def test_what_names_an_object_is_flushed_before_the_put_returns(
         once = len(flushed)
         store.write("p/data/1/b", b"rows")
         assert len(flushed) == once + 2, "a folder above was flushed again"
+
+
+def test_folders_are_told_apart_from_objects(store: ObjectStore) -> None:
+    for path in ("b/1", "b/c/2", "a", "a.b/3", "ä/4", "z/5/6", "z/7"):
+        store.write(path, b"")
+    assert folders_in(store) == ["a.b", "b", "z", "ä"]
+    assert folders_in(store, "z/") == ["5"]
+    assert folders_in(store, "none/") == []

@@ -13,11 +13,11 @@ from headrace.model.arguments import Suggesting
 from headrace.model.time import instant, render
 from headrace.pipeline.loading.registry import UnknownPipelineError, registered_files
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.pipeline_reader import PipelineReader, has_run, pipelines_under
+from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, PipelineReader, has_run, pipelines_under
 from headrace.read.snapshots.progress import OutputPosition, StoredProgress, output_positions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, do_all
 
 if TYPE_CHECKING:
     from headrace.read.lineage.lineage import Dependents, Lineage
@@ -109,9 +109,11 @@ def pipeline_list(store: ObjectStore | None, with_results: Iterable[str] = ()) -
     """
     files = registered_files()
     names = [*files.pipelines, *sorted({*with_results} - {*files.pipelines})]
+    positions: Sequence[PipelinePosition | None] = [None] * len(names)
+    if store is not None:
+        positions = do_all(store, lambda name: _position(Catalog(store, name)), names, PIPELINES_AT_ONCE)
     pipelines = []
-    for name in names:
-        position = None if store is None else _position(Catalog(store, name))
+    for name, position in zip(names, positions, strict=True):
         if name in files.pipelines:
             own = files.pipelines[name].pipeline
             pipelines.append(ListedPipeline(name, own.description, own.source.place, position))
@@ -122,9 +124,9 @@ def pipeline_list(store: ObjectStore | None, with_results: Iterable[str] = ()) -
 
 def _position(catalog: Catalog) -> PipelinePosition:
     refs = catalog.head().refs
-    main, published = (
-        None if snapshot is None else catalog.manifest(snapshot)
-        for snapshot in (refs.get(MAIN), catalog.published_by_all(refs))
+    snapshots = [refs.get(MAIN), catalog.published_by_all(refs)]
+    main, published = do_all(
+        catalog.store, lambda snapshot: None if snapshot is None else catalog.manifest(snapshot), snapshots
     )
     return PipelinePosition(
         None if main is None else main.epoch,

@@ -481,11 +481,7 @@ class _Asked:
         hashed = hashes([*self._key_columns.values()], 1)
         groups = groups_of(hashed)
         assert groups is not None
-        held = [
-            rows
-            for layer in state.layers
-            for rows in some_of(state.catalog.store, schema, layer, KeyGroupRange(*groups))
-        ]
+        held = some_of(state.catalog.store, schema, state.layers, KeyGroupRange(*groups))
         rows = remaining(stage, (rows_of(rows, np.asarray(hashed)) for rows in held))
         for name, column in self._key_columns.items():
             rows = rows.filter(pc.equal(rows.column(name), column[0]))

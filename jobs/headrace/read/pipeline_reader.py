@@ -8,9 +8,9 @@ The definition of a pipeline that has results: given, by its file, or registered
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import islice
+from itertools import compress, islice
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError
 from headrace.model.arguments import Arguments, Suggesting, did_you_mean, shown
@@ -23,14 +23,14 @@ from headrace.read.views.columns import STATE, View, ViewColumns
 from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles, SnapshotRows
-from headrace.sources.file_planning import around, children, exists
+from headrace.sources.file_planning import around, exists
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, outputs_of, seen_by
 from headrace_snapshots.log import has_log
 from headrace_snapshots.names import MAIN, is_published
 from headrace_snapshots.output_catalog import OutputCatalog
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, do_all, folders_in
 
 if TYPE_CHECKING:
     from headrace.read.definition_plan import Plan
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
     from headrace.read.explanation import Explanation
     from headrace.read.snapshots.catalog_log import SnapshotGraph
     from headrace.read.snapshots.progress import OutputPosition
+
+
+PIPELINES_AT_ONCE: Final = 64
+"""So many pipelines are looked at together, where their store is far."""
 
 
 class MissingRootError(FixConfigError, code="config.missing_root"):
@@ -60,8 +64,9 @@ def has_run(store: ObjectStore, name: str) -> bool:
 
 def pipelines_under(store: ObjectStore) -> Iterator[str]:
     """The names of the pipelines that have run under the root of ``store``."""
-    folders = (name.removesuffix("/") for name in children(store, "") if name.endswith("/"))
-    return (name for name in folders if has_run(store, name))
+    folders = folders_in(store)
+    have_run = do_all(store, lambda name: has_run(store, name), folders, PIPELINES_AT_ONCE)
+    return compress(folders, have_run)
 
 
 Definition = Pipeline | str | PathLike[str]
@@ -337,7 +342,7 @@ class PipelineReader(Suggesting):
     def log(self, *, limit: int = 20, before: int | None = None) -> LogEntries:
         """The newest ``limit`` entries of the catalog's log (of those below number ``before``), newest first."""
         limit, before = _counted("log", limit, before)
-        return LogEntries(islice(self._catalog.history(before), limit))
+        return LogEntries(islice(self._catalog.history(before, at_once=limit), limit))
 
     def _rows(
         self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None

@@ -10,7 +10,7 @@ comes in slices of the keys where there is much to do, so that memory does not g
 how many windows are due at once. Nothing is stored here.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -39,9 +39,9 @@ from headrace.state.file_cache import RowCache
 from headrace.state.files import as_stored, decoded
 from headrace.state.sorted_file import SortedFile, StateLayer, in_turn
 from headrace_snapshots.datafiles import verify
-from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import IDS, OutputTables
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, do_all
 
 _AT = "at"
 
@@ -145,16 +145,18 @@ def open_rows(
     return StateLayer(filled, stored.first_epoch, stored.last_epoch, expires)
 
 
-def some_of(store: ObjectStore, schema: pa.Schema, stored: Layer, part: KeyGroupRange) -> list[pa.RecordBatch]:
-    """The rows of ``stored``, which have a hash, by file and in its order: of those whose keys are in ``part`` all, and
-    few others. What is not needed for them is not read. Raises BrokenObjectError.
+def some_of(
+    store: ObjectStore, schema: pa.Schema, layers: Iterable[Layer], part: KeyGroupRange
+) -> list[pa.RecordBatch]:
+    """The rows of ``layers``, which have a hash, by file and in their order: of those whose keys are in ``part`` all,
+    and few others. What is not needed for them is not read. Raises BrokenObjectError.
     """
-    batches = []
-    for file in stored.files:
-        if part.overlaps(file.groups):
-            rows = some_rows(store, file, in_part(part))
-            batches.append(decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema))
-    return batches
+
+    def load(file: DataFile) -> pa.RecordBatch:
+        rows = some_rows(store, file, in_part(part))
+        return decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema)
+
+    return do_all(store, load, [file for layer in layers for file in layer.files if part.overlaps(file.groups)])
 
 
 def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:

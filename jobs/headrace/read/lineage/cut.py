@@ -19,9 +19,10 @@ any other root, without a hold, is seen by nobody.
 
 import os
 import tomllib
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Self, TypeVar
 
 from headrace.errors import FixConfigError, HeadraceError
@@ -29,13 +30,13 @@ from headrace.ext.stores import shown
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.upstream_source import PUBLISHED_KIND, upstream_sources
 from headrace.pipeline.validation import UpstreamCycleError
-from headrace.read.pipeline_reader import check_root, has_run, pipelines_under
+from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, check_root, has_run, pipelines_under
 from headrace.read.upstream import UpstreamPosition, upstreams_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import DamagedHold, holds_of
 from headrace_snapshots.output_catalog import seen_catalog
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store import ObjectStore, do_all, open_store
 
 
 @dataclass(frozen=True, order=True)
@@ -86,25 +87,35 @@ N = TypeVar("N", bound=Hashable)
 H = TypeVar("H")
 
 
-def consistent_cut(names: Iterable[N], read: Callable[[N], H], upstream: Callable[[H], Collection[N]]) -> dict[N, H]:
+def consistent_cut(
+    names: Iterable[N],
+    read: Callable[[Sequence[N]], Sequence[H]],
+    upstream: Callable[[H], Collection[N]],
+    expected: Mapping[N, Collection[N]] = MappingProxyType({}),
+) -> dict[N, H]:
     """The heads of the pipelines ``names``, and of those that they read, in however many steps: each as ``read`` gives
-    it, after those of the pipelines that read it. ``upstream``: the pipelines that a head has read.
+    it, after those of the pipelines that read it. ``read`` gives the heads of several, which do not read each other as
+    far as anybody knows. ``upstream``: the pipelines that a head has read; ``expected``: those that it may have, so
+    they are read later.
 
-    Which of them read which is found on the way: what turns out to be read by a pipeline that came after it is read
-    again. Raises UpstreamCycleError for pipelines that read each other in a circle.
+    Which of them read which is found on the way: what turns out to be read by a pipeline that did not come before it is
+    read again. Raises UpstreamCycleError for pipelines that read each other in a circle.
     """
     cut: dict[N, H] = {}
     waiting = dict.fromkeys(names)
     while waiting:
         edges = {name: [*upstream(head)] for name, head in cut.items()}
-        behind = _behind(waiting, edges)
-        name = next((name for name in waiting if name not in behind), None)
-        if name is None:
-            circle = [*_circle(next(iter(waiting)), edges)]
+        behind = _behind(waiting, {**expected, **edges})
+        ahead = [name for name in waiting if name not in behind]
+        if not ahead and expected:  # it may be of former days
+            expected = {}
+            continue
+        if not ahead:
+            circle = [*_circle(next(name for name in cut if name in waiting), edges)]
             raise UpstreamCycleError.along(circle)
-        del waiting[name]
-        cut[name] = read(name)
-        waiting |= dict.fromkeys(upstream(cut[name]))
+        cut |= zip(ahead, read(ahead), strict=True)
+        waiting = dict.fromkeys(name for name in waiting if name in behind)
+        waiting |= dict.fromkeys(name for one in ahead for name in upstream(cut[one]))
     return cut
 
 
@@ -259,20 +270,22 @@ def _with_holders(
     unseen: dict[PlacedPipeline, UnseenReader] = {}
     waiting = [*known]
     while waiting:
-        at = waiting.pop()
-        readable, damaged = holds_of(stores.of(at.root), at.name)
-        for one in (UnseenReader.of_damaged(hold, at) for hold in damaged):
-            if one.reader not in known:
-                unseen[one.reader] = one
-        for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
-            if reader in known or reader in unseen:
-                continue
-            why = _why_unseen(stores, reader, at)
-            if why is None:
-                known[reader] = None
-                waiting.append(reader)
-            else:
-                unseen[reader] = UnseenReader(reader, at, why)
+        held = do_all(stores.own, lambda at: holds_of(stores.of(at.root), at.name), waiting, PIPELINES_AT_ONCE)
+        readers: list[PlacedPipeline] = []
+        for at, (readable, damaged) in zip(waiting, held, strict=True):
+            for one in (UnseenReader.of_damaged(hold, at) for hold in damaged):
+                if one.reader not in known:
+                    unseen[one.reader] = one
+            for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
+                if reader in known or reader in unseen:
+                    continue
+                why = _why_unseen(stores, reader, at)
+                if why is None:
+                    known[reader] = None
+                    readers.append(reader)
+                else:
+                    unseen[reader] = UnseenReader(reader, at, why)
+        waiting = readers
     return known, [*unseen.values()]
 
 

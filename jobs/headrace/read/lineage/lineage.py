@@ -9,6 +9,7 @@ there are.
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from headrace.errors import HeadraceError
@@ -16,6 +17,7 @@ from headrace.model.time import render
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import read_beside
 from headrace.read.lineage import cut as lineage_cut
+from headrace.read.pipeline_reader import PIPELINES_AT_ONCE
 from headrace.read.shown_values import html_table
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.upstream import UpstreamPosition, upstreams_of
@@ -25,7 +27,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import holds_of
 from headrace_snapshots.names import MAIN, PUBLISHED, published_ref
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, do_all
 
 
 @dataclass(frozen=True)
@@ -168,22 +170,24 @@ def lineage(
 
     Raises UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
-    stores = lineage_cut.RootStores(store)
+    stores = lineage_cut.KeptCatalogs(store)
     searched = lineage_cut.known_readers(store, with_defined_readers(names, definitions), roots)
     ordered = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
-    readings = (
-        progress_of(stores, reader, name, position, ordered[stores.placed(position.root, position.pipeline)].refs)
-        for reader, head in ordered.items()
-        for name, position in head.consumed.items()
-    )
-    return Lineage(ordered, tuple(readings), searched)
+
+    def progress(reading: tuple[lineage_cut.PlacedPipeline, str, UpstreamPosition]) -> ReaderProgress:
+        reader, name, position = reading
+        upstream = stores.placed(position.root, position.pipeline)
+        return progress_of(stores, reader, name, position, ordered[upstream].refs)
+
+    readings = [(reader, *input_read) for reader, head in ordered.items() for input_read in head.consumed.items()]
+    return Lineage(ordered, tuple(do_all(store, progress, readings, PIPELINES_AT_ONCE)), searched)
 
 
 def with_defined_readers(names: Iterable[str], definitions: Iterable[Pipeline]) -> dict[str, None]:
     """The ``names``, and those of the ``definitions`` that read others beside them: one that only reads what is under
     other roots may be meant for any root.
     """
-    return dict.fromkeys([*names, *(one.name for one in definitions if read_beside(one))])
+    return dict.fromkeys(chain(names, (one.name for one in definitions if read_beside(one))))
 
 
 def as_defined(
@@ -209,7 +213,8 @@ def heads_of(
     def upstream(head: PipelineHead) -> list[lineage_cut.PlacedPipeline]:
         return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
 
-    cut = lineage_cut.consistent_cut(names, read, upstream)
+    read_all = partial(do_all, stores.own, read, at_once=PIPELINES_AT_ONCE)
+    cut = lineage_cut.consistent_cut(names, read_all, upstream)
     return {name: cut[name] for name in lineage_cut.upstream_last({name: upstream(head) for name, head in cut.items()})}
 
 

@@ -13,6 +13,7 @@ hides nothing else.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
 from headrace.errors import HeadraceError
@@ -21,6 +22,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.lineage import cut as lineage_cut
 from headrace.read.lineage import lineage
 from headrace.read.pending_work import WorkFinder, watched_inputs
+from headrace.read.pipeline_reader import PIPELINES_AT_ONCE
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.upstream import UpstreamPosition
 from headrace.sources.progress import in_calendar
@@ -28,7 +30,7 @@ from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.holds import holds_of
 from headrace_snapshots.names import delivered_ref, delivery_of, is_delivery, published_ref
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectStore, do_all
 
 
 class WaitKind(StrEnum):
@@ -276,8 +278,9 @@ def overview(
     """
     look = _Look(stores)
     held = look.held(pipelines)
+    read = partial(do_all, stores.own, look.head, at_once=PIPELINES_AT_ONCE)
     heads = lineage_cut.consistent_cut(
-        lineage_cut.upstream_last(held), look.head, look.upstreams
+        lineage_cut.upstream_last(held), read, look.upstreams, held
     )  # readers come first: none is read again
     unseen = [*look.silent(held, heads)]
     readings: list[lineage.ReaderProgress] = []
