@@ -50,10 +50,19 @@ def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
     return pa.int64() if kind is DataType.TIMESTAMP else ARROW_TYPES[kind]
 
 
+_CONSTANT_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
+
+
+def constant(value: bool | float | str | bytes) -> pa.Scalar:
+    """A value beside columns, of a type that Arrow need not look for: it imports pandas to do so."""
+    return pa.scalar(value, _CONSTANT_TYPES[type(value)])
+
+
 def timestamps(granules: pa.Array) -> pa.Array:
     """Instants as timestamps, NULL where they are not finite."""
-    finite = pc.and_(pc.greater(granules, int(MIN_INSTANT)), pc.less(granules, int(GLOBAL_WINDOW_END) - 1))
-    return pc.if_else(finite, granules, None).cast(TIMESTAMP)
+    begin, end = constant(int(MIN_INSTANT)), constant(int(GLOBAL_WINDOW_END) - 1)
+    finite = pc.and_(pc.greater(granules, begin), pc.less(granules, end))
+    return pc.if_else(finite, granules, pa.scalar(None, granules.type)).cast(TIMESTAMP)
 
 
 Names = Mapping[str, str | None]
@@ -159,10 +168,30 @@ def taken(column: pa.Array, rows: Ints) -> pa.Array:
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
 
+def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
+    """Numbers or booleans in Arrow's memory, booleans in bytes of their own. Raises ArrowInvalid if one is NULL.
+
+    Arrow's own ``to_numpy`` imports pandas, which takes longer than a short run.
+    """
+    kind = column.type
+    is_bool = pa.types.is_boolean(kind)
+    if column.null_count or not (is_bool or pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        return cast("NDArray[Any]", column.to_numpy())
+    if not len(column):
+        return np.zeros(0, kind.to_pandas_dtype())
+    values = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    data, offset = values.buffers()[1], values.offset
+    if is_bool:
+        bits = np.unpackbits(np.frombuffer(data, np.uint8), count=offset + len(values), bitorder="little")
+        return bits[offset:].view(np.bool_)
+    seen: NDArray[Any] = np.frombuffer(data, kind.to_pandas_dtype(), len(values), offset * kind.byte_width)
+    seen.flags.writeable = False  # others look at it, too
+    return seen
+
+
 def truths(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans, NULL as FALSE."""
-    known = column.fill_null(False) if column.null_count else column
-    return cast("NDArray[np.bool_]", known.to_numpy(zero_copy_only=False))
+    return as_numpy(column.fill_null(False) if column.null_count else column)
 
 
 def of_ids(ids: Ints, number: int) -> Groups:
@@ -174,7 +203,7 @@ def of_ids(ids: Ints, number: int) -> Groups:
 
 def valid(column: pa.Array) -> NDArray[np.bool_]:
     """Which values of ``column`` are not NULL."""
-    return cast("NDArray[np.bool_]", column.is_valid().to_numpy(zero_copy_only=False))
+    return cast("NDArray[np.bool_]", as_numpy(column.is_valid()))
 
 
 def of_sorted(begins: NDArray[np.bool_], order: Ints | None = None) -> Groups:
@@ -196,7 +225,7 @@ def with_first(others: NDArray[np.bool_], length: int) -> NDArray[np.bool_]:
 def of_lists(lists: pa.Array) -> tuple[pa.Array, Groups]:
     """The items of all lists, and the group of each list; NULL is a list without items."""
     offsets = np.zeros(len(lists) + 1, np.int64)
-    np.cumsum(pc.list_value_length(lists).fill_null(0).to_numpy(), out=offsets[1:])
+    np.cumsum(as_numpy(pc.list_value_length(lists).fill_null(0)), out=offsets[1:])
     return lists.flatten(), Groups(offsets)
 
 
@@ -225,5 +254,5 @@ def with_items(lists: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Arra
 
 
 def _lengths(lists: pa.Array) -> Ints:
-    lengths: Ints = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False)
+    lengths: Ints = as_numpy(pc.list_value_length(lists).fill_null(0))
     return lengths

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from headrace.errors import OPERANDS
 from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
 from headrace.kernel.aggregates.ordering import extreme_value, fold
-from headrace.kernel.columns import Ints, holders, own_arrow_type, to_lists, valid
+from headrace.kernel.columns import Ints, as_numpy, constant, holders, own_arrow_type, to_lists, valid
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.expressions.string_bytes import Words
 from headrace.kernel.keys import grouped, hashes
@@ -98,13 +98,13 @@ def rejecting(reason: pa.Array, what: str, overflows: Iterable[Overflow], among:
     for overflow in overflows:
         wrong = pc.and_(pa.array(overflow.rows), reason.is_null())
         wrong = wrong if among is None else pc.and_(wrong, among)
-        reason = pc.if_else(wrong, pa.scalar(f"{what}: {overflow.why}"), reason)
+        reason = pc.if_else(wrong, constant(f"{what}: {overflow.why}"), reason)
     return reason
 
 
 def _check_overflows(what: str, overflows: Iterable[Overflow], counting: pa.Array, judged: Columns) -> None:
     for overflow in overflows:
-        row = overflow.among(counting.to_numpy(zero_copy_only=False))
+        row = overflow.among(as_numpy(counting))
         if row is not None:
             keys = {name: values[row].as_py() for name, values in judged.items() if not name.startswith("_")}
             key = ", ".join(f"{name}={value!r}" for name, value in keys.items())
@@ -128,7 +128,7 @@ def _admitted(
     condition: Expr | None, rows: Columns, schema: Schema, length: int
 ) -> tuple[pa.Array, tuple[Overflow, ...]]:
     if condition is None:
-        return pa.repeat(pa.scalar(True), length), ()
+        return pa.repeat(constant(True), length), ()
     values, overflows = column_apart(condition, rows, schema, length)
     return values.fill_null(False), overflows
 
@@ -137,7 +137,7 @@ def _null_key(name: str, values: pa.Array, reason: pa.Array) -> pa.Array:
     """``reason``, or where there is none yet, that the part ``name`` of a key is NULL."""
     if not values.null_count:
         return reason
-    return pc.if_else(pc.and_(values.is_null(), reason.is_null()), f"key is null: {name}", reason)
+    return pc.if_else(pc.and_(values.is_null(), reason.is_null()), constant(f"key is null: {name}"), reason)
 
 
 def _wrong_term(term: StepTerm, values: pa.Array, judged: Columns) -> pa.Array:
@@ -161,7 +161,7 @@ def _records(stage: CompiledStage, rows: Columns) -> pa.Array:
 def takes_part(judged: Columns) -> NDArray[np.bool_]:
     """Which judged rows are neither rejected nor filtered, and have an event time."""
     takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
-    taken: NDArray[np.bool_] = takes.to_numpy(zero_copy_only=False)
+    taken: NDArray[np.bool_] = as_numpy(takes)
     return taken
 
 
@@ -173,7 +173,7 @@ def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
     for name, kind in schema.items():
         values = rows[name]
         if isinstance(kind, ListType):
-            sizes = _sizes(pc.list_flatten(values), kind.item).to_numpy()
+            sizes = as_numpy(_sizes(pc.list_flatten(values), kind.item))
             size = pa.array(np.bincount(holders(values), sizes, minlength=length).astype(np.int64))
         else:
             size = _sizes(values, kind)
@@ -291,9 +291,9 @@ def _fates(judged: Columns) -> NDArray[np.int8]:
     """What became of each record before it has windows."""
     fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
     if c.SEEN in judged:
-        fates = judged[c.SEEN].fill_null(int(Disposition.ACCEPTED)).to_numpy(zero_copy_only=False).astype(np.int8)
+        fates = as_numpy(judged[c.SEEN].fill_null(int(Disposition.ACCEPTED))).astype(np.int8)
     out = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
-    fates[out.to_numpy(zero_copy_only=False)] = Disposition.FILTERED
+    fates[as_numpy(out)] = Disposition.FILTERED
     if judged[c.REJECT].null_count < len(fates):
         fates[valid(judged[c.REJECT])] = Disposition.REJECTED
     return fates
@@ -302,7 +302,7 @@ def _fates(judged: Columns) -> NDArray[np.int8]:
 def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
     times = judged[c.EVENT_TIME]
     if (fates != Disposition.ACCEPTED).any():
-        times = pc.if_else(pa.array(fates == Disposition.ACCEPTED), times, None)
+        times = pc.if_else(pa.array(fates == Disposition.ACCEPTED), times, pa.scalar(None, times.type))
     if stage.slides is not None:
         return InSlices.of(stage.slides, times)
     keys = {name: judged[name] for name in stage.keys}
@@ -320,7 +320,7 @@ def _account(
     }
     accepted = placed.standing(None)
     nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
-    withdrawn = judged[c.SIGN].to_numpy() < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
+    withdrawn = as_numpy(judged[c.SIGN]) < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
     arrived, retracted = placed.number(~withdrawn), placed.number(withdrawn)
     numbers = {
         Disposition.ACCEPTED: (arrived + retracted) * ~is_late,
@@ -395,7 +395,7 @@ class _Bundle:
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
             times = judged[c.EVENT_TIME]  # NULL where a record was rejected, and no window has that
-            at = (times if rows is None else times.take(rows)).to_numpy()
+            at = as_numpy(times if rows is None else times.take(rows))
             start = at - at % gap
             end = start
         self.groups = grouped(hashed, list(keys.values()), start, end)
@@ -414,7 +414,7 @@ class _Bundle:
         columns |= {measure.name: self._measure(measure) for measure in stage.trigger.measures}
         columns |= self._stamps()
         if stage.stage.withdrawable:
-            withdrawn = (self._arranged(c.SIGN).to_numpy() < 0).astype(np.int64)
+            withdrawn = (as_numpy(self._arranged(c.SIGN)) < 0).astype(np.int64)
             columns[c.RETRACTED] = pa.array(groups.reduce(np.add, withdrawn, 0))
         return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
 
@@ -428,7 +428,7 @@ class _Bundle:
         """The window of each group; of a part of a session the span of its elements."""
         where = self.stage.where
         if isinstance(where, Sessions):
-            at = self._arranged(c.EVENT_TIME).to_numpy()
+            at = as_numpy(self._arranged(c.EVENT_TIME))
             start = self.groups.reduce(np.minimum, at, 0)
             end = self.groups.reduce(np.maximum, at, 0) + int(where.gap)
         else:
@@ -439,7 +439,7 @@ class _Bundle:
         at = self._arranged(c.EVENT_TIME)
         if isinstance(part, KeptPart):
             inputs = self.stage.kept_inputs
-            present = pa.repeat(pa.scalar(True), len(at))
+            present = pa.repeat(constant(True), len(at))
             kept = {"_": present, **{name: self._arranged(name) for name, _ in inputs}}
             if self.stage.keeps_times:
                 kept[KEPT_AT] = at
@@ -475,6 +475,6 @@ class _Bundle:
             return {c.TIMES: to_lists(self._arranged(c.EVENT_TIME), self.groups)}
         own = self.windows.stamp
         stamps = self._arranged(c.EVENT_TIME) if own is None else self.groups.arranged(pa.array(own))
-        stamps = pc.add(stamps, stage.output_shift)
-        held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)
+        stamps = pc.add(stamps, constant(stage.output_shift))
+        held = pc.if_else(pc.greater_equal(stamps, constant(int(self.behind))), stamps, pa.scalar(None, stamps.type))
         return {c.HELD: extreme_value(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}

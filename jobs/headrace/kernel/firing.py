@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import ValueOverflowError
 from headrace.kernel.aggregates import Accumulator, unpacked
-from headrace.kernel.columns import Groups, Ints, of_lists, timestamps, to_lists, truths, valid
+from headrace.kernel.columns import Groups, Ints, as_numpy, constant, of_lists, timestamps, to_lists, truths, valid
 from headrace.kernel.expressions.evaluation import column, evaluate
 from headrace.kernel.stage import CompiledStage
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
@@ -165,17 +165,17 @@ def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str,
     timestamp (semantics 9.1). A retracting window holds the same throughout an epoch.
     """
     live = rows[c.LIVE]
-    alone = truths(pc.equal(pc.list_value_length(live), 1))
+    alone = truths(pc.equal(pc.list_value_length(live), constant(1)))
     which = np.flatnonzero(alone)
     panes, _ = of_lists(live.take(pa.array(which)))
     now = results(stage, rows, which, np.zeros(len(which), np.bool_))
     equal = np.ones(len(which), np.bool_)
     for own, name in ((c.WINDOW_START, WINDOW_START), (c.WINDOW_END, WINDOW_END)):
-        equal &= rows[own].to_numpy()[which] == panes.field(name).to_numpy()
+        equal &= as_numpy(rows[own])[which] == as_numpy(panes.field(name))
     for name, values in now.items():
         equal &= same(values.cast(stage.pane_type.field(name).type), panes.field(name))
     is_same, time = np.zeros(len(live), np.bool_), np.zeros(len(live), np.int64)
-    is_same[which], time[which] = equal, panes.field("pane_time").to_numpy()
+    is_same[which], time[which] = equal, as_numpy(panes.field("pane_time"))
     return {c.SAME: pa.array(is_same), c.LIVE_TIME: pa.array(time, mask=~alone)}
 
 
@@ -257,7 +257,7 @@ class Fired:
     def flags(self, expr: Expr) -> Any:
         """A result as a numpy array of booleans; NULL is FALSE."""
         values = self.of(expr, pa.bool_())
-        return (values.fill_null(False) if values.null_count else values).to_numpy(zero_copy_only=False)
+        return truths(values)
 
     @property
     def panes(self) -> tuple[PaneColumns, ...]:
@@ -345,7 +345,7 @@ class _Emitting:
             "timing": self.fired.of(pane.timing).take(taken),
             "pane_index": index,
             "nonspeculative_index": self.fired.of(pane.nonspeculative_index).take(taken),
-            "is_first": pc.equal(index, 0),
+            "is_first": pc.equal(index, constant(0)),
             "is_last": self.fired.of(pane.is_last).take(taken).fill_null(False),
         }
         fields = list(self.stage.pane_type)

@@ -23,7 +23,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, Groups, Ints, of_sorted, run_begins, with_first
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    DATE,
+    DECIMAL,
+    Groups,
+    Ints,
+    as_numpy,
+    of_sorted,
+    run_begins,
+    with_first,
+)
 from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, octets
@@ -171,7 +181,7 @@ def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:
 
 def _nulls(column: pa.Array) -> Flags:
     """Which rows are NULL; FALSE for all of them if none is."""
-    return column.is_null().to_numpy(zero_copy_only=False) if column.null_count else np.zeros(1, np.bool_)
+    return as_numpy(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
 
 
 def _words(column: pa.Array) -> list[Words]:
@@ -186,11 +196,11 @@ def _word(column: pa.Array) -> Words:
     strings and bytes, of which it is the length.
     """
     if column.type == pa.float64():
-        return _float_word(column.fill_null(0.0).to_numpy())
+        return _float_word(as_numpy(column.fill_null(0.0)))
     if column.type == DATE:
         column = days_of(column)
     numbers = pc.binary_length(column) if column.type in _OCTETS else column
-    return np.asarray(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
+    return as_numpy(numbers.cast(pa.int64()).fill_null(0)).view(np.uint64)
 
 
 def _float_word(values: NDArray[np.float64]) -> Words:
@@ -230,7 +240,7 @@ def grouped(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
     if begins is None:
         order, begins = _order(hashed, numbers)
     if _is_shared(columns, order, begins):
-        ranks = [pc.rank(_rankable(column), tiebreaker="dense").to_numpy() for column in columns]
+        ranks = [as_numpy(pc.rank(_rankable(column), tiebreaker="dense")) for column in columns]
         by = [hashed, *numbers, *ranks]
         order = np.lexsort(by[::-1])
         begins = np.logical_or.reduce([run_begins(numbers[order]) for numbers in by])
@@ -324,8 +334,8 @@ def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
     if len(_distinct(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW:  # as starts of windows are
         encoded = pa.array(numbers).dictionary_encode()
-        places = np.argsort(np.argsort(encoded.dictionary.to_numpy())).astype(np.uint64)
-        return places[encoded.indices.to_numpy()], len(places).bit_length()
+        places = np.argsort(np.argsort(as_numpy(encoded.dictionary))).astype(np.uint64)
+        return places[as_numpy(encoded.indices)], len(places).bit_length()
     least = int(numbers.min())
     if (int(numbers.max()) - least).bit_length() + int(bits) > 64:
         _, inverse = np.unique(numbers, return_inverse=True)
@@ -356,7 +366,7 @@ def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
     differ = pc.not_equal(before, behind)
     if column.null_count:
         differ = pc.coalesce(differ, pc.not_equal(before.is_null(), behind.is_null()))
-    return with_first(np.asarray(differ, np.bool_), len(column))
+    return with_first(as_numpy(differ), len(column))
 
 
 def _rankable(column: pa.Array) -> pa.Array:

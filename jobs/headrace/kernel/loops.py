@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, ValueOverflowError
 from headrace.kernel.aggregates.ordering import Coded, coded, extreme
-from headrace.kernel.columns import DECIMAL, Groups, Ints, arrow_type, of_sorted, truths, valid
+from headrace.kernel.columns import DECIMAL, Groups, Ints, arrow_type, as_numpy, constant, of_sorted, truths, valid
 from headrace.kernel.delta import Columns
 from headrace.kernel.expressions.evaluation import Overflow, column, column_apart
 from headrace.kernel.keys import grouped, hashes, in_order_of_hashes
@@ -84,7 +84,7 @@ class PlacedVertices:
         given = vertices if len(rows) == len(vertices) else vertices.take(pa.array(rows))
         same = truths(pc.equal(self.rows.column(VERTEX).take(pa.array(places)), given))
         for name, side in ((c.WINDOW_START, start), (c.WINDOW_END, end)):
-            same = same & (self.rows.column(name).to_numpy()[places] == side.to_numpy()[rows])
+            same = same & (as_numpy(self.rows.column(name))[places] == as_numpy(side)[rows])
         return same
 
     def add(self, rows: pa.RecordBatch) -> Ints:
@@ -104,8 +104,8 @@ class PlacedVertices:
         """A number for a vertex in a window by which it is looked up, which others may have: in the first window the
         hash itself.
         """
-        distance = start.to_numpy() - self._origin
-        codes: Hashes = hashed.to_numpy()
+        distance = as_numpy(start) - self._origin
+        codes: Hashes = as_numpy(hashed)
         return codes ^ (distance.view(np.uint64) * _SPREAD) if distance.any() else codes
 
 
@@ -304,7 +304,7 @@ class CompiledLoop:
             )
             for a, b in ways
         )
-        order = in_order_of_hashes(edges.column(c.HASH).to_numpy())
+        order = in_order_of_hashes(as_numpy(edges.column(c.HASH)))
         return NewEdges(edges.take(pa.array(order)), _opposites(order) if self.loop.both_ways else None)
 
     def sources_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
@@ -362,8 +362,8 @@ class CompiledLoop:
     @staticmethod
     def by_vertex(rows: pa.RecordBatch) -> Groups:
         """Vertices, or messages, of one vertex in a window together."""
-        window = (rows.column(name).to_numpy() for name in (c.WINDOW_START, c.WINDOW_END))
-        return grouped(rows.column(c.HASH).to_numpy(), [rows.column(VERTEX)], *window)
+        window = (as_numpy(rows.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
+        return grouped(as_numpy(rows.column(c.HASH)), [rows.column(VERTEX)], *window)
 
     @cached_property
     def no_edges(self) -> pa.RecordBatch:
@@ -382,18 +382,18 @@ class CompiledLoop:
 
     def elements(self, messages: pa.RecordBatch) -> dict[str, pa.Array]:
         """``messages`` as elements of the stage, each at the end of its window."""
-        at = pc.subtract(messages.column(c.WINDOW_END), 1)
+        at = pc.subtract(messages.column(c.WINDOW_END), constant(1))
         return {VERTEX: messages.column(VERTEX), VALUE: messages.column(VALUE), c.EVENT_TIME: at}
 
     def distinct_edges(self, edges: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
         """Stored ``edges`` of windows that have not expired at ``watermark``, each once, in the order of hashes."""
-        is_over = self.stage.expired(edges.column(c.WINDOW_END).to_numpy(), watermark)
+        is_over = self.stage.expired(as_numpy(edges.column(c.WINDOW_END)), watermark)
         rows = edges.filter(pa.array(~is_over)) if is_over.any() else edges
         if not rows.num_rows:
             return rows
         columns = [rows.column(name) for name in (FROM, TO, *self.terms)]
-        window = (rows.column(name).to_numpy() for name, _ in _WINDOW)
-        return rows.take(pa.array(grouped(rows.column(c.HASH).to_numpy(), columns, *window).first_rows))
+        window = (as_numpy(rows.column(name)) for name, _ in _WINDOW)
+        return rows.take(pa.array(grouped(as_numpy(rows.column(c.HASH)), columns, *window).first_rows))
 
 
 def _opposites(order: Ints) -> Ints:
@@ -517,7 +517,7 @@ class Rounds:
     def _rows(self, places: Ints, values: pa.Array) -> pa.RecordBatch:
         """Values of vertices at ``places`` as messages are stored, in the order of hashes."""
         rows = self._placed.rows.take(pa.array(places))
-        order = pa.array(in_order_of_hashes(rows.column(c.HASH).to_numpy()))
+        order = pa.array(in_order_of_hashes(as_numpy(rows.column(c.HASH))))
         columns = {name: rows.column(name).take(order) for name in rows.schema.names} | {VALUE: values.take(order)}
         return pa.RecordBatch.from_pydict(columns, schema=self.loop.message_schema)
 
@@ -528,7 +528,7 @@ class Rounds:
             return
         is_wanted = np.zeros(len(self._placed), np.bool_)
         is_wanted[lacking] = True
-        wanted = distinct([self._placed.rows.column(c.HASH).to_numpy()[lacking]])
+        wanted = distinct([as_numpy(self._placed.rows.column(c.HASH))[lacking]])
         parts = []
         for edges in _pieces(self._edges(wanted)):
             sources = self._places_of(edges, c.HASH, FROM)
@@ -567,7 +567,7 @@ class Rounds:
         """New places of ``vertices`` that have none, each once, with their stored values: of several the last one."""
         added = self._placed.add(vertices)
         values, rows, before = [self.loop.no_messages.column(VALUE)], np.full(len(added), NOWHERE, np.int64), 0
-        for stored in self._stored(distinct([vertices.column(c.HASH).to_numpy()])):
+        for stored in self._stored(distinct([as_numpy(vertices.column(c.HASH))])):
             places = self._places_of(stored, c.HASH, VERTEX)
             is_new = places >= added[0]
             rows[places[is_new] - added[0]] = before + np.flatnonzero(is_new)

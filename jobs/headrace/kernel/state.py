@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, Groups, Ints
+from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy
 from headrace.kernel.keys import grouped
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.windows import merged_windows
@@ -46,8 +46,8 @@ def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordB
     if not rows.num_rows:
         return rows
     keys = [rows.column(name) for name in stage.keys]
-    window = (rows.column(name).to_numpy() for name in (c.WINDOW_START, c.WINDOW_END))
-    groups = grouped(rows.column(c.HASH).to_numpy(), keys, *window)
+    window = (as_numpy(rows.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
+    groups = grouped(as_numpy(rows.column(c.HASH)), keys, *window)
     if groups.order is None and len(groups) == rows.num_rows:
         return rows
     last = groups.offsets[1:] - 1
@@ -56,7 +56,7 @@ def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordB
 
 def there(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that do not say that a window is gone."""
-    is_there = rows.column(c.STATUS).to_numpy() != c.DELETED
+    is_there = as_numpy(rows.column(c.STATUS)) != c.DELETED
     return rows if is_there.all() else rows.filter(pa.array(is_there))
 
 
@@ -94,7 +94,7 @@ def distinct(hashes: Sequence[Hashes]) -> Hashes:
 
 def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
     """The hashes of some rows of a layer."""
-    hashes: Hashes = layer.column(c.HASH).to_numpy()[which]
+    hashes: Hashes = as_numpy(layer.column(c.HASH))[which]
     return hashes
 
 
@@ -102,7 +102,7 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Sca
     """The rows of a layer whose hash is one of ``wanted``, which ascend. What is ``constant`` has one value in all
     rows, and is not read.
     """
-    own = layer.column(c.HASH).to_numpy()
+    own = as_numpy(layer.column(c.HASH))
     if not len(own):
         return layer
     wanted = wanted[wanted.searchsorted(own[0]) : wanted.searchsorted(own[-1], "right")]
@@ -167,7 +167,7 @@ def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal])
     """Which rows of a layer are of open windows that receive one of ``signals``."""
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
-    is_open: NDArray[np.bool_] = layer.column(c.STATUS).to_numpy() == c.OPEN
+    is_open: NDArray[np.bool_] = as_numpy(layer.column(c.STATUS)) == c.OPEN
     flags = [hearing(stage, rows, name, signals) for name in names]
     heard: NDArray[np.bool_] = reduce(np.logical_or, flags, np.zeros(layer.num_rows, np.bool_))
     return is_open & heard
@@ -181,10 +181,10 @@ def _is_for(stage: CompiledStage, rows: "dict[str, pa.Array]", signal: Signal) -
             return ~matching
         for part, (name, kind) in zip(key, kinds.items(), strict=True):
             equal = pc.equal(rows[name], _of_written(part, kind))
-            matching &= equal.fill_null(False).to_numpy(zero_copy_only=False)
+            matching &= as_numpy(equal.fill_null(False))
     if signal.window is not None:
         for column, at in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
-            matching &= rows[column].to_numpy() == int(at)
+            matching &= as_numpy(rows[column]) == int(at)
     return matching
 
 
@@ -219,12 +219,12 @@ class Sides:
     @property
     def hashes(self) -> NDArray[np.uint64]:
         """The hash of each row's key."""
-        return np.concatenate([side.column(c.HASH).to_numpy() for side in (self.state, self.delta)])
+        return np.concatenate([as_numpy(side.column(c.HASH)) for side in (self.state, self.delta)])
 
     def window(self) -> tuple[Ints, Ints]:
         """The start and the end of each row's window."""
         start, end = (
-            np.concatenate([side.column(name).to_numpy() for side in (self.state, self.delta)])
+            np.concatenate([as_numpy(side.column(name)) for side in (self.state, self.delta)])
             for name in (c.WINDOW_START, c.WINDOW_END)
         )
         return start, end
@@ -241,7 +241,7 @@ class Sides:
 
     def _has_status(self, status: int) -> NDArray[np.bool_]:
         flags = np.zeros(self.state.num_rows + self.delta.num_rows, np.bool_)
-        flags[: self.state.num_rows] = self.state.column(c.STATUS).to_numpy() == status
+        flags[: self.state.num_rows] = as_numpy(self.state.column(c.STATUS)) == status
         return flags
 
     @cached_property

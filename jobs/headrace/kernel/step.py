@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.ordering import extreme_value, fold
-from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, timestamps, to_lists
+from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy, timestamps, to_lists
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.firing import Emission, Fired, FiringProgram, beside_live, emit
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
@@ -65,8 +65,8 @@ class _Combining:
         rows = self.open.order
         assert rows is not None
         group = self.open.of_row
-        start = self.sides.state.column(c.WINDOW_START).to_numpy()[rows]
-        end = self.sides.state.column(c.WINDOW_END).to_numpy()[rows]
+        start = as_numpy(self.sides.state.column(c.WINDOW_START))[rows]
+        end = as_numpy(self.sides.state.column(c.WINDOW_END))[rows]
         same = (start == self.matched.start[group]) & (end == self.matched.end[group])
         places = np.full(len(self.open), -1, np.int64)
         places[group[same]] = rows[same]
@@ -81,7 +81,7 @@ class _Combining:
         rows |= {c.WINDOW_START: pa.array(self.matched.start), c.WINDOW_END: pa.array(self.matched.end)}
         rows |= {c.HAS_STATE: pa.array(self.has), c.WAS_CLOSED: pa.array(self.was_closed)}
         rows[c.STORED] = pa.array(self.was_closed | itself)
-        rows[c.COUNT] = pa.array(self.new.reduce(np.add, self._of(self.new, c.COUNT).to_numpy(), 0))
+        rows[c.COUNT] = pa.array(self.new.reduce(np.add, as_numpy(self._of(self.new, c.COUNT)), 0))
         rows |= self._counters() | self._trigger_state() | self._carried() | self._contents()
         if stage.merging:
             rows[c.MERGED] = pa.array(self.has & ~((self.open.sizes == 1) & itself))
@@ -152,7 +152,7 @@ class _Combining:
             return self._fold(measure.fold, self.new, measure.name)
         items, groups = self.new.flattened(self._of(self.new, measure.name))
         if self.stage.merging:
-            place = items.field(PLACE).to_numpy()
+            place = as_numpy(items.field(PLACE))
             items = items.field(LISTED).take(pa.array(np.lexsort((place, groups.of_row))))
         return to_lists(items, groups)
 
@@ -162,7 +162,7 @@ class _Combining:
         assert stage.custom is not None
         times, groups = self.new.flattened(self._of(self.new, c.TIMES))
         start, end = (side[groups.of_row] for side in (self.matched.start, self.matched.end))
-        stamps = output_times(stage.custom, times.to_numpy(), start, end) + stage.output_shift
+        stamps = output_times(stage.custom, as_numpy(times), start, end) + stage.output_shift
         ahead = pa.array(stamps, mask=stamps < int(self.behind))
         return extreme_value(ahead, groups, latest=latest)
 
@@ -179,7 +179,7 @@ class _Combining:
         """Live panes of the sources of a window, by the windows that they were emitted for (9.1)."""
         panes, groups = self.open.flattened(self._of(self.open, c.LIVE))
         if groups.sizes.max(initial=0) > 1:
-            starts, ends = panes.field(WINDOW_START).to_numpy(), panes.field(WINDOW_END).to_numpy()
+            starts, ends = as_numpy(panes.field(WINDOW_START)), as_numpy(panes.field(WINDOW_END))
             panes = panes.take(pa.array(np.lexsort((ends, starts, groups.of_row))))
         return to_lists(panes, groups)
 
@@ -345,9 +345,9 @@ def _stored(
 ) -> pa.RecordBatch:
     """The new state of changed windows; a window that came and went within the epoch was never there."""
     outcome, schema = fired.outcome, stage.state_schema
-    status = fired.of(outcome.state[c.STATUS], pa.int32()).to_numpy(zero_copy_only=False)
+    status = as_numpy(fired.of(outcome.state[c.STATUS], pa.int32()))
     is_gone, is_open = status == c.DELETED, status == c.OPEN
-    stored = rows[c.STORED].to_numpy(zero_copy_only=False)
+    stored = as_numpy(rows[c.STORED])
     kept = np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored))
     taken = pa.array(kept)
     cleared = pa.array(kept, mask=fired.flags(outcome.cleared)[kept])
@@ -390,7 +390,7 @@ def _tombstones(stage: CompiledStage, gone: pa.RecordBatch, epoch: int) -> pa.Re
 
 def in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
     """State rows in the order of (hash, window)."""
-    by = [rows.column(name).to_numpy() for name in (c.WINDOW_END, c.WINDOW_START, c.HASH)]
+    by = [as_numpy(rows.column(name)) for name in (c.WINDOW_END, c.WINDOW_START, c.HASH)]
     order = np.lexsort(by)
     return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
 

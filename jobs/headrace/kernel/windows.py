@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headrace.errors import PipelineError
 from headrace.kernel.aggregates.ordering import fold
-from headrace.kernel.columns import Groups, Ints, run_begins, with_first
+from headrace.kernel.columns import Groups, Ints, as_numpy, run_begins, valid, with_first
 from headrace.kernel.custom_objects import assigned_windows, custom_output_times, merged_custom
 from headrace.kernel.expressions.casts import calendar_windows
 from headrace.kernel.expressions.evaluation import Rows, column
@@ -59,14 +59,14 @@ def assigned(
     match where:
         case model_windows.ShiftedOutputTime(inner, shift):
             windows = assigned(inner, times, keys, key_types, records)
-            stamp = times.fill_null(0).to_numpy()[windows.row] if windows.stamp is None else windows.stamp
+            stamp = as_numpy(times.fill_null(0))[windows.row] if windows.stamp is None else windows.stamp
             return replace(windows, stamp=stamp + int(shift))
         case model_windows.CustomWindows():
             counts, start, end, stamp = assigned_windows(where, times, records)
             row = np.repeat(np.arange(len(times), dtype=np.int64), counts)
             return Assigned(row, start, end, run_begins(row), stamp)
-    row = np.flatnonzero(np.asarray(times.is_valid()))
-    at = times.fill_null(0).to_numpy()[row] if times.null_count else times.to_numpy()
+    row = np.flatnonzero(valid(times))
+    at = as_numpy(times.fill_null(0))[row] if times.null_count else as_numpy(times)
     if isinstance(where, model_windows.SlidingWindows):
         return _sliding(where, row, at)
     if isinstance(where, model_windows.FixedWindows):
@@ -97,7 +97,7 @@ def _shift(where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row
     if where.phase is None:
         return int(where.offset)
     phase = coalesce(where.phase, Literal(0))
-    shifts: Ints = column(phase, keys, key_types, length).to_numpy()[row]
+    shifts: Ints = as_numpy(column(phase, keys, key_types, length))[row]
     return (shifts % int(where.size) + int(where.offset)) % int(where.size)
 
 
@@ -233,11 +233,11 @@ class InSlices:
     @classmethod
     def of(cls, where: model_windows.SlidingWindows, times: pa.Array) -> "InSlices":
         """Rows at ``times`` (int64, granules; NULL takes no part)."""
-        known = np.asarray(times.is_valid())
-        begins = slice_starts(where, times.fill_null(0).to_numpy())
+        known = valid(times)
+        begins = slice_starts(where, as_numpy(times.fill_null(0)))
         encoded = pa.array(begins, mask=~known).dictionary_encode()
-        starts = encoded.dictionary.to_numpy()
-        place = encoded.indices.fill_null(len(starts)).to_numpy()
+        starts = as_numpy(encoded.dictionary)
+        place = as_numpy(encoded.indices.fill_null(len(starts)))
         return cls(assigned(where, encoded.dictionary, {}, {}), starts, place)
 
     def number(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
@@ -276,7 +276,7 @@ def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) 
     windows = windows.where(~stage.expired(windows.end, watermark))
     row = pa.array(windows.row)
     keys = [delta.column(name).take(row) for name in stage.keys]
-    keyed = grouped(delta.column(c.HASH).to_numpy()[windows.row], keys, windows.start, windows.end)
+    keyed = grouped(as_numpy(delta.column(c.HASH))[windows.row], keys, windows.start, windows.end)
     first = keyed.first_rows
     groups = Groups(keyed.offsets, windows.row if keyed.order is None else windows.row[keyed.order])
     columns = {name: groups.first(delta.column(name)) for name in (c.HASH, *stage.keys)}

@@ -35,6 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
+from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
 from headrace.state.files import decoded, parquet
 from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release
@@ -116,7 +117,7 @@ def _is_one(column: pa.Array) -> bool:
 
 
 def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
-    times, rows = (batch.column(f"{name}_{what}").values.to_numpy() for what in ("times", "rows"))
+    times, rows = (as_numpy(batch.column(f"{name}_{what}").values) for what in ("times", "rows"))
     return DeadlineIndex(times, rows, 0, length)
 
 

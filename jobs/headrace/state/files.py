@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from headrace.kernel.columns import Names, as_now
+from headrace.kernel.columns import Names, as_now, as_numpy
 from headrace.kernel.state import together
 from headrace.program import columns as c
 from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, in_order, listed, spanned
@@ -93,7 +93,7 @@ def parquet(rows: pa.RecordBatch) -> "Encoded":
 
 
 def _stored_hash(rows: pa.RecordBatch) -> Hashes:
-    hashes: Hashes = rows.column(c.HASH).to_numpy()
+    hashes: Hashes = as_numpy(rows.column(c.HASH))
     return hashes
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES
+from headrace.kernel.columns import ARROW_TYPES, as_numpy, constant
 from headrace.kernel.delta import Disposition, takes_part
 from headrace.kernel.keys import grouped
 from headrace.kernel.keys import hashes as key_hashes
@@ -80,7 +80,7 @@ class RememberedIds:
         records that take no part.
         """
         counting = takes_part(judged)
-        at = judged[c.EVENT_TIME].fill_null(0).to_numpy(zero_copy_only=False)
+        at = as_numpy(judged[c.EVENT_TIME].fill_null(0))
         beyond = counting & self._is_beyond(at)
         counts = np.flatnonzero(counting & ~beyond)
         again = np.zeros(len(at), np.bool_)
@@ -88,7 +88,7 @@ class RememberedIds:
         hashed = key_hashes(own[:1])
         known = self._alive(distinct([hashed]))
         both = grouped(
-            np.concatenate([known.column(c.HASH).to_numpy(), hashed]),
+            np.concatenate([as_numpy(known.column(c.HASH)), hashed]),
             [pa.concat_arrays([known.column(name), new]) for name, new in zip(self._identity, own, strict=True)],
         )
         first = both.first_rows[both.of_each]
@@ -105,7 +105,7 @@ class RememberedIds:
 
     def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Which stored rows are not forgotten."""
-        return ~self._is_beyond(rows.column(_AT).to_numpy())
+        return ~self._is_beyond(as_numpy(rows.column(_AT)))
 
     def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
         beyond: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
@@ -113,7 +113,7 @@ class RememberedIds:
 
     def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         """The rows to remember of the records of ``epoch``, in the order of their hashes."""
-        rows = pa.array(np.flatnonzero(takes_part(judged) & judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)))
+        rows = pa.array(np.flatnonzero(takes_part(judged) & as_numpy(judged[c.SEEN].is_null())))
         ids = [judged[name].take(rows) for name in self._identity]
         columns = [pa.array(key_hashes(ids[:1])), *ids, judged[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
@@ -125,7 +125,7 @@ class RememberedIds:
 
 
 def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
-    order = np.argsort(rows.column(c.HASH).to_numpy(), kind="stable")
+    order = np.argsort(as_numpy(rows.column(c.HASH)), kind="stable")
     return rows.take(pa.array(order))
 
 
@@ -235,7 +235,7 @@ class Layers:
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
             rows = newest(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
-            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), c.OPEN))).as_py()
+            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), constant(c.OPEN)))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
         return watermark
@@ -258,7 +258,7 @@ class Layers:
 
 def _latest_end(rows: pa.RecordBatch) -> int | None:
     """The latest end of a window that is there."""
-    is_there = pc.not_equal(rows.column(c.STATUS), c.DELETED)
+    is_there = pc.not_equal(rows.column(c.STATUS), constant(c.DELETED))
     latest: int | None = pc.max(rows.column(c.WINDOW_END).filter(is_there)).as_py()
     return latest
 
@@ -312,7 +312,7 @@ class StageEpoch:
         look at give no result. One that is let go takes no memory while the next one is computed.
         """
         for layers, delta in self._slices():
-            touched = np.zeros(0, np.uint64) if delta is None else distinct([delta.column(c.HASH).to_numpy()])
+            touched = np.zeros(0, np.uint64) if delta is None else distinct([as_numpy(delta.column(c.HASH))])
             result = step(
                 self.stage,
                 layers.lookup(touched, self.clocks, self.signals),
@@ -334,7 +334,7 @@ class StageEpoch:
         if not slices:
             yield self.layers, one_below_the_other(self.deltas)
         for keys in slices:
-            spans = [keys.span(delta.column(c.HASH).to_numpy()) for delta in self.deltas]
+            spans = [keys.span(as_numpy(delta.column(c.HASH))) for delta in self.deltas]
             cut = [
                 delta.slice(span.start, span.stop - span.start) for delta, span in zip(self.deltas, spans, strict=True)
             ]

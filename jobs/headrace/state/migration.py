@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Ints, Names, as_now
+from headrace.kernel.columns import Ints, Names, as_now, as_numpy
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import newest, there, together
 from headrace.pipeline.identity import Formerly
@@ -55,7 +55,7 @@ def merge_ids(
     """The rows of all ``layers`` that still count, in the order of their hashes."""
     for pieces in _ranges([run for layer in layers for run in layer.runs], None):
         rows = together(schema, pieces)
-        order = np.argsort(rows.column(c.HASH).to_numpy(), kind="stable")
+        order = np.argsort(as_numpy(rows.column(c.HASH)), kind="stable")
         kept = order[counts(rows)[order]]
         if len(kept):
             yield rows.take(pa.array(kept))
@@ -96,7 +96,7 @@ class _Ordered:
     def __init__(self, run: SortedFile, within: str | None) -> None:
         self.run, self.rows = run, run.rows
         self.hashes = run.hashes
-        self.within: Ints | None = None if within is None else run.rows.column(within).to_numpy()
+        self.within: Ints | None = None if within is None else as_numpy(run.rows.column(within))
 
     def sampled(self, step: int) -> tuple[Hashes, Ints]:
         """Where every so many-th row is in the common order."""

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Ints
+from headrace.kernel.columns import Ints, as_numpy
 from headrace.kernel.state import rows_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
@@ -168,7 +168,7 @@ class Deadlines:
     def of(cls, rows: pa.RecordBatch) -> "Deadlines":
         """Indexes the times of state rows."""
         columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
-        return cls(*(DeadlineIndex.of(column.to_numpy()) for column in columns))
+        return cls(*(DeadlineIndex.of(as_numpy(column)) for column in columns))
 
     def within(self, begin: int, length: int) -> "Deadlines":
         """The deadlines of ``length`` rows from ``begin`` on."""
@@ -195,7 +195,7 @@ class SortedFile:
     @cached_property
     def hashes(self) -> Hashes:
         """The hash of each row."""
-        values: Hashes = self.rows.column(c.HASH).to_numpy()
+        values: Hashes = as_numpy(self.rows.column(c.HASH))
         return values
 
     def cut(self, part: KeyGroupRange) -> "SortedFile":

@@ -16,7 +16,7 @@ from headrace.kernel.aggregates.bags import Bag, BagPart, CustomPart, bag, pairs
 from headrace.kernel.aggregates.integers import Bools, Floats
 from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
 from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
-from headrace.kernel.columns import ARROW_TYPES, Ints, arrow_type, to_lists
+from headrace.kernel.columns import ARROW_TYPES, Ints, arrow_type, as_numpy, to_lists
 from headrace.model.combiners import Aggregate, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType, Schema
 from headrace.model.expressions.typing import input_type, output_type
@@ -90,7 +90,7 @@ class _Compiler:
             return aggregates_sums.IntegerSumPart.of(name, self.input), integers.to_float
         if self.withdrawable:
             return aggregates_sums.SettledSumPart.of(name, self.input), aggregates_sums.settled
-        return aggregates_sums.FloatSumPart.of(name, self.input), lambda part: part.fill_null(0.0).to_numpy()
+        return aggregates_sums.FloatSumPart.of(name, self.input), lambda part: as_numpy(part.fill_null(0.0))
 
     def _bag(self, *, is_timed: bool = False) -> BagPart:
         return BagPart.of(f"{self.prefix}_bag", self.input, ARROW_TYPES[self.kind], is_timed=is_timed)
@@ -206,7 +206,7 @@ def _of(part: aggregates_sums.AccumulatorPart, result: Callable[[pa.Array], pa.A
 
 def _number(count: pa.Array) -> tuple[Ints, Bools]:
     """How many values there are, or 1 where there are none, and where that is."""
-    number = count.fill_null(0).to_numpy()
+    number = as_numpy(count.fill_null(0))
     return np.where(number == 0, 1, number), number == 0
 
 

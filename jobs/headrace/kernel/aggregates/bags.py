@@ -18,7 +18,7 @@ from headrace.errors import PipelineError
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import changes, coded, in_order
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, add
-from headrace.kernel.columns import TIMESTAMP, Groups, Ints, of_ids, of_lists, own_arrow_type, to_lists
+from headrace.kernel.columns import TIMESTAMP, Groups, Ints, as_numpy, of_ids, of_lists, own_arrow_type, to_lists
 from headrace.model.arguments import check_fields, user_code
 from headrace.model.combiners import Accumulator, CustomCombiner, Outer, accumulator_types, result_type
 from headrace.model.expressions.data_types import DataType, ListType
@@ -50,7 +50,7 @@ class BagPart(AccumulatorPart):
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         entries, inner = groups.flattened(parts)
-        return self._made(entries.field(0), entries.field(1).to_numpy(), inner)
+        return self._made(entries.field(0), as_numpy(entries.field(1)), inner)
 
     def _made(self, values: pa.Array, times: Ints | None, groups: Groups) -> pa.Array:
         """A bag of the values of each group, ``times`` each (None: once)."""
@@ -107,7 +107,7 @@ class Bag:
         number = self.groups.reduce(np.add, self.times, 0)
         empty = number == 0
         divisor = np.where(empty, 1, number)
-        values: Floats = self.values.to_numpy()
+        values: Floats = as_numpy(self.values)
         with np.errstate(invalid="ignore", over="ignore"):
             mean = add(values * self.times, self.groups) / divisor
             if not np.isfinite(mean).all():
@@ -134,7 +134,7 @@ class Bag:
 def bag(part: pa.Array) -> Bag:
     """The bags that ``part`` stores; NULL is one without values."""
     entries, groups = of_lists(part)
-    return Bag(entries.field(0), entries.field(1).to_numpy(), groups)
+    return Bag(entries.field(0), as_numpy(entries.field(1)), groups)
 
 
 KEPT_AT = "_at"

@@ -26,7 +26,7 @@ from headrace.errors import OPERANDS, IntegerOverflowError
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import small
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, nullable
-from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, to_lists, valid
+from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, as_numpy, to_lists, valid
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.casts import days_of, to_dates
 from headrace.kernel.expressions.decimals import of_billionths
@@ -75,14 +75,14 @@ def coded(values: pa.Array) -> Coded:  # noqa: PLR0911 (a line for each type)
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return _ranked(values)
     if pa.types.is_floating(kind):
-        numbers = values.to_numpy() + 0.0  # -0.0 is 0.0
+        numbers = as_numpy(values) + 0.0  # -0.0 is 0.0
         numbers[np.isnan(numbers)] = np.nan
         return Coded(_flipped(numbers.view(np.int64)), kind)
     if pa.types.is_boolean(kind):
-        return Coded(values.to_numpy(zero_copy_only=False).astype(np.int64), kind)
+        return Coded(as_numpy(values).astype(np.int64), kind)
     if kind == DATE:
-        return Coded(days_of(values).to_numpy(), kind)
-    return Coded(values.view(pa.int64()).to_numpy(), kind)
+        return Coded(as_numpy(days_of(values)), kind)
+    return Coded(as_numpy(values.view(pa.int64())), kind)
 
 
 def _flipped(bits: Ints) -> Ints:
@@ -100,8 +100,8 @@ def _ranked(values: pa.Array) -> Coded:
     encoded = values.dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     ranks = np.empty(len(order), np.int64)
-    ranks[order.to_numpy()] = np.arange(len(order))
-    return Coded(ranks[encoded.indices.to_numpy()], values.type, encoded.dictionary.take(order))
+    ranks[as_numpy(order)] = np.arange(len(order))
+    return Coded(ranks[as_numpy(encoded.indices)], values.type, encoded.dictionary.take(order))
 
 
 def _pairs(values: pa.Array) -> Coded:
@@ -201,7 +201,7 @@ class ExtremePart(AccumulatorPart):
 def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
     """The largest or smallest value of each group, NULL of none; no value is NULL. NaN is largest, and -0.0 is 0.0."""
     if pa.types.is_floating(values.type):
-        numbers = groups.reduce(np.maximum if is_largest else np.fmin, values.to_numpy(), 0.0)
+        numbers = groups.reduce(np.maximum if is_largest else np.fmin, as_numpy(values), 0.0)
         return nullable(numbers + 0.0, groups)
     codes = coded(values)
     return codes.values(_extreme(codes.codes, groups, is_largest), groups.sizes == 0)
@@ -221,7 +221,7 @@ class TimedPart(AccumulatorPart):
         return self._made(parts.field(0), parts.field(1), groups)
 
     def _made(self, at: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
-        times, coded_values = at.to_numpy(), coded(value)
+        times, coded_values = as_numpy(at), coded(value)
         chosen = _extreme(times, groups, self.is_latest)
         others = -LAST - 1 if self.is_latest else LAST
         codes = np.where(times == np.repeat(chosen, groups.sizes), coded_values.codes, others)
@@ -275,7 +275,7 @@ def _sum(values: pa.Array, groups: Groups) -> pa.Array:
         total = integers.stored(integers.total_of_stored(values.fill_null(0), groups), decimals.SUM, groups)
         with decimals.overflowing("a sum that a trigger looks at"):
             return pc.if_else(pa.array(empty), pa.scalar(None, DECIMAL), decimals.fitting(total))
-    known = values.fill_null(0).to_numpy(zero_copy_only=False) if values.null_count else values.to_numpy()
+    known = as_numpy(values.fill_null(0) if values.null_count else values)
     if pa.types.is_integer(values.type) and len(known):
         most = max(abs(int(known.min())), abs(int(known.max())))
         if most * int(groups.sizes.max(initial=0)) >= 2**63:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from headrace.kernel.aggregates.integers import Floats
 from headrace.kernel.aggregates.ordering import Bools, changes, coded, in_order, nearest_rank
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, PlainPart, add
-from headrace.kernel.columns import Groups, Ints, of_ids, of_lists, to_lists
+from headrace.kernel.columns import Groups, Ints, as_numpy, of_ids, of_lists, to_lists
 from headrace.kernel.keys import whole_hashes
 from headrace.model.expressions.expr import Expr
 
@@ -51,7 +51,7 @@ class DistinctSketchPart(PlainPart):
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         items, inner = groups.flattened(parts)
-        return _made(items.to_numpy(), inner)
+        return _made(as_numpy(items), inner)
 
 
 def _made(items: Ints, groups: Groups) -> pa.Array:
@@ -81,7 +81,7 @@ def _register(registers: Ints) -> Ints:
 def estimate(part: pa.Array) -> pa.Array:
     """How many values differ."""
     items, groups = of_lists(part)
-    codes = items.to_numpy()
+    codes = as_numpy(items)
     many = np.zeros(len(groups), np.bool_)
     filled = groups.sizes > 0
     many[filled] = codes[groups.offsets[:-1][filled]] < 0
@@ -125,7 +125,7 @@ class QuantileSketchPart(AccumulatorPart):
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         items, inner = groups.flattened(parts)
-        return self._made(items.field(0), items.field(1).cast(pa.int64()).to_numpy(), inner)
+        return self._made(items.field(0), as_numpy(items.field(1).cast(pa.int64())), inner)
 
     def _made(self, values: pa.Array, levels: Ints, groups: Groups) -> pa.Array:
         coded_values, ids = coded(values), groups.of_row
@@ -185,7 +185,7 @@ def quantile(part: pa.Array, q: float) -> pa.Array:
     items, groups = of_lists(part)
     codes = coded(items.field(0))
     order = in_order(groups.of_row, codes.codes)
-    weights = np.left_shift(1, items.field(1).cast(pa.int64()).to_numpy()[order])
+    weights = np.left_shift(1, as_numpy(items.field(1).cast(pa.int64()))[order])
     rows = nearest_rank(weights, groups, q)
     empty = groups.sizes == 0
     return items.field(0).take(pa.array(order)).take(pa.array(rows, mask=empty))

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.columns import Groups, Ints, of_ids, of_lists, to_lists, valid
+from headrace.kernel.columns import Groups, Ints, as_numpy, of_ids, of_lists, to_lists, valid
 from headrace.kernel.expressions import decimals
 from headrace.model.expressions.expr import Expr
 
@@ -45,7 +45,7 @@ class Elements:
     def known(self, groups: Groups) -> "Known":
         """Elements whose value is not NULL."""
         assert self.value is not None
-        value, sign = self.value, None if self.sign is None else self.sign.to_numpy()
+        value, sign = self.value, None if self.sign is None else as_numpy(self.sign)
         if not value.null_count:
             return Known(value, sign, Groups(groups.offsets), self.at)
         chosen = valid(value)
@@ -255,14 +255,14 @@ class CountPart(PlainPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         if elements.value is None:
-            sign = None if elements.sign is None else elements.sign.to_numpy()
+            sign = None if elements.sign is None else as_numpy(elements.sign)
         else:
             known = elements.known(groups)
             sign, groups = known.sign, known.groups
         return nullable(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return nullable(groups.reduce(np.add, parts.to_numpy(), 0), groups)
+        return nullable(groups.reduce(np.add, as_numpy(parts), 0), groups)
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class IntegerSumPart(AccumulatorPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         known = elements.known(groups)
-        values = known.value.to_numpy()
+        values = as_numpy(known.value)
         if self.squared:
             return self._stored(integers.total_of_squares(values, known.sign, known.groups), known.groups)
         if known.sign is None:
@@ -341,7 +341,7 @@ class FloatSumPart(PlainPart):
     STORED = _DOUBLE
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return nullable(add(parts.to_numpy(), groups), groups)
+        return nullable(add(as_numpy(parts), groups), groups)
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class SettledSumPart(AccumulatorPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         known = elements.known(groups)
-        values = known.value.to_numpy()
+        values = as_numpy(known.value)
         sign = np.ones(len(values), np.int64) if known.sign is None else known.sign
         finite = np.isfinite(values)
         counts = [np.where(is_it, sign, 0) for is_it in (np.isnan(values), values == np.inf, values == -np.inf)]
@@ -367,11 +367,11 @@ class SettledSumPart(AccumulatorPart):
         return self._made(*summed, counts, known.groups)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        finite, *counts = (parts.field(i).to_numpy() for i in range(1 + len(_NOT_FINITE)))
+        finite, *counts = (as_numpy(parts.field(i)) for i in range(1 + len(_NOT_FINITE)))
         rest, of_part = of_lists(parts.field(_REST))
         rows = np.concatenate([groups.of_row, groups.of_row[of_part.of_row]])
         order = np.argsort(rows, kind="stable")
-        values = np.concatenate([finite, rest.to_numpy()])[order]
+        values = np.concatenate([finite, as_numpy(rest)])[order]
         return self._made(*_as_far_as_finite(values, of_ids(rows[order], len(groups))), counts, groups)
 
     def _made(self, finite: Floats, rest: pa.Array, counts: list[Ints], groups: Groups) -> pa.Array:
@@ -393,9 +393,9 @@ def settled(part: pa.Array) -> Floats:
     """What the values of a ``SettledSumPart`` come to; NULL is 0."""
     rest, groups = of_lists(part.field(_REST))
     with np.errstate(over="ignore"):
-        total: Floats = part.field(0).fill_null(0.0).to_numpy() + add(rest.to_numpy(), groups)
+        total: Floats = as_numpy(part.field(0).fill_null(0.0)) + add(as_numpy(rest), groups)
     for i, other in enumerate(_NOT_FINITE.values(), start=1):
-        count = part.field(i).fill_null(0).to_numpy()
+        count = as_numpy(part.field(i).fill_null(0))
         with np.errstate(invalid="ignore"):
             total = total + np.where(count != 0, count * other, 0.0)
     return total
@@ -418,11 +418,11 @@ class MomentsPart(PlainPart):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         values, known = groups.without_nulls(elements.value)
-        numbers = values.to_numpy()
+        numbers = as_numpy(values)
         return _moments(np.ones(len(numbers), np.int64), numbers, np.zeros(len(numbers)), known)
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        number, mean, apart = (parts.field(i).to_numpy() for i in range(3))
+        number, mean, apart = (as_numpy(parts.field(i)) for i in range(3))
         return _moments(number, mean, apart, groups)
 
 
@@ -443,6 +443,6 @@ def _moments(number: Ints, mean: Floats, apart: Floats, groups: Groups) -> pa.Ar
 
 def variance(part: pa.Array) -> pa.Array:
     """Population variance; NULL of nothing."""
-    number, apart = part.field(0).fill_null(0).to_numpy(), part.field(2).fill_null(0.0).to_numpy()
+    number, apart = as_numpy(part.field(0).fill_null(0)), as_numpy(part.field(2).fill_null(0.0))
     empty = number == 0
     return pa.array(apart / np.where(empty, 1, number), mask=empty)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, as_numpy, truths
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.string_bytes import text_of
 from headrace.model.expressions.data_types import DataType
@@ -183,8 +183,8 @@ def _behind(mark: str, digits: pa.Array) -> pa.Array:
 BLANKS = "".join(c for c in map(chr, range(0x3001)) if c.isspace())  # all there are: what Python's strip takes away
 _INTEGER = r"^[+-]?0*[0-9]{1,19}$"
 _FLOAT = r"^(?i:[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|inf(inity)?|nan))$"
-_TRUE = pa.array(["t", "true", "y", "yes", "1"])
-_FALSE = pa.array(["f", "false", "n", "no", "0"])
+_TRUE = ("t", "true", "y", "yes", "1")
+_FALSE = ("f", "false", "n", "no", "0")
 
 _LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
 _DATE = (
@@ -256,11 +256,11 @@ def _clean_decimals(text: pa.Array) -> pa.Array | None:
 
 def _judged_integers(text: pa.Array) -> pa.Array:
     text = _matching(text, _INTEGER)
-    negative = _flags(pc.starts_with(text, "-"))
-    digits = pc.cast(pc.ascii_ltrim(text, characters="+-"), pa.uint64()).fill_null(0).to_numpy()
+    negative = truths(pc.starts_with(text, "-"))
+    digits = as_numpy(pc.cast(pc.ascii_ltrim(text, characters="+-"), pa.uint64()).fill_null(0))
     fits = digits <= np.uint64(2**63 - 1) + negative.astype(np.uint64)
     values = np.where(negative, np.uint64(0) - digits, digits).view(np.int64)
-    return pa.array(values, mask=~(fits & _flags(text.is_valid())))
+    return pa.array(values, mask=~(fits & truths(text.is_valid())))
 
 
 def _judged_floats(text: pa.Array) -> pa.Array:
@@ -269,8 +269,8 @@ def _judged_floats(text: pa.Array) -> pa.Array:
 
 def _judged_bools(text: pa.Array) -> pa.Array:
     lowered = pc.ascii_lower(text)
-    is_false = pc.if_else(pc.is_in(lowered, _FALSE), False, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_in(lowered, _TRUE), True, is_false)
+    is_false = pc.if_else(pc.is_in(lowered, pa.array(_FALSE, pa.string())), False, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_in(lowered, pa.array(_TRUE, pa.string())), True, is_false)
 
 
 def _judged_instants(text: pa.Array) -> pa.Array:
@@ -298,10 +298,6 @@ def _judged_dates(text: pa.Array) -> pa.Array:
 
 def _matching(text: pa.Array, pattern: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, pa.string()))
-
-
-def _flags(bools: pa.Array) -> NDArray[np.bool_]:
-    return np.asarray(bools.fill_null(False), np.bool_)
 
 
 _CLEAN: dict[DataType, Callable[[pa.Array], pa.Array | None]] = {

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DecimalOverflowError
-from headrace.kernel.columns import DECIMAL
+from headrace.kernel.columns import DECIMAL, as_numpy
 from headrace.model.expressions.data_types import DIGITS, PRECISION, SCALE
 
 SUM = pa.decimal256(76, SCALE)
@@ -25,8 +25,9 @@ SUM = pa.decimal256(76, SCALE)
 
 _WIDE = pa.decimal256(PRECISION, SCALE)
 _CLAIM = 12
-_ZERO = pa.scalar(Decimal(0), DECIMAL)
-_NULL = pa.scalar(None, DECIMAL)
+# of memory: an import makes nothing of Python's values, for the first of which Arrow imports pandas
+_ZERO = pa.Array.from_buffers(DECIMAL, 1, [None, pa.py_buffer(bytes(16))])[0]
+_NULL = pa.nulls(1, DECIMAL)[0]
 _DIGITS_OF_FLOATS = pa.decimal256(76, 30)
 _SMALLEST, _LARGEST = 1e-10, 1e29
 
@@ -199,7 +200,7 @@ def words_of(column: pa.Array) -> NDArray[np.int64]:
     data = np.frombuffer(column.buffers()[1], np.int64) if len(column) else np.empty(0, np.int64)
     words = data[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
     if column.null_count:
-        words = np.where(column.is_valid().to_numpy(zero_copy_only=False)[:, None], words, 0)
+        words = np.where(as_numpy(column.is_valid())[:, None], words, 0)
     return words
 
 
@@ -256,7 +257,7 @@ def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
     between two whole numbers the nearest of them is the right one, and a quotient of two exact numbers is the double
     nearest to the decimal that is meant. Elsewhere Python is asked.
     """
-    numbers = values.fill_null(0.0).to_numpy(zero_copy_only=False)
+    numbers = as_numpy(values.fill_null(0.0))
     power = 10.0**digits
     with np.errstate(all="ignore"):
         scaled = numbers * power
@@ -267,4 +268,4 @@ def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
     rounded = np.where(is_fraction, rounded, numbers)
     for place in np.flatnonzero(is_fraction & ~is_sure):
         rounded[place] = round(float(numbers[place]), digits)
-    return pa.array(rounded, mask=values.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(rounded, mask=as_numpy(values.is_null()))

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError, ValueOverflowError
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, holders, truths
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, as_numpy, holders, truths
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
@@ -177,12 +177,12 @@ def _divide(left: casts.Datum, right: casts.Datum) -> casts.Datum:
 
 def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
     valid = pc.and_(pc.and_(left.is_valid(), right.is_valid()), pc.not_equal(right, 0).fill_null(False))
-    a, b = (v.fill_null(1).to_numpy(zero_copy_only=False) for v in (left, right))
+    a, b = (as_numpy(v.fill_null(1)) for v in (left, right))
     with np.errstate(all="ignore"):
         rest = np.remainder(a, np.where(b == 0, b.dtype.type(1), b))
         if rest.dtype == np.float64:
             rest = np.where(np.isinf(a), np.nan, rest)
-    return pa.array(rest, mask=pc.invert(valid).to_numpy(zero_copy_only=False))
+    return pa.array(rest, mask=as_numpy(pc.invert(valid)))
 
 
 def _subtract(left: casts.Datum, right: casts.Datum) -> casts.Datum:
@@ -268,7 +268,7 @@ def _contains(value: casts.Datum, wanted: casts.Datum) -> casts.Datum:
         return pc.match_substring(value, wanted.as_py())
     equal = truths(_numbers(_equal)(pc.list_flatten(value), wanted))
     holds = np.bincount(holders(value)[equal], minlength=len(value)).astype(np.bool_)
-    return pa.array(holds, mask=value.is_null().to_numpy(zero_copy_only=False))
+    return pa.array(holds, mask=as_numpy(value.is_null()))
 
 
 def _substring(text: casts.Datum, start: int, length: int | None = None) -> casts.Datum:
@@ -466,11 +466,11 @@ def _wrong(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[
     """The rows in which the node ``expr`` of ``operands`` overflows."""
     if isinstance(expr, Binary) and expr.op in _INTEGERS and all(value.type == pa.int64() for value in operands):
         columns = casts.broadcast([*operands])
-        left, right = (value.fill_null(0).to_numpy() for value in columns)
+        left, right = (as_numpy(value.fill_null(0)) for value in columns)
         with np.errstate(over="ignore"):
             wrong = _INTEGERS[expr.op](left, right)
         for values in columns:
-            wrong = wrong & values.is_valid().to_numpy(zero_copy_only=False)
+            wrong = wrong & as_numpy(values.is_valid())
         return wrong
     return _halved(expr, operands, length)
 

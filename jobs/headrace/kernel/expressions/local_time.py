@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import TIMESTAMP, Ints
+from headrace.kernel.columns import TIMESTAMP, Ints, as_numpy
 from headrace.kernel.expressions.casts import Datum, begun, each
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 from headrace.model.windows import periods
@@ -96,7 +96,7 @@ def _checked(at: Ints, offset: Ints, zone: str) -> tuple[Ints, Bools]:
 
 def _instants(times: pa.Array) -> tuple[Ints, Bools]:
     """Microseconds, and which of them are of the years 1 to 9999 in UTC; 1970 stands for others."""
-    at = times.cast(pa.int64()).fill_null(_LAST + 1).to_numpy()
+    at = as_numpy(times.cast(pa.int64()).fill_null(_LAST + 1))
     known = (at >= _FIRST) & (at <= _LAST)
     return np.where(known, at, 0), known
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Groups, Ints, of_lists
+from headrace.kernel.columns import Groups, Ints, as_numpy, of_lists
 
 Words = NDArray[np.uint64]
 
@@ -62,7 +62,7 @@ def octets(strings: pa.Array) -> Octets:
     words = np.ndarray((len(held) + 9,), "<u8", padded.data, strides=(1,))
     lengths = np.diff(ends)
     if strings.null_count:
-        lengths[strings.is_null().to_numpy(zero_copy_only=False)] = 0
+        lengths[as_numpy(strings.is_null())] = 0
     return Octets(words, ends[:-1] - ends[0] + 8, lengths)
 
 
@@ -104,7 +104,7 @@ def crc32(strings: pa.Array) -> pa.Array:
     lengths, which = np.unique(text.lengths, return_inverse=True)
     of_zeros = np.array([zlib.crc32(bytes(int(length))) for length in lengths], np.uint32)
     values = (register ^ of_zeros[which]).astype(np.int64)
-    return pa.array(values, mask=strings.is_null().to_numpy(zero_copy_only=False) if strings.null_count else None)
+    return pa.array(values, mask=as_numpy(strings.is_null()) if strings.null_count else None)
 
 
 _Octets = NDArray[np.uint8]
@@ -164,8 +164,8 @@ def walked(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
     leads.
     """
     items, groups = of_lists(codes)
-    symbols = items.to_numpy(zero_copy_only=False).astype(np.int64, copy=False)
-    return pa.array(_walk(states.to_numpy().copy(), symbols, groups, moves))
+    symbols = as_numpy(items).astype(np.int64, copy=False)
+    return pa.array(_walk(as_numpy(states).copy(), symbols, groups, moves))
 
 
 def _walk(at: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
