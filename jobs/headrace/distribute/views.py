@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.formats.fields import as_json
-from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, Ints, timestamps, valid
+from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, Ints, as_numpy, constant, timestamps, valid
 from headrace.kernel.delta import Columns, Disposition, takes_part
 from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.keys import grouped, hashes
@@ -35,11 +35,11 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
         return panes
     keys = [panes.column(name) for name in stage.keys]
     window = [
-        panes.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)).to_numpy()
+        as_numpy(panes.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)))
         for name in ("window_start", "window_end")
     ]
     groups = grouped(hashes(keys, panes.num_rows), keys, *window)
-    return panes.take(pa.array(_last(groups, *(panes.column(name).to_numpy() for name in ("epoch", "sequence")))))
+    return panes.take(pa.array(_last(groups, *(as_numpy(panes.column(name)) for name in ("epoch", "sequence")))))
 
 
 def scalar_columns(columns: pa.Schema) -> dict[str, DataType]:
@@ -103,18 +103,18 @@ OF_WITHDRAWAL = "withdrawal: "
 
 
 def _why_late(judged: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
-    reasons = pc.if_else(has_window, WINDOW_EXPIRED, BEYOND_HORIZON)
+    reasons = pc.if_else(has_window, constant(WINDOW_EXPIRED), constant(BEYOND_HORIZON))
     if c.SIGN not in judged:
         return reasons
-    withdraws = pc.less(judged[c.SIGN].take(rows), 0)
-    return pc.binary_join_element_wise(pc.if_else(withdraws, OF_WITHDRAWAL, ""), reasons, "")
+    withdraws, nothing = pc.less(judged[c.SIGN].take(rows), constant(0)), constant("")
+    return pc.binary_join_element_wise(pc.if_else(withdraws, constant(OF_WITHDRAWAL), nothing), reasons, nothing)
 
 
 def _forgotten(judged: Columns) -> Ints:
     if c.SEEN not in judged:
         return np.zeros(0, np.int64)
-    forgotten = pc.equal(judged[c.SEEN], int(Disposition.FORGOTTEN)).fill_null(False)
-    return np.flatnonzero(forgotten.to_numpy(zero_copy_only=False) & takes_part(judged))
+    forgotten = pc.equal(judged[c.SEEN], constant(int(Disposition.FORGOTTEN))).fill_null(False)
+    return np.flatnonzero(as_numpy(forgotten) & takes_part(judged))
 
 
 def rejected_rows(
@@ -174,7 +174,7 @@ def dead_panes(
     shown = {name: panes[name] for name in stage.stage.schema}
     shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
     if stage.stage.withdrawable:
-        shown["is_retraction"] = pc.less(panes[c.SIGN], 0)
+        shown["is_retraction"] = pc.less(panes[c.SIGN], constant(0))
     return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch, output)
 
 
@@ -184,7 +184,7 @@ def _rejected_panes(above: str, reasons: pa.Array, raw: pa.Array, epoch: int, ou
     """
     length = len(reasons)
     places = {
-        "input": pa.repeat(pa.scalar(above), length),
+        "input": pa.repeat(constant(above), length),
         "file": pa.nulls(length, pa.string()),
         "position": pa.nulls(length, pa.int64()),
         "raw": raw,

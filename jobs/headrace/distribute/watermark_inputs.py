@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.distribute.records import Lacks, Records
-from headrace.kernel.columns import Ints, taken
+from headrace.kernel.columns import Ints, as_numpy, constant, taken
 from headrace.kernel.delta import takes_part
 from headrace.model.event_time import LAG_BUCKETS, BoundedOutOfOrderness, SplitFacts, SplitStrategy
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
@@ -180,13 +180,13 @@ def split_facts(
     if not isinstance(strategy, SplitStrategy):
         return SplitStats()
     marks, named = (taken(columns[name], rows) for name in (c.MARK, c.SPLIT))
-    is_ahead = pc.greater(marks, int(clock.event_time.latest(processing_time))).fill_null(False)
-    ahead = np.flatnonzero(is_ahead.to_numpy(zero_copy_only=False))
+    is_ahead = pc.greater(marks, constant(int(clock.event_time.latest(processing_time)))).fill_null(False)
+    ahead = np.flatnonzero(as_numpy(is_ahead))
     if len(ahead):
         marks, named = marks.filter(pc.invert(is_ahead)), named.filter(pc.invert(is_ahead))
     counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)
     facts: dict[str, SplitFacts] = {}
-    split = named.indices.to_numpy()
+    split = as_numpy(named.indices)
     for number, name in enumerate(named.dictionary.to_pylist()):
         here = split == number
         if not here.any():
@@ -196,7 +196,7 @@ def split_facts(
         known = clock.splits.get(name)
         lags: dict[int, int] = {}
         if counts_lags and isinstance(strategy, BoundedOutOfOrderness) and known is not None and known.mark is not None:
-            lags = _lags(strategy, int(known.mark), own.drop_null().to_numpy())
+            lags = _lags(strategy, int(known.mark), as_numpy(own.drop_null()))
         facts[name] = SplitFacts(None if latest is None else Instant(latest), lags)
     return SplitStats(facts, len(ahead), int(rows[ahead[0]]) if len(ahead) else None)
 
@@ -320,7 +320,7 @@ def _newest_read(pipeline: Pipeline, records: Records, context: ObservationConte
 def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationContext) -> Files:
     latest = {input_.name: input_.event_time.latest(context.processing_time) for input_ in pipeline.inputs}
     elements = np.flatnonzero(takes_part(records.columns))
-    times = taken(records.columns[c.EVENT_TIME], elements).to_numpy()
+    times = as_numpy(taken(records.columns[c.EVENT_TIME], elements))
     files: dict[str, dict[str, FileTimes]] = {}
     parts = [*records.by_file(elements)]
     for (name, path, _), here in zip(parts, times_of_parts(times, parts, latest), strict=True):
@@ -374,7 +374,7 @@ def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, i
     """How many elements lie how far behind the newest of the epochs before."""
     if context.newest is None:
         return {}
-    times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(takes_part(records.columns))).to_numpy()
+    times = as_numpy(taken(records.columns[c.EVENT_TIME], np.flatnonzero(takes_part(records.columns))))
     late_times = times[times < int(context.newest)]
     values, numbers = np.unique(lags_of(int(context.newest) - late_times), return_counts=True)
     lags = dict(zip(values.tolist(), numbers.tolist(), strict=True))

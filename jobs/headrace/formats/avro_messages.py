@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from headrace.errors import FixConfigError
 from headrace.formats import avro_datums, file_format
 from headrace.formats.parquet import is_read, places, type_there, values_as
-from headrace.kernel.columns import Ints, arrow_type
+from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.model.expressions.columns import SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
 
@@ -122,7 +122,7 @@ _NOT_AVRO: Final = "not Avro of its schema"
 def schema_ids(messages: pa.Array) -> Ints:
     """The number of the schema of each message, as Confluent's serializers write it before the datum; -1: none."""
     octets, begin, end = _bounds(messages)
-    has_one = (end - begin >= PREFIX) & messages.is_valid().to_numpy(zero_copy_only=False)
+    has_one = (end - begin >= PREFIX) & as_numpy(messages.is_valid())
     ids = np.full(len(messages), -1, np.int64)
     rows = np.flatnonzero(has_one)
     head = octets[begin[rows][:, None] + np.arange(PREFIX)] if len(rows) else np.zeros((0, PREFIX), np.uint8)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from headrace.formats.file_format import DialectError, FileColumnsError, UnreadableFileError
 from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines, cut
-from headrace.kernel.columns import truths
+from headrace.kernel.columns import as_numpy, constant, truths
 from headrace.model.expressions.columns import SourceFields
 from headrace.pipeline.sources import CsvDialect
 
@@ -136,13 +136,13 @@ class JudgedLines:
         is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))  # which the parser leaves out before a block
         is_open, is_loose, is_odd = (np.zeros(len(lines), np.bool_) for _ in range(3))
         if (quote := quoting.dialect.quote) is not None:
-            quotes = pc.count_substring(lines.text, quote.encode()).to_numpy(zero_copy_only=False)
+            quotes = as_numpy(pc.count_substring(lines.text, quote.encode()))
             quoted = (quotes > 0) & lines.is_utf8
             if quoted.any():
                 if quoting.dialect.escape is not None:
                     marks = quoting.marks(lines.text.filter(pa.array(quoted)).cast(pa.string()))
                     quotes = np.zeros(len(lines), np.int64)
-                    quotes[quoted] = pc.count_substring(marks, quote).to_numpy(zero_copy_only=False)
+                    quotes[quoted] = as_numpy(pc.count_substring(marks, quote))
                 is_plain &= ~quoted | _match(lines, quoting, quoted, quoting.plain)
                 is_loose = _match(lines, quoting, quoted & ~is_plain, r"[\r\n]")
                 is_loose &= ~_match(lines, quoting, is_loose, quoting.enclosing)
@@ -300,7 +300,7 @@ def _records(text: bytes, header: bytes, layout: TextLayout) -> TextLines:
     end = min(begin + _SAMPLE_BYTES, len(text))
     lines = cut(text, (begin, end), layout)
     whole = lines if end == len(text) else lines.first(max(len(lines) - 1, 0))
-    return whole.where(pc.not_equal(whole.text, header).to_numpy(zero_copy_only=False)).first(_MOST)
+    return whole.where(as_numpy(pc.not_equal(whole.text, constant(header)))).first(_MOST)
 
 
 def _check_encoding(records: TextLines, dialect: CsvDialect, path: str) -> None:

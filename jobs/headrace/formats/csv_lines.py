@@ -30,7 +30,7 @@ from headrace.formats.csv_dialect import (
 )
 from headrace.formats.fields import typed
 from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines, cut_together
-from headrace.kernel.columns import Ints, truths
+from headrace.kernel.columns import Ints, as_numpy, constant, truths
 from headrace.model.expressions.columns import SourceFields
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.typing import constant_to_json
@@ -151,24 +151,25 @@ class CsvLines(TextFormat):
 
     def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> file_format.ScannedRecords:
         """Records of the lines after ``header``; a repetition of it is not a record either."""
-        lines = lines.where(pc.not_equal(lines.text, header.line).to_numpy(zero_copy_only=False))
+        lines = lines.where(as_numpy(pc.not_equal(lines.text, constant(header.line))))
         if not len(lines):
             return file_format.nothing(fields)
         not_text = file_format.NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
-        unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), not_text)
+        unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), constant(not_text))
         quoting = Quoting(self.dialect)
         judged = JudgedLines.of(lines, quoting, self._quotes)
         for reason, rows in judged.misread.items():
             if rows.any():
-                unparsed = pc.if_else(pa.array(rows), reason, unparsed)
+                unparsed = pc.if_else(pa.array(rows), constant(reason), unparsed)
         reading = _Reading(lines, header, quoting)
         is_read = truths(unparsed.is_null())
         reading.parse(np.flatnonzero(is_read & judged.is_plain))
         reading.parse_alone(np.flatnonzero(is_read & ~judged.is_plain))
         fits = reading.has_fields()
-        misfits = unparsed.is_null().to_numpy(zero_copy_only=False) & ~fits
+        misfits = as_numpy(unparsed.is_null()) & ~fits
         if misfits.any():
-            unparsed = pc.if_else(pa.array(misfits), f"not {header.width} fields, as the header has", unparsed)
+            why = constant(f"not {header.width} fields, as the header has")
+            unparsed = pc.if_else(pa.array(misfits), why, unparsed)
         texts = plain_numbers({name: reading.column(name) for name in fields}, fields, self.dialect)
         columns, unparsed = typed(texts, unparsed, fields, list(DataType), is_iso_alone=self.is_as_before)
         return file_format.ScannedRecords(
@@ -282,7 +283,7 @@ class _Reading:
     def _block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
         """The records of a block of lines, and which lines have its fields; None if lines ran together."""
         text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
-        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        broken = pc.binary_join_element_wise(text, constant(b"\n"), constant(b""))
         offsets = np.frombuffer(broken.buffers()[1], np.int32)[broken.offset :]
         block = broken.buffers()[2].slice(int(offsets[0]), int(offsets[len(broken)] - offsets[0]))
         fits = np.ones(len(rows), np.bool_)
@@ -345,5 +346,5 @@ def _plain(text: pa.Array, dialect: CsvDialect) -> pa.Array:
         text = pc.if_else(is_grouped, pc.replace_substring(text, dialect.thousands, ""), text)
     if dialect.decimal == ",":
         has_point = pc.match_substring(text, ".")  # which parts nothing here
-        text = pc.if_else(has_point, pa.scalar(_NO_NUMBER), pc.replace_substring(text, ",", "."))
+        text = pc.if_else(has_point, constant(_NO_NUMBER), pc.replace_substring(text, ",", "."))
     return text

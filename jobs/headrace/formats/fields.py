@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.file_format import misfit
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, arrow_type, with_items
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, arrow_type, constant, with_items
 from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.decimals import spelled
 from headrace.model.expressions.columns import ColumnType, SourceFields
@@ -245,7 +245,7 @@ def typed(
         read[name] = _typed(columns[name], field.type, from_text, is_iso_alone)
         if read[name].null_count > columns[name].null_count:
             misread = pc.and_(pc.and_(columns[name].is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, misfit(name, field), unparsed)
+            unparsed = pc.if_else(misread, constant(misfit(name, field)), unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
         nothing = {name: pa.scalar(None, arrow_type(field.type)) for name, field in fields.items()}
@@ -275,7 +275,7 @@ def decoded(text: pa.Array) -> pa.Array:
     """The bytes of each text in base64 (RFC 4648, with padding), without blanks around it; NULL of one that is none."""
     text = pc.ascii_trim_whitespace(text)
     known = pc.if_else(pc.match_substring_regex(text, _BASE64), text, pa.scalar(None, pa.string()))
-    whole = pc.binary_join_element_wise(known.fill_null(""), "", "")  # in memory of its own
+    whole = pc.binary_join_element_wise(known.fill_null(""), constant(""), constant(""))  # in memory of its own
     ends = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1].astype(np.int64)
     octets = np.frombuffer(whole.buffers()[2], np.uint8)[ends[0] : ends[-1]] if ends[-1] else np.zeros(0, np.uint8)
     quads = _CODES[octets].reshape(-1, 4)

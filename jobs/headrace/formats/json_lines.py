@@ -29,7 +29,7 @@ from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import parsed
 from headrace.formats.lines import JoinedLines, TextFormat, TextLines, cut_together
-from headrace.kernel.columns import Ints, truths
+from headrace.kernel.columns import Ints, as_numpy, constant, truths
 from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.model.arguments import shown
@@ -253,7 +253,7 @@ def _lacking(
     in the object where it would be. None if no record parses, which says nothing. ``records`` were parsed from
     ``lines``.
     """
-    parses = np.flatnonzero(records.unparsed.is_null().to_numpy(zero_copy_only=False))
+    parses = np.flatnonzero(as_numpy(records.unparsed.is_null()))
     if not len(parses):
         return None
     empty = [name for name in wanted if records.columns[name].null_count == len(records)]
@@ -367,14 +367,14 @@ class _Reading:
         if (spaced := self.lines.is_utf8 & ~candidates).any():  # blanks around it
             trimmed = pc.ascii_trim(text.filter(pa.array(spaced)).cast(pa.string()), " \t")
             like = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
-            candidates[spaced] = like.to_numpy(zero_copy_only=False)
+            candidates[spaced] = as_numpy(like)
         brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
-        candidates &= pc.less_equal(brackets, formats_fields.DEEPEST).to_numpy(zero_copy_only=False)
+        candidates &= as_numpy(pc.less_equal(brackets, constant(formats_fields.DEEPEST)))
         kinds = {f.type.item if isinstance(f.type, ListType) else f.type for f in self.fields.values()}
         for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in kinds else (_NOT_FINITE,):
             if candidates.any():
                 odd = pc.match_substring_regex(text.filter(pa.array(candidates)).cast(pa.string()), pattern)
-                candidates[candidates] = ~odd.to_numpy(zero_copy_only=False)
+                candidates[candidates] = ~as_numpy(odd)
         return candidates
 
     def _parse(self, rows: Ints) -> None:
@@ -394,7 +394,7 @@ class _Reading:
     def _block(self, rows: Ints) -> pa.Table | None:
         """The table of a block of lines, None if some of them are not one record each."""
         text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
-        broken = pc.binary_join_element_wise(text, b"\n", b"")
+        broken = pc.binary_join_element_wise(text, constant(b"\n"), constant(b""))
         start = broken.offset
         offsets = np.frombuffer(broken.buffers()[1], np.int32)
         block = broken.buffers()[2].slice(int(offsets[start]), int(offsets[start + len(broken)] - offsets[start]))

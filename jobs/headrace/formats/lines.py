@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.formats import file_format
 from headrace.formats.compression import is_packed_by_name, unpacked, unpacked_by_name
-from headrace.kernel.columns import Ints
+from headrace.kernel.columns import Ints, as_numpy, constant
 from headrace.model.expressions.columns import SourceFields
 from headrace_snapshots.names import relanded
 
@@ -399,13 +399,13 @@ def _cut(data: bytes, first: int, layout: TextLayout) -> TextLines:
 
 
 def _is_filled(text: pa.Array, blanks: str) -> NDArray[np.bool_]:
-    is_filled: NDArray[np.bool_] = pc.greater(pc.binary_length(text), 0).to_numpy(zero_copy_only=False)
+    is_filled: NDArray[np.bool_] = as_numpy(pc.greater(pc.binary_length(text), constant(0)))
     blank = np.zeros(len(text), np.bool_)
     for character in blanks:
-        blank |= pc.starts_with(text, character).to_numpy(zero_copy_only=False)
+        blank |= as_numpy(pc.starts_with(text, character))
     if blank.any():
         rest = pc.ascii_ltrim(text.filter(pa.array(blank)), f"{blanks}\r")
-        is_filled[blank] = pc.greater(pc.binary_length(rest), 0).to_numpy(zero_copy_only=False)
+        is_filled[blank] = as_numpy(pc.greater(pc.binary_length(rest), constant(0)))
     return is_filled
 
 

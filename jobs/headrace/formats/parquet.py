@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
 from headrace.formats.fields import as_json
-from headrace.kernel.columns import ARROW_TYPES, DATE, TIMESTAMP, Ints, arrow_type, with_items
+from headrace.kernel.columns import ARROW_TYPES, DATE, TIMESTAMP, Ints, arrow_type, as_numpy, constant, with_items
 from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.string_bytes import are_text
@@ -467,15 +467,16 @@ def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         stored, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
     elif values.type.unit == "ns":
         nanoseconds = values.cast(pa.int64())
-        whole = pa.array(nanoseconds.fill_null(0).to_numpy() // 1000, mask=values.is_null().to_numpy(False))
+        whole = pa.array(as_numpy(nanoseconds.fill_null(0)) // 1000, mask=as_numpy(values.is_null()))
         return whole.cast(TIMESTAMP), None
     else:
         stored, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
     limit = _MOST // factor
-    beyond = pc.or_(pc.greater(stored, limit), pc.less(stored, -limit)).fill_null(False)
+    beyond = pc.or_(pc.greater(stored, constant(limit)), pc.less(stored, constant(-limit))).fill_null(False)
     if not pc.any(beyond).as_py():
-        return pc.multiply(stored, factor).cast(TIMESTAMP), None
-    return pc.multiply(pc.if_else(beyond, None, stored), factor).cast(TIMESTAMP), beyond
+        return pc.multiply(stored, constant(factor)).cast(TIMESTAMP), None
+    within = pc.if_else(beyond, pa.scalar(None, pa.int64()), stored)
+    return pc.multiply(within, constant(factor)).cast(TIMESTAMP), beyond
 
 
 def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
@@ -497,7 +498,7 @@ def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
         values.validate(full=True)
     except (pa.ArrowInvalid, UnicodeDecodeError):
         known = pa.array(are_text(values.cast(pa.binary())))
-        return pc.if_else(known, values, None), pc.invert(known)
+        return pc.if_else(known, values, pa.scalar(None, values.type)), pc.invert(known)
     return values, None
 
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.formats.file_format import NO_VALUE, ScannedRecords
-from headrace.kernel.columns import Ints, arrow_type, truths
+from headrace.kernel.columns import Ints, arrow_type, as_numpy, truths
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.model.changelog import DebeziumEnvelope, RecordSign
 from headrace.pipeline.endpoints import Source
@@ -165,7 +165,7 @@ def _unless(reasons: pa.Array, wrong: Bools, why: str) -> pa.Array:
     """``reasons``, or ``why`` where there is none yet and something is ``wrong``."""
     if not wrong.any():
         return reasons
-    return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), why, reasons)
+    return pc.if_else(pc.and_(pa.array(wrong), reasons.is_null()), pa.scalar(why, pa.string()), reasons)
 
 
 def _lacks(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords) -> Mapping[str, str | None] | None:
@@ -208,5 +208,5 @@ def rows_at(records: ScannedRecords, positions: Ints, signs: Ints | None) -> Int
     if signs is None or c.SIGN not in records.columns:
         return rows
     after = np.minimum(rows + 1, len(records) - 1)
-    own = records.columns[c.SIGN].fill_null(0).to_numpy()
+    own = as_numpy(records.columns[c.SIGN].fill_null(0))
     return np.where((records.position[after] == positions) & (own[rows] != signs), after, rows)

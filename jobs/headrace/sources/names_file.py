@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import sort_key
+from headrace.kernel.columns import as_numpy
 from headrace.sources.known_version import KnownVersion, hashed
 from headrace_snapshots.store import ObjectInfo
 
@@ -57,11 +58,11 @@ class _Listed:
     def match(self, rows: pa.RecordBatch) -> None:
         """Take in what ``rows`` of a names file say."""
         place = pc.index_in(rows.column("path"), value_set=self.paths)
-        rows, here = rows.filter(place.is_valid()), place.drop_null().to_numpy()
+        rows, here = rows.filter(place.is_valid()), as_numpy(place.drop_null())
         if not len(here):
             return
-        is_same = (rows.column("size").to_numpy() == self.sizes[here]) & (
-            rows.column("etag").to_numpy() == self.etags[here]
+        is_same = (as_numpy(rows.column("size")) == self.sizes[here]) & (
+            as_numpy(rows.column("etag")) == self.etags[here]
         )
         self.is_unknown[here] = False
         if self.changed:

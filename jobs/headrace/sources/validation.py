@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
 from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.columns import TIMESTAMP
+from headrace.kernel.columns import TIMESTAMP, constant
 from headrace.kernel.delta import Columns, decide, inputs_of, rejecting, with_size
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage
@@ -75,7 +75,7 @@ class JudgedRecords:
         rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in decided))
         admitted = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in decided)
         common = {name: first[name] for name in _COMMON if name in first}
-        common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], None)
+        common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], pa.scalar(None, first[c.REJECT].type))
         common[c.ADMITTED] = reduce(pc.or_, admitted)
         return cls(common, tuple(chains), errors)
 
@@ -202,12 +202,12 @@ def _stamps(
     if mark is not None:  # it is judged first
         stamps[c.MARK] = instants("asserted watermark", mark)
     if event_time.expr is None:
-        stamps[c.EVENT_TIME] = pc.if_else(parses, pa.scalar(int(processing_time), pa.int64()), None)
+        stamps[c.EVENT_TIME] = pc.if_else(parses, constant(int(processing_time)), pa.scalar(None, pa.int64()))
     else:
         stamps[c.EVENT_TIME] = instants("event time", event_time.expr)
     stamps.setdefault(c.MARK, stamps[c.EVENT_TIME])
     if event_time.split is None:
-        stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), [""])
+        stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), pa.array([""], pa.string()))
     else:
         stamps[c.SPLIT] = fitting("split", event_time.split, records.columns, schema)
         stamps[c.SPLIT] = stamps[c.SPLIT].fill_null("").dictionary_encode()
@@ -227,11 +227,11 @@ def _signs(records: ScannedRecords) -> pa.Array:
     """Whether records add a row or withdraw it; 1 for those that do not say it, which are rejected."""
     if c.SIGN not in records.columns:
         return pa.array(np.ones(len(records), np.int64))
-    return pc.if_else(_is_sign(records.columns[c.SIGN]), records.columns[c.SIGN], 1)
+    return pc.if_else(_is_sign(records.columns[c.SIGN]), records.columns[c.SIGN], constant(1))
 
 
 def _is_sign(signs: pa.Array) -> pa.Array:
-    return pc.equal(pc.abs(signs), 1).fill_null(False)
+    return pc.equal(pc.abs(signs), constant(1)).fill_null(False)
 
 
 def _reasons(
@@ -253,16 +253,16 @@ def _reasons(
         return reason
     reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
     outside = "asserted watermark is outside the years 1900 to 9998"
-    return pc.if_else(_is_outside(stamps[c.MARK]), pa.scalar(outside), reason)
+    return pc.if_else(_is_outside(stamps[c.MARK]), constant(outside), reason)
 
 
 def _is_outside(at: pa.Array) -> pa.Array:
-    return pc.or_(pc.less(at, EARLIEST), pc.greater(at, LATEST)).fill_null(False)
+    return pc.or_(pc.less(at, constant(EARLIEST)), pc.greater(at, constant(LATEST))).fill_null(False)
 
 
 def _unless(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
     """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
-    return pc.if_else(pc.and_(wrong, reason.is_null()), pa.scalar(why), reason)
+    return pc.if_else(pc.and_(wrong, reason.is_null()), constant(why), reason)
 
 
 def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
@@ -270,7 +270,7 @@ def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instan
     are left out (semantics 12.14): one that is wrong would count for ever.
     """
     latest = min(int(given.event_time.latest(processing_time)), LATEST)
-    newest = pc.max(times.filter(pc.less_equal(times, latest).fill_null(False))).as_py()
+    newest = pc.max(times.filter(pc.less_equal(times, constant(latest)).fill_null(False))).as_py()
     return None if newest is None else Instant(newest)
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from headrace.distribute.records import FileRecords, HoldsJudged, Lacks, read_one
 from headrace.distribute.tasks.plan import EpochTask
 from headrace.errors import HeadraceError, RetryError
-from headrace.kernel.columns import Ints
+from headrace.kernel.columns import Ints, as_numpy, constant
 from headrace.kernel.delta import AggregatedBundle, Columns, KeyHashes, aggregate, takes_part
 from headrace.kernel.keys import hashes
 from headrace.kernel.stage import CompiledStage
@@ -164,7 +164,7 @@ def bundle(
     if aggregated.delta is None:
         return ShuffleInput(aggregated)
     if order is None:
-        in_order = aggregated.delta.column(c.HASH).to_numpy()
+        in_order = as_numpy(aggregated.delta.column(c.HASH))
         spans = {part: keys.span(in_order) for part, keys in enumerate(parts(number))}
         cut = {part: aggregated.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
         return ShuffleInput(aggregated, {part: rows for part, rows in cut.items() if rows.num_rows})
@@ -174,7 +174,7 @@ def bundle(
 def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: int) -> dict[int, pa.RecordBatch]:
     counts = takes_part(judged)
     if c.SEEN in judged:  # NULL for what is new
-        counts &= judged[c.SEEN].is_null().to_numpy(zero_copy_only=False)
+        counts &= as_numpy(judged[c.SEEN].is_null())
     rows = {name: values for name, values in judged.items() if name not in _UNUSED}
     rows |= {f"{_PLACE}{name}": values for name, values in order.items()}
     return by_part(pa.RecordBatch.from_pydict(rows).filter(pa.array(counts)), stage.keys, number)
@@ -200,7 +200,7 @@ def deltas_of(
     arrived = arrived.take(pc.sort_indices(arrived, sort_keys=places))
     columns = {name: arrived.column(name) for name in arrived.schema.names if not name.startswith(_PLACE)}
     columns[c.REJECT] = pa.nulls(arrived.num_rows, pa.string())
-    columns[c.ADMITTED] = pa.repeat(pa.scalar(True), arrived.num_rows)
+    columns[c.ADMITTED] = pa.repeat(constant(True), arrived.num_rows)
     delta = aggregate(stage, columns, watermark, output_watermark).delta
     return [] if delta is None else [delta]
 
@@ -267,7 +267,7 @@ class ShippedRecords(HoldsJudged):
         ]
         common = {name: values for name, values in columns.items() if not name.startswith(begins)}
         common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
-        common[c.ADMITTED] = pa.repeat(pa.scalar(True), rows.num_rows)
+        common[c.ADMITTED] = pa.repeat(constant(True), rows.num_rows)
         by_chain = tuple({**common, **chain_columns} for chain_columns in chains)
         return cls(task, JudgedRecords(common, by_chain, errors), place)
 
@@ -289,14 +289,14 @@ class ShippedRecords(HoldsJudged):
     def of_input(self, name: str) -> NDArray[np.bool_]:
         """Which records are of the input ``name``."""
         names = [[piece.input for piece in share] for share in self.task.plan.shares]
-        share, file = (self.place[name].to_numpy() for name in (SHARE, FILE))
+        share, file = (as_numpy(self.place[name]) for name in (SHARE, FILE))
         pieces, piece_of = np.unique((share << 32) | file, return_inverse=True)
         is_of_input = [names[piece >> 32][piece & 0xFFFFFFFF] == name for piece in pieces.tolist()]
         return np.array(is_of_input, np.bool_)[piece_of]
 
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
         """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
-        share, file = (self.place[name].to_numpy()[rows] for name in (SHARE, FILE))
+        share, file = (as_numpy(self.place[name])[rows] for name in (SHARE, FILE))
         begins = np.flatnonzero(np.diff((share << 32) | file, prepend=-1)).tolist()
         for begin, end in zip(begins, [*begins[1:], len(rows)], strict=True):
             piece = self.task.plan.shares[share[begin]][file[begin]]
@@ -305,7 +305,7 @@ class ShippedRecords(HoldsJudged):
     def of(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         work = self.task.work
-        share, file, position = (self.place[name].to_numpy()[rows] for name in PLACE)
+        share, file, position = (as_numpy(self.place[name])[rows] for name in PLACE)
         inputs = {input_.name: input_ for input_ in work.pipeline.inputs}
         names, paths, raw = [], [], []
         for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
@@ -314,10 +314,10 @@ class ShippedRecords(HoldsJudged):
             read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
             assert read is not None
             positions = position[is_of_piece]
-            signs = None if c.SIGN not in self.columns else self.columns[c.SIGN].to_numpy()[rows][is_of_piece]
+            signs = None if c.SIGN not in self.columns else as_numpy(self.columns[c.SIGN])[rows][is_of_piece]
             raw.append(read.raw(rows_at(read, positions, signs)))
-            names.append(pa.repeat(pa.scalar(piece.input), len(positions)))
-            paths.append(pa.repeat(pa.scalar(piece.file.path), len(positions)))
+            names.append(pa.repeat(constant(piece.input), len(positions)))
+            paths.append(pa.repeat(constant(piece.file.path), len(positions)))
         return {
             "input": _all(names, pa.string()),
             "file": _all(paths, pa.string()),

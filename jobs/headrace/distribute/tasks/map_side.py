@@ -22,7 +22,7 @@ from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareO
 from headrace.distribute.views import dead_letters_of_none, late_rows, rejected_rows
 from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
 from headrace.formats.file_format import DividedFileError, ScannedRecords
-from headrace.kernel.columns import arrow_type
+from headrace.kernel.columns import arrow_type, as_numpy
 from headrace.kernel.delta import Columns, KeyHashes, aggregate, takes_part
 from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
@@ -79,7 +79,7 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     parsed_columns = typed(rows, input_.source.columns)
     place = {column: rows.column(column) for column in exchange.PLACE}
     parsed = ScannedRecords(
-        parsed_columns, pa.nulls(rows.num_rows, pa.string()), rows.column(exchange.PLACE[-1]).to_numpy(), _no_raw
+        parsed_columns, pa.nulls(rows.num_rows, pa.string()), as_numpy(rows.column(exchange.PLACE[-1])), _no_raw
     )
     parsed = with_signs(input_.source, parsed)
     records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time, apart=plan.apart)
@@ -122,7 +122,7 @@ def _mapped(
 def _taken_by_none(task: EpochTask, again: Again, place: Columns) -> NDArray[np.bool_]:
     """Which records no output could take when the epoch was recorded."""
     letters = dead_letters_of_none(task.work.store, again.letters)
-    share, file, position = (place[name].to_numpy() for name in exchange.PLACE)
+    share, file, position = (as_numpy(place[name]) for name in exchange.PLACE)
     by_none = np.zeros(len(position), np.bool_)
     for at, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
         piece = task.plan.shares[at][number]

@@ -25,6 +25,7 @@ from headrace.distribute.tasks.plan import EpochPlan, EpochTask, addressed, of_c
 from headrace.distribute.views import dead_panes
 from headrace.distribute.watermark_inputs import combined, watermark_update
 from headrace.ext.stores import do_both
+from headrace.kernel.columns import as_numpy
 from headrace.kernel.delta import judge
 from headrace.kernel.loops import CompiledLoop, Messages, NewEdges, Rounds
 from headrace.kernel.stage import CompiledStage
@@ -399,9 +400,9 @@ class _Turning:
             if not pieces:
                 continue
             rows = pa.concat_batches(pieces)
-            values, is_open = rows.column(loop.value_part), rows.column(c.STATUS).to_numpy() == c.OPEN
+            values, is_open = rows.column(loop.value_part), as_numpy(rows.column(c.STATUS)) == c.OPEN
             if not is_open.all():
-                values = pc.if_else(pa.array(is_open), values, None)
+                values = pc.if_else(pa.array(is_open), values, pa.scalar(None, values.type))
             keys, window = ([rows.column(name) for name in names] for names in (stage.keys, _WINDOW))
             columns = [rows.column(c.HASH), *keys, values, *window]
             yield pa.RecordBatch.from_arrays(columns, schema=loop.message_schema)
