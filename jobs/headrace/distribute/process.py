@@ -1,19 +1,26 @@
 """The process that computes epochs: what it may take, and work beside them in a thread of its own.
 
-It has one heap for all allocators, which give back what they keep for later; a limit of the rows that one epoch may
-hold in memory; and tasks beside each other, as many as somebody has said. The thread ends with the run which began it:
-what it would still write nobody would ever name.
+It has one heap for all allocators, which give back what they keep for later; no pandas before somebody wants it; a
+limit of the rows that one epoch may hold in memory; and tasks beside each other, as many as somebody has said. The
+thread ends with the run which began it: what it would still write nobody would ever name.
 """
 
 import ctypes
 import os
+import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Generic, TypeVar
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
+from pyarrow import lib
 
 from headrace.errors import FixConfigError
 
@@ -56,6 +63,89 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc alone has it
     if trim is not None:
         trim(0)
+
+
+def import_pandas_late() -> None:
+    """Let Arrow do without pandas, which it imports for its first value in a third of the CPU of a short run, until
+    somebody else imports pandas or asks for what only pandas can hold. Then all is as if it had been there.
+    """
+    shim = getattr(lib, "_pandas_api", None)
+    if "pandas" in sys.modules or shim is None or any(isinstance(finder, _PandasFinder) for finder in sys.meta_path):
+        return
+    finder = _PandasFinder(shim, threading.get_ident())
+    sys.meta_path.insert(0, finder)  # and there it stays: who takes one out while others import has them skip one
+    if not shim.have_pandas:
+        lib._pandas_api = _AskedShim(shim)
+    finder.hidden_from = None
+
+
+class _PandasFinder(MetaPathFinder):
+    """Finds no pandas for the thread in which Arrow is to miss it; for all, from then on, one that it learns of."""
+
+    def __init__(self, shim: Any, hidden_from: int) -> None:
+        self._shim = shim
+        self._is_missed = False
+        self.hidden_from: int | None = hidden_from
+
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """What the other finders give. Raises ModuleNotFoundError where pandas is hidden."""
+        if name != "pandas":
+            return None
+        if self.hidden_from == threading.get_ident():
+            self._is_missed = True
+            raise ModuleNotFoundError("Arrow looks for pandas later", name=name)
+        if not self._is_missed:  # Arrow still looks itself
+            return None
+        others = (finder for finder in sys.meta_path if finder is not self)
+        spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _PandasLoader(spec.loader, self._shim)
+        return spec
+
+
+class _PandasLoader(Loader):
+    """Loads pandas as ``loader`` does, and has Arrow look for it again before anybody gets it."""
+
+    def __init__(self, loader: Loader, shim: Any) -> None:
+        self._loader = loader
+        self._shim = shim
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """The module that ``loader`` makes."""
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Execute it, and tell Arrow."""
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        lib._pandas_api = self._shim
+        try:
+            self._shim.pd  # noqa: B018  # which looks again
+        except ImportError as error:  # pandas is too old for Arrow, which only warns of that where it looks by itself
+            warnings.warn(str(error), stacklevel=2)
+
+
+class _AskedShim:
+    """Arrow's shim of pandas for those who ask by its name: nanoseconds are pandas' if there is one."""
+
+    def __init__(self, shim: Any) -> None:
+        self._shim = shim
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shim, name)
+
+    @property
+    def have_pandas(self) -> bool:
+        """Whether pandas can be imported, and it is then."""
+        try:
+            import_module("pandas")
+        except ImportError:  # which Arrow, too, takes for an answer
+            return False
+        return bool(self._shim.have_pandas)
 
 
 TASKS_VARIABLE = "HEADRACE_TASKS"

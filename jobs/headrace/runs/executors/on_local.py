@@ -10,7 +10,7 @@ import pyarrow as pa
 from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local import LocalEngine
-from headrace.distribute.process import share_one_heap
+from headrace.distribute.process import import_pandas_late, share_one_heap
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import ViewColumns
@@ -33,6 +33,7 @@ class LocalExecution:
     def begin(self) -> None:
         """There is nothing to start; the tasks are threads of this process."""
         share_one_heap()
+        import_pandas_late()
         RESIDENT.limit = LOCAL_BYTES
 
     def engine(self, attempts: Attempts) -> LocalEngine:
