@@ -110,6 +110,27 @@ def test_what_looks_at_snapshots_imports_only_libraries_that_it_needs(deployment
         assert libraries or len(found) < most, f"{command}: each module takes time to import"
 
 
+NOT_OF_A_PLAIN_RUN = {
+    *HEAVY.split(),
+    *(f"headrace.runs.{name}" for name in ("recover", "recovery_target", "backfill.backfill")),
+    *(f"headrace.runs.publishing.{name}" for name in ("adoption", "patch", "promotion")),
+    "headrace.read.lineage.lineage",
+    "headrace.distribute.spark",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("executor", ["local", "auto"])
+def test_a_small_run_imports_what_it_needs(tmp_path: Path, executor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of its CPU is imports, and some take as long as all the rest."""
+    monkeypatch.chdir(tmp_path)
+    modules_after("new", "shop")
+    root = (tmp_path / "shop/data").as_uri()
+    found = modules_after("run", "shop/shop.py", "--root", root, "--executor", executor)
+    assert found & NOT_OF_A_PLAIN_RUN == {"numpy", "pyarrow"}
+    assert len([name for name in found if name.startswith("headrace")]) < 230, "each module takes time to import"
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str) -> None:
     told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})

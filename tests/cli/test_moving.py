@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
-from headrace.runs.client import recording
+from headrace.runs.publishing import promotion
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
 from headrace_snapshots import names as object_names
@@ -170,7 +170,7 @@ def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
 
 
 def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_over, tries = recording.cut_over, list[BranchBehindError]()
+    cut_over, tries = promotion.cut_over, list[BranchBehindError]()
 
     def meanwhile(pipeline: str, root: str, branch: str, *, run_id: str) -> RunResult:
         if not tries:
@@ -182,7 +182,7 @@ def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch:
             tries.append(error)
             raise
 
-    monkeypatch.setattr(recording, "cut_over", meanwhile)
+    monkeypatch.setattr(promotion, "cut_over", meanwhile)
     result = live.run("backfill", "--promote")
     assert len(tries) == 1
     assert result["counts"]["records"] == 3
@@ -192,7 +192,7 @@ def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest
     def behind(*_: object, **__: object) -> RunResult:
         raise BranchBehindError("main went on")
 
-    monkeypatch.setattr(recording, "cut_over", behind)
+    monkeypatch.setattr(promotion, "cut_over", behind)
     done = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
     assert done.exit_code == 30
     there = f"{live.reference} --root {live.root} --branch again --executor local --promote"

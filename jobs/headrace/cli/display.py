@@ -15,9 +15,6 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any, Self
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from headrace.cli import output as cli_output
 from headrace.cli.deployments import STARTED_BY, handle_to_run, say_what_is_due
 from headrace.cli.parameters import given_options
@@ -31,6 +28,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import IDS, UNNAMED, Manifest
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from headrace.read.diff.comparison import InputDiff, OutputDiff, Pair, SnapshotDiff, SnapshotName
     from headrace.read.diff.layered_tables import RowChange, RowCounts
     from headrace.read.diff.target_comparison import TableComparison
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 class Bar:
     """A listener of a run in a terminal. The rate is that of all rows since the first epoch began."""
 
-    def __init__(self, bar: Progress) -> None:
+    def __init__(self, bar: "Progress") -> None:
         self._bar = bar
         self._task = bar.add_task("looking for new files", total=None, figures="")
         self._lines = LineListener(self._print)
@@ -50,8 +50,11 @@ class Bar:
 
     @classmethod
     @contextmanager
-    def shown(cls, console: Console | None = None) -> Iterator[Self]:
+    def shown(cls, console: "Console | None" = None) -> Iterator[Self]:
         """A bar on ``console``, by default stderr, until the block ends."""
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
         columns = (
             TextColumn("{task.description}", markup=False),
             BarColumn(),

@@ -35,7 +35,6 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.publishing.audits import Auditor, BranchAudits
 from headrace.runs.publishing.publish import PlannedPublish, output_results, reference
-from headrace.runs.recovery_target import move_back, take_readers_back
 from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult, Tally, noticed
 from headrace.runs.reporting.results import now as timestamp
@@ -171,6 +170,8 @@ class _Run:
             case runs_stages.MoveBack():
                 return self._move_back(stage, then)
             case runs_stages.TakeReadersBack():
+                from headrace.runs.recovery_target import take_readers_back  # with what follows who has read what
+
                 self._given_up += take_readers_back(self.catalog, self.options)
             case runs_stages.LandRecords():
                 return run_plan.stages_after_landing(self.context, stage, self._land(stage))
@@ -206,6 +207,8 @@ class _Run:
         """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
         it was.
         """
+        from headrace.runs.recovery_target import move_back
+
         moved = move_back(self.catalog, stage, give_up_delivered=self.options.give_up_delivered)
         self._given_up += moved.warnings
         if moved.given_up == stage.given_up:

@@ -9,7 +9,6 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -87,6 +86,8 @@ def write_example(name: str, folder: Path) -> Example:
 
 def _texts(name: str) -> Mapping[str, str]:
     """What goes where."""
+    from importlib.resources import files
+
     example = files("headrace.cli") / "example"
     texts = {place: (example / template).read_text(encoding="utf-8") for place, template in _FILES.items()}
     return {place: text.format(name=name) if _FILES[place].endswith(".txt") else text for place, text in texts.items()}

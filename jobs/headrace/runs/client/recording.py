@@ -15,13 +15,9 @@ from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.runs.backfill.backfill import branch_of, prepared_backfill
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import DryRun, PreparedRun, look_ahead
 from headrace.runs.process import perform, prepared_audit, prepared_process
-from headrace.runs.publishing.adoption import adopt, published
-from headrace.runs.publishing.promotion import BranchBehindError, cut_over
-from headrace.runs.recover import prepared_recovery
 from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
 from headrace.runs.reporting.results import Action, RunError, RunResult, now
 from headrace.runs.reporting.summary import keep_result
@@ -37,11 +33,23 @@ class Prepare(Protocol):
     def __call__(self, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun: ...
 
 
+def _prepared_recovery(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun:
+    from headrace.runs.recover import prepared_recovery  # here and below: what a plain run does without
+
+    return prepared_recovery(pipeline, root, options, listener)
+
+
+def _prepared_backfill(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun:
+    from headrace.runs.backfill.backfill import prepared_backfill
+
+    return prepared_backfill(pipeline, root, options, listener)
+
+
 PREPARED: Final[Mapping[Action, Prepare]] = {
     "process": prepared_process,
     "audit": prepared_audit,
-    "recover": prepared_recovery,
-    "backfill": prepared_backfill,
+    "recover": _prepared_recovery,
+    "backfill": _prepared_backfill,
 }
 """How each action is prepared, to be performed or looked at."""
 
@@ -92,9 +100,12 @@ def look_ahead_of(action: Action, pipeline: Pipeline, root: str, options: RunOpt
     """What ``action`` would do, and what follows a backfill. Raises what stands against it, as far as that can be
     seen.
     """
-    options = replace(options, branch=branch_of(options)) if action == "backfill" else options
-    looked = look_ahead(PREPARED[action](pipeline, root, options, watched(None)))
-    then = _cut_over_of(options) if action == "backfill" else None
+    if action != "backfill":
+        return look_ahead(PREPARED[action](pipeline, root, options, watched(None)))
+    from headrace.runs.backfill.backfill import branch_of
+
+    options = replace(options, branch=branch_of(options))
+    looked, then = look_ahead(PREPARED[action](pipeline, root, options, watched(None))), _cut_over_of(options)
     return looked if then is None else replace(looked, stages=(*looked.stages, then))
 
 
@@ -107,6 +118,9 @@ def backfill_recorded(
 
     Raises what the backfill raises, and the promotion.
     """
+    from headrace.runs.backfill.backfill import branch_of
+    from headrace.runs.publishing.promotion import BranchBehindError
+
     options = replace(options, branch=branch_of(options))
     result = run_recorded("backfill", pipeline, root, options, listener)
     then = _cut_over_of(options)
@@ -131,6 +145,8 @@ def _cut_over_of(options: RunOptions) -> CutOver | None:
 
 def _cut_over(stage: CutOver, pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
     if not stage.patches:
+        from headrace.runs.publishing.promotion import cut_over
+
         return cut_over(pipeline.name, root, stage.branch, run_id=options.run_id)
     from headrace.runs.publishing.patch import patch  # with what reads rows
 
@@ -140,6 +156,8 @@ def _cut_over(stage: CutOver, pipeline: Pipeline, root: str, options: RunOptions
 
 def _adopted(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, epoch: int | None) -> RunResult:
     """What became of main once it has adopted the output from its branch, which has come to ``epoch``."""
+    from headrace.runs.publishing.adoption import adopt, published
+
     assert options.output is not None
     catalog = Catalog(open_store(root), pipeline.name)
     main = catalog.head().refs.get(MAIN)
