@@ -21,15 +21,15 @@ import pyarrow as pa
 from headrace.distribute.tasks.levels import part_task, share_task
 from headrace.ext.formats import FORMATS
 from headrace.formats import file_format
-pa.array([1])
+pa.array([1], pa.int64())
 [FORMATS[name] for name in FORMATS.built_in]
-print(sorted(set(sys.modules) - loaded))
+print(sorted(set(sys.modules) - loaded), "pandas" in loaded)
 """
 
 
 def test_the_daemon_has_what_tasks_import() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "[] False"
 
 
 def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:
@@ -41,6 +41,20 @@ def test_workers_share_what_the_daemon_has(spark: SparkSession) -> None:
 
     found = spark.range(0, 1, 1, 1).mapInArrow(frozen, "objects long").collect()
     assert found[0]["objects"] > 50_000
+
+
+def test_pandas_in_a_worker_is_as_ever(spark: SparkSession) -> None:
+    """The daemon has none; Arrow learns of what a user's function imports."""
+
+    def unknown(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in batches:
+            import pandas as pd
+
+            series = pa.array(pd.Series([1.5, None]))
+            yield pa.RecordBatch.from_pydict({"unknown": [series.null_count]})
+
+    found = spark.range(0, 1, 1, 1).mapInArrow(unknown, "unknown long").collect()
+    assert found[0]["unknown"] == 1
 
 
 def test_plain_jobs_and_those_of_sql_have_one_daemon(spark: SparkSession) -> None:

@@ -8,12 +8,14 @@ with without_collection():
     import pyarrow as pa
     from pyspark.daemon import manager
 
+    from headrace.distribute.process import import_pandas_late
     from headrace.distribute.spark import engine
     from headrace.ext.formats import FORMATS
     from headrace.formats import file_format
 
-    PRELOADED = (engine, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0]))
-    """The tasks, with all that they import; the formats of files; pandas, which pyarrow imports for its first array."""
+    import_pandas_late()
+    PRELOADED = (engine, file_format, *(FORMATS[name] for name in FORMATS.built_in), pa.array([0], pa.int64()))
+    """The tasks, with all that they import; the formats of files; what pyarrow imports for its first array."""
 
 if __name__ == "__main__":
     gc.freeze()  # what is there already no worker looks for garbage in, which would copy its pages
