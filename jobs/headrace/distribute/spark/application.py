@@ -11,6 +11,7 @@ What the tasks of a pipeline are sent, once for all epochs, and what they make o
 """
 
 import atexit
+import marshal
 import os
 import pickle
 import shutil
@@ -22,6 +23,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from importlib.machinery import SourceFileLoader
+from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 from typing import Any, Final, ParamSpec, Self, TypeVar
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -131,6 +134,27 @@ _brought: Final[set[str]] = set()
 """The applications, or sessions of Spark Connect, that have been given the packages."""
 
 
+def write_packages(archive: Path) -> None:
+    """Write the Headrace that this process runs as a zip, with its bytecode: a process that imports from a zip cannot
+    keep what it compiles.
+    """
+    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
+        for package in (headrace, headrace_snapshots):
+            home = Path(package.__path__[0])
+            for file in sorted(home.rglob("*.py")):
+                place = Path(home.name) / file.relative_to(home)
+                zipped.write(file, place)
+                zipped.writestr(str(place.with_suffix(".pyc")), _bytecode(file))
+
+
+def _bytecode(file: Path) -> bytes:
+    """The module in ``file`` as Python reads it without a look at the source, whose time a zip keeps without a zone."""
+    loader = SourceFileLoader(file.stem, str(file))
+    unchecked = (1).to_bytes(4, "little")
+    code = marshal.dumps(loader.get_code(file.stem))
+    return MAGIC_NUMBER + unchecked + source_hash(loader.get_data(str(file))) + code
+
+
 def bring_packages(spark: SparkSession) -> None:
     """Give tasks on other machines the Headrace that this process runs. What it stands on (pyarrow, numpy, minio for
     s3://) must be there.
@@ -144,11 +168,7 @@ def bring_packages(spark: SparkSession) -> None:
     folder = Path(tempfile.mkdtemp(prefix="headrace-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # executors that come later fetch it from here
     archive = folder / "headrace_packages.zip"
-    with ZipFile(archive, "w", ZIP_DEFLATED) as zipped:
-        for package in (headrace, headrace_snapshots):
-            home = Path(package.__path__[0])
-            for file in sorted(home.rglob("*.py")):
-                zipped.write(file, Path(home.name) / file.relative_to(home))
+    write_packages(archive)
     if is_connected(spark):
         client.addArtifacts(str(archive), pyfile=True)
     else:
