@@ -48,7 +48,9 @@ find_uv() {
 python=$(find_python)
 check_java
 uv=$(find_uv "$python")
-"$uv" sync --frozen --all-extras || fail "uv could not install what uv.lock names (its message is above)"
+# with bytecode: where Python may not write its own, a command compiles for a second what it imports, each time
+"$uv" sync --frozen --all-extras --compile-bytecode || fail "uv could not install what uv.lock names (its message is above)"
+.venv/bin/python -m compileall -q jobs/headrace snapshots plugins lab
 # without it everything works, and each start of Spark takes twice as long; --no-archive: `make archive` follows
 [ "${1:-}" = --no-archive ] || .venv/bin/python -m scripts.spark_archive || printf 'setup: no class-data archive of Spark (why is above); make archive tries again\n' >&2
 printf 'setup: done. Next: make demo\n'
