@@ -28,8 +28,7 @@ from headrace_airflow import forms
 from headrace_airflow.assets import Published
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import RETRIES, problem_left
-from headrace_airflow.families.dag_family import has_form
-from headrace_airflow.families.family import run_types, times
+from headrace_airflow.families.family import has_form, run_types, times
 from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from headrace_airflow.roots import Root
 from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref

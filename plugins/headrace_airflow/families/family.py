@@ -18,7 +18,15 @@ from inspect import cleandoc
 from runpy import run_path
 from typing import Any, Final
 
-from airflow.sdk import DAG, Asset, AssetAny, AssetOrTimeSchedule, CronTriggerTimetable, DeltaTriggerTimetable
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetAny,
+    AssetOrTimeSchedule,
+    CronTriggerTimetable,
+    DeltaTriggerTimetable,
+    Param,
+)
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
@@ -31,7 +39,6 @@ from headrace.pipeline.deployment import AirflowOptions, AssetSchedule, CronSche
 from headrace_airflow.assets import Published, landed
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import shows
-from headrace_airflow.families.dag_family import has_form
 from headrace_airflow.markdown import code, fenced
 from headrace_airflow.roots import Root, RootedPipeline
 from headrace_airflow.run_ids import published_asset
@@ -226,6 +233,18 @@ def new_dag_after_publish(
     by_hand = [DagRunType.ASSET_TRIGGERED, *by_hand]
     with new_dag(rooted, family, about, schedule=moved, params={}, by_hand=by_hand) as dag:
         yield dag
+
+
+@contextmanager
+def has_form(dag: DAG, params: Mapping[str, Param]) -> Iterator[None]:
+    """Tasks made inside belong to ``dag``, which has the form ``params`` at the end.
+
+    Tasks that are made when a DAG has a form copy it several times over, and Airflow stores it with each: that is most
+    of the time that many DAGs take to parse. A run goes by the form of its DAG, whatever its tasks have.
+    """
+    with dag:
+        yield
+    dag.params.update(params)  # Airflow checks them when a run is triggered; an assignment would check all schemas now
 
 
 def _documented(rooted: RootedPipeline, family: str, about: str) -> str:
