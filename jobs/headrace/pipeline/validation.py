@@ -227,6 +227,8 @@ def check_beside(pipeline: "Pipeline", beside: "Iterable[Pipeline]" = ()) -> Non
     """Raise UpstreamCycleError if ``pipeline`` reads itself through those ``beside`` it, whatever root they are under:
     what is read under a root that is named counts for nothing.
     """
+    if not read_beside(pipeline):
+        return
     known = {one.name: one for one in (*beside, pipeline)}
     check_no_circle(pipeline.name, lambda name: read_beside(known[name]) if name in known else ())
 

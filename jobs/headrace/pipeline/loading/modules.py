@@ -10,6 +10,9 @@ Modules beside a pipeline's file: in memory every folder is a package of its own
 
 ``import parsing`` in a file of a folder means the ``parsing.py`` beside it, and else what is installed; Python's own
 modules and Headrace come before both. Only imports that such files write themselves are looked at.
+
+What a file has run is noted meanwhile: as long as that is the same, so is what the file defines, unless it asks about
+what is written elsewhere.
 """
 
 import builtins
@@ -20,12 +23,14 @@ import signal
 import sys
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, ModuleSpec, PathFinder, SourceFileLoader
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib.util import module_from_spec, resolve_name, spec_from_file_location
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any, Final, NoReturn
@@ -111,6 +116,27 @@ _PREFIX = "_headrace_"
 OWN_PACKAGES = frozenset({"headrace", "headrace_airflow", "headrace_lab", "headrace_snapshots"})
 _FIRST = sys.stdlib_module_names | OWN_PACKAGES
 _loading: ContextVar[str | None] = ContextVar("_loading", default=None)
+_SAME_EACH_TIME = OWN_PACKAGES | {
+    "__future__", "abc", "collections", "copy", "dataclasses", "datetime", "decimal", "enum",
+    "fractions", "functools", "itertools", "json", "math", "numbers", "operator", "re",
+    "statistics", "string", "textwrap", "types", "typing", "zoneinfo",
+}  # fmt: skip
+"""What these say does not depend on the machine, its environment or its files."""
+
+
+class _Noted:
+    """What modules of a folder have run, by their names at its top: digests of texts, the others that they imported;
+    and which of them have asked what their texts do not say.
+    """
+
+    def __init__(self) -> None:
+        self.texts: defaultdict[str, dict[str, str]] = defaultdict(dict)
+        self.imported: defaultdict[str, set[str]] = defaultdict(set)
+        self.asking: set[str] = set()
+
+
+_noted: dict[str, _Noted] = {}
+"""By package, since it was forgotten."""
 
 
 _executing = threading.RLock()
@@ -135,7 +161,7 @@ os.register_at_fork(after_in_child=_renew)
 def load(file: Path) -> ModuleType:
     """The module of a pipeline's file, executed unless it was since ``forget``. Raises what the file raises."""
     folder = file.resolve().parent
-    name = f"{_package(folder)}.{file.stem.replace('.', '·')}"
+    name = f"{_package(folder)}.{_module_name(file)}"
     with one_at_a_time():
         if name in sys.modules:
             return sys.modules[name]
@@ -151,11 +177,53 @@ def load(file: Path) -> ModuleType:
         return module
 
 
+def _module_name(file: Path) -> str:
+    return file.stem.replace(".", "·")
+
+
 def forget(folder: Path) -> None:
     """Forget the modules of ``folder``: what is loaded afterwards is what lies there then."""
     package = _name(folder.resolve())
+    _noted.pop(package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         del sys.modules[name]
+
+
+@dataclass(frozen=True)
+class RunCode:
+    """What a file has run: ``digests`` of its text and of all beside it that it imported, by path under ``folder``; ""
+    for what would come first if it were there. ``asks_outside``: it has also asked what no text there says.
+    """
+
+    folder: str
+    digests: Mapping[str, str]
+    asks_outside: bool
+
+
+def run_code(file: Path) -> RunCode:
+    """What ``file`` has run since ``forget``, also if it ended with an error."""
+    folder = file.resolve().parent
+    noted, own = _noted.get(_name(folder), _Noted()), _module_name(file)
+    reached, ahead = {own}, [own]
+    while ahead:
+        further = noted.imported[ahead.pop()] - reached
+        reached |= further
+        ahead += further
+    beside = {path: text for name in reached - {own} for path, text in noted.texts[name].items()}
+    first = {place: "" for path in beside for place in _places(path)}
+    return RunCode(str(folder), {file.name: "", **first, **beside, **noted.texts[own]}, bool(reached & noted.asking))
+
+
+def digest(content: bytes) -> str:
+    """What tells a text from others."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def _places(path: str) -> Iterator[str]:
+    """Where a module might be instead that lies at ``path``, and the packages that it is in."""
+    place = Path(path).with_suffix("")
+    for package in (place, *place.parents[:-1]):
+        yield from (f"{package}.py", f"{package}{os.sep}__init__.py")
 
 
 def current() -> str | None:
@@ -188,11 +256,16 @@ class _Loader(SourceFileLoader):
     def get_code(self, fullname: str) -> CodeType:
         # no cached bytecode: that is told from the source by a time in seconds and the size, and may be another's
         path = self.get_filename(fullname)
-        return self.source_to_code(self.get_data(path), path)
+        text = self.get_data(path)
+        package, _, name = fullname.partition(".")
+        place = os.path.relpath(path, _folder(package))
+        _noted.setdefault(package, _Noted()).texts[name.partition(".")[0]][place] = digest(text)
+        return self.source_to_code(text, path)
 
     def exec_module(self, module: ModuleType) -> None:
-        package = module.__name__.partition(".")[0]
-        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _importer(package)}
+        package, _, name = module.__name__.partition(".")
+        imports = _Imports(package, name.partition(".")[0])
+        module.__dict__["__builtins__"] = {**vars(builtins), "__import__": imports.import_, "open": imports.open}
         token = _loading.set(package)
         try:
             super().exec_module(module)
@@ -240,21 +313,48 @@ def _is_beside(folder: Path, top: str) -> bool:
     return spec is not None and (spec.loader is not None or PathFinder.find_spec(top) is None)
 
 
-def _importer(package: str) -> Callable[..., ModuleType]:
-    folder = _folder(package)
-    is_beside = cache(lambda top: _is_beside(folder, top))
+class _Imports:
+    """Imports that a module writes, and files that it opens. It is ``name`` at the top of a folder, or lies in that."""
+
+    def __init__(self, package: str, name: str) -> None:
+        self._package, self._name = package, name
+        self._noted = _noted.setdefault(package, _Noted())
+        self._is_beside = cache(partial(_is_beside, _folder(package)))
 
     def import_(
+        self,
         name: str,
         of: Mapping[str, Any] | None = None,
         local: Mapping[str, Any] | None = None,
         fromlist: Sequence[str] | None = (),
         level: int = 0,
     ) -> ModuleType:
+        """The module that is meant. Raises what importing it raises."""
         top = name.partition(".")[0]
-        if level or not is_beside(top):
-            return builtins.__import__(name, of, local, fromlist or (), level)
-        module = builtins.__import__(f"{package}.{name}", of, local, fromlist or (), 0)
-        return module if fromlist else sys.modules[f"{package}.{top}"]
+        is_beside = not level and self._is_beside(top)
+        try:
+            self._note(name if level else top, of, fromlist, level, is_beside)
+            if not is_beside:
+                return builtins.__import__(name, of, local, fromlist or (), level)
+            module = builtins.__import__(f"{self._package}.{name}", of, local, fromlist or (), 0)
+        except ImportError:
+            self._noted.asking.add(self._name)  # it may be there another time
+            raise
+        return module if fromlist else sys.modules[f"{self._package}.{top}"]
 
-    return import_
+    def _note(
+        self, name: str, of: Mapping[str, Any] | None, fromlist: Sequence[str] | None, level: int, is_beside: bool
+    ) -> None:
+        imported = self._noted.imported[self._name]
+        if level:
+            within = resolve_name("." * level + name, (of or {}).get("__package__") or self._package)
+            imported.update(within.split(".")[1:2] or fromlist or ())
+        elif is_beside:
+            imported.add(name)
+        elif name not in _SAME_EACH_TIME:
+            self._noted.asking.add(self._name)
+
+    def open(self, *arguments: Any, **options: Any) -> Any:
+        """A file, as the function of that name opens it."""
+        self._noted.asking.add(self._name)
+        return builtins.open(*arguments, **options)  # noqa: PTH123 - it is what the file calls

@@ -9,14 +9,16 @@ import traceback
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
 from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load, one_at_a_time
+from headrace.pipeline.loading.name_index import NameIndex
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.validation import check_beside
+from headrace.pipeline.validation import check_beside, read_beside
 
 SHIPPED = Path(__file__).resolve().parents[3] / "pipelines"
 """In the repository: the installed package ships none, and the images leave it out."""
@@ -115,7 +117,7 @@ def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
     """
     broken: dict[Path, str] = {}
     candidates = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
-    loaded = dict(_usable(candidates, broken))
+    loaded = _NamedFiles(candidates).load(candidates, broken)
     defining: dict[str, list[Path]] = defaultdict(list)
     for file, pipelines in loaded.items():
         for pipeline in pipelines:
@@ -135,6 +137,74 @@ def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
         for pipeline in pipelines
     }
     return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
+
+
+class _NamedFiles:
+    """Files of folders, and the names of their pipelines as they are known from other processes."""
+
+    def __init__(self, files: Sequence[Path]) -> None:
+        self._files = {folder: [*beside] for folder, beside in groupby(files, lambda file: file.parent)}
+        self._indexes = {folder: NameIndex(folder) for folder in self._files}
+        self._loaded: dict[Path, Sequence[Pipeline]] = {}
+
+    def load(self, files: Iterable[Path], broken: dict[Path, str]) -> Mapping[Path, Sequence[Pipeline]]:
+        """The pipelines of ``files`` and of those loaded before that can be used, whose names are known from now on;
+        why the others cannot goes to ``broken``.
+        """
+        self._loaded |= _usable(asked := [*files], broken)
+        for file in asked:
+            names = _names(self._loaded[file]) if file in self._loaded else None
+            self._indexes[file.parent].learn(file, names)
+        for folder, index in self._indexes.items():
+            index.keep([file.name for file in self._files[folder]])
+        return self._loaded
+
+    def names(self) -> dict[Path, Sequence[str]]:
+        """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them."""
+        known = {
+            file: entry.names
+            for folder, index in self._indexes.items()
+            for file in self._files[folder]
+            if (entry := index.known(file)) is not None and entry.is_fixed
+        }
+        loaded = self.load((file for files in self._files.values() for file in files if file not in known), {})
+        return known | {file: _names(pipelines) for file, pipelines in loaded.items()}
+
+    def pipeline(self, name: str, file: Path) -> Pipeline | None:
+        """The pipeline of that name in ``file``, which is loaded if it was not; None if there is none."""
+        loaded = self._loaded if file in self._loaded else self.load([file], {})
+        return next((one for one in loaded.get(file, ()) if one.name == name), None)
+
+
+def _names(pipelines: Iterable[Pipeline]) -> list[str]:
+    return [pipeline.name for pipeline in pipelines]
+
+
+def _loaded_alone(name: str) -> list[Pipeline]:
+    """The registered pipeline of that name, then all that it reads of the others, without loading files that are known
+    to define none of these. Nothing where there is no such pipeline, or where only all files together tell which it is.
+    """
+    files = _NamedFiles(PipelineFolders.of_environment().files({}))
+    names = files.names()
+    defining: dict[str, list[Path]] = defaultdict(list)
+    for file, defined in names.items():
+        for one in defined:
+            defining[one].append(file)
+    pipelines: dict[str, Pipeline] = {}
+    wanted = [name]
+    while wanted:
+        one = wanted.pop()
+        if one in pipelines or one not in defining:
+            continue
+        file = defining[one][0]
+        if any(len(defining[beside]) > 1 for beside in names[file]):  # then perhaps the file does not count
+            return []
+        pipeline = files.pipeline(one, file)
+        if pipeline is None:
+            return []
+        pipelines[one] = pipeline
+        wanted += read_beside(pipeline)
+    return [*pipelines.values()]
 
 
 def registered(name: str, folders: PipelineFolders | None = None) -> Registered:
@@ -175,6 +245,8 @@ def _with_others(reference: str) -> tuple[Pipeline, list[Pipeline]]:
         pipeline = _one_of(Path(path), defined, name)
         REFERENCES[pipeline.name] = reference
         return pipeline, defined
+    if alone := _loaded_alone(reference):
+        return alone[0], alone
     known = registered_files()
     if reference in known.repeated:
         first, second = known.repeated[reference]
