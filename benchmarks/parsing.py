@@ -1,6 +1,9 @@
-"""CPU seconds that Airflow spends on parsing many pipelines: ``python -m benchmarks.parsing --pipelines 100``.
+"""CPU seconds that many pipelines cost: ``python -m benchmarks.parsing --pipelines 100 --files 1``.
 
-Each of the two files in ``dags/`` is parsed as the DAG processor does it: in a process of its own that is forked from
+First those of Airflow, which parses them: ``--files`` share the pipelines, as copies of the one in ``dags/`` do. Then
+those of finding one pipeline by its name in a new process, the first time and later.
+
+Each file is parsed as the DAG processor does it: in a process of its own that is forked from
 one that has imported Airflow, and that makes of each DAG what the metadata database stores. ``import``: what the file
 itself imports, beyond Airflow; ``dags``: loading pipelines and building DAGs; ``stored``: Airflow's own serialization.
 """
@@ -19,6 +22,18 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FILES = ("headrace_pipelines.py", "headrace_broken_files.py")
+_NAMED = """
+import resource
+from headrace.pipeline.loading.registry import resolve
+
+def cpu():
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+begun = cpu()
+resolve("many_0007")
+print(cpu() - begun)
+"""
 _PIPELINE = '''
 """A pipeline of many: clicks per minute."""
 from datetime import datetime
@@ -83,13 +98,16 @@ def main() -> None:
     """Write the pipelines, parse, print a table, and keep the figures where ``--out`` says."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipelines", type=int, default=100)
+    parser.add_argument("--files", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp())
     try:
         write_pipelines(folder / "pipelines", given.pipelines)
+        write_files(folder / "dags", given.files)
         figures = [measured(folder) for _ in range(given.repeats)]
+        first, *later = [float(_python(_NAMED, [], folder)) for _ in range(given.repeats + 1)]
     finally:
         shutil.rmtree(folder)
     print(f"Airflow itself: {statistics.median(one['airflow'] for one in figures):.2f} s of CPU")
@@ -100,7 +118,8 @@ def main() -> None:
         told = ", ".join(f"{part} {seconds:.2f} s" for part, seconds in parts.items())
         print(f"{Path(name).name}: {files[0]['number']} DAGs; {told}")
     spread = f"({min(totals):.2f} to {max(totals):.2f})"
-    print(f"both files beyond Airflow's import: {statistics.median(totals):.2f} s {spread}")
+    print(f"all files beyond Airflow's import: {statistics.median(totals):.2f} s {spread}")
+    print(f"one pipeline by its name: {first:.3f} s, later {statistics.median(later):.3f} s")
     if given.out:
         given.out.write_text(json.dumps(figures, indent=1))
 
@@ -112,9 +131,22 @@ def write_pipelines(folder: Path, number: int) -> None:
         (folder / f"{name}.py").write_text(_PIPELINE.format(name=name))
 
 
+def write_files(folder: Path, number: int) -> None:
+    """The files in ``dags/``, and so many that share the pipelines."""
+    folder.mkdir()
+    for file in FILES:
+        shutil.copy(REPOSITORY / "dags" / file, folder)
+    for other in range(2, number + 1):
+        shutil.copy(folder / FILES[0], folder / f"headrace_pipelines_{other}.py")
+
+
 def measured(folder: Path) -> Any:
     """CPU seconds of Airflow's imports, and of each part of parsing each file."""
-    return _python(_PARSE, [str(REPOSITORY / "dags" / file) for file in FILES], folder)
+    figures = _python(_PARSE, [str(file) for file in sorted((folder / "dags").iterdir())], folder)
+    for file in figures["files"].values():
+        if file["errors"]:
+            raise SystemExit(f"the pipelines cannot be parsed: {file['errors']}")
+    return figures
 
 
 def _beyond(file: Mapping[str, Any]) -> float:
@@ -126,6 +158,7 @@ def _python(script: str, arguments: Sequence[str], folder: Path) -> Any:
         "AIRFLOW_HOME": str(folder / "home"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
+        "HEADRACE_CACHE": str(folder / "cache"),
         "HEADRACE_PIPELINES": str(folder / "pipelines"),
     }
     done = subprocess.run(
@@ -135,11 +168,7 @@ def _python(script: str, arguments: Sequence[str], folder: Path) -> Any:
         text=True,
         check=True,
     )
-    figures = json.loads(done.stdout.splitlines()[-1])
-    for file in figures["files"].values():
-        if file["errors"]:
-            raise SystemExit(f"the pipelines cannot be parsed: {file['errors']}")
-    return figures
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":

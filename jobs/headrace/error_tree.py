@@ -23,6 +23,7 @@ TREE: Final = """
     - config.conformance_case          CaseFormatError              headrace_lab.conformance.fields
     - config.conformance_unsupported   UnsupportedCaseError         headrace_lab.conformance.words
     - config.connection                MissingConnectionError       headrace.connections
+    - config.dag_files                 DagFilesError                headrace_airflow.dags
     - config.delivered                 DeliveredError               headrace.runs.publishing.audits
     - config.deploy_mode               DeployModeError              headrace_airflow.operators
     - config.encryption                EncryptionRefusedError       headrace.ext.stores

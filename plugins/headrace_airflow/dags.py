@@ -19,6 +19,7 @@ import json
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
@@ -338,6 +339,54 @@ def _pipeline(pipelines: Sequence[str] | None) -> Param:
     return Param(type="string", title="Pipeline", description="Which one it is about.", **choice)
 
 
+_FILES: Final = "headrace_pipelines"
+"""How the files in ``dags/`` are called that share the pipelines."""
+
+
+class DagFilesError(FixConfigError, code="config.dag_files"):
+    """Files in ``dags/`` that share the pipelines do not know of each other."""
+
+
+@dataclass(frozen=True)
+class DagFile:
+    """A file in ``dags/``, and the names of all ``beside`` it with which it shares the pipelines, itself among them.
+
+    Which of them has the DAGs of a pipeline follows from the pipeline's name and theirs alone: however many pipelines
+    there are, it is always the same one, and a further file takes over its share of each.
+    """
+
+    name: str
+    beside: Sequence[str]
+
+    @classmethod
+    def of(cls, file: str) -> "DagFile":
+        """What the module attribute ``__file__`` names. Raises DagFilesError if the first of all does not share."""
+        path = Path(file)
+        beside = sorted(path.parent.glob(f"{_FILES}*.py"))
+        if path.stem.startswith(_FILES) and "__file__" not in beside[0].read_text(encoding="utf-8"):
+            raise DagFilesError(f"{beside[0]} has the DAGs of all pipelines: write asked_for(__file__) in it")
+        return cls(path.stem, [one.stem for one in beside] if path in beside else [path.stem])
+
+    @property
+    def is_first(self) -> bool:
+        """Whether it has the DAGs that are about several pipelines."""
+        return self.name == self.beside[0]
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it has the DAGs of all pipelines."""
+        return len(self.beside) == 1
+
+    def has(self, pipeline: str) -> bool:
+        """Whether it has the DAGs of the pipeline of that qualified name."""
+        return self.is_alone or self.name == max(
+            self.beside, key=lambda one: sha256(f"{one} {pipeline}".encode()).digest()
+        )
+
+
+_ALONE: Final = DagFile(_FILES, [_FILES])
+
+
 @dataclass(frozen=True)
 class Built:
     """The DAGs of a root: ``dags`` by DAG id, the names of their ``pipelines``, and what is wrong with each file whose
@@ -349,23 +398,26 @@ class Built:
     broken: Mapping[Path, str]
 
 
-def built(root: Root) -> Built:
-    """The DAGs of every registered pipeline of ``root`` of which there can be some. One of Headrace's own that cannot
-    be built leaves its pipeline none; a family of others, only itself.
+def built(root: Root, file: DagFile = _ALONE) -> Built:
+    """The DAGs that ``file`` has of the registered pipelines of ``root``, if there can be some. One of Headrace's own
+    that cannot be built leaves its pipeline none; a family of others, only itself.
     """
-    files = root.files()
+    files = root.files(None if file.is_first else file.has)
     dags: dict[str, DAG] = {}
-    names: list[str] = []
     broken, every = dict(files.broken), _families()
-    for rooted in root.rooted(files):
+    pipelines = root.rooted(files)
+    names = {rooted.name for rooted in pipelines if not file.has(rooted.qualified)}
+    for rooted in (one for one in pipelines if one.name not in names):
         for families in every:
             try:
                 dags |= dags_of(rooted, families)
-                names.append(rooted.name)
+                names.add(rooted.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
                 broken[rooted.file] = _said(rooted, error)
-    own, refused = _retention_dags(root, files)
-    return Built(dags | own, [*dict.fromkeys(names)], broken | refused)
+    if file.is_first:
+        own, refused = _retention_dags(root, files)
+        return Built(dags | own, sorted(names), broken | refused)
+    return Built(dags, (), broken)
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
@@ -473,20 +525,22 @@ class BrokenPipelineFilesError(FixConfigError, code="config.broken_pipeline_file
     """Pipeline files that cannot be used, each with the reason."""
 
 
-def asked_for() -> Mapping[str, DAG]:
+def asked_for(file: str | None = None) -> Mapping[str, DAG]:
     """The DAGs of every registered pipeline, and those of decisions, by DAG id; for a task that starts, only the one
-    that it belongs to.
+    that it belongs to. ``file`` is the ``__file__`` of one that shares the pipelines with those beside it.
 
-    So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own.
+    So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own; and
+    DagFilesError.
     """
     dag_id, served = get_parsing_context().dag_id, served_roots()
     if dag_id is not None:
         dag = _asked_for_by_a_task(dag_id, served)
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
+    dag_file = _ALONE if file is None else DagFile.of(file)
     with without_connections(served.roots):
         for root in served.roots:
-            of_root = built(root)
+            of_root = built(root, dag_file)
             dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}
     return dags
 

@@ -8,7 +8,7 @@ the others. What a deployment sets for all of them are environment variables of 
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
@@ -118,9 +118,13 @@ class Root:
         """What Airflow calls the ``name`` of this root, be it a pipeline's pool or the DAG of a decision."""
         return f"headrace_{self.qualified(name)}"
 
-    def files(self) -> registry.RegisteredFiles:
-        """The pipelines that can be loaded, and what is wrong with other files. Raises ImportLimitError."""
-        return registry.registered_files(self.folders)
+    def files(self, wanted: Callable[[str], bool] | None = None) -> registry.RegisteredFiles:
+        """The pipelines that can be loaded, and what is wrong with other files. ``wanted``: only pipelines whose
+        qualified names it takes. Raises ImportLimitError.
+        """
+        if wanted is None:
+            return registry.registered_files(self.folders)
+        return registry.registered_files(self.folders, lambda name: wanted(self.qualified(name)))
 
     def pipeline(self, name: str) -> "RootedPipeline":
         """The pipeline of that name. Raises UnknownPipelineError, ImportLimitError."""

@@ -7,7 +7,7 @@ from the others: each has a limit of its own, and whatever it raises is its own.
 import os
 import traceback
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -109,19 +109,27 @@ class PipelineFolders:
         return files
 
 
-def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
+def registered_files(
+    folders: PipelineFolders | None = None, wanted: Callable[[str], bool] | None = None
+) -> RegisteredFiles:
     """Every pipeline of ``folders``, else of the environment's, that can be loaded; a file that raises, takes too long
-    or repeats a name is broken, nothing else.
+    or repeats a name is broken, nothing else. ``wanted``: only pipelines whose names it takes; files that are known to
+    define none of these are not loaded.
 
     Raises ImportLimitError.
     """
     broken: dict[Path, str] = {}
     candidates = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
-    loaded = _NamedFiles(candidates).load(candidates, broken)
+    named = _NamedFiles(candidates)
+    known = {} if wanted is None else named.names(broken)
+    loaded = named.load(
+        (file for file in candidates if wanted is None or any(map(wanted, known.get(file, ())))), broken
+    )
+    names = known | {file: _names(pipelines) for file, pipelines in loaded.items()}
     defining: dict[str, list[Path]] = defaultdict(list)
-    for file, pipelines in loaded.items():
-        for pipeline in pipelines:
-            defining[pipeline.name].append(file)
+    for file in candidates:
+        for name in () if file in broken else names.get(file, ()):
+            defining[name].append(file)
     repeated: dict[str, tuple[Path, Path]] = {}
     for name, files in sorted(defining.items()):
         if len(files) == 1:
@@ -135,6 +143,7 @@ def registered_files(folders: PipelineFolders | None = None) -> RegisteredFiles:
         for file, pipelines in loaded.items()
         if file not in broken
         for pipeline in pipelines
+        if wanted is None or wanted(pipeline.name)
     }
     return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
 
@@ -148,10 +157,11 @@ class _NamedFiles:
         self._loaded: dict[Path, Sequence[Pipeline]] = {}
 
     def load(self, files: Iterable[Path], broken: dict[Path, str]) -> Mapping[Path, Sequence[Pipeline]]:
-        """The pipelines of ``files`` and of those loaded before that can be used, whose names are known from now on;
-        why the others cannot goes to ``broken``.
+        """The pipelines of ``files`` and of those loaded before, as far as they can be used; their names are known from
+        now on. Why the others cannot goes to ``broken``.
         """
-        self._loaded |= _usable(asked := [*files], broken)
+        asked = [file for file in files if file not in self._loaded]
+        self._loaded |= _usable(asked, broken)
         for file in asked:
             names = _names(self._loaded[file]) if file in self._loaded else None
             self._indexes[file.parent].learn(file, names)
@@ -159,20 +169,22 @@ class _NamedFiles:
             index.keep([file.name for file in self._files[folder]])
         return self._loaded
 
-    def names(self) -> dict[Path, Sequence[str]]:
-        """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them."""
+    def names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
+        """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them, and
+        why these cannot be used goes to ``broken``.
+        """
         known = {
             file: entry.names
             for folder, index in self._indexes.items()
             for file in self._files[folder]
             if (entry := index.known(file)) is not None and entry.is_fixed
         }
-        loaded = self.load((file for files in self._files.values() for file in files if file not in known), {})
+        loaded = self.load((file for files in self._files.values() for file in files if file not in known), broken)
         return known | {file: _names(pipelines) for file, pipelines in loaded.items()}
 
     def pipeline(self, name: str, file: Path) -> Pipeline | None:
         """The pipeline of that name in ``file``, which is loaded if it was not; None if there is none."""
-        loaded = self._loaded if file in self._loaded else self.load([file], {})
+        loaded = self.load([file], {})
         return next((one for one in loaded.get(file, ()) if one.name == name), None)
 
 
@@ -185,7 +197,7 @@ def _loaded_alone(name: str) -> list[Pipeline]:
     to define none of these. Nothing where there is no such pipeline, or where only all files together tell which it is.
     """
     files = _NamedFiles(PipelineFolders.of_environment().files({}))
-    names = files.names()
+    names = files.names({})
     defining: dict[str, list[Path]] = defaultdict(list)
     for file, defined in names.items():
         for one in defined:

@@ -1,0 +1,116 @@
+"""Files in ``dags/`` that share the pipelines: each DAG is in one of them, always the same."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.airflow.subprocesses import REPOSITORY, python, write_pipeline
+
+pytestmark = pytest.mark.slow  # importing Airflow takes seconds
+
+PARSE = """
+import json, os
+from pathlib import Path
+from airflow.dag_processing.dagbag import BundleDagBag
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager as parsing_for
+from headrace.pipeline.loading import registry
+
+dags, load, loaded = Path({dags!r}), registry.load, []
+
+def counted(file):
+    loaded.append(file.stem)
+    return load(file)
+
+registry.load = counted
+
+def parse(file):
+    loaded.clear()
+    bag = BundleDagBag(dag_folder=file, bundle_path=dags, bundle_name="dags-folder")
+    return {{"dags": sorted(bag.dags), "errors": [*bag.import_errors.values()], "loaded": sorted({{*loaded}})}}
+
+def choice(file):
+    bag = BundleDagBag(dag_folder=file, bundle_path=dags, bundle_name="dags-folder")
+    return bag.dags["headrace_release"].params.get_param("pipeline").schema["enum"]
+
+files = sorted(dags.glob("headrace_pipelines*.py"))
+found, offered = {{file.stem: parse(file) for file in files}}, choice(files[0])
+with parsing_for("headrace_p3_recover"):
+    asked = [parse(file)["dags"] for file in files]
+print(json.dumps({{"files": found, "asked": asked, "choice": offered}}))
+"""
+PIPELINES = [f"p{number}" for number in range(12)]
+
+
+class Shared:
+    """A folder of DAG files, and one of pipelines."""
+
+    def __init__(self, folder: Path) -> None:
+        self.dags, self.pipelines, self.home = folder / "dags", folder / "pipelines", folder / "home"
+        for made in (self.dags, self.pipelines, self.home):
+            made.mkdir()
+        self.environment = {"HEADRACE_PIPELINES": str(self.pipelines), "HEADRACE_CACHE": str(folder / "cache")}
+        for name in PIPELINES:
+            write_pipeline(self.pipelines, name, options="retention=hr.Retention(keep_last=7)")
+        write_pipeline(self.pipelines, "often", options='schedule="0 25 * * *"')
+        (self.pipelines / "zz_again.py").write_text((self.pipelines / "p5.py").read_text())
+
+    def parse(self, *numbers: str) -> Any:
+        """What Airflow finds in the file and in copies of these numbers."""
+        for number in ("", *numbers):
+            shutil.copy(REPOSITORY / "dags" / "headrace_pipelines.py", self.dags / f"headrace_pipelines{number}.py")
+        return python(PARSE.format(dags=str(self.dags)), self.home, self.environment)
+
+
+def where(parsed: Any) -> dict[str, str]:
+    """The file that has each DAG; each is in one."""
+    places = [(dag, file) for file, found in parsed["files"].items() for dag in found["dags"]]
+    assert max(Counter(dag for dag, _ in places).values()) == 1
+    return dict(places)
+
+
+def test_files_share_the_dags_of_pipelines_and_a_further_one_takes_its_share(tmp_path: Path) -> None:
+    shared = Shared(tmp_path)
+    alone, three, four = shared.parse(), shared.parse("_2", "_3"), shared.parse("_4")
+    one, few, more = where(alone), where(three), where(four)
+    assert set(one) == set(few) == set(more)
+    assert {*one.values()} == {"headrace_pipelines"}
+    assert {*few.values()} == {"headrace_pipelines", "headrace_pipelines_2", "headrace_pipelines_3"}
+    assert {file for dag, file in more.items() if file != few[dag]} == {"headrace_pipelines_4"}
+    for name in PIPELINES:  # a pipeline's DAGs are together
+        assert len({few[f"headrace_{name}_{family}"] for family in ("process", "recover", "backfill")}) == 1
+    assert few["headrace_release"] == few["headrace_maintain-daily"] == "headrace_pipelines"
+    assert alone["choice"] == three["choice"] == four["choice"]
+    assert {*PIPELINES} <= {*three["choice"]}
+    assert not any(found["errors"] for parsed in (alone, three, four) for found in parsed["files"].values())
+
+
+def test_a_file_loads_pipelines_that_it_has_and_what_nobody_knows(tmp_path: Path) -> None:
+    shared = Shared(tmp_path)
+    shared.parse("_2", "_3")
+    parsed = shared.parse()
+    unusable, doubled = {"often"}, {"p5", "zz_again"}
+    for file, found in parsed["files"].items():
+        own = {dag.split("_", 1)[1].removesuffix("_process") for dag in found["dags"] if dag.endswith("_process")}
+        if file == "headrace_pipelines":
+            assert {*PIPELINES} <= {*found["loaded"]}
+        else:
+            assert {*found["loaded"]} - doubled == own - doubled | unusable
+
+
+def test_a_task_finds_its_dag_in_each_of_the_files(tmp_path: Path) -> None:
+    """Airflow may ask the one that had it before there were others."""
+    assert Shared(tmp_path).parse("_2")["asked"] == [["headrace_p3_recover"]] * 2
+
+
+def test_copies_beside_a_file_that_does_not_share_are_refused(tmp_path: Path) -> None:
+    shared = Shared(tmp_path)
+    shared.parse("_2")
+    alone = (REPOSITORY / "dags" / "headrace_pipelines.py").read_text().replace("(__file__)", "()")
+    (shared.dags / "headrace_pipelines.py").write_text(alone)
+    parsed = python(PARSE.format(dags=str(shared.dags)), shared.home, shared.environment)
+    assert {*where(parsed).values()} == {"headrace_pipelines"}
+    (error,) = parsed["files"]["headrace_pipelines_2"]["errors"]
+    assert "headrace_pipelines.py has the DAGs of all pipelines: write asked_for(__file__) in it" in error
