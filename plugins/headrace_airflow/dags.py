@@ -32,7 +32,7 @@ from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, Tim
 from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
 from headrace.runs.reporting.results import redacted
-from headrace.this_process import visible
+from headrace.this_process import visible, without_collection
 from headrace_airflow import decisions
 from headrace_airflow.connection import forget_connections, reaching_store, without_connections
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
@@ -538,7 +538,7 @@ def asked_for(file: str | None = None) -> Mapping[str, DAG]:
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
     dag_file = _ALONE if file is None else DagFile.of(file)
-    with without_connections(served.roots):
+    with without_connections(served.roots), without_collection():
         for root in served.roots:
             of_root = built(root, dag_file)
             dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}

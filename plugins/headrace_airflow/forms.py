@@ -8,9 +8,10 @@ cleared; what the run decided happens once all the same.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final
 
 from airflow.sdk import Context, Param
@@ -20,7 +21,7 @@ from headrace.errors import FixConfigError
 from headrace.ext.executors import EXECUTORS
 from headrace.model.arguments import did_you_mean
 from headrace.model.time import render_duration
-from headrace.pipeline.deployment import NEVER
+from headrace.pipeline.deployment import NEVER, Backfill
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import AUTO
 from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, OutputOption, RunOption
@@ -103,10 +104,8 @@ def option_fields(form: str, pipeline: Pipeline | None = None, **values: Any) ->
     """The fields of a form of ``pipeline``, or of a decision. ``values`` are what those say that nobody has touched,
     where that is not the option's default.
     """
-    return {
-        option.in_form: _param(option._replace(default=values.get(option.name, option.default)), pipeline)
-        for option in _options(form, pipeline)
-    }
+    asking = None if pipeline is None else _Asking.of(pipeline)
+    return {name: Param(**{**field}) for name, field in _fields(form, asking, tuple(values.items())).items()}
 
 
 def option_flags(form: str, pipeline: Pipeline, *, without: Collection[str] = ()) -> dict[str, str]:
@@ -124,27 +123,53 @@ def asked_in_form(method: str, form: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _options(form: str, pipeline: Pipeline | None) -> Iterator[RunOption]:
+@dataclass(frozen=True)
+class _Asking:
+    """What the forms of a pipeline depend on."""
+
+    executor: str
+    has_names: bool
+    outputs: Sequence[str]
+    signals: Sequence[str]
+    backfill: Backfill | None
+
+    @classmethod
+    def of(cls, pipeline: Pipeline) -> "_Asking":
+        outputs, signals = tuple(pipeline.outputs), tuple(pipeline.signals)
+        return cls(pipeline.executor, pipeline.has_names, outputs, signals, pipeline.backfill)
+
+
+def _options(form: str, pipeline: Pipeline | _Asking | None) -> Iterator[RunOption]:
     return (option for option in options_of_form(form) if not option.needs or getattr(pipeline, option.needs))
 
 
-def _param(option: RunOption, pipeline: Pipeline | None) -> Param:
+@lru_cache(256)
+def _fields(form: str, asking: _Asking | None, values: Sequence[tuple[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+    """What each field is made of; pipelines that ask for the same have the same."""
+    given = dict(values)
+    return {
+        option.in_form: _field(option._replace(default=given.get(option.name, option.default)), asking)
+        for option in _options(form, asking)
+    }
+
+
+def _field(option: RunOption, asking: _Asking | None) -> Mapping[str, Any]:
     default = [*option.default] if isinstance(option.default, tuple) else option.default
-    schema = {**option.kind.schema, **_choice(option, pipeline), "title": option.title}
-    return Param(default, description=_about(option, pipeline), **schema)
+    schema = {**option.kind.schema, **_choice(option, asking), "title": option.title}
+    return {"default": default, "description": _about(option, asking), **schema}
 
 
-def _choice(option: RunOption, pipeline: Pipeline | None) -> dict[str, Any]:
+def _choice(option: RunOption, asking: _Asking | None) -> dict[str, Any]:
     """What a form offers, or the pattern that it takes."""
     if isinstance(option.kind, BranchOption):
         pattern = f"^{NAME}{END}"
         return {"pattern": pattern} if option.default is None else {"type": "string", "pattern": pattern}
-    if isinstance(option.kind, OutputOption) and pipeline is not None:
-        return {"enum": [None, *pipeline.outputs], "values_display": {"None": "all outputs"}}
-    if isinstance(option.kind, ExecutorNameOption) and pipeline is not None:
+    if isinstance(option.kind, OutputOption) and asking is not None:
+        return {"enum": [None, *asking.outputs], "values_display": {"None": "all outputs"}}
+    if isinstance(option.kind, ExecutorNameOption) and asking is not None:
         names = EXECUTORS.names()
         display = {
-            "None": f"as the pipeline says ({pipeline.executor})",
+            "None": f"as the pipeline says ({asking.executor})",
             **{name: f"{name}: {EXECUTORS[name].about}" for name in names},
             AUTO: "auto: local while there is little to do, else spark",
         }
@@ -152,13 +177,13 @@ def _choice(option: RunOption, pipeline: Pipeline | None) -> dict[str, Any]:
     return {}
 
 
-def _about(option: RunOption, pipeline: Pipeline | None) -> str:
+def _about(option: RunOption, asking: _Asking | None) -> str:
     about = option.about or option.help
-    if pipeline is None:
+    if asking is None:
         return about
-    regular = pipeline.backfill
+    regular = asking.backfill
     last = "" if regular is None else f"; in a run of the schedule, the last {render_duration(regular.last)}"
-    return about.replace("{signals}", ", ".join(pipeline.signals)).replace("{last}", last)
+    return about.replace("{signals}", ", ".join(asking.signals)).replace("{last}", last)
 
 
 APPROVE: Final = "approve"
