@@ -163,7 +163,7 @@ def test_listing_is_in_byte_order_whatever_the_folders(store: ObjectStore) -> No
         store.write(f"p/{name}", b"x")
     ordered = sorted((f"p/{n}" for n in names), key=str.encode)
     assert paths(store, "p/") == ordered
-    for mark in [*ordered, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/", "o", "p/c"]:
+    for mark in [*ordered, "p/b/", "p/b/2", "p/b/2/", "p/b/zzz", "p/b!", "p/b0/1", "p/", "o", "p/c", "q"]:
         assert paths(store, "p/", mark) == [p for p in ordered if p.encode() > mark.encode()], mark
 
 

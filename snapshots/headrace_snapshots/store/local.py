@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import islice, takewhile
+from operator import itemgetter
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
 from urllib.parse import unquote
@@ -48,11 +49,6 @@ _AS_THEY_ARE: Final = sys.getfilesystemencoding() == "utf-8"
 def file_of(path: str) -> str:
     """What Python calls the file of ``path``."""
     return path if _AS_THEY_ARE else os.fsdecode(store_ports.sort_key(path))
-
-
-def path_of(file: str) -> str:
-    """The path, or a part of it, that a ``file`` of Python has."""
-    return file if _AS_THEY_ARE else os.fsencode(file).decode("utf-8", "surrogateescape")
 
 
 @contextmanager
@@ -237,11 +233,10 @@ def _walk(
     """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it.
     ``above``: which folders the walk has come through. Raises LinkLoopError.
     """
-    mark = store_ports.sort_key(start_after)
-
-    def is_behind(path: str) -> bool:  # looked at before anything that costs more, for folders with many files
-        return store_ports.sort_key(f"{path}/") <= mark and not start_after.startswith(f"{path}/")
-
+    begin, mark = store_ports.sort_key(base), store_ports.sort_key(start_after)
+    if begin <= mark and not mark.startswith(begin):
+        return
+    after = mark[len(begin) :] if mark.startswith(begin) else b""
     try:
         status = folder.stat()
         here = (status.st_dev, status.st_ino)
@@ -250,18 +245,19 @@ def _walk(
                 f"{folder} is a link to a folder that it lies in, so that what is in there has names without end: "
                 "remove the link"
             )
-        with os.scandir(folder) as scan:
-            named = ((base + path_of(entry.name), entry) for entry in scan)
-            ahead = [(path, entry) for path, entry in named if not is_behind(path)]
-        entries = [(f"{path}/" if entry.is_dir() else path, entry) for path, entry in ahead]
+        with os.scandir(os.fsencode(folder)) as scan:
+            # most names of a long log are behind: nothing is asked of them but that
+            ahead = [entry for entry in scan if (name := entry.name) > after or after.startswith(name)]
+        named = [(entry.name + b"/" if entry.is_dir() else entry.name, entry) for entry in ahead]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for path, entry in sorted(entries, key=lambda pair: store_ports.sort_key(pair[0])):
+    for name, entry in sorted(named, key=itemgetter(0)):
+        path = base + name.decode("utf-8", "surrogateescape")
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
             if relevant and path != f"{UNNAMED}/":
-                yield from _walk(folder / entry.name, path, prefix, start_after, (*above, here))
-        elif path.startswith(prefix) and store_ports.sort_key(path) > mark:
+                yield from _walk(folder / os.fsdecode(entry.name), path, prefix, start_after, (*above, here))
+        elif name > after and path.startswith(prefix):
             try:
                 if entry.is_file():
                     yield _file_info(path, entry.stat())
