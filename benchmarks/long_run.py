@@ -95,10 +95,10 @@ def _cost(what: Callable[[], object]) -> dict[str, float]:
 
     counted, added = 0, RequestCounts.add
 
-    def add(counts: RequestCounts, kind: str) -> None:
+    def add(self: RequestCounts, kind: str) -> None:
         nonlocal counted
         counted += 1
-        added(counts, kind)
+        added(self, kind)
 
     RequestCounts.add = add  # type: ignore[method-assign]
     try:
