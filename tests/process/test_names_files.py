@@ -88,7 +88,7 @@ def test_names_of_many_files_are_in_few(root: Path) -> None:
     log = log_of(root)
     assert log.names is not None
     assert log.files == counted(root) == 130 * SHOPS
-    assert log.files - log.names.of < 1_024
+    assert log.files - log.names.of < 512
     assert 1 <= len(log.names.files) <= 2
     assert sum(one.file.rows for one in log.names.files) == log.names.of
 

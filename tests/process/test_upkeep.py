@@ -137,7 +137,7 @@ def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
             expire(deployment.catalog(), keeping(KEPT))
             deployment.look()
             found.append(deployment.figures())
-    steady = max(len(found) // 10, 3 * RADIX // EVERY)  # a leaf goes with the last of its 64 records
+    steady = max(len(found) // 10, 3 * RADIX // EVERY)  # a leaf goes with the last of its records
     span = max(len(found) // 10, 3)
     early, late = Figures.typical(found[steady:][:span]), Figures.typical(found[-span:])
     step = max(len(found) // 20, 1)

@@ -53,7 +53,7 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import SnapshotId
 
-AT_LEAST: Final = 1_024
+AT_LEAST: Final = 512
 """A names file is written once the log has so many files more: before that a few of its nodes say the same."""
 
 _RATIO = 4

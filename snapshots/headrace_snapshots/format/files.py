@@ -15,9 +15,9 @@ become one:
 
 File logs: append-only lists of files, kept as a persistent tree so that manifests stay small.
 
-A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 64 files
-they become a leaf object, and 64 nodes of one level become a node of the next. So a manifest holds fewer than 64
-files and fewer than 64 references a level. A node's id is the hash of its content: writing it twice changes nothing,
+A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 32 files
+they become a leaf object, and 32 nodes of one level become a node of the next. So a manifest holds fewer than 32
+files and fewer than 32 references a level. A node's id is the hash of its content: writing it twice changes nothing,
 and reading it checks it. Its content names its writer, so that no two writers ever store the same node: when it is
 deleted, nobody else can have come to need it.
 """
@@ -136,7 +136,7 @@ def _newest_group(sizes: Sequence[int]) -> int:
     return begin
 
 
-RADIX = 64
+RADIX = 32
 AHEAD = 8
 """Nodes that a reader of older records requests together."""
 
@@ -265,7 +265,7 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
     nodes, levels = [IndexNode(tail, (), writer)], list(log.levels)
     for number in range(len(levels) + 1):
         refs = (*(levels[number].refs if number < len(levels) else ()), nodes[-1].ref)
-        is_full = len(refs) == RADIX
+        is_full = len(refs) >= RADIX  # more where older versions stored it, by another number
         levels[number : number + 1] = [Level(() if is_full else refs)]
         if not is_full:
             break
