@@ -1,13 +1,16 @@
 """Manifests, entries and index nodes survive storage, and say what is wrong when they do not."""
 
+import base64
 import json
+import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import RestoreError
-from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
+from headrace_snapshots.format import codec
+from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, encode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.protocol import Kind
@@ -16,6 +19,7 @@ from tests.snapshots.strategies import manifests
 AT = "2026-01-01T00:00:00Z"
 FILE = {"path": "p", "rows": 1, "bytes": 4, "sha256": "0"}
 SAMPLE = Manifest("s1", "p", "f", "main", 3, "s0", 2, AT, {"watermark": None}, {}, {}, {}, {"rows": 7}, {}, {}, {})
+LONG = SAMPLE.replace(counts={f"rows of part {part}": part for part in range(1_000)})
 ENTRY = Entry(4, "w", AT, Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main": "s"}, {"main": 2}, 0, "", None)
 
 
@@ -74,14 +78,12 @@ def test_another_spelling_of_the_same_content_is_read() -> None:
 def test_an_object_of_another_kind_or_a_newer_format() -> None:
     with pytest.raises(BrokenObjectError, match="it is a entry, not a manifest"):
         Manifest.from_bytes(ENTRY.to_bytes(), "x")
-    newer = json.loads(SAMPLE.to_bytes()) | {"format": 5}
-    with pytest.raises(NewerFormatError, match="x has format 5"):
+    newer = json.loads(SAMPLE.to_bytes()) | {"format": 6}
+    with pytest.raises(NewerFormatError, match="x has format 6"):
         Manifest.from_bytes(json.dumps(newer).encode(), "x")
 
 
 def test_a_field_of_a_wrong_type_is_named() -> None:
-    from headrace_snapshots.format.codec import encode
-
     content = SAMPLE.to_json()
     for change, said in [
         ({"epoch": "3"}, r"content\.epoch: Expected `int`, got `str`"),
@@ -99,6 +101,46 @@ def test_a_field_of_a_wrong_type_is_named() -> None:
     ]:
         with pytest.raises(BrokenObjectError, match=said):
             Manifest.from_bytes(encode("manifest", content | change), "x")
+
+
+@given(manifests())
+def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
+    packed = encode("manifest", manifest.to_json(), manifest.format, packed_from=0)
+    assert json.loads(packed)["format"] == 5
+    assert Manifest.from_bytes(packed, "x") == manifest
+
+
+def test_a_manifest_is_packed_once_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(SAMPLE.to_bytes())["format"] == 1
+    stored = LONG.to_bytes()
+    assert len(stored) * 3 < len(encode("manifest", LONG.to_json()))
+    assert Manifest.from_bytes(stored, "x") == LONG
+    monkeypatch.setattr(codec, "FORMAT", 4)
+    with pytest.raises(NewerFormatError, match="x has format 5, this Headrace reads up to 4: upgrade it"):
+        Manifest.from_bytes(stored, "x")
+
+
+@given(st.data())
+def test_any_changed_byte_of_a_packed_manifest_is_noticed(data: st.DataObject) -> None:
+    stored = bytearray(LONG.to_bytes())
+    stored[data.draw(st.integers(0, len(stored) - 1))] ^= data.draw(st.integers(1, 255))
+    try:
+        assert Manifest.from_bytes(bytes(stored), "the/object.json") == LONG  # a byte of white space
+    except RestoreError as error:
+        assert "the/object.json" in str(error)
+
+
+def test_what_is_wrong_with_a_packed_manifest_is_said() -> None:
+    envelope = json.loads(LONG.to_bytes())
+    half = zlib.compress(b"x" * 100)[:-1]
+    for content, problem in [
+        (7, "object.content is of type int, not a string"),
+        ("not base64", "is broken"),
+        (base64.b64encode(half).decode(), "it cannot be unpacked"),
+        (base64.b64encode(zlib.compress(b"{}")).decode(), "its checksum does not match its content"),
+    ]:
+        with pytest.raises(BrokenObjectError, match=problem):
+            Manifest.from_bytes(json.dumps({**envelope, "content": content}).encode(), "x")
 
 
 def test_what_is_stored_today_is_readable_for_ever() -> None:

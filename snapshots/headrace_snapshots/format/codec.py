@@ -14,8 +14,10 @@ not JSON's, no record and no dataclass has ``to_json`` and ``from_json`` of its 
 JSON objects that carry a checksum of their other fields: results of runs and of audits, on which others act.
 """
 
+import base64
 import hashlib
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
@@ -23,11 +25,13 @@ import msgspec
 
 from headrace.errors import RestoreError
 
-FORMAT = 4
+FORMAT = 5
 """The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
 manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
-to a sink that cannot take back.
+to a sink that cannot take back, and 5 where the content is packed.
 """
+
+_PACKED = 5
 
 JSON: TypeAlias = Any
 """Whatever ``json`` reads and writes: None, bool, int, finite float, str, and lists and string-keyed dicts of these."""
@@ -59,10 +63,13 @@ def checksum(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def encode(kind: str, content: JSON, number: int = 1) -> bytes:
-    """The object that holds ``content``, whose format has that number."""
+def encode(kind: str, content: JSON, number: int = 1, packed_from: int | None = None) -> bytes:
+    """The object that holds ``content``, whose format has that number; packed if its JSON has so many bytes."""
     body = canonical(content)
-    return _head(kind, number, checksum(body)) + body + _TAIL
+    sha256 = checksum(body)
+    if packed_from is not None and len(body) >= packed_from:
+        number, body = _PACKED, b'"%s"' % base64.b64encode(zlib.compress(body))
+    return _head(kind, number, sha256) + body + _TAIL
 
 
 def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -> Result:
@@ -81,10 +88,7 @@ def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -
             raise MalformedError(f"it is a {envelope.text('kind')}, not a {kind}")
         if envelope.integer("format") < 1:
             raise MalformedError(f"there is no format {envelope.integer('format')}")
-        content = envelope.fields("content")
-        if not _is_as_written(data, kind, envelope) and checksum(canonical(content.value)) != envelope.text("sha256"):
-            raise MalformedError("its checksum does not match its content")
-        return parse(content.value)
+        return parse(_content(data, kind, envelope))
     except ValueError as error:
         raise BrokenObjectError(
             f"{name} is broken ({len(data)} bytes): {error}; restore it from a backup, or continue "
@@ -94,6 +98,26 @@ def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -
 
 def _head(kind: str, number: int, sha256: str) -> bytes:
     return f'{{"format":{number},"kind":{json.dumps(kind)},"sha256":"{sha256}","content":'.encode()
+
+
+def _content(data: bytes, kind: str, envelope: "Fields") -> JSON:
+    """The content of an object, which is that of its checksum."""
+    if envelope.integer("format") == _PACKED:
+        body = _unpacked(envelope.text("content"))
+        if checksum(body) == envelope.text("sha256"):
+            return json.loads(body)
+    else:
+        content = envelope.fields("content").value
+        if _is_as_written(data, kind, envelope) or checksum(canonical(content)) == envelope.text("sha256"):
+            return content
+    raise MalformedError("its checksum does not match its content")
+
+
+def _unpacked(text: str) -> bytes:
+    try:
+        return zlib.decompress(base64.b64decode(text, validate=True))
+    except zlib.error as error:
+        raise MalformedError(f"it cannot be unpacked: {error}") from error
 
 
 def _is_as_written(data: bytes, kind: str, envelope: "Fields") -> bool:
@@ -217,15 +241,17 @@ class StoredObject(JsonRecord, frozen=True):
     """A record that is an object of its own, of ``KIND``."""
 
     KIND: ClassVar[str]
+    PACKED_FROM: ClassVar[int | None] = None
+    """Bytes of JSON from which on the content is stored packed; None: never."""
 
     @property
     def format(self) -> int:
-        """The lowest format that holds what there is to say."""
+        """The lowest format that holds what there is to say, unless it is packed."""
         return 1
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return encode(self.KIND, self.to_json(), self.format)
+        return encode(self.KIND, self.to_json(), self.format, self.PACKED_FROM)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:

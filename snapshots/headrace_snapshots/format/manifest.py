@@ -209,6 +209,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     """
 
     KIND: ClassVar = "manifest"
+    PACKED_FROM: ClassVar = 8_192
 
     snapshot_id: str
     pipeline: str
