@@ -24,6 +24,7 @@ from itertools import islice, takewhile
 from typing import Final, TypeVar
 
 from headrace.errors import RestoreError
+from headrace.ext.stores import lists_in_pages
 from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format import output_view
@@ -169,7 +170,7 @@ class Objects:
 
     def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
-        return iterate(log, self.read_node, since_epoch)
+        return iterate(log, self._read_nodes, since_epoch)
 
     def newest_files(self, log: FileLog) -> Iterator[FileRecord]:
         """Records of a file log, newest first; reads only as far back as is asked for."""
@@ -180,6 +181,8 @@ class Objects:
         return beyond(log, files, self._read_nodes)
 
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
+        if len(ids) < 2 or not lists_in_pages(self.store):  # a thread costs more than a node on a disk
+            return [*map(self.read_node, ids)]
         with ThreadPoolExecutor(len(ids)) as pool:
             return list(pool.map(self.read_node, ids))
 

@@ -138,7 +138,7 @@ def _newest_group(sizes: Sequence[int]) -> int:
 
 RADIX = 32
 AHEAD = 8
-"""Nodes that a reader of older records requests together."""
+"""Nodes that a reader of records requests together."""
 
 
 class FileRecord(JsonRecord, frozen=True):
@@ -296,11 +296,13 @@ def cut(
 
 
 def iterate(
-    log: FileLog, read_node: Callable[[str], IndexNode], since_epoch: int | None = None
+    log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None = None
 ) -> Iterator[FileRecord]:
-    """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records."""
+    """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records, a few
+    at a time.
+    """
     for level in reversed(log.levels):
-        yield from _below(level.refs, read_node, since_epoch)
+        yield from _below(level.refs, read_nodes, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
 
 
@@ -354,12 +356,12 @@ def _below_newest_first(
 
 
 def _below(
-    refs: Sequence[IndexRef], read_node: Callable[[str], IndexNode], since_epoch: int | None
+    refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None
 ) -> Iterator[FileRecord]:
-    for ref in refs:
-        if since_epoch is None or ref.last_epoch > since_epoch:
-            node = read_node(ref.id)
-            yield from _below(node.refs, read_node, since_epoch)
+    wanted = [ref.id for ref in refs if since_epoch is None or ref.last_epoch > since_epoch]
+    for first in range(0, len(wanted), AHEAD):
+        for node in read_nodes(wanted[first : first + AHEAD]):
+            yield from _below(node.refs, read_nodes, since_epoch)
             yield from (r for r in node.records if since_epoch is None or r.epoch > since_epoch)
 
 
