@@ -110,6 +110,21 @@ def test_panes_and_late_elements_of_older_epochs_can_be_left_out(tmp_path: Path)
     assert explained(tmp_path, found, "ann", epochs=3) == every
 
 
+def test_of_other_windows_no_panes_are_read(tmp_path: Path) -> None:
+    found = pipeline(EARLY)
+    ran(tmp_path, found, *([("ann", f"{hour:02}:{minute}", 1)] for hour in range(8, 18) for minute in (10, 20)))
+    reader = hr.open(TemporaryDeployment(tmp_path).root)["clicks"]
+    reader.explain("ann", pipeline=found)  # which keeps manifests
+    requests = reader.catalog.store.requests
+    before = requests.snapshot()
+    every = reader.explain("ann", pipeline=found)
+    of_all, before = requests.since(before)["get"], requests.snapshot()
+    (one,) = reader.explain("ann", window="2026-03-01T12:30:00Z", pipeline=found).windows
+    assert requests.since(before)["get"] <= of_all - 2 * 8
+    assert one in every.windows
+    assert one.panes == 2
+
+
 def test_a_window_of_which_nothing_came_is_told_from_one_that_came_too_late(tmp_path: Path) -> None:
     found = pipeline(EARLY)
     ran(tmp_path, found, [("bob", "12:30", 1)], [("ann", "08:10", 1)])

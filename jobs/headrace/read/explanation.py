@@ -30,7 +30,7 @@ from headrace.model import time as model_time
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.arguments import shown
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, col, lit, render
+from headrace.model.expressions.expr import Expr, Literal, col, lit, render
 from headrace.model.expressions.expr import render as render_expression
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import render as render_instant
@@ -334,13 +334,16 @@ def _indented(lines: Iterator[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class KeyRows:
-    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since`` on wrote."""
+    """The rows of ``key``, whose columns are of ``types``, that epochs from ``since`` on wrote. ``at``: those of
+    windows that this time is not in may be missing.
+    """
 
     catalog: Catalog
     manifest: Manifest
     key: Mapping[str, Any]
     types: Mapping[str, DataType]
     since: int
+    at: model_time.Instant | None = None
 
     def of(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
         """The rows in a view, of these columns, in the order of emission. Raises BrokenObjectError."""
@@ -356,6 +359,9 @@ class KeyRows:
         """Leaves files out that have no such rows."""
         source = OutputFiles(self.catalog, self.manifest, view, ViewColumns.from_json(self.manifest.schema), None)
         conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
+        if self.at is not None:
+            at = Literal(self.at, DataType.TIMESTAMP)
+            conditions += [col(WINDOW_START) <= at, col(WINDOW_END) > at]
         return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since)), source))
 
     def _is_wanted(self, rows: pa.Table) -> pa.ChunkedArray:
@@ -376,7 +382,8 @@ def explain(
     state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
 ) -> Explanation:
     """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
-    start, or any time in them. Panes and late rows are those of the newest ``epochs``. Raises ExplainError.
+    start, or any time in them, of which files with panes of others are not read. Panes and late rows are those of the
+    newest ``epochs``. Raises ExplainError.
     """
     whose = f"aggregation {state.number} of {state.pipeline.name}"
     named = typed_key(state.stage.stage.key_types, key, whose)
@@ -511,7 +518,9 @@ class _Asked:
             return {}
         names = [*self.state.stage.stage.value_types]
         panes: dict[Window, list[dict[str, Any]]] = {}
-        for row in self._of_key.of(View.PANES, [*_WINDOW, *_ABOUT_PANES, *names]):
+        # of windows that are not asked for nothing is said; windows of users' own code may have no ends
+        at = None if isinstance(self.state.stage.where, CustomWindows) else self.at
+        for row in replace(self._of_key, at=at).of(View.PANES, [*_WINDOW, *_ABOUT_PANES, *names]):
             values = {name: row[name] for name in names}
             others = {name: value for name, value in row.items() if name not in values}
             panes.setdefault(_window(others), []).append({**others, "values": values})
