@@ -24,18 +24,27 @@ from itertools import islice, takewhile
 from typing import Final, TypeVar
 
 from headrace.errors import RestoreError
-from headrace.ext.stores import lists_in_pages
 from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format import output_view
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
-from headrace_snapshots.format.files import FileLog, FileRecord, IndexNode, append, beyond, cut, iterate, newest_first
+from headrace_snapshots.format.files import (
+    RADIX,
+    FileLog,
+    FileRecord,
+    IndexNode,
+    append,
+    beyond,
+    cut,
+    iterate,
+    newest_first,
+)
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.holds import Marks
 from headrace_snapshots.log import CatalogLog, Entry, LostEntry
 from headrace_snapshots.names import MAIN, is_published, output_of, published_of
 from headrace_snapshots.protocol import Head, Kind, Past
-from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
+from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, do_all, is_there
 
 
 @dataclass(frozen=True)
@@ -181,10 +190,7 @@ class Objects:
         return beyond(log, files, self._read_nodes)
 
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
-        if len(ids) < 2 or not lists_in_pages(self.store):  # a thread costs more than a node on a disk
-            return [*map(self.read_node, ids)]
-        with ThreadPoolExecutor(len(ids)) as pool:
-            return list(pool.map(self.read_node, ids))
+        return do_all(self.store, self.read_node, ids, RADIX)
 
     def read_node(self, node_id: str) -> IndexNode:
         """An inner node of a file log. Raises BrokenObjectError."""
