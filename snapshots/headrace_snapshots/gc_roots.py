@@ -169,8 +169,12 @@ class FactsIndex:
 
 
 def files_of(manifest: Manifest) -> Iterable[DataFile]:
-    """The data files that a manifest names itself: of layers, of the newest records of file logs, and of names."""
+    """The data files that a manifest names itself: of layers, of what becomes of them, of the newest records of file
+    logs, and of names.
+    """
     yield from names_of(manifest)
+    for merges in manifest.merges.values():
+        yield from (file for merge in merges for part in merge.files for file in part)
     for layers in manifest.tables.values():
         for layer in layers:
             yield from layer.files

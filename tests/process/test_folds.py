@@ -31,6 +31,9 @@ EPOCHS = FANOUT + 8
 pytestmark = pytest.mark.slow  # runs of many epochs
 
 
+FilesByPart = tuple[tuple[DataFile, ...], ...]
+
+
 class Held(LocalEngine):
     """An engine whose folds wait until ``released``, or end with the run."""
 
@@ -39,7 +42,7 @@ class Held(LocalEngine):
         self.released, self.began = threading.Event(), threading.Event()
         self.in_time: list[bool] = []
 
-    def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> tuple[DataFile, ...]:
+    def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> FilesByPart:
         self.began.set()
         with stop.calling(self.released.set):
             self.in_time.append(self.released.wait(SECONDS))
@@ -127,7 +130,7 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.Monk
     folded: list[int] = []
 
     class Counted(LocalEngine):
-        def compact_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> tuple[DataFile, ...]:
+        def compact_current(self, layers: Sequence[Layer], *rest: Any, **named: Any) -> FilesByPart:
             folded.append(len(layers))
             return super().compact_current(layers, *rest, **named)
 

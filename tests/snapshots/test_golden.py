@@ -71,6 +71,16 @@ def test_the_line_of_snapshots_without_skips_is_walked() -> None:
     assert all(catalog.is_ancestor(link.snapshot_id, main) for link in line)
 
 
+def test_merges_that_go_on_are_read() -> None:
+    path = GOLDEN / "format-5" / "objects" / "manifest-with-merges.json"
+    manifest = Manifest.from_bytes(path.read_bytes(), path.name)
+    assert manifest.merges.keys() == {"state", "current"}
+    for table, (merge,) in manifest.merges.items():
+        assert (merge.first_epoch, merge.last_epoch, len(merge.layers), merge.is_lowest) == (0, 3, 4, True)
+        assert 0 < len(merge.files) < merge.parts
+        assert merge.sources(manifest.tables[table]) == manifest.tables[table][:4]
+
+
 def test_a_patch_is_read() -> None:
     path = GOLDEN / "format-1" / "objects" / "manifest-of-a-patch.json"
     manifest = Manifest.from_bytes(path.read_bytes(), path.name)

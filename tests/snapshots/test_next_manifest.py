@@ -10,7 +10,7 @@ import pytest
 
 import headrace
 import headrace_snapshots
-from headrace_snapshots.format.files import FileLog
+from headrace_snapshots.format.files import FileLog, UnfinishedMerge
 from headrace_snapshots.format.manifest import OF_EPOCH, Continuing, EpochFields, Manifest, Patch
 
 PRODUCT = tuple(Path(package.__path__[0]) for package in (headrace, headrace_snapshots))
@@ -44,6 +44,7 @@ CONTINUING = Continuing(
     code={"own": "digest"},
     progress={"watermark": "now", "signals_of": "r"},
     tables={"current": ()},
+    merges={"current": (UnfinishedMerge(("a", "b"), 0, 1, 2),)},
     logs={"panes": FileLog.empty()},
     patch=Patch(1, "b", "s"),
 )

@@ -12,18 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.distribute.tasks.background import LayerMerge, mergings
+from headrace.distribute.tasks import background
+from headrace.distribute.tasks.background import MergeStep, TableMerges
 from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.keys import hashes
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
+from headrace.state.chunks import parts
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers, open_rows
 from headrace.state.migration import merge_layers
 from headrace.state.sorted_file import SortedFile, StateLayer
 from headrace_snapshots.format import files as planning
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
@@ -33,31 +35,34 @@ NO_CLOCKS = FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0))
 KEYS = np.unique(hashes([pa.array([f"key {number}" for number in range(12)])]))
 
 EPOCHS = st.lists(
-    st.tuples(BATCHES, st.sampled_from([0, 0, 0, 1, 2, 5]), st.booleans()),
+    st.tuples(BATCHES, st.sampled_from([0, 0, 0, 1, 2, 5]), st.sampled_from(["", "adopts", "adopts", "restores"])),
     min_size=1,
-    max_size=25,
+    max_size=40,
 )
-"""Of each epoch what it changes, how far the watermark goes (hours), and whether what is merged is taken over."""
+"""Of each epoch what it changes, how far the watermark goes (hours), and what becomes of what is merged."""
+
+
+def parts_of(layers: Sequence[Layer]) -> int:
+    return max(1, sum(layer.rows for layer in layers) // background.STEP_ROWS)
 
 
 @dataclass
 class Table:
-    """A table of a snapshot; ``merging`` is merged beside the epochs."""
+    """A table of a snapshot; of ``merges`` the ``steps`` are done beside the epochs."""
 
     folder: Path
     store: MemoryStore = field(default_factory=MemoryStore)
     stored: tuple[Layer, ...] = ()
-    merging: tuple[LayerMerge, tuple[DataFile, ...]] | None = None
+    merges: TableMerges = field(default_factory=TableMerges)
+    steps: dict[MergeStep, list[tuple[DataFile, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.cache = LayerCache(self.folder, 10**9)
 
     def grow(self, changes: pa.RecordBatch, epoch: int, watermark: Instant) -> None:
-        if self.merging is None:
-            for merging in mergings({"state": self.stored}).values():
-                layers = [open_rows(self.cache, self.store, STAGE.state_schema, layer) for layer in merging.layers]
-                merged = merge_layers(STAGE, layers, is_lowest=merging.is_lowest)
-                self.merging = merging, self._put(f"merged-{epoch}", merged)
+        if not self.steps:
+            self.merges = self.merges.with_next(self.stored, parts_of)
+            self.steps = {step: self._merged(step, epoch) for step in self.merges.steps(self.stored)}
         left = self.stored[expired_prefix(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
         grown = layers.grown([SortedFile(layers.kept(changes))], epoch)
@@ -68,9 +73,22 @@ class Table:
         self.stored = left
 
     def adopt(self) -> None:
-        if self.merging is not None:
-            merging, files = self.merging
-            self.stored, self.merging = merging.replaced(self.stored, files), None
+        self.merges, self.stored = self.merges.after(self.steps).applied(self.stored)
+        self.steps = {}
+
+    def restore(self) -> None:
+        """Another run goes on from what is stored; what was beside the last one is lost."""
+        unfinished = (UnfinishedMerge.from_json(merge.to_json()) for merge in self.merges.unfinished)
+        self.merges, self.steps = TableMerges(tuple(unfinished)), {}
+
+    def _merged(self, step: MergeStep, epoch: int) -> list[tuple[DataFile, ...]]:
+        merge, files = step.merge, []
+        for part in step.parts:
+            keys = parts(merge.parts)[part]
+            layers = [open_rows(self.cache, self.store, STAGE.state_schema, layer, keys) for layer in step.layers]
+            pieces = merge_layers(STAGE, layers, is_lowest=merge.is_lowest)
+            files.append(self._put(f"merged-{epoch}-{merge.first_epoch}-{part}", pieces))
+        return files
 
     def _put(self, name: str, rows: Iterable[pa.RecordBatch]) -> tuple[DataFile, ...]:
         return tuple(stored.file for stored in put_runs(self.store, self.cache, name, rows))
@@ -85,24 +103,31 @@ class Table:
 
 
 @pytest.mark.slow
-@given(EPOCHS, st.integers(2, 5))
+@given(EPOCHS, st.integers(2, 5), st.sampled_from([1, 3, 1000]))
 @settings(examples(60))
 def test_layers_hold_the_newest_rows_whenever_they_are_merged(
-    epochs: list[tuple[list[Row], int, bool]], fanout: int
+    epochs: list[tuple[list[Row], int, str]], fanout: int, step_rows: int
 ) -> None:
-    with mock.patch.object(planning, "FANOUT", fanout), tempfile.TemporaryDirectory() as folder:
+    with (
+        mock.patch.object(planning, "FANOUT", fanout),
+        mock.patch.object(background, "STEP_ROWS", step_rows),
+        mock.patch.object(background, "PACE", 1),
+        tempfile.TemporaryDirectory() as folder,
+    ):
         table = Table(Path(folder))
         expected: dict[tuple[str, int], int] = {}
         watermark = 0
-        for epoch, (rows, hours, is_adopted) in enumerate(epochs):
+        for epoch, (rows, hours, then) in enumerate(epochs):
             watermark += hours * HOUR
             table.grow(batch(rows, epoch), epoch, Instant(watermark))
             expected |= {(row.key, row.start): epoch for row in rows}
             for row in rows:
                 if row.status == c.DELETED:
                     del expected[row.key, row.start]
-            if is_adopted:
+            if then == "adopts":
                 table.adopt()
+            elif then == "restores":
+                table.restore()
             spans = [epoch for layer in table.stored for epoch in (layer.first_epoch, layer.last_epoch)]
             assert spans == sorted(spans)
             expired = {window for window in expected if watermark > (window[1] + 1) * HOUR + DAY - 1}

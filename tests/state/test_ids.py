@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import Deduplicate
-from headrace.distribute.tasks.background import mergings
 from headrace.distribute.tasks.tables import expired_prefix
 from headrace.kernel.delta import Disposition
 from headrace.model.expressions.data_types import DataType
@@ -23,7 +22,7 @@ from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import RememberedIds, open_rows
 from headrace.state.migration import merge_ids
 from headrace_snapshots.format import files as planning
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge, plan_merge
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
 
@@ -75,9 +74,10 @@ def test_fates_are_those_of_the_first_of_each_id(
         for epoch, (records, moved, is_merged) in enumerate(epochs):
             layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored)
             ids = replace(EMPTY, layers=layers, watermark=Instant(watermark))
-            for merging in mergings({"ids": stored}).values() if is_merged else ():
-                merged = merge_ids(EMPTY.schema, layers[-len(merging.layers) :], ids.counts)
-                stored = merging.replaced(stored, put(f"merged-{epoch}", merged))
+            if is_merged and (start := plan_merge([layer.rows for layer in stored])) is not None:
+                merge = UnfinishedMerge.of(stored[start:], 1, is_lowest=start == 0)
+                merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.counts))
+                stored = merge.replace(files=(merged,)).applied(stored)
             columns = judged(records)
             columns[c.SEEN] = ids.seen(columns)
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)

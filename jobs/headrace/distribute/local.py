@@ -84,11 +84,11 @@ class Threads:
 
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
-        return [merge_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
+        return [merge_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.parts))]
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, one after another, as those of a merge."""
-        return [fold_task(self.work, plan, part, stop).received_by(0) for part in range(plan.parts)]
+        return [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
 
     def _run_level(self, plan: EpochPlan, number: int, tasks: Sequence[Callable[[], Message]]) -> list[Message]:
         level = self._under_way = _Level(plan, number, len(tasks))

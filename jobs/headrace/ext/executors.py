@@ -42,6 +42,7 @@ Example::
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, TypeVar
 
 from headrace.installed import EntryPointGroup
@@ -62,7 +63,7 @@ if TYPE_CHECKING:  # naming an executor imports nothing of what computes
     from headrace.read.views.columns import ViewColumns
     from headrace.sources.landing import ByInput, Landing
     from headrace.sources.progress import PipelineProgress, WatermarkHold
-    from headrace_snapshots.format.files import DataFile, Layer
+    from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 
 __all__ = ["Engine", "Execution", "Executor", "ExecutorRun", "executor"]
 
@@ -232,6 +233,7 @@ class Engine(Protocol):
         renamed: "Mapping[str, Sequence[Formerly]]",
         *,
         snapshot: str | None = None,
+        merges: "Mapping[str, Sequence[UnfinishedMerge]]" = MappingProxyType({}),
     ) -> None:
         """Continue from a snapshot.
 
@@ -241,6 +243,7 @@ class Engine(Protocol):
         :param renamed: what the columns of the stages of an output are called there, if another definition made it; the
             first epoch migrates their state.
         :param snapshot: its id.
+        :param merges: what is being merged of its tables, by name, and goes on with the next epochs.
         :raises BrokenObjectError: a stored file is damaged or gone.
         """
 
@@ -263,8 +266,8 @@ class Engine(Protocol):
         :param processing_time: its clock.
         :param is_last: the input has ended: watermarks go to the end of time.
         :param signals: what triggers are told.
-        :param wait_for_merges: True for the last epoch of a run; a merge that runs beside it is then awaited, because
-            no later epoch would adopt it.
+        :param wait_for_merges: True for the last epoch of a run; the step of merges that runs beside it is then
+            awaited, because no later epoch would adopt it.
         :param hold: watermarks that it does not pass.
         :param recorded: files are to be as they were recorded, and one that has changed is an error; else they are read
             as they have become.
@@ -289,8 +292,11 @@ class Engine(Protocol):
         names: "Mapping[str, Names]",
         stop: "Stop",
         output: str = "",
-    ) -> "tuple[DataFile, ...]":
-        """Make one layer of several of ``current``, beside the epochs, in a thread of its own.
+        parts: int = 1,
+        numbers: range = range(1),
+    ) -> "tuple[tuple[DataFile, ...], ...]":
+        """Make one layer of several of ``current``, some parts of the keys at a time, beside the epochs, in a thread of
+        its own.
 
         :param layers: the layers, newest last.
         :param prefix: how the names of its files begin.
@@ -298,8 +304,17 @@ class Engine(Protocol):
         :param names: what files call columns, by path.
         :param stop: once it is set, an error is raised soon.
         :param output: the output whose layers these are.
-        :returns: the files of the new layer.
+        :param parts: in how many parts the keys are cut.
+        :param numbers: which of them are done now.
+        :returns: the files of each of them, in that order.
         :raises HeadraceError: it was stopped, or a stored file is damaged.
+        """
+
+    def parts_of_fold(self, size: int) -> int:
+        """Tell in how many parts layers of ``current`` are made one. It raises nothing.
+
+        :param size: the bytes of their files.
+        :returns: the number of parts.
         """
 
     def close(self) -> None:

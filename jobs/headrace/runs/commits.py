@@ -28,8 +28,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
-from headrace.distribute.process import Beside
-from headrace.distribute.tasks.background import MOST_LAYERS, LayerMerge
+from headrace.distribute.process import Beside, Stop
+from headrace.distribute.tasks.background import MOST_LAYERS, NO_MERGES, MergeStep, TableMerges, stored_bytes
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
@@ -117,55 +117,60 @@ class NamesFiles:
 Layers = tuple[snapshot_files.Layer, ...]
 
 
-@dataclass(frozen=True)
-class _Folded:
-    """Neighbouring layers, and the files that they became."""
-
-    merging: LayerMerge
-    files: tuple[snapshot_files.DataFile, ...]
-
-
 class Folds:
-    """What is folded of the ``current`` of an ``output`` of one branch while it is written, one piece of work at a
-    time.
+    """What is folded of the ``current`` of an ``output`` of one branch while it is written, a step beside each epoch.
+    ``unfinished``: what was begun before.
     """
 
-    def __init__(self, engine: Engine, columns: ViewColumns, output: str) -> None:
+    def __init__(
+        self, engine: Engine, columns: ViewColumns, output: str, unfinished: Sequence[snapshot_files.UnfinishedMerge]
+    ) -> None:
         self._engine, self._columns, self._output = engine, columns, output
-        self._beside = Beside[_Folded]("fold")
+        self._merges = TableMerges(tuple(unfinished))
+        self._beside = Beside[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
     def begin(self, layers: Layers, prefix: str) -> None:
-        """Begin what is to be folded of committed ``layers``, into files below ``prefix``, unless a fold is running."""
-        start = None if self._beside.is_running else snapshot_files.plan_merge([layer.rows for layer in layers])
-        if start is None:
+        """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way."""
+        if self._beside.is_running:
             return
-        merging = LayerMerge(layers[start:], start == 0)
+        self._merges = self._merges.with_next(layers, lambda own: self._engine.parts_of_fold(stored_bytes(own)))
+        if steps := self._merges.steps(layers):
+            self._beside.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
+
+    def _fold(self, step: MergeStep, prefix: str, stop: Stop) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
         names = {
             file.path: self._columns.names(View.CURRENT, layer.last_epoch)
-            for layer in merging.layers
+            for layer in step.layers
             for file in layer.files
         }
-        self._beside.begin(
-            lambda stop: _Folded(
-                merging,
-                self._engine.compact_current(
-                    merging.layers, prefix, bottom=merging.is_lowest, names=names, stop=stop, output=self._output
-                ),
-            )
+        return self._engine.compact_current(
+            step.layers,
+            prefix,
+            bottom=step.merge.is_lowest,
+            names=names,
+            stop=stop,
+            output=self._output,
+            parts=step.merge.parts,
+            numbers=step.parts,
         )
 
     def adopted(self, layers: Layers, *, wait: bool) -> Layers:
-        """``layers`` with what was folded meanwhile; what is still being folded is waited for if the caller says so, or
-        if there are very many layers. Raises the error that ended a fold.
+        """``layers`` with what was folded meanwhile; the step that is under way is waited for if the caller says so, or
+        if there are very many layers. Raises the error that ended it.
         """
         wait = wait or len(layers) > MOST_LAYERS
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return layers
-        compacted = self._beside.result()
-        return compacted.merging.replaced(layers, compacted.files)
+        self._merges, layers = self._merges.after(self._beside.result()).applied(layers)
+        return layers
+
+    @property
+    def unfinished(self) -> tuple[snapshot_files.UnfinishedMerge, ...]:
+        """What goes on with the next epoch."""
+        return self._merges.unfinished
 
     def close(self) -> None:
-        """End the fold that is running, if one is, and wait until it writes nothing more."""
+        """End the step that is under way, if one is, and wait until it writes nothing more."""
         self._beside.close()
 
 
@@ -220,7 +225,8 @@ class Committer:
     ``allowed`` raises if nothing may be committed, and is asked once. ``request``: whose signals the epochs are given.
     ``counted``: requests of the store that the first epoch is not charged for. ``missed``: epochs computed again for
     outputs that were parked, each at the epoch that ``stood_at`` says; the first commit brings them. Other outputs that
-    are ``standing`` stay what they are. ``names``: writes names of input files, where there are many.
+    are ``standing`` stay what they are. ``names``: writes names of input files, where there are many. ``merges``: those
+    of ``base`` that go on, by table.
     """
 
     def __init__(
@@ -238,6 +244,7 @@ class Committer:
         stood_at: Mapping[str, int] = NOTHING,
         standing: Collection[str] = (),
         names: NamesFiles | None = None,
+        merges: Mapping[str, Sequence[snapshot_files.UnfinishedMerge]] = NO_MERGES,
     ) -> None:
         self.engine, self.catalog, self.claim = engine, catalog, claim
         self.head, self._floor = base, claim.floor
@@ -253,6 +260,7 @@ class Committer:
                 _begun(alone, called.get(output, ()))
                 if base is None
                 else _continued(alone, output, base, stood_at.get(output)),
+                merges,
             )
             for output, alone in engine.pipeline.by_output.items()
             if output not in self.identity.standing
@@ -355,6 +363,7 @@ class Committer:
             code=self.code,
             progress=continuing_to_json(computed.progress, signals_of=self._signals_of(parent, computed)),
             tables={**written.tables, **current},
+            merges={**written.merges, **{own.names.current: own.folds.unfinished for own in self.outputs.values()}},
             logs=logs,
             patch=None if parent is None else parent.patch,
         )
@@ -460,9 +469,15 @@ class _OutputResults:
     folds: Folds
 
     @classmethod
-    def of(cls, engine: Engine, names: format_manifest.OutputTables, columns: ViewColumns) -> "_OutputResults":
-        """Has the ``columns`` of the output that ``names`` are of."""
-        return cls(names, columns, Folds(engine, columns, names.output))
+    def of(
+        cls,
+        engine: Engine,
+        names: format_manifest.OutputTables,
+        columns: ViewColumns,
+        merges: Mapping[str, Sequence[snapshot_files.UnfinishedMerge]],
+    ) -> "_OutputResults":
+        """Has the ``columns`` of the output that ``names`` are of. ``merges`` go on, by table."""
+        return cls(names, columns, Folds(engine, columns, names.output, merges.get(names.current, ())))
 
     def current_layers(
         self, parent: format_manifest.Manifest | None, epochs: Sequence[ComputedEpoch]

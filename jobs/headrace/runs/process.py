@@ -5,7 +5,7 @@ one after the other. A run with nothing to do starts no JVM.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -38,14 +38,14 @@ from headrace.runs.publishing.publish import PlannedPublish, output_results, ref
 from headrace.runs.reporting.listener import Listener, Watched, watched
 from headrace.runs.reporting.results import RunResult, Tally, noticed
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.restore import RestoredRun, definition_change, restore
+from headrace.runs.restore import RestoredRun, definition_change, merges_to_continue, restore
 from headrace.runs.upstream_holds import hold
 from headrace.sources.landed.lander import LandedPortions
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Claim
 from headrace_snapshots.datafiles import check as check_file
 from headrace_snapshots.errors import PublishConflictError, RefusedError
-from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.store import open_store
@@ -289,6 +289,7 @@ class _Run:
         restored, caught_up = self._restored, self._caught_up
         assert restored is not None, "a branch is restored before its epochs are computed"
         progress = standing_at(self.context, restored.head, caught_up)
+        merges = merges_to_continue(self.catalog, self.pipeline, restored.head)
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
             engine,
@@ -303,9 +304,10 @@ class _Run:
             stood_at=caught_up.since,
             standing={*progress.parked},
             names=NamesFiles(self.catalog, {*self.context.landing.files}, self.context.names),
+            merges=merges,
         )
         try:
-            self._restore_engine(engine, restored.head, progress, caught_up)
+            self._restore_engine(engine, restored.head, progress, caught_up, merges)
             is_due = bool(caught_up.since)
             epochs = run_plan.planned_epochs(
                 self.context, stage, engine, restored.head, portions=self._portions, is_due=is_due
@@ -348,7 +350,12 @@ class _Run:
             check_none_parked(self.context, engine.progress)
 
     def _restore_engine(
-        self, engine: Engine, head: Manifest | None, progress: PipelineProgress, caught_up: CaughtUp
+        self,
+        engine: Engine,
+        head: Manifest | None,
+        progress: PipelineProgress,
+        caught_up: CaughtUp,
+        merges: Mapping[str, Sequence[UnfinishedMerge]],
     ) -> None:
         if self.options.parks:
             for output, where in progress.parked.items():
@@ -363,7 +370,7 @@ class _Run:
                 self.listener.noted(f"{definition_change(difference, output)}; its state is migrated")
         columns = {name: difference.columns for name, difference in plans.items() if name not in caught_up.since}
         tables = {**head.tables, **caught_up.tables}
-        engine.restore(head.epoch, progress, tables, columns, snapshot=head.snapshot_id)
+        engine.restore(head.epoch, progress, tables, columns, snapshot=head.snapshot_id, merges=merges)
 
     @property
     def side(self) -> Execution:

@@ -20,23 +20,27 @@ it has verified before, and that has not been touched since, it need not read ag
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 
 from headrace.errors import FixConfigError, FixDataError, RestoreError
+from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.loading.code_digests import changed_code
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import Action, Plan, named, plan
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace_snapshots.catalog import Catalog, Claim, Link
+from headrace_snapshots.datafiles import look
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile, InputFile
+from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import how_back, patches_given_up, told, warned
+from headrace_snapshots.store import do_all
 
 
 class ChangedPipelineError(FixConfigError, code="config.changed_pipeline"):
@@ -203,6 +207,29 @@ def restore(
     warning += f". Output patches are lost: {'; '.join(lost)}" if lost else ""
     _logger.warning(warning)
     return RestoredRun(claim, whole, warning)
+
+
+def merges_to_continue(
+    catalog: Catalog, pipeline: Pipeline, head: Manifest | None
+) -> Mapping[str, Sequence[UnfinishedMerge]]:
+    """The merges of ``head`` that go on, by table: where the definition has changed, or a file of what is done is not
+    there any more, they begin again.
+    """
+    if head is None or head.fingerprint != fingerprint(pipeline):
+        return {}
+
+    def is_there(file: DataFile) -> bool:
+        try:
+            look(catalog.store, file)
+        except BrokenObjectError as error:
+            _logger.info("a merge begins again: %s", error)
+            return False
+        return True
+
+    def is_whole(merge: UnfinishedMerge) -> bool:
+        return all(do_all(catalog.store, is_there, [*chain(*merge.files)]))
+
+    return {table: [*filter(is_whole, merges)] for table, merges in head.merges.items()}
 
 
 class _Restorable:

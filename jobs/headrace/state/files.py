@@ -17,7 +17,7 @@ from headrace.program import columns as c
 from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, in_order, listed, spanned
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.codec import checksum
-from headrace_snapshots.format.files import DataFile, Footer, Layer
+from headrace_snapshots.format.files import DataFile, Footer, Layer, UnfinishedMerge
 from headrace_snapshots.store import ObjectStore
 
 
@@ -25,11 +25,13 @@ from headrace_snapshots.store import ObjectStore
 class Written:
     """What is stored of one epoch. ``tables``: the layers of each table of state after it; ``logs``: files of the epoch
     by the log that they go to, none where there were no rows. ``requests`` were not made through this process's stores.
+    ``merges`` go on with the next epoch, by table.
     """
 
     tables: Mapping[str, tuple[Layer, ...]]
     logs: Mapping[str, tuple[DataFile, ...]]
     requests: Mapping[str, int] = field(default_factory=dict)
+    merges: Mapping[str, tuple[UnfinishedMerge, ...]] = field(default_factory=dict)
 
 
 FILE_BYTES = 128 * 1024 * 1024

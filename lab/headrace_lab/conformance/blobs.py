@@ -62,12 +62,12 @@ class Blobs:
     def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""
         del stop  # cases end with what they began
-        return hear(merge_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
+        return hear(merge_level(self.work, plan, numbers(0, len(plan.parts))), len(plan.parts))
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say."""
         del stop
-        return hear(fold_level(self.work, plan, numbers(0, plan.parts)), plan.parts)
+        return hear(fold_level(self.work, plan, numbers(0, len(plan.numbers))), len(plan.numbers))
 
 
 def by_part(rows: Iterable[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:

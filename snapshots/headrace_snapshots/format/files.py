@@ -13,6 +13,9 @@ become one:
 * a merge of a group ends in a layer of the group's own tier, so what a row is in grows by a whole layer of that tier
   each time: a row is rewritten at most sixteen times a tier, and in steady streams once.
 
+A large merge goes on over several epochs, a part of the keys at a time. Until it is done its layers count, and together
+they are one layer for the plan of the next merge.
+
 File logs: append-only lists of files, kept as a persistent tree so that manifests stay small.
 
 A record is one epoch's files. The newest records are in the manifest itself (the *tail*); when they name 32 files
@@ -103,6 +106,11 @@ class Layer(JsonRecord, frozen=True):
         """The layer of all rows of ``files``."""
         return cls(files, sum(file.rows for file in files), first_epoch, last_epoch, expires)
 
+    @property
+    def identity(self) -> str:
+        """What tells it from any other: of its files."""
+        return checksum("\n".join(file.path for file in self.files).encode())[:16]
+
     def __post_init__(self) -> None:
         if self.rows != (counted := sum(file.rows for file in self.files)):
             raise ValueError(f"a layer of {self.rows} rows, and of {counted} in its files")
@@ -127,6 +135,74 @@ def plan_merge(rows: Sequence[int]) -> int | None:
         # Merged it may complete a group of the next tier: then that is rewritten once instead of twice.
         sizes = [*sizes[:begin], sum(sizes[begin:])]
     return start
+
+
+class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
+    """A merge of neighbouring layers, of which the first so many of its ``parts`` of the keys are done: ``files`` by
+    part. ``layers`` are the identities of what it merges, oldest first, with rows of ``first_epoch`` to ``last_epoch``.
+    ``is_lowest``: nothing lies below them.
+    """
+
+    layers: tuple[str, ...]
+    first_epoch: int
+    last_epoch: int
+    parts: int
+    is_lowest: bool = False
+    files: tuple[tuple[DataFile, ...], ...] = ()
+
+    @classmethod
+    def of(cls, layers: Sequence[Layer], parts: int, *, is_lowest: bool) -> "UnfinishedMerge":
+        """One of ``layers`` that has not begun."""
+        identities = tuple(layer.identity for layer in layers)
+        return cls(identities, layers[0].first_epoch, layers[-1].last_epoch, parts, is_lowest)
+
+    @property
+    def rows(self) -> int:
+        """The rows of the parts that are done."""
+        return sum(file.rows for part in self.files for file in part)
+
+    @property
+    def left(self) -> range:
+        """The parts that are not done."""
+        return range(len(self.files), self.parts)
+
+    def sources(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+        """What it merges of ``layers``: the oldest may have expired; nothing if they are not there."""
+        own = tuple(layer for layer in layers if self._holds(layer))
+        is_same = self.layers[len(self.layers) - len(own) :] == tuple(layer.identity for layer in own)
+        return own if is_same else ()
+
+    def applied(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+        """``layers`` with what they became in the place of those that it merges, once all parts are done."""
+        own = self.sources(layers)
+        if not own:
+            return tuple(layers)
+        at, ends = layers.index(own[0]), [layer.expires for layer in own]
+        expires = None if None in ends else max(end for end in ends if end is not None)
+        files = tuple(file for part in self.files for file in part)
+        merged = (Layer.of(files, self.first_epoch, self.last_epoch, expires),) if files else ()
+        return (*layers[:at], *merged, *layers[at + len(own) :])
+
+    def _holds(self, layer: Layer) -> bool:
+        return self.first_epoch <= layer.first_epoch and layer.last_epoch <= self.last_epoch
+
+
+def plan_next_merge(layers: Sequence[Layer], unfinished: Sequence[UnfinishedMerge]) -> int | None:
+    """Where the next merge starts, as ``plan_merge`` says, beside those that are ``unfinished``; None: nowhere."""
+    places: list[tuple[int, int, bool]] = []  # where it begins, its rows, whether it is being merged
+    merges = {merge.first_epoch: merge for merge in unfinished}
+    at = 0
+    while at < len(layers):
+        merge = next((merge for merge in merges.values() if layers[at] in merge.sources(layers)), None)
+        own = layers[at : at + 1] if merge is None else merge.sources(layers)
+        places.append((at, sum(layer.rows for layer in own), merge is not None))
+        at += len(own)
+    newest = max((number for number, (_, _, is_merged) in enumerate(places) if is_merged), default=-1) + 1
+    for first in (0, newest):  # where it would take what is being merged along, what is newer alone
+        start = plan_merge([rows for _, rows, _ in places[first:]])
+        if start is not None and first + start >= newest:
+            return places[first + start][0]
+    return None
 
 
 def _newest_group(sizes: Sequence[int]) -> int:

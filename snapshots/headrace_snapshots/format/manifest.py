@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Never, Self
 
 from headrace_snapshots.format.codec import JSON, JsonRecord, NewerFormatError, StoredObject
-from headrace_snapshots.format.files import FileLog, Layer
+from headrace_snapshots.format.files import FileLog, Layer, UnfinishedMerge
 
 IDS = "ids"
 """The table of ids by which duplicates are told."""
@@ -191,6 +191,7 @@ class Continuing:
     code: Mapping[str, str]
     progress: Mapping[str, JSON]
     tables: Mapping[str, tuple[Layer, ...]]
+    merges: Mapping[str, tuple[UnfinishedMerge, ...]]
     logs: Mapping[str, FileLog]
     patch: Patch | None
 
@@ -205,7 +206,8 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     ``code`` are digests of users' own code (Spark functions, own objects) by its name. ``skips`` are ancestors, newest
     first, by which others are found fast; the catalog gives them at the commit. ``definition`` is what ``fingerprint``
     is a digest of. Older manifests have neither. ``patch`` is the newest output patch up to here, None if there was
-    none.
+    none. ``merges`` are those of each table that go on, newest layers last: who does not know of them loses what they
+    have done.
     """
 
     KIND: ClassVar = "manifest"
@@ -230,6 +232,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     skips: tuple[Skip, ...] = ()
     definition: Mapping[str, JSON] = {}
     patch: Patch | None = None
+    merges: Mapping[str, tuple[UnfinishedMerge, ...]] = {}
 
     @classmethod
     def from_json(cls, value: JSON) -> Self:
@@ -271,6 +274,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
             code=continuing.code,
             definition=continuing.definition,
             patch=continuing.patch,
+            merges={table: merges for table, merges in continuing.merges.items() if merges},
         )
 
     @property
@@ -286,6 +290,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
             tables=self.tables,
             logs=self.logs,
             patch=self.patch,
+            merges=self.merges,
         )
 
     def replace(self, **changes: Never) -> Self:
@@ -318,6 +323,7 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
             logs=self.logs if logs is None else logs,
             counts=self.counts if counts is None else counts,
             definition=self.definition if definition is None else definition,
+            merges={},
         )
 
     @property

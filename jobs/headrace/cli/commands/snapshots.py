@@ -105,6 +105,11 @@ def show(
     stored = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
     ]
+    stored += [
+        (name, f"layers being merged, {len(merge.files)} of {merge.parts} parts done", len(merge.layers), merge.rows)
+        for name, merges in manifest.merges.items()
+        for merge in merges
+    ]
     stored += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
     print_table(["table", "", "number", "rows"], stored, "tables")
     print_fields(manifest.counts, "counts of this epoch")

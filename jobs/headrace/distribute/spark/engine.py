@@ -127,7 +127,7 @@ class SparkRunner:
 
     def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
         return _received(
-            self._through("merging layers", self._numbers(plan.parts), levels.merge_level, plan), plan.parts
+            self._through("merging layers", self._numbers(len(plan.parts)), levels.merge_level, plan), len(plan.parts)
         )
 
     def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
@@ -137,7 +137,8 @@ class SparkRunner:
 
     def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
         return _received(
-            self._through("folding current", self._numbers(plan.parts), levels.fold_level, plan), plan.parts
+            self._through("folding current", self._numbers(len(plan.numbers)), levels.fold_level, plan),
+            len(plan.numbers),
         )
 
     def _numbers(self, count: int, *, first: int = 0) -> application.DataFrame:

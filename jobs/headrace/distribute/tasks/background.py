@@ -8,7 +8,7 @@ Layers of the tables of state merged beside the epochs, a part of the keys at a 
 task does for it, and what the tables are with the layer that came of it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -27,12 +27,12 @@ from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
 from headrace.model.time import Instant
-from headrace.state.chunks import KeyGroupRange
+from headrace.state.chunks import KeyGroupRange, in_part, some_rows
 from headrace.state.chunks import parts as cut
-from headrace.state.files import put_rows, read_some
+from headrace.state.files import as_stored, put_rows, read_some
 from headrace.state.layers import RememberedIds
 from headrace.state.migration import merge_ids, merge_layers, merge_rows
-from headrace_snapshots.format.files import FANOUT, Layer, plan_merge
+from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge, plan_next_merge
 from headrace_snapshots.format.manifest import IDS
 
 PIECE_ROWS = 1 << 18
@@ -41,28 +41,30 @@ PIECE_ROWS = 1 << 18
 
 @dataclass(frozen=True)
 class FoldPlan:
-    """``files`` to merge into new ones below ``prefix``. ``bottom``: nothing lies below them, and retractions go.
-    ``names``: what the files call columns, by path, if not by their name. They are of the chain with that number.
+    """``files`` to merge into new ones below ``prefix``: those ``numbers`` of so many ``parts`` of the keys.
+    ``bottom``: nothing lies below them, and retractions go. ``names``: what the files call columns, by path, if not by
+    their name. They are of the chain with that number.
     """
 
     prefix: str
     files: task_results.Files
     parts: int
+    numbers: range
     bottom: bool
     names: Mapping[str, Names]
     chain: int = 0
 
 
-def fold_task(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop | None = None) -> task_results.Message:
-    """What a part becomes. Raises CancelledError once ``stop`` is set."""
+def fold_task(work: TaskEnvironment, plan: FoldPlan, number: int, stop: Stop | None = None) -> task_results.Message:
+    """What one of the plan's ``numbers`` becomes. Raises CancelledError once ``stop`` is set."""
     before, files = work.requests(), task_results.Files()
     failures: list[task_results.Failure] = []
     with task_results.collect_failure(failures):
-        files = _fold(work, plan, part, stop or Stop())
+        files = _fold(work, plan, plan.numbers[number], stop or Stop())
     result = task_results.TaskResult(
-        task_results.Folded(files), error=next(iter(failures), None), requests=work.requests_since(before)
+        task_results.Merged(files), error=next(iter(failures), None), requests=work.requests_since(before)
     )
-    return task_results.Message(part, result)
+    return task_results.Message(number, result)
 
 
 def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
@@ -73,12 +75,22 @@ def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_
     pieces = keys.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
     for file in stop.checked(files):
-        for panes in read_some(work.store, file, stage.pane_schema, plan.names.get(file.path, {})):
+        for panes in _panes_of(work, plan, file, keys):
             for batches, batch in zip(by_piece, _cut(stage, panes, pieces), strict=True):
                 batches.append(batch)
     folded = (_newest(stage, batches, bottom=plan.bottom) for batches in by_piece)
     name = file_name(plan.prefix, chain.names.current, part)
     return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
+
+
+def _panes_of(work: TaskEnvironment, plan: FoldPlan, file: DataFile, keys: KeyGroupRange) -> Iterator[pa.RecordBatch]:
+    """The rows of ``file`` whose keys are in a part, and maybe others: what is not needed for them is not read."""
+    schema, names = work.chains[plan.chain].stages[-1].pane_schema, plan.names.get(file.path, {})
+    rows = some_rows(work.store, file, in_part(keys)) if plan.parts > 1 else None
+    if rows is None:
+        yield from read_some(work.store, file, schema, names)
+    else:
+        yield as_stored(rows, schema, names)
 
 
 def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]) -> list[pa.RecordBatch]:
@@ -96,92 +108,133 @@ def _newest(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: 
 
 Tables = Mapping[str, tuple[Layer, ...]]
 
+STEP_ROWS = 1 << 18
+"""Rows that are merged in a step at least, where there are so many; and about those of a part."""
+
+PACE = 3
+"""So many times the rows of the newest layer are merged in a step: more than come to all tiers in the long run."""
+
+CROWDED = 32
+"""With more layers steps are twice as long."""
+
+MOST_LAYERS = 4 * FANOUT
+"""Epochs wait for a merge where a table has more layers, and its steps are as long as it takes."""
+
 
 @dataclass(frozen=True)
-class LayerMerge:
-    """Neighbouring ``layers`` of a table, oldest first. ``is_lowest``: nothing lies below them."""
+class MergeStep:
+    """The ``parts`` of a ``merge`` that are done together, and the ``layers`` that are merged, oldest first."""
 
+    merge: UnfinishedMerge
     layers: tuple[Layer, ...]
-    is_lowest: bool
+    parts: range
 
-    @property
-    def epochs(self) -> tuple[int, int]:
-        """Whose rows they hold."""
-        return self.layers[0].first_epoch, self.layers[-1].last_epoch
+    def done(self, files: Sequence[task_results.Files]) -> UnfinishedMerge:
+        """The merge after the step, whose parts became ``files``."""
+        return self.merge.replace(files=(*self.merge.files, *files))
 
-    def merged(self, files: task_results.Files) -> list[Layer]:
-        """The layer that they become, none if nothing of them is left."""
-        ends = [layer.expires for layer in self.layers]
-        expires = None if None in ends else max(end for end in ends if end is not None)
-        return [Layer.of(files, *self.epochs, expires)] if files else []
 
-    def replaced(self, layers: Sequence[Layer], files: task_results.Files) -> tuple[Layer, ...]:
-        """``layers`` with what they became in their place; the oldest of them may be gone meanwhile."""
-        first, last = self.epochs
-        merged = [layer for layer in layers if first <= layer.first_epoch and layer.last_epoch <= last]
-        if not merged:
-            return tuple(layers)
-        at = layers.index(merged[0])
-        return (*layers[:at], *self.merged(files), *layers[at + len(merged) :])
+@dataclass(frozen=True)
+class TableMerges:
+    """What is being merged of one table, over several epochs: ``unfinished``, those of the oldest layers first."""
+
+    unfinished: tuple[UnfinishedMerge, ...] = ()
+
+    def with_next(self, layers: Sequence[Layer], parts_of: Callable[[Sequence[Layer]], int]) -> "TableMerges":
+        """These as far as they are of ``layers``, and the one that is due now, if one is, in as many parts as
+        ``parts_of`` what it merges.
+        """
+        going_on = tuple(merge for merge in self.unfinished if merge.sources(layers))
+        start = plan_next_merge(layers, going_on)
+        if start is None:
+            return TableMerges(going_on)
+        own = layers[start:]
+        return TableMerges((*going_on, UnfinishedMerge.of(own, parts_of(own), is_lowest=start == 0)))
+
+    def steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
+        """What to do of them beside one epoch, the smallest first: its like comes up again soonest."""
+        rows_left = max(STEP_ROWS, PACE * layers[-1].rows if layers else 0) * (2 if len(layers) > CROWDED else 1)
+        steps: list[MergeStep] = []
+        for merge, own in sorted(((m, m.sources(layers)) for m in self.unfinished), key=lambda merge: _rows(merge[1])):
+            part_rows = max(_rows(own) // merge.parts, 1)
+            count = len(merge.left) if len(layers) > MOST_LAYERS else rows_left // part_rows
+            count = min(len(merge.left), max(count, 0 if steps else 1))
+            if count:
+                steps.append(MergeStep(merge, own, merge.left[:count]))
+            rows_left -= count * part_rows
+        return tuple(steps)
+
+    def after(self, steps: Mapping[MergeStep, Sequence[task_results.Files]]) -> "TableMerges":
+        """These once ``steps`` have been done, whose parts became the files."""
+        done = {step.merge: step.done(files) for step, files in steps.items()}
+        return TableMerges(tuple(done.get(merge, merge) for merge in self.unfinished))
+
+    def applied(self, layers: Sequence[Layer]) -> tuple["TableMerges", tuple[Layer, ...]]:
+        """Merges that go on, and ``layers`` with what the others have made of them."""
+        for merge in self.unfinished:
+            if not merge.left:
+                layers = merge.applied(layers)
+        return TableMerges(tuple(merge for merge in self.unfinished if merge.left)), tuple(layers)
+
+
+def _rows(layers: Sequence[Layer]) -> int:
+    return sum(layer.rows for layer in layers)
+
+
+def stored_bytes(layers: Iterable[Layer]) -> int:
+    """How long the files of ``layers`` are."""
+    return sum(file.bytes for layer in layers for file in layer.files)
+
+
+@dataclass(frozen=True)
+class MergePart:
+    """A ``part`` of a ``step`` of a merge of the ``table``."""
+
+    table: str
+    step: MergeStep
+    part: int
 
 
 @dataclass(frozen=True)
 class MergePlan:
-    """Tables to merge into files below ``prefix``, in so many ``parts``. ``watermark``: that of the first stage, or of
-    one behind it that takes what a loop makes of records.
+    """What to merge into files below ``prefix``, a task for each of the ``parts``. ``watermark``: that of the first
+    stage, or of one behind it that takes what a loop makes of records.
     """
 
     prefix: str
-    parts: int
     watermark: Instant
-    tables: Mapping[str, LayerMerge]
-
-    def replaced(self, tables: Tables, results: Sequence[task_results.Merged]) -> dict[str, tuple[Layer, ...]]:
-        """``tables`` with the ``results`` of the parts in place of their layers."""
-        files = {name: tuple(file for part in results for file in part.files[name]) for name in self.tables}
-        changed = {name: merging.replaced(tables[name], files[name]) for name, merging in self.tables.items()}
-        return {**tables, **changed}
+    parts: tuple[MergePart, ...]
 
 
-def mergings(tables: Tables) -> dict[str, LayerMerge]:
-    """What is to be merged of ``tables`` (``format.layers``)."""
-    planned = {name: plan_merge([layer.rows for layer in layers]) for name, layers in tables.items()}
-    return {name: LayerMerge(tables[name][at:], at == 0) for name, at in planned.items() if at is not None}
-
-
-def merge_task(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop | None = None) -> task_results.Message:
-    """What becomes of a part of the keys. Raises CancelledError once ``stop`` is set."""
+def merge_task(work: TaskEnvironment, plan: MergePlan, number: int, stop: Stop | None = None) -> task_results.Message:
+    """What becomes of the part with that number. Raises CancelledError once ``stop`` is set."""
     before, merged = work.requests(), None
     failures: list[task_results.Failure] = []
     with task_results.collect_failure(failures):
-        merged = _merge(work, plan, part, stop or Stop())
+        merged = task_results.Merged(_merge(work, plan, plan.parts[number], stop or Stop()))
     return task_results.Message(
-        part, task_results.TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before))
+        number, task_results.TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before))
     )
 
 
-def _merge(work: TaskEnvironment, plan: MergePlan, part: int, stop: Stop) -> task_results.Merged:
-    return task_results.Merged({name: _table(work, plan, part, name, stop) for name in stop.checked(plan.tables)})
-
-
-def _table(work: TaskEnvironment, plan: MergePlan, part: int, name: str, stop: Stop) -> task_results.Files:
-    merging = plan.tables[name]
+def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Stop) -> task_results.Files:
+    name, merge, stored, part = merging.table, merging.step.merge, merging.step.layers, merging.part
+    stop.check()
     if name == IDS:
         remembered = RememberedIds.of(work.pipeline, plan.watermark)
-        layers = open_layers(work, merging.layers, remembered.schema, part, plan.parts)
+        layers = open_layers(work, stored, remembered.schema, part, merge.parts)
         pieces = merge_ids(remembered.schema, layers, remembered.counts)
     elif (loop := work.chain_of(name).loop) is not None and name == work.chain_of(name).names.edges:
-        layers = open_layers(work, merging.layers, loop.edge_schema, part, plan.parts)
+        layers = open_layers(work, stored, loop.edge_schema, part, merge.parts)
         pieces = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
     else:
         stage = work.chain_of(name).stage_of(name)
-        layers = open_layers(work, merging.layers, stage.state_schema, part, plan.parts)
-        pieces = merge_layers(stage, layers, is_lowest=merging.is_lowest)
+        layers = open_layers(work, stored, stage.state_schema, part, merge.parts)
+        pieces = merge_layers(stage, layers, is_lowest=merge.is_lowest)
     return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.checked(pieces)))
 
 
-MOST_LAYERS = 4 * FANOUT
-"""Epochs wait for a merge where a table has more layers."""
+NO_MERGES: Mapping[str, Sequence[UnfinishedMerge]] = {}
 
 
 class Merger(Protocol):
@@ -199,44 +252,64 @@ class Merger(Protocol):
 
 
 class Merges:
-    """What is merged between two restores."""
+    """What is merged between two restores. ``unfinished``: what was begun before them, by table."""
 
-    def __init__(self, runner: Merger) -> None:
+    def __init__(self, runner: Merger, unfinished: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES) -> None:
         self._runner = runner
         self._beside = Beside[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
+        self._tables = {table: TableMerges(tuple(merges)) for table, merges in unfinished.items()}
 
     def begin(self, prefix: str, tables: Tables, watermark: Instant) -> None:
-        """Begin what is to be merged of ``tables``, into files below ``prefix``, unless a merge is running."""
-        planned = {} if self._beside.is_running else mergings(tables)
-        if not planned:
+        """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way."""
+        if self._beside.is_running:
             return
-        files = [file for merging in planned.values() for layer in merging.layers for file in layer.files]
-        parts = self._runner.tasks(sum(file.bytes for file in files))
-        plan = MergePlan(prefix, parts, watermark, planned)
+        for table, layers in tables.items():
+            merges = self._tables.get(table, TableMerges())
+            self._tables[table] = merges.with_next(layers, self._parts_of)
+        steps = [(table, step) for table, layers in tables.items() for step in self._tables[table].steps(layers)]
+        parts = tuple(MergePart(table, step, part) for table, step in steps for part in step.parts)
+        if not parts:
+            return
+        plan = MergePlan(prefix, watermark, parts)
         self._beside.begin(lambda stop: (plan, self._runner.merge(plan, stop)))
 
     def adopted(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
-        """``tables`` with what was merged meanwhile. ``wait``: until the merge that is running, if one is, is done.
-        Raises the error that ended a merge.
+        """``tables`` with what was merged meanwhile. ``wait``: until the step that is under way, if one is, is done.
+        Raises the error that ended it.
         """
         wait = wait or any(len(layers) > MOST_LAYERS for layers in tables.values())
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
         plan, messages = self._beside.result()
-        merge = task_results.UpstreamResults.of(messages)
-        if merge.error is not None:
-            raise merge.error.error()
+        results = task_results.UpstreamResults.of(messages)
+        if results.error is not None:
+            raise results.error.error()
         if self._runner.is_elsewhere:
-            self._requests = task_results.summed([self._requests, *(result.requests for result in merge.results)])
-        outputs = (result.output for result in merge.results)
-        return plan.replaced(tables, [output for output in outputs if isinstance(output, task_results.Merged)])
+            self._requests = task_results.summed([self._requests, *(result.requests for result in results.results)])
+        files: dict[str, dict[MergeStep, list[task_results.Files]]] = {}
+        for part, result in zip(plan.parts, results.results, strict=True):
+            assert isinstance(result.output, task_results.Merged)
+            files.setdefault(part.table, {}).setdefault(part.step, []).append(result.output.files)
+        adopted = dict(tables)
+        for table, steps in files.items():
+            merges = self._tables[table].after(steps)
+            self._tables[table], adopted[table] = merges.applied(tables[table])
+        return adopted
+
+    def _parts_of(self, layers: Sequence[Layer]) -> int:
+        return max(self._runner.tasks(stored_bytes(layers)), _rows(layers) // STEP_ROWS)
+
+    @property
+    def unfinished(self) -> dict[str, tuple[UnfinishedMerge, ...]]:
+        """What goes on with the next epoch, by table."""
+        return {table: merges.unfinished for table, merges in self._tables.items() if merges.unfinished}
 
     def close(self) -> None:
-        """End the merge that is running, if one is, and wait until it writes nothing more."""
+        """End the step that is under way, if one is, and wait until it writes nothing more."""
         self._beside.close()
 
     def requests(self) -> Mapping[str, int]:
-        """Storage requests of the merges adopted since the last call, without those that an epoch has counted."""
+        """Storage requests of the steps adopted since the last call, without those that an epoch has counted."""
         requests, self._requests = self._requests, {}
         return requests

@@ -12,11 +12,11 @@ from typing import Protocol
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.process import Stop
-from headrace.distribute.tasks.background import FoldPlan, Merger, Merges
+from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges, stored_bytes
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, job_of, shared_out, shares, undivided
-from headrace.distribute.tasks.task_results import DisagreementError, Folded, UpstreamResults, summed
+from headrace.distribute.tasks.task_results import DisagreementError, Merged, UpstreamResults, summed
 from headrace.distribute.watermark_inputs import check, count_behind, inputs_after, source_clocks
 from headrace.formats.file_format import DividedFileError
 from headrace.kernel.columns import Names
@@ -30,7 +30,7 @@ from headrace.sources.newest_event_time import newest_read
 from headrace.sources.progress import ChainClocks, InputProgress, Parked, PipelineProgress, WatermarkHold, later_of
 from headrace.state.files import Written
 from headrace.state.migration import StateNames, migrated
-from headrace_snapshots.format.files import DataFile, Layer
+from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import IDS, file_stem
 
 MAX_RUNS = 3
@@ -99,16 +99,17 @@ class TasksEngine:
         renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED,
         *,
         snapshot: str | None = None,
+        merges: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES,
     ) -> None:
-        """Continue from a ``snapshot``: its epoch, its progress, the layers of its tables. ``renamed``: what the
-        columns of the stages of an output are called there, if another definition made it; the first epoch migrates
-        their state.
+        """Continue from a ``snapshot``: its epoch, its progress, the layers of its tables, the ``merges`` that go on.
+        ``renamed``: what the columns of the stages of an output are called there, if another definition made it; the
+        first epoch migrates their state.
         """
         self.renamed = renamed
         self.epoch, self.progress, self.snapshot = epoch, progress, snapshot
         self.inputs = {**self.inputs, **progress.inputs}
         self.merges.close()
-        self.merges = Merges(self.runner)
+        self.merges = Merges(self.runner, merges)
         clocks = source_clocks(self.pipeline, self.inputs)
         self._set_state([chain.clocks(progress, clocks) for chain in self.work.chains], tables)
 
@@ -144,7 +145,7 @@ class TasksEngine:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
         epoch before. Its files are stored when it returns. ``wait_for_merges``: no epoch may come after it soon, so it
-        waits for what is being merged beside it, which were for nothing else. ``hold``: watermarks that it does not
+        waits for the step of merges beside it, which were for nothing else. ``hold``: watermarks that it does not
         pass, whatever records say. Files that change before they are read are read as they have become, unless they are
         to be those that were ``recorded``. ``isolates``: an output that fails by itself is parked, and the others go
         on while there are any. ``again``: it is computed for some outputs only, which are behind the others.
@@ -164,13 +165,13 @@ class TasksEngine:
 
         def planned(files: ByInput) -> EpochPlan:
             size = sum(file.size for landed in files.values() for file in landed)
-            id_parts = self.runner.tasks(size + _stored_bytes(self.tables))
+            id_parts = self.runner.tasks(size + _size(self.tables))
             return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
                 shares=shares(self.pipeline, self.landing, files, self.runner.tasks(size)),
-                parts=shared_out(id_parts, [_stored_bytes(state.tables) for state in self.states]),
+                parts=shared_out(id_parts, [_size(state.tables) for state in self.states]),
                 id_parts=id_parts,
                 clocks=source_clocks(self.pipeline, self.inputs),
                 ids=self.ids,
@@ -265,7 +266,7 @@ class TasksEngine:
         requests = self.merges.requests()
         if self.runner.is_elsewhere:
             requests = summed([requests, outcome.requests()])
-        return Written(self.tables, outcome.logs(), requests)
+        return Written(self.tables, outcome.logs(), requests, self.merges.unfinished)
 
     def _run_jobs(self, plan: EpochPlan) -> EpochOutcome:
         """Run the epoch of ``plan``, job after job. Raises the error of an output if no other is left."""
@@ -349,20 +350,26 @@ class TasksEngine:
         names: Mapping[str, Names],
         stop: Stop,
         output: str = "",
-    ) -> tuple[DataFile, ...]:
-        """Merge layers of ``current`` of an ``output``, whose files call columns by ``names``, by path: of every (key,
-        window) the newest record; retractions go when nothing is below. Raises an error soon after ``stop`` was set.
+        parts: int = 1,
+        numbers: range = range(1),
+    ) -> tuple[tuple[DataFile, ...], ...]:
+        """Merge layers of ``current`` of an ``output``, those ``numbers`` of so many ``parts`` of the keys; files call
+        columns by ``names``, by path. Of every (key, window) the newest record stays; retractions go when nothing is
+        below. Gives the files of each part. Raises an error soon after ``stop`` was set.
         """
         chain = next(number for number, chain in enumerate(self.work.chains) if chain.names.output == output)
         files = tuple(file for layer in layers for file in layer.files)
-        size = sum(file.bytes for file in files)
-        plan = FoldPlan(prefix, files, max(self.runner.tasks(size), 1 + size // FOLD_BYTES), bottom, names, chain)
+        plan = FoldPlan(prefix, files, parts, numbers, bottom, names, chain)
         folds = UpstreamResults.of(self.runner.fold(plan, stop))
         if folds.error is not None:
             raise folds.error.error()
         outputs = (result.output for result in folds.results)
-        return tuple(file for output in outputs if isinstance(output, Folded) for file in output.files)
+        return tuple(output.files for output in outputs if isinstance(output, Merged))
+
+    def parts_of_fold(self, size: int) -> int:
+        """How many parts of the keys layers of ``current`` of so many bytes are folded in."""
+        return max(self.runner.tasks(size), 1 + size // FOLD_BYTES)
 
 
-def _stored_bytes(tables: Mapping[str, Sequence[Layer]]) -> int:
-    return sum(file.bytes for layers in tables.values() for layer in layers for file in layer.files)
+def _size(tables: Mapping[str, Sequence[Layer]]) -> int:
+    return sum(map(stored_bytes, tables.values()))

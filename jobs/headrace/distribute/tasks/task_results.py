@@ -225,20 +225,13 @@ class PanesOutput:
 
 @dataclass(frozen=True)
 class Merged:
-    """What a part of some tables became, by table."""
-
-    files: Mapping[str, Files] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Folded:
-    """What a part of the layers of ``current`` became."""
+    """What a part of some layers became."""
 
     files: Files = ()
 
 
 _OfChains = ShareOutput | IdsOutput | LoopOutput | StageOutput | PanesOutput
-TaskOutput = _OfChains | Merged | Folded
+TaskOutput = _OfChains | Merged
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,148 @@
+"""A merge goes on over several epochs: none of them merges much, and layers stay few."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.distribute.tasks import background
+from headrace.distribute.tasks.background import CROWDED, MOST_LAYERS, PACE, STEP_ROWS, MergeStep, TableMerges
+from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge
+from tests.reference.strategies import examples
+
+NUMBERS = count()
+
+
+def layer(rows: int, first: int, last: int | None = None, expires: int | None = None) -> Layer:
+    files = (DataFile(f"p/data/{next(NUMBERS)}", rows, rows, "0"),) if rows else ()
+    return Layer.of(files, first, first if last is None else last, expires)
+
+
+def parts_of(layers: Sequence[Layer]) -> int:
+    return max(2, sum(layer.rows for layer in layers) // STEP_ROWS)
+
+
+@dataclass
+class Table:
+    """Layers of rows that nobody replaces; what is merged beside an epoch is taken over by it."""
+
+    layers: tuple[Layer, ...] = ()
+    merges: TableMerges = field(default_factory=TableMerges)
+    merged_rows: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def epoch(self, rows: int) -> None:
+        number = len(self.merged_rows)
+        self.merges = self.merges.with_next(self.layers, parts_of)
+        steps = self.merges.steps(self.layers)
+        self.layers = (*self.layers, layer(rows, number))
+        self.merged_rows.append(sum(merged(step) for step in steps))
+        self.merges, self.layers = self.merges.after({step: files(step) for step in steps}).applied(self.layers)
+        self.counts.append(len(self.layers))
+
+    @property
+    def rows(self) -> int:
+        return sum(layer.rows for layer in self.layers)
+
+
+def merged(step: MergeStep) -> int:
+    return sum(layer.rows for layer in step.layers) * len(step.parts) // step.merge.parts
+
+
+def files(step: MergeStep) -> list[tuple[DataFile, ...]]:
+    """The rows of each part; the last one has what is left over."""
+    rows, parts = sum(layer.rows for layer in step.layers), step.merge.parts
+    own = [rows // parts + (rows % parts if part == parts - 1 else 0) for part in step.parts]
+    return [(DataFile(f"p/data/{next(NUMBERS)}", n, n, "0"),) if n else () for n in own]
+
+
+def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
+    table, changed = Table(), 200_000
+    for _ in range(10):
+        table.epoch(1_000_000)
+    begun = len(table.merged_rows)
+    for _ in range(600):
+        table.epoch(changed)
+    assert table.rows == 10 * 1_000_000 + 600 * changed
+    most_of_a_part = 2 * STEP_ROWS
+    longest = max(table.merged_rows[begun + 16 :])
+    assert longest <= 2 * PACE * changed + most_of_a_part, "no epoch waits for a merge of everything"
+    assert max(table.counts) <= MOST_LAYERS
+    assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
+
+
+def test_small_merges_are_done_at_once() -> None:
+    table = Table()
+    for _ in range(10 * FANOUT):
+        table.epoch(12)
+        assert table.merges.unfinished == ()
+    assert max(table.counts) <= 2 * FANOUT
+
+
+@given(st.lists(st.sampled_from([0, 1, 50, 3_000, 40_000, 300_000, 2_000_000]), min_size=40, max_size=300))
+@examples(100)
+def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int]) -> None:
+    table = Table()
+    for rows in arrivals:
+        table.epoch(rows)
+        spans = [epoch for layer in table.layers for epoch in (layer.first_epoch, layer.last_epoch)]
+        assert spans == sorted(spans)
+    assert table.rows == sum(arrivals)
+    assert max(table.counts) <= MOST_LAYERS + FANOUT
+
+
+def test_a_smaller_merge_goes_before_a_larger_one() -> None:
+    old = tuple(layer(2_000_000, number) for number in range(FANOUT))
+    merges = TableMerges().with_next(old, parts_of)
+    assert [len(merge.layers) for merge in merges.unfinished] == [FANOUT]
+    layers = (*old, *(layer(10_000, FANOUT + number) for number in range(FANOUT)))
+    merges = merges.with_next(layers, parts_of)
+    assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT, False)]
+    steps = merges.steps(layers)
+    assert steps[0].merge.first_epoch == FANOUT
+    assert not steps[0].merge.replace(files=tuple(files(steps[0]))).left, "it is small, and done in a step"
+
+
+def test_many_layers_make_steps_longer() -> None:
+    def step_rows(more: int) -> int:
+        layers = tuple(layer(2_000_000, number) for number in range(FANOUT))
+        layers = (*layers, *(layer(1, FANOUT + number) for number in range(more)))
+        merges = TableMerges((UnfinishedMerge.of(layers[:FANOUT], 1000, is_lowest=True),))
+        return sum(merged(step) for step in merges.steps(layers) if step.merge.first_epoch == 0)
+
+    few, crowded, too_many = (step_rows(more) for more in (1, CROWDED, MOST_LAYERS))
+    assert few < crowded < too_many == FANOUT * 2_000_000
+
+
+def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
+    layers = tuple(layer(10, number, expires=number) for number in range(4))
+    merge = UnfinishedMerge.of(layers, 2, is_lowest=True).replace(files=((),))
+    assert merge.sources(layers) == layers
+    assert merge.sources(layers[1:]) == layers[1:], "the oldest has expired"
+    assert merge.sources(layers[:-1]) == (), "the newest never does alone"
+    assert merge.sources((layer(10, 0), *layers[1:])) == (), "it was written again"
+    assert merge.sources(()) == ()
+    others = (*layers[:2], layer(10, 2, expires=9), layers[3])
+    assert TableMerges((merge,)).with_next(others, parts_of).unfinished == ()
+    whole = merge.replace(files=((), (DataFile("p/data/merged", 40, 40, "0"),)))
+    above = layer(5, 4)
+    (below, newest) = whole.applied((*layers[1:], above))
+    assert (below.rows, below.first_epoch, below.last_epoch, below.expires, newest) == (40, 0, 3, 3, above)
+    assert whole.applied(others) == others
+
+
+def test_layers_that_are_merged_are_one_for_the_plan_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "STEP_ROWS", 10)
+    layers = tuple(layer(100, number) for number in range(FANOUT))
+    merges = TableMerges().with_next(layers, parts_of)
+    for number in range(FANOUT - 1):
+        layers = (*layers, layer(100, FANOUT + number))
+        merges = merges.with_next(layers, parts_of)
+        assert len(merges.unfinished) == 1
+    layers = (*layers, layer(100, 2 * FANOUT))
+    first, second = merges.with_next(layers, parts_of).unfinished
+    assert (first.first_epoch, first.last_epoch) == (0, FANOUT - 1)
+    assert (second.first_epoch, second.last_epoch) == (FANOUT, 2 * FANOUT)

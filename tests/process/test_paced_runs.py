@@ -1,0 +1,163 @@
+"""Merges go on over runs of one epoch each, and nobody sees of them but in how many layers things lie."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from headrace import Pipeline, col, count
+from headrace.distribute.tasks import background, engine
+from headrace.distribute.tasks.background import MOST_LAYERS
+from headrace.runs.options import RunOptions
+from headrace_lab.catalog_checks import check_catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format import files as planning
+from headrace_snapshots.format.files import UnfinishedMerge
+from headrace_snapshots.format.manifest import Manifest
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.store import open_store
+from tests.process.clicks import CLICKS, land, truth
+from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.test_process import current
+from tests.reading import read
+
+pytestmark = pytest.mark.slow  # runs of many epochs
+
+NAME = CLICKS.name
+
+
+@pytest.fixture(autouse=True)
+def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge takes several epochs although it is small."""
+    monkeypatch.setattr(planning, "FANOUT", 4)
+    monkeypatch.setattr(background, "STEP_ROWS", 25)
+    monkeypatch.setattr(background, "PACE", 0)
+    monkeypatch.setattr(engine, "FOLD_BYTES", 3_000)
+
+
+def runs(root: Path, first: int, last: int, executor: Executed = LOCAL) -> Iterator[Manifest]:
+    """The manifests of runs of one epoch each."""
+    for number in range(first, last):
+        land(root, number, number + 1)
+        options = RunOptions(f"run-{number}", executor=executor.executor)
+        found = executor.process(CLICKS, root.as_uri(), options)
+        assert current(CLICKS, root) == truth(number + 1)
+        yield catalog(root).manifest(str(found.snapshot))
+
+
+def catalog(root: Path) -> Catalog:
+    return Catalog(open_store(root.as_uri()), NAME)
+
+
+def unfinished(manifest: Manifest, table: str) -> list[UnfinishedMerge]:
+    """Those of which something is done."""
+    return [merge for merge in manifest.merges.get(table, ()) if merge.files]
+
+
+def done_files(manifest: Manifest) -> list[Path]:
+    return [
+        Path(file.path)
+        for merges in manifest.merges.values()
+        for merge in merges
+        for part in merge.files
+        for file in part
+    ]
+
+
+def epochs_of(manifest: Manifest, table: str) -> list[set[int]]:
+    """The epochs in whose folders the files of each layer lie."""
+    return [{int(file.path.split("/")[2][:8]) for file in layer.files} for layer in manifest.tables[table]]
+
+
+@on_both
+def test_what_one_run_has_done_of_a_merge_the_next_ones_finish(tmp_path: Path, executor: Executed) -> None:
+    epochs = 22 if executor.executor == "spark" else 40
+    manifests = [*runs(tmp_path, 0, epochs, executor)]
+    for table in ("state", "current"):
+        assert any(unfinished(manifest, table) for manifest in manifests), f"a merge of {table} took several runs"
+        pieced = [layer for manifest in manifests for layer in epochs_of(manifest, table) if len(layer) > 1]
+        assert pieced, f"a layer of {table} has files of several runs"
+        assert max(len(manifest.tables[table]) for manifest in manifests) <= MOST_LAYERS
+    check_catalog(open_store(tmp_path.as_uri()), NAME)
+
+
+def with_unfinished(root: Path) -> tuple[int, Manifest]:
+    """Runs until both tables have something that is half done; how many there were."""
+    number = 0
+    while number < 40:
+        (manifest,) = runs(root, number, number + 1)
+        number += 1
+        if unfinished(manifest, "state") and unfinished(manifest, "current"):
+            return number, manifest
+    raise AssertionError("no merge takes several runs")
+
+
+def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    gone = done_files(manifest)
+    for path in gone:
+        (tmp_path / path).unlink()
+    after = [*runs(tmp_path, number, number + 14)]
+    assert not {*done_files(after[0])} & {*gone}
+    stored = {Path(f.path) for layers in after[-1].tables.values() for layer in layers for f in layer.files}
+    assert not stored & {*gone}
+    assert any(len(layer) > 1 for layer in epochs_of(after[-1], "state")), "they were done all the same"
+
+
+def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    for _ in range(2):  # marks, then deletes
+        expire(catalog(tmp_path), Keep(1), datetime(2126, 1, 1, tzinfo=UTC))
+    assert all((tmp_path / path).is_file() for path in done_files(manifest))
+    assert fsck(catalog(tmp_path), deep=True).problems == ()
+    (after,) = runs(tmp_path, number, number + 1)
+    for table in ("state", "current"):
+        before = {merge.first_epoch: merge for merge in unfinished(manifest, table)}
+        going_on = [merge for merge in unfinished(after, table) if merge.first_epoch in before]
+        assert all(len(merge.files) > len(before[merge.first_epoch].files) for merge in going_on)
+
+
+def test_a_version_that_knows_of_no_merges_loses_only_what_was_done(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    fields = manifest.to_json()
+    del fields["merges"]
+    assert Manifest.from_json(json.loads(json.dumps(fields))).tables == manifest.tables
+    (tmp_path / f"{NAME}/manifests/{manifest.snapshot_id}.json").write_bytes(
+        Manifest.from_json(fields).to_bytes(),
+    )
+    assert [*runs(tmp_path, number, number + 6)][-1].epoch == number + 5
+
+
+def test_a_changed_definition_begins_its_merges_again(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    land(tmp_path, number, number + 1)
+    visits = Pipeline(
+        NAME,
+        CLICKS.inputs[0],
+        key={"user": col("user")},
+        where=CLICKS.stages[0].aggregation.where,
+        when=CLICKS.stages[0].aggregation.when,
+        how=CLICKS.stages[0].aggregation.how,
+        what={"visits": count(), "spent": col("price").sum()},
+        renamed={"clicks": "visits"},
+    )
+    found = LOCAL.process(visits, tmp_path.as_uri(), RunOptions("renamed"))
+    rows = read(visits, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows} == truth(number + 1)
+    after = catalog(tmp_path).manifest(str(found.snapshot))
+    assert not {*done_files(after)} & {*done_files(manifest)}
+
+
+def test_a_branch_goes_on_with_what_main_has_done(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    catalog(tmp_path).fork("fix", manifest.snapshot_id)
+    land(tmp_path, number, number + 4)
+    LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions("fix", branch="fix", publish=False))
+    assert current(CLICKS, tmp_path, "fix") == truth(number + 4)
+    LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions("main"))
+    assert current(CLICKS, tmp_path) == truth(number + 4)
+    assert fsck(catalog(tmp_path), deep=True).problems == ()
