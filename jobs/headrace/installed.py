@@ -10,6 +10,7 @@ one of Headrace's own, which nobody can take over.
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from headrace.errors import FixConfigError, NotInstalledError
 from headrace.own_parts import PLACES, PORTS
 
 if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
+    from importlib.metadata import Distribution, EntryPoint
 
 
 Extra = Literal["spark", "airflow", "quality", "s3", "plots", "postgres", "delta", "iceberg", "kafka", "test"]
@@ -204,15 +205,28 @@ def _at(place: str) -> Any:
 
 
 def _installed(group: str) -> "Sequence[EntryPoint]":
-    return _found_in(_places(), group)
+    """The entry points of a group: of distributions of one name those of the first on the path."""
+    first = {name: entries for place in reversed(_places()) for name, entries in _declared_at(*place)}
+    return tuple(entry for entries in first.values() for entry in entries if entry.group == group)
 
 
-@lru_cache(64)
-def _found_in(places: Sequence[tuple[str, int]], group: str) -> "Sequence[EntryPoint]":
-    """The entry points of a group in ``places``: asking all distributions takes as long as building a DAG."""
-    from importlib.metadata import entry_points  # with a parser of e-mail: only where it is asked
+@lru_cache(256)
+def _declared_at(place: str, _changed_at: int) -> "Sequence[tuple[str, Sequence[EntryPoint]]]":
+    """The distributions in a place, by name, and what each declares for Headrace: asking all of them takes as long as
+    building a DAG, and a place where others write all the time is asked alone.
+    """
+    from importlib.metadata import distributions  # with a parser of e-mail: only where it is asked
 
-    return tuple(entry_points(group=group))
+    found = [*distributions(path=[place])][::-1]
+    return [
+        (_name_of(one), [entry for entry in one.entry_points if entry.group.startswith("headrace.")]) for one in found
+    ]
+
+
+def _name_of(distribution: "Distribution") -> str:
+    """Its name as ``importlib.metadata`` compares it, which most know without a look into their metadata."""
+    known = getattr(distribution, "_normalized_name", None)
+    return str(known or re.sub(r"[-_.]+", "-", distribution.name).lower().replace("-", "_"))
 
 
 def _places() -> Sequence[tuple[str, int]]:

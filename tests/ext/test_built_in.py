@@ -5,7 +5,7 @@ over their names, and they are found in an archive without metadata.
 import os
 import subprocess
 import sys
-from importlib import import_module
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from zipfile import ZipFile
@@ -30,7 +30,7 @@ sys.path.insert(0, {archive!r})
 import importlib.metadata
 def scanned(**group):
     raise AssertionError(f"metadata of {{group}} were looked for")
-importlib.metadata.entry_points = scanned
+importlib.metadata.distributions = scanned
 import headrace
 assert headrace.__file__.startswith({archive!r}), headrace.__file__
 from headrace.built_in import BUILT_IN
@@ -50,15 +50,55 @@ def test_each_own_part_is_there_and_is_what_others_must_be(group: str, name: str
 
 
 def test_own_parts_are_found_without_a_look_at_metadata(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scanned(**group: str) -> None:
-        raise AssertionError(f"metadata of {group} were looked for")
+    def scanned(path: list[str]) -> None:
+        raise AssertionError(f"metadata in {path} were looked for")
 
-    monkeypatch.setattr("importlib.metadata.entry_points", scanned)
-    monkeypatch.syspath_prepend("/nowhere/before")  # what was found in other places is not asked
+    monkeypatch.setattr("importlib.metadata.distributions", scanned)
+    monkeypatch.syspath_prepend("/nowhere/before")
     assert [FORMATS[name].name for name in FORMATS.built_in] == ["JSON", "CSV", "Parquet"]
     assert "csv" in FORMATS
-    with pytest.raises(AssertionError, match=r"headrace\.formats"):
+    with pytest.raises(AssertionError, match="were looked for"):
         FORMATS.names()
+
+
+def _declare(site: Path, version: str, name: str) -> None:
+    installed(
+        f"""
+        [project]
+        name = "acme-formats"
+        version = "{version}"
+        [project.entry-points."headrace.formats"]
+        {name} = "acme:{name.upper()}"
+        """,
+        site,
+    )
+
+
+def test_a_place_that_changes_is_looked_at_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[list[str]] = []
+    distributions = metadata.distributions
+
+    def counted(path: list[str]) -> object:
+        looked.append(path)
+        return distributions(path=path)
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    FORMATS.names()
+    monkeypatch.setattr("importlib.metadata.distributions", counted)
+    FORMATS.names()
+    assert looked == []
+    _declare(tmp_path, "1.0", "excel")
+    assert "excel" in FORMATS.names()
+    assert looked == [[str(tmp_path)]]
+
+
+def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version, name in (("1.0", "old"), ("2.0", "new")):
+        _declare(tmp_path / version, version, name)
+        monkeypatch.syspath_prepend(str(tmp_path / version))
+    assert [*FORMATS.names()] == ["json", "csv", "parquet", "new"]
 
 
 def test_nobody_takes_over_the_name_of_an_own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
