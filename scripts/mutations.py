@@ -251,7 +251,7 @@ MUTATIONS = (
     Mutation(
         "elements behind the output watermark give their timestamp",
         "kernel/delta.py",
-        "held = pc.if_else(pc.greater_equal(stamps, int(self.behind)), stamps, None)",
+        "held = pc.if_else(pc.greater_equal(stamps, constant(int(self.behind))), stamps, pa.scalar(None, stamps.type))",
         "held = stamps",
         Case("timestamps", "transcript_known_late_data_watermark"),
     ),
@@ -286,7 +286,7 @@ MUTATIONS = (
     Mutation(
         "withdrawn elements are not counted as such",
         "kernel/delta.py",
-        "withdrawn = (self._arranged(c.SIGN).to_numpy() < 0).astype(np.int64)",
+        "withdrawn = (as_numpy(self._arranged(c.SIGN)) < 0).astype(np.int64)",
         "withdrawn = np.zeros(len(groups.of_row), np.int64)",
         Case("own_pipelines", "own_retraction_dropped_below"),
     ),
@@ -314,7 +314,7 @@ MUTATIONS = (
     Mutation(
         "a pane of another window is elided",
         "kernel/firing.py",
-        "equal &= rows[own].to_numpy()[which] == panes.field(name).to_numpy()",
+        "equal &= as_numpy(rows[own])[which] == as_numpy(panes.field(name))",
         "pass",
         Case("own_elided", "own_elided_only_in_its_window"),
     ),
@@ -349,7 +349,7 @@ MUTATIONS = (
     Mutation(
         "a signal of one key is heard by all",
         "kernel/state.py",
-        "matching &= equal.fill_null(False).to_numpy(zero_copy_only=False)",
+        "matching &= as_numpy(equal.fill_null(False))",
         "pass",
         Test("tests.kernel.test_differential", "test_further", ("signal_sessions",)),
     ),

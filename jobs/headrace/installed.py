@@ -217,9 +217,9 @@ def _declared_at(place: str, _changed_at: int) -> "Sequence[tuple[str, Sequence[
     """
     from importlib.metadata import distributions  # with a parser of e-mail: only where it is asked
 
-    found = [*distributions(path=[place])][::-1]
+    there = [*distributions(path=[place])][::-1]
     return [
-        (_name_of(one), [entry for entry in one.entry_points if entry.group.startswith("headrace.")]) for one in found
+        (_name_of(one), [entry for entry in one.entry_points if entry.group.startswith("headrace.")]) for one in there
     ]
 
 
