@@ -1,9 +1,16 @@
-"""Headrace's own parts, all of them: the group, the name by which users ask for a part, and its place.
+"""Where things are: Headrace's own parts, by kind and name, and names that were elsewhere in 0.1 and 0.2.
+
+Headrace's own parts, all of them: the group, the name by which users ask for a part, and its place.
 
 ``headrace`` gives this table to the registries, which know others' parts by the metadata of installed distributions. So
 own parts come in by the same door, no module names one that stands above it, none is imported before it is asked for,
 and they are found in the archive that is sent to a cluster, which has no metadata. One more part is a line here.
+
+``headrace.moved`` reads where names were that code of others imports; that goes with 0.4.
 """
+
+from collections.abc import Mapping
+from typing import Final
 
 PORTS: dict[str, str] = {
     "headrace.commands": "click:Command",
@@ -58,6 +65,61 @@ BUILT_IN: dict[str, dict[str, str]] = {
 
 TABLES: dict[str, str] = {
     "errors": "headrace.error_tree",
-    "former places": "headrace.former_places",
+    "former places": "headrace.built_in",
 }
 """Modules of lists of places, which only few ask for."""
+
+
+FORMER_PLACES: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "headrace.ext.airflow": {
+        "headrace_airflow.assets": ("windows_asset",),
+        "headrace_airflow.families.dag_family": ("BY_HAND", "DagFamily", "new_dag"),
+    },
+    "headrace.ext.executors": {"headrace.runs.executors.executor": ("Executor",)},
+    "headrace.ext.formats": {
+        "headrace.sources.formats.errors": ("FileColumnsError", "MissingColumnError", "UnreadableFileError"),
+        "headrace.sources.formats.fields": ("typed",),
+        "headrace.sources.formats.file_format": ("FileFormat",),
+        "headrace.sources.formats.json_lines": ("JSON",),
+        "headrace.sources.formats.json_messages": ("read_json",),
+        "headrace.sources.formats.lines": ("TextLines",),
+        "headrace.sources.formats.scan": ("NOT_UTF8", "Scanned", "misfit", "nothing"),
+        "headrace.sources.formats.spans": ("Span", "WHOLE_FILE"),
+        "headrace.sources.formats.text_format": ("TextFormat",),
+        "headrace.sources.required_columns": ("Required",),
+    },
+    "headrace.ext.sinks": {
+        "headrace.pipeline.sinks": ("Sink",),
+        "headrace.read.diff.changes": ("ChangeSource",),
+        "headrace.sinks.open_sink": (
+            *("Applied", "Held", "Intervention", "OpenChangeLog", "OpenReceiver", "OpenSink", "SinkKind"),
+            *("SinkMovedError", "SinkRefusedError", "SinkUnreachableError", "UndeliverableError"),
+        ),
+    },
+    "headrace.ext.sources": {
+        "headrace.pipeline.sources": ("Source",),
+        "headrace.sources.connector": (
+            *("FetchingReader", "Offsets", "OpenSource", "SourceConnector", "SourceReader", "SourceSplit"),
+            *("SplitEnumerator", "SplitGoneError", "WritingReader"),
+        ),
+    },
+    "headrace.ext.stores": {
+        "headrace_snapshots.store.port": (
+            *("ObjectChangedError", "ObjectExistsError", "ObjectInfo", "ObjectNotFoundError", "ObjectPathError"),
+            *("ObjectStore", "RequestCounts", "StoreUnavailableError", "UnknownOutcomeError"),
+            *("check_path", "sort_key"),
+        ),
+        "headrace_snapshots.store.scheme": ("StoreScheme",),
+    },
+    "headrace.connectors.delta.sink": {"headrace.pipeline.sinks": ("DeltaSink", "delta")},
+    "headrace.connectors.final_rows": {"headrace.pipeline.sinks": ("FinalRowsSink", "final_rows")},
+    "headrace.connectors.iceberg.sink": {"headrace.pipeline.sinks": ("IcebergSink", "iceberg")},
+    "headrace.connectors.files.definition": {"headrace.pipeline.sources": ("FileSource", "csv", "json", "parquet")},
+    "headrace.connectors.kafka.definition": {
+        "headrace.pipeline.sinks": ("KafkaSink", "kafka_sink"),
+        "headrace.pipeline.systems.kafka": ("KafkaSource",),
+    },
+    "headrace.connectors.postgres.sink": {"headrace.pipeline.sinks": ("PostgresSink", "postgres")},
+    "headrace.connectors.spark.definition": {"headrace.pipeline.sinks": ("SparkSink", "spark_sink")},
+}
+"""The names of modules by where they were."""

@@ -7,21 +7,23 @@ What epochs did, as metrics in Airflow's own channel: StatsD, Datadog or OpenTel
 
 Every metric has the tags ``pipeline`` and ``branch``, and ``root`` where that has a name. Names are in
 docs/how-to/airflow.md.
+
+Dry runs of a pipeline's DAGs: a task says in its log what the run would do, and that is all the run does.
 """
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import BaseHook, Context
+from airflow.sdk import BaseHook, Context, Param
 from airflow.sdk.configuration import conf
-from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException, AirflowSkipException
 from airflow.sdk.observability import stats
 
 from headrace import application
@@ -31,7 +33,7 @@ from headrace.ext.executors import EXECUTORS
 from headrace.model.time import MIN_INSTANT, UNITS
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.reporting.results import Action, RunResult, read, redacted
-from headrace.this_process import visible
+from headrace.this_process import in_one_line, visible
 from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.family import options_of
@@ -44,7 +46,9 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 
 if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
     from headrace.runs.executors.choice import WorkEstimate
+    from headrace.runs.plan import DryRun
 
 
 _CHANNELS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
@@ -324,3 +328,34 @@ def summary(result: RunResult) -> Summary:
         "watermark": result.watermark,
         "executor": None if result.executor is None else result.executor.name,
     }
+
+
+DRY_RUN: Final = "dry_run"
+"""The field of a form."""
+
+_logger = logging.getLogger(__name__)
+
+
+def dry_run_field(task: str) -> Param:
+    """The switch of a form, by which ``task`` says what the run would do."""
+    description = f"Do nothing: the log of the task {task} says what the run would do, stage by stage."
+    return Param(False, type="boolean", title="Dry run", description=description)
+
+
+def is_dry_run(context: Context) -> bool:
+    """Whether the form of this run says to do nothing."""
+    return bool(context["params"].get(DRY_RUN))
+
+
+def skip_after_telling(
+    rooted: RootedPipeline, look: "Callable[[PipelineHandle], DryRun]", *, create: bool = False
+) -> NoReturn:
+    """Have the log say what a run would do, and skip it, and so what comes after it. Raises what stands against it."""
+    from headrace.runs.client.handle import PipelineHandle
+
+    looked = look(PipelineHandle(rooted.catalog(), rooted.pipeline, create=create))
+    for line in looked.lines():
+        _logger.info("%s", in_one_line(line))
+    for warning in looked.warnings:
+        _logger.warning("%s", in_one_line(warning))
+    raise AirflowSkipException("the form says to do nothing: the lines above say what the run would do")

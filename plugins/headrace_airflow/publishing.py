@@ -36,10 +36,9 @@ from headrace.runs.reporting.results import RunError, RunResult, now, write
 from headrace_airflow.assets import Published
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import TypedTaskError
-from headrace_airflow.families.dry_runs import is_dry_run
 from headrace_airflow.families.family import call, options_of
 from headrace_airflow.forms import Form
-from headrace_airflow.operators import HeadraceOperator, Summary, summary
+from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, summary
 from headrace_airflow.roots import RootedPipeline, api_connection
 from headrace_airflow.run_ids import backfill_branch, run_id_begin, run_id_of
 from headrace_snapshots.catalog import Catalog

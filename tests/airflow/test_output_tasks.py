@@ -152,7 +152,7 @@ land("8.jsonl", 8, "shop")
 told_lines, stored = [], lambda: {found.path: found.etag for found in store.list("")}
 handler = logging.Handler()
 handler.emit = lambda record: told_lines.append(record.getMessage())
-logger = logging.getLogger("headrace_airflow.families.dry_runs")
+logger = logging.getLogger("headrace_airflow.operators")
 logger.addHandler(handler)
 logger.setLevel(logging.INFO)
 begun, count = stored(), refs()

@@ -13,7 +13,7 @@ from headrace.errors import PipelineError
 from headrace.pipeline.identity import definition, fingerprint
 from headrace.pipeline.loading.registry import output_named
 from headrace.pipeline.pipeline import SeveralOutputsError
-from headrace.sources.required_columns import columns_read, required_by
+from headrace.sources.validation import columns_read, required_by
 from tests.process.clicks import CLICKS
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
 

@@ -17,7 +17,7 @@ from headrace.runs.backfill.backfill import backfill
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.results import RunResult
-from headrace.sources.required_columns import required_by
+from headrace.sources.validation import required_by
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.own_windows import Validity

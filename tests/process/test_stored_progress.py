@@ -21,7 +21,6 @@ from headrace.read.snapshots.progress import (
     progress_of,
 )
 from headrace.runs.restore import restore
-from headrace.sources.newest_event_time import NOT_SAID
 from headrace.sources.progress import (
     Ahead,
     ChainClocks,
@@ -33,6 +32,7 @@ from headrace.sources.progress import (
     Rejects,
     WatermarkHold,
 )
+from headrace.sources.source_clock import NOT_SAID
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.files import FileLog, FileRecord

@@ -15,8 +15,8 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant, instant
 from headrace.pipeline.endpoints import OWN
 from headrace.sources.landing import Landing
-from headrace.sources.newest_event_time import NOT_SAID, newest_read
 from headrace.sources.progress import EpochClocks
+from headrace.sources.source_clock import NOT_SAID, newest_read
 from headrace_snapshots.store import open_store
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -71,7 +71,7 @@ def test_modules_in_circles_are_found_by_imports_for_types_too(tmp_path: Path) -
     assert circling_modules(named_modules(root)) == ["headrace.first", "headrace.second", "headrace.third"]
 
 
-TABLES = ["headrace.built_in", "headrace.error_tree", "headrace.former_places", "headrace.types"]
+TABLES = ["headrace.built_in", "headrace.error_tree", "headrace.types"]
 """Names of modules of all floors, which ``headrace`` reads or nobody."""
 
 

@@ -31,8 +31,7 @@ from headrace.program import columns as c
 from headrace.sources.changelogs import as_changes
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import later_of
-from headrace.sources.required_columns import required_by
-from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on
+from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on, required_by
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""

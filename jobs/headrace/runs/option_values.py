@@ -12,9 +12,8 @@ from headrace.model.arguments import Arguments
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.runs.option_kinds import Made, RunOption, RunOptionsError, SignalsOption
+from headrace.runs.option_kinds import Made, RunOption, RunOptionsError, SignalsOption, parse_clock
 from headrace.runs.options import option_fields, options_of_method
-from headrace.runs.replay_clock import parse_clock
 
 
 def parse_signal(text: str) -> Signal:

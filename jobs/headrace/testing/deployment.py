@@ -30,8 +30,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import executor_name
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.changelogs import as_changes
-from headrace.sources.required_columns import required_by
-from headrace.sources.validation import EARLIEST, LATEST
+from headrace.sources.validation import EARLIEST, LATEST, required_by
 from headrace.testing.results import Row
 from headrace.testing.steps import Record, UnitTestError, moment, spelled
 

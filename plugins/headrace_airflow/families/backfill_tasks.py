@@ -18,10 +18,9 @@ from headrace.runs.reporting.results import RunResult
 from headrace_airflow.assets import Published
 from headrace_airflow.dags import PROMOTE
 from headrace_airflow.decisions import REHEARSED, AskingOperator, check_shown, finish, handle_of, readers_see, rehearsed
-from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
 from headrace_airflow.forms import APPROVE, asked_in_form, decided, done_already, earlier_try, option_flags, unreasoned
 from headrace_airflow.markdown import Proposal
-from headrace_airflow.operators import HeadraceOperator, Summary, summary
+from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, skip_after_telling, summary
 from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch, branch_of_run
 from headrace_snapshots.names import published_of

@@ -22,10 +22,10 @@ from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.decisions import REHEARSE
 from headrace_airflow.families import recovery_tasks
 from headrace_airflow.families.backfill_tasks import BackfillApprovalOperator, CutOverOperator, ReplayOperator
-from headrace_airflow.families.dry_runs import DRY_RUN, dry_run_field
 from headrace_airflow.families.family import BY_HAND, DagFamily, new_dag, new_dag_after_publish, options_of
 from headrace_airflow.families.recovery_tasks import RECOVER as RECOVER_TASK
 from headrace_airflow.forms import END, REASON, Form, option_fields, option_flags, reason_field
+from headrace_airflow.operators import DRY_RUN, dry_run_field
 from headrace_airflow.publishing import AuditOperator, PreconditionsOperator, PublishOperator
 from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import windows_asset

@@ -18,9 +18,8 @@ from headrace_airflow import forms
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.decisions import REHEARSE, AskingOperator, handle_of
 from headrace_airflow.failures import TypedTaskError, problem_left
-from headrace_airflow.families.dry_runs import is_dry_run, skip_after_telling
 from headrace_airflow.markdown import Proposal
-from headrace_airflow.operators import HeadraceOperator, Summary
+from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, skip_after_telling
 from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import request_of
 from headrace_snapshots.catalog import Catalog

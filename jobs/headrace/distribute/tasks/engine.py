@@ -26,8 +26,8 @@ from headrace.pipeline.identity import Formerly
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.file_planning import ChangedFileError
 from headrace.sources.landing import ByInput
-from headrace.sources.newest_event_time import newest_read
 from headrace.sources.progress import ChainClocks, InputProgress, Parked, PipelineProgress, WatermarkHold, later_of
+from headrace.sources.source_clock import newest_read
 from headrace.state.files import Written
 from headrace.state.migration import StateNames, migrated
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge

@@ -24,7 +24,7 @@ from headrace.model.windows import ShiftedOutputTime, Window, WindowFn, moved, t
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.sources.newest_event_time import newest_read
+from headrace.sources.source_clock import newest_read
 from headrace_snapshots.catalog import Catalog, Head
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError, RefusedError
