@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from headrace import Pipeline
+from headrace.distribute.epoch import Attempts
+from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.runs.backfill.backfill import backfill
+from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult
+from tests.distribute.blobs import OverBlobs
 
 _SPARK = pytest.param("spark", marks=pytest.mark.spark)
 on_both = pytest.mark.parametrize("executor", ["local", _SPARK], indirect=True)
@@ -47,3 +51,21 @@ class Executed:
 
 LOCAL = Executed("local")
 """What sets the scene for a test on both, or is compared with it: an epoch on Spark takes twenty times as long."""
+
+
+class SparkStandIn(LocalExecution):
+    """Stands for Spark without a JVM: its engine has an exchange between its three tasks. ``begun``: each start."""
+
+    begun: ClassVar[list[str]] = []
+
+    def begin(self) -> None:
+        self.begun.append("begun")
+
+    def engine(self, attempts: Attempts) -> OverBlobs:
+        return OverBlobs(TaskEnvironment.of(self.pipeline, self.store, self.landing), attempts, 3)
+
+    @classmethod
+    def stand_in(cls, patch: pytest.MonkeyPatch) -> None:
+        """Let runs take it for Spark."""
+        patch.setattr("headrace.runs.executors.on_spark.SparkExecution", lambda *given: cls(*given[:3]))
+        patch.setattr(cls, "begun", [])

@@ -9,8 +9,10 @@ from click.testing import CliRunner
 
 from headrace import Pipeline, SparkFunction
 from headrace.cli.main import app
-from headrace.errors import PipelineError
+from headrace.errors import NotInstalledError, PipelineError
+from headrace.installed import EXTRAS
 from headrace.pipeline.scheduling import ExecutorDecision
+from headrace.read.views.columns import View
 from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting, work_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
@@ -23,6 +25,8 @@ from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, FILES, MODEST, clicks, land
+from tests.process.executors import Executed, SparkStandIn, on_spark
+from tests.reading import read
 
 BOUNDS = Bounds(input=1000, state=500)
 AUTO = replace(CLICKS, executor="auto")
@@ -218,6 +222,114 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
         process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(taken.append))
     assert taken[0].startswith("executor spark: auto: ")
     assert "of new input are more than 1 KB" in taken[0]
+
+
+def executors(root: Path, branch: str = "main") -> list[object]:
+    """That of each epoch, as its snapshot says."""
+    catalog = Catalog(open_store(root.as_uri()), CLICKS.name)
+    head = catalog.head().refs[branch]
+    return [manifest.progress["executor"] for manifest in catalog.ancestry(head)][::-1]
+
+
+def land_as_much_again(root: Path, file: int) -> None:
+    """Give a landed file 20 KB of records that mean nothing."""
+    with (root / f"landing/clicks/part-{file:05d}.jsonl").open("a") as lines:
+        lines.writelines(json.dumps({"user": None, "at": "never", "price": None}) + "\n" for _ in range(400))
+
+
+def assert_equal_views(one: Path, other: Path) -> None:
+    for view in View:
+        mine, yours = (read(CLICKS, root.as_uri(), view, "main").to_pylist() for root in (one, other))
+        assert sorted(map(repr, mine)) == sorted(map(repr, yours))
+        assert mine or view is View.LATE
+
+
+@pytest.fixture
+def spark_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """When Spark began, in runs of this test."""
+    SparkStandIn.stand_in(monkeypatch)
+    monkeypatch.setenv("HEADRACE_AUTO_INPUT", "12k")
+    return SparkStandIn.begun
+
+
+def test_spark_starts_before_the_first_epoch_that_needs_it(tmp_path: Path, spark_begun: list[str]) -> None:
+    land(tmp_path)
+    land_as_much_again(tmp_path, 2)
+    told: list[str] = []
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(told.append))
+    assert executors(tmp_path) == ["local", "local", "tasks", "tasks", "tasks"]
+    assert result.executor is not None
+    assert result.executor.name == "spark"
+    assert result.executor.reason.endswith("more than 12 KB (HEADRACE_AUTO_INPUT), from epoch 2 on")
+    assert [line.split(":")[0] for line in told if line.startswith("executor")] == ["executor local", "executor spark"]
+    assert spark_begun == ["begun"]
+    land(tmp_path / "alone")
+    land_as_much_again(tmp_path / "alone", 2)
+    process(CLICKS, (tmp_path / "alone").as_uri(), RunOptions("first", executor="local"))
+    assert_equal_views(tmp_path, tmp_path / "alone")
+
+
+def test_much_input_in_small_epochs_needs_no_spark(tmp_path: Path, spark_begun: list[str]) -> None:
+    land(tmp_path)
+    assert landed_bytes(tmp_path) > 12 * 1024
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"))
+    assert (executors(tmp_path), spark_begun) == (["local"] * FILES, [])
+    assert result.executor is not None
+    assert result.executor.name == "local"
+    replay = process(AUTO, tmp_path.as_uri(), RunOptions("replay", mode=Mode.REPLAY, branch="again"))
+    assert (len(replay.epochs), spark_begun) == (FILES, [])
+    process(AUTO, tmp_path.as_uri(), RunOptions("batch", mode=Mode.BATCH, branch="batch"))
+    assert (executors(tmp_path, "batch"), spark_begun) == (["tasks"], ["begun"])
+
+
+def test_state_that_grows_in_a_run_turns_it_to_spark(
+    tmp_path: Path, spark_begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path)
+    process(CLICKS, tmp_path.as_uri(), RunOptions("first", executor="local", max_epochs=1))
+    monkeypatch.setenv("HEADRACE_AUTO_STATE", str(state_bytes(head(tmp_path))))
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("second"))
+    assert executors(tmp_path) == ["local", "local", "tasks", "tasks", "tasks"]
+    assert result.executor is not None
+    assert "of state are more than" in result.executor.reason
+    land(tmp_path / "alone")
+    process(CLICKS, (tmp_path / "alone").as_uri(), RunOptions("first", executor="local"))
+    rows = [read(CLICKS, root.as_uri(), branch="main").to_pylist() for root in (tmp_path, tmp_path / "alone")]
+    assert sorted(map(repr, rows[0])) == sorted(map(repr, rows[1])) != []
+
+
+def test_what_is_asked_for_stays(tmp_path: Path, spark_begun: list[str]) -> None:
+    land(tmp_path)
+    land_as_much_again(tmp_path, 2)
+    process(AUTO, tmp_path.as_uri(), RunOptions("first", executor="local"))
+    assert (executors(tmp_path), spark_begun) == (["local"] * FILES, [])
+
+
+def test_epochs_before_a_spark_that_is_not_installed_stay(
+    tmp_path: Path, spark_begun: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    land(tmp_path)
+    land_as_much_again(tmp_path, 2)
+    monkeypatch.setitem(EXTRAS, "spark", ("pyspark_that_is_not_here",))
+    with pytest.raises(NotInstalledError, match="executor spark"):
+        process(AUTO, tmp_path.as_uri(), RunOptions("first"))
+    assert executors(tmp_path)[0] == "local"
+    assert spark_begun == []
+    again = process(AUTO, tmp_path.as_uri(), RunOptions("again", executor="local"))
+    assert again.epoch == FILES - 1
+
+
+@on_spark
+def test_a_run_turns_to_a_real_spark(tmp_path: Path, executor: Executed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_AUTO_INPUT", "12k")
+    for root in (tmp_path, tmp_path / "alone"):
+        land(root)
+        land_as_much_again(root, 2)
+    result = process(AUTO, tmp_path.as_uri(), RunOptions("first"), spark=executor.spark)
+    assert executors(tmp_path) == ["local", "local", "spark", "spark", "spark"]
+    process(CLICKS, (tmp_path / "alone").as_uri(), RunOptions("first", executor="local"))
+    assert_equal_views(tmp_path, tmp_path / "alone")
+    assert from_json(to_json(result)) == result
 
 
 def test_the_command_line_takes_every_executor(tmp_path: Path) -> None:

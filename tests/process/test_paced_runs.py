@@ -10,7 +10,9 @@ import pytest
 from headrace import Pipeline, col, count
 from headrace.distribute.tasks import background, engine
 from headrace.distribute.tasks.background import MOST_LAYERS
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.options import RunOptions
+from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
@@ -21,7 +23,7 @@ from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, truth
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, Executed, SparkStandIn, on_both
 from tests.process.test_process import current
 from tests.reading import read
 
@@ -94,6 +96,27 @@ def with_unfinished(root: Path) -> tuple[int, Manifest]:
         if unfinished(manifest, "state") and unfinished(manifest, "current"):
             return number, manifest
     raise AssertionError("no merge takes several runs")
+
+
+def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, _ = with_unfinished(tmp_path)
+    fits = iter([True, True, False])  # the plan asks, and then two epochs
+    monkeypatch.setattr(
+        "headrace.runs.executors.choice.fitting",
+        lambda *_: ExecutorDecision("local" if next(fits) else "spark", "as the test says"),
+    )
+    SparkStandIn.stand_in(monkeypatch)
+    land(tmp_path, number, number + 6)
+    found = process(CLICKS, tmp_path.as_uri(), RunOptions("turning", executor="auto"))
+    line = [*catalog(tmp_path).ancestry(str(found.snapshot))][5::-1]
+    assert [manifest.progress["executor"] for manifest in line] == ["local", *["tasks"] * 5]
+    assert current(CLICKS, tmp_path) == truth(number + 6)
+    before, after = line[:2]
+    done = {Path(file.path) for merge in before.merges["state"] for part in merge.files for file in part}
+    stored = {Path(file.path) for layers in after.tables.values() for layer in layers for file in layer.files}
+    assert done, "a merge is half done when the run turns"
+    assert done <= {*done_files(after)} | stored
+    check_catalog(open_store(tmp_path.as_uri()), NAME)
 
 
 def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None:

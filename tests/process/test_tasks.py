@@ -14,10 +14,13 @@ from headrace.distribute.local import LocalEngine, Threads
 from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.plan import TaskEnvironment
+from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.executors.on_local import LocalExecution
+from headrace.runs.options import Mode
 from headrace.state import layers
 from headrace_snapshots.format import files
 from tests.distribute.blobs import OverBlobs
+from tests.process.executors import SparkStandIn
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario
@@ -72,3 +75,19 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow  # as above
+@given(wider_scenarios(), st.integers(1, 3))
+@settings(examples(40, fewest=10), suppress_health_check=list(HealthCheck))
+def test_runs_that_change_their_executor_give_what_the_reference_gives(scenario: Scenario, epochs: int) -> None:
+    turns = cycle([True, *[True] * epochs, False])  # the plan asks first, and then so many epochs
+
+    def fitting(*_: object) -> ExecutorDecision:
+        return ExecutorDecision("local" if next(turns) else "spark", "by lot")
+
+    with pytest.MonkeyPatch.context() as patch:
+        SparkStandIn.stand_in(patch)
+        patch.setattr("headrace.runs.executors.choice.fitting", fitting)
+        patch.setattr(files, "FANOUT", 2)  # so that layers are being merged when a run changes it
+        check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])

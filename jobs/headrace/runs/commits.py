@@ -299,7 +299,8 @@ class Committer:
         self._tell(coordinator.Due())
         for level in computed.acknowledged:
             self._tell(coordinator.Acknowledged(level, snapshot))
-        queued = self._thread.submit(self.engine.in_background(self._run), snapshot, computed)
+        run = self.engine.in_background(self._run)
+        queued = self._thread.submit(run, snapshot, computed, self.engine.executor)  # the next epoch may have another
         self._pending = [*(future for future in self._pending if not future.done()), queued]
 
     def drain(self) -> None:
@@ -325,26 +326,26 @@ class Committer:
             effects = self._coordinator.receive(event)
             self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, coordinator.CommitSnapshot)}
 
-    def _run(self, snapshot: SnapshotId, computed: ComputedEpoch) -> None:
+    def _run(self, snapshot: SnapshotId, computed: ComputedEpoch, executor: str) -> None:
         try:
             if self._failure is None:
-                self._commit_if_whole(snapshot, computed)
+                self._commit_if_whole(snapshot, computed, executor)
         except BaseException as error:
             self._failure = error
             self._tell(coordinator.CommitFenced(snapshot))
         finally:
             self._slots.release()
 
-    def _commit_if_whole(self, snapshot: SnapshotId, computed: ComputedEpoch) -> None:
+    def _commit_if_whole(self, snapshot: SnapshotId, computed: ComputedEpoch, executor: str) -> None:
         if snapshot not in self._to_commit:
             missing = sorted({*range(self.engine.levels)} - computed.acknowledged)
             reason = f"level {missing[0]} of its tasks is not complete" if missing else "it is not the next one"
             raise IncompleteEpochError(f"epoch {computed.epoch} is not committed: {reason}. Run again")
         self._to_commit.remove(snapshot)
-        self._commit(computed)
+        self._commit(computed, executor)
         self._tell(coordinator.Committed(snapshot))
 
-    def _commit(self, computed: ComputedEpoch) -> None:
+    def _commit(self, computed: ComputedEpoch, executor: str) -> None:
         catalog = self.catalog
         started = time.monotonic()
         parent = self.head
@@ -372,7 +373,7 @@ class Committer:
             branch=self.claim.branch,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            progress=epoch_to_json(computed.progress, signals=computed.signals, executor=self.engine.executor),
+            progress=epoch_to_json(computed.progress, signals=computed.signals, executor=executor),
             counts=counts,
             timings={**computed.timings, "write_seconds": time.monotonic() - started},
             requests=self._requests(written),

@@ -192,6 +192,11 @@ class RunContext:
         request = None if manifest is None else StoredProgress.of(manifest).signals_of
         return self.options.signals if request is None or request != self.options.request else ()
 
+    @property
+    def is_auto(self) -> bool:
+        """Whether nobody has named an executor, so that AUTO takes one."""
+        return (self.options.executor or self.pipeline.executor) == AUTO
+
     def decide(self, work: Callable[[], WorkEstimate]) -> ExecutorDecision:
         """The executor to take for ``work``, which is estimated only if it counts; one that AUTO took is told.
 
@@ -199,8 +204,8 @@ class RunContext:
         """
         decision = choose(self.pipeline, self.options.executor, work, self.options.reason)
         check_installed(self.pipeline, decision.name)
-        if (self.options.executor or self.pipeline.executor) == AUTO:
-            self.listener.noted(f"executor {decision.name}: {decision.reason}")
+        if self.is_auto:
+            self.note(f"executor {decision.name}: {decision.reason}")
         return decision
 
 

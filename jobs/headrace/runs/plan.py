@@ -129,9 +129,10 @@ def _replay(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, 
     if run.options.clock is not None and replay.epochs:
         run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
     head = replay_head(run.catalog, run.pipeline, run.options.branch, begin.snapshot, replay)
-    executor = run.decide(lambda: WorkEstimate.after(head, replay.bytes_left(head)))
-    has_epochs = replay.epoch(next_number(head), run.progress(head)) is not None
-    return executor, (), runs_stages.ComputeEpochs(begin.snapshot, replay=replay, left=left) if has_epochs else None
+    first = replay.epoch(next_number(head), run.progress(head))
+    executor = run.decide(lambda: WorkEstimate.after(head, input_bytes({} if first is None else first.files)))
+    epochs = None if first is None else runs_stages.ComputeEpochs(begin.snapshot, replay=replay, left=left)
+    return executor, (), epochs
 
 
 def _new_input(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
@@ -141,7 +142,7 @@ def _new_input(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[st
     manifest, progress, history = begin.manifest, begin.progress, begin.history
     sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
     files = run.new_files(manifest, full_sweep=sweeps)
-    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(files) + sum(left.values())))
+    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(_first_epoch(run, files))))
     _warn_of_empty_inputs(run, {*files, *left}, progress)
     waiting = _catching_up(run, manifest)
     has_news = bool(files or left or waiting or run.new_signals(manifest))
@@ -154,6 +155,13 @@ def _new_input(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[st
         waiting,
         runs_stages.ComputeEpochs(begin.snapshot, files, history=history, left=left, sweeps=sweeps),
     )
+
+
+def _first_epoch(run: RunContext, files: ByInput) -> ByInput:
+    """What of new ``files`` the first epoch reads; one that reads again as it was read before may differ."""
+    options = run.options
+    is_whole = options.mode is Mode.BATCH or not files
+    return files if is_whole else run.landing.first_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
 
 
 def _catching_up(run: RunContext, head: Manifest | None) -> tuple[runs_stages.CatchUpOutputs, ...]:

@@ -19,7 +19,7 @@ from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.scheduling import ExecutorDecision
+from headrace.pipeline.scheduling import LOCAL, ExecutorDecision
 from headrace.read.definition_plan import plan as definition_plan
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
@@ -30,7 +30,7 @@ from headrace.runs.backfill.branches import fork_branch
 from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, NamesFiles, attempts_of
 from headrace.runs.epochs import RunContext, check_counted, commit_epochs
-from headrace.runs.executors.choice import WorkEstimate
+from headrace.runs.executors.choice import FittingExecution, WorkEstimate
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.publishing.audits import Auditor, BranchAudits
@@ -381,11 +381,16 @@ class _Run:
 
     def _new_side(self) -> Execution:
         assert self.executor is not None, "the plan or the audit has decided"
+        if self.context.is_auto and self.executor.name == LOCAL:
+            return FittingExecution(self.context, self.spark, self._turn)
         return EXECUTORS[self.executor.name].open(self.context, self.spark)
+
+    def _turn(self, decision: ExecutorDecision) -> None:
+        self.executor = decision
 
     def _audited(self, stage: runs_stages.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
-        self.executor = self.executor if stage.executor is None else stage.executor
+        self.executor = self.executor or stage.executor  # the epochs may have changed it
         return Auditor(self.context, self._side_for, self._made).audits()
 
     def _side_for(self, work: Callable[[], WorkEstimate]) -> Execution:

@@ -214,18 +214,24 @@ class Landing:
     def next_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
     ) -> tuple[dict[str, list[source_ports.SourceSplit]], dict[str, list[source_ports.SourceSplit]]]:
-        """The first of ``files`` of each input that make an epoch, taken in, and the rest. None: as the source says.
-        A split that counts again is an epoch of its own.
+        """What ``first_epoch`` gives, taken in, and the rest."""
+        first = self.first_epoch(files, max_files, max_bytes)
+        rest = {name: [*waiting[len(first.get(name, ())) :]] for name, waiting in files.items()}
+        return self.taken(first), {name: waiting for name, waiting in rest.items() if waiting}
+
+    def first_epoch(
+        self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
+    ) -> dict[str, list[source_ports.SourceSplit]]:
+        """The first of ``files`` of each input that make an epoch. None: as the source says. A split that counts again
+        is an epoch of its own.
         """
-        taken = {}
+        first = {}
         for name, waiting in files.items():
             source = self._sources[name]
             batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
-            taken[name] = self._until_again(name, batch)
-        alone = next((name for name, batch in taken.items() if self.enumerators[name].is_correction(batch[0])), None)
-        taken = taken if alone is None else {alone: taken[alone]}
-        rest = {name: [*waiting[len(taken.get(name, ())) :]] for name, waiting in files.items()}
-        return self.taken(taken), {name: waiting for name, waiting in rest.items() if waiting}
+            first[name] = self._until_again(name, batch)
+        alone = next((name for name, batch in first.items() if self.enumerators[name].is_correction(batch[0])), None)
+        return first if alone is None else {alone: first[alone]}
 
     def _until_again(self, name: str, batch: list[source_ports.SourceSplit]) -> list[source_ports.SourceSplit]:
         """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""

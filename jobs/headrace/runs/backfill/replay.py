@@ -51,7 +51,6 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of, without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
-from headrace.runs.executors.choice import input_bytes
 from headrace.runs.option_kinds import ReplayClock, RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import InputGoneError
@@ -324,10 +323,6 @@ class Replay:
     def files_left(self, head: Manifest | None) -> int:
         """How many files it reads after ``head``."""
         return sum(counted(epoch.files) for epoch in self.epochs[next_number(head) :])
-
-    def bytes_left(self, head: Manifest | None) -> int:
-        """Their bytes."""
-        return sum(input_bytes(epoch.files) for epoch in self.epochs[next_number(head) :])
 
     def made(self, number: int, epoch: RecordedEpoch) -> bool:
         """Whether ``epoch`` may be its epoch ``number``."""

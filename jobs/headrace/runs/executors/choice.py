@@ -1,28 +1,45 @@
 """Which executor a run takes: the one that it is asked for, else the pipeline's own. AUTO takes what fits the work.
 
 How much work there is is known without reading data: files of input by their listing, state by the manifest.
+
+Under AUTO a run begins on ``local`` where its first epoch fits, and asks again before each: the first that needs Spark
+starts it. State and layers are the same files on both, so the engine of the next executor restores what the one before
+has come to. From then on the run stays on Spark, whose start was what is dear.
 """
 
-from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
-from headrace.audit.range import audited_files, unpublished_range
-from headrace.ext.executors import EXECUTORS
+from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes, audited_files, unpublished_range
+from headrace.ext.executors import EXECUTORS, Engine, ExecutorRun
 from headrace.installed import require
+from headrace.model.time import Instant
+from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.scheduling import AUTO, LOCAL, SPARK, ExecutorDecision
+from headrace.pipeline.quality import ExpectationView
+from headrace.pipeline.scheduling import AUTO, LOCAL, SPARK, ExecutorDecision, LevelProgress
 from headrace.read.snapshots.progress import progress_of, unread_files
+from headrace.read.views.columns import ViewColumns
 from headrace.runs.reporting.results import Action
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.this_process import shown_size, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest, is_current
-from headrace_snapshots.store import open_store
+from headrace_snapshots.store import ObjectStore, open_store
+
+if TYPE_CHECKING:  # a task of Airflow chooses without what computes
+    from headrace.distribute.epoch import Attempts, ComputedEpoch
+    from headrace.distribute.process import Stop
+    from headrace.kernel.columns import Names
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 INPUT: Final = "HEADRACE_AUTO_INPUT"
 STATE: Final = "HEADRACE_AUTO_STATE"
@@ -30,7 +47,7 @@ STATE: Final = "HEADRACE_AUTO_STATE"
 
 @dataclass(frozen=True)
 class Bounds:
-    """Up to how many bytes of new input, and of stored state, AUTO does without Spark."""
+    """Up to how many bytes of an epoch's input, and of stored state, AUTO does without Spark."""
 
     input: int = 256 * 2**20
     state: int = 2**30
@@ -44,7 +61,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """What a run has before it, in bytes: files that it is to read, state that it continues from."""
+    """What an epoch, an audit or a run has before it, in bytes: files that it is to read, state that it continues
+    from.
+    """
 
     input: int
     state: int = 0
@@ -54,9 +73,13 @@ class WorkEstimate:
         """The work of continuing from ``head``."""
         if head is None:
             return cls(input_bytes)
-        layers = [layer for name, table_layers in head.tables.items() if not is_current(name) for layer in table_layers]
-        state = stored_bytes(file for layer in layers for file in layer.files)
-        return cls(input_bytes, state)
+        return cls.on({name: layers for name, layers in head.tables.items() if not is_current(name)}, input_bytes)
+
+    @classmethod
+    def on(cls, state: Mapping[str, Sequence[Layer]], input_bytes: int) -> "WorkEstimate":
+        """The work of continuing from the layers of ``state``."""
+        layers = [layer for table_layers in state.values() for layer in table_layers]
+        return cls(input_bytes, stored_bytes(file for layer in layers for file in layer.files))
 
 
 def choose(
@@ -97,7 +120,7 @@ def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorD
     return ExecutorDecision(
         LOCAL,
         f"auto: {shown_size(work.input)} of new input and {shown_size(work.state)} of state need no Spark, which is "
-        f"for more than {shown_size(bounds.input)} and {shown_size(bounds.state)}",
+        f"for epochs of more than {shown_size(bounds.input)}, or state of more than {shown_size(bounds.state)}",
     )
 
 
@@ -150,3 +173,178 @@ def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, Pipelin
         with suppress(BrokenObjectError):
             return manifest, progress_of(catalog, manifest)
     return None, PipelineProgress()
+
+
+class FittingExecution:
+    """One run's side under AUTO: on ``local`` up to an epoch that needs Spark, and on ``spark`` from that one on.
+    ``turned`` is told of that.
+    """
+
+    def __init__(self, run: ExecutorRun, given_session: Any, turned: Callable[[ExecutorDecision], None]) -> None:
+        self._run, self._given_session, self._turned = run, given_session, turned
+        self._bounds = Bounds.stated()
+        self._sides = [EXECUTORS[LOCAL].open(run, given_session)]
+
+    def turns(self, epoch: int, work: WorkEstimate) -> bool:
+        """Whether the side goes on with Spark from ``epoch`` on, for its ``work``; it does so once. Raises
+        NotInstalledError, and what starting Spark raises.
+        """
+        if len(self._sides) > 1:
+            return False
+        fit = fitting(self._run.pipeline, work, self._bounds)
+        if fit.name == LOCAL:
+            return False
+        decision = replace(fit, reason=f"{fit.reason}, from epoch {epoch} on")
+        check_installed(self._run.pipeline, decision.name)
+        self._run.note(f"executor {decision.name}: {decision.reason}")
+        self._sides.append(EXECUTORS[decision.name].open(self._run, self._given_session))
+        self._turned(decision)
+        self.begin()
+        return True
+
+    def begin(self) -> None:
+        """Start what its executor needs."""
+        self._sides[-1].begin()
+
+    def engine(self, attempts: "Attempts") -> Engine:
+        """A fresh engine, whose epochs get their names from ``attempts``."""
+        return FittingEngine(self, attempts)
+
+    def fresh(self, attempts: "Attempts") -> Engine:
+        """A fresh engine of the executor that the side is on."""
+        return self._sides[-1].engine(attempts)
+
+    def verify(self, table: str, file: DataFile) -> None:
+        """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
+        self._sides[-1].verify(table, file)
+
+    def audit_frame(
+        self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
+    ) -> Frame:
+        """The rows of ``view`` that an audit looks at. Raises BrokenObjectError."""
+        return self._sides[-1].audit_frame(view, audited, columns, released)
+
+    def errors(self) -> AbstractContextManager[None]:
+        """What the executor's libraries raise inside becomes a typed error."""
+        return self._sides[-1].errors()
+
+    def close(self, error: BaseException | None) -> None:
+        """Let go of all; ``local``, which raises nothing, comes first."""
+        for side in self._sides:
+            side.close(error)
+
+
+class FittingEngine:
+    """The engine of a ``FittingExecution``: that of one executor, and then of the next one, which restores what the one
+    before has come to.
+    """
+
+    def __init__(self, side: FittingExecution, attempts: "Attempts") -> None:
+        self._side, self._attempts = side, attempts
+        self._engine = side.fresh(attempts)
+        self._renamed: Mapping[str, Sequence[Formerly]] = {}
+        self._merges: Mapping[str, Sequence[UnfinishedMerge]] = {}
+        self._snapshot: str | None = None
+
+    @property
+    def epoch(self) -> int:
+        """The last epoch."""
+        return self._engine.epoch
+
+    @property
+    def levels(self) -> int:
+        """How many levels of tasks an epoch has, on every executor."""
+        return self._engine.levels
+
+    @property
+    def executor(self) -> str:
+        """The executor of the last epoch."""
+        return self._engine.executor
+
+    @property
+    def pipeline(self) -> Pipeline:
+        """The pipeline."""
+        return self._engine.pipeline
+
+    @property
+    def store(self) -> ObjectStore:
+        """Where files are stored."""
+        return self._engine.store
+
+    @property
+    def landing(self) -> Landing:
+        """What is read."""
+        return self._engine.landing
+
+    @property
+    def progress(self) -> PipelineProgress:
+        """How far the last epoch has come."""
+        return self._engine.progress
+
+    @property
+    def tables(self) -> Mapping[str, tuple[Layer, ...]]:
+        """The state after the last epoch."""
+        return self._engine.tables
+
+    def restore(
+        self,
+        epoch: int,
+        progress: PipelineProgress,
+        tables: Mapping[str, Sequence[Layer]],
+        renamed: Mapping[str, Sequence[Formerly]],
+        *,
+        snapshot: str | None = None,
+        merges: Mapping[str, Sequence[UnfinishedMerge]] = MappingProxyType({}),
+    ) -> None:
+        """Continue from a ``snapshot``."""
+        self._engine.restore(epoch, progress, tables, renamed, snapshot=snapshot, merges=merges)
+        self._renamed, self._snapshot, self._merges = renamed, snapshot, merges
+
+    def compute(self, files: ByInput, processing_time: Instant, **how: Any) -> "ComputedEpoch":
+        """The next epoch, on the executor that fits it. Raises what that raises, and what starting it raises."""
+        if self._side.turns(self.epoch + 1, WorkEstimate.on(self.tables, input_bytes(files))):
+            self._turn()
+        computed = self._engine.compute(files, processing_time, **how)
+        self._renamed, self._snapshot, self._merges = {}, computed.attempt.snapshot_id, computed.written.merges
+        return computed
+
+    def _turn(self) -> None:
+        before, after = self._engine, self._side.fresh(self._attempts)
+        before.close()  # the next engine does that step of merges again
+        after.restore(
+            before.epoch, before.progress, before.tables, self._renamed, snapshot=self._snapshot, merges=self._merges
+        )
+        self._engine = after
+
+    def find_level(self) -> LevelProgress | None:
+        """Where the epoch under way is."""
+        return self._engine.find_level()
+
+    def compact_current(
+        self,
+        layers: Sequence[Layer],
+        prefix: str,
+        *,
+        bottom: bool,
+        names: "Mapping[str, Names]",
+        stop: "Stop",
+        output: str = "",
+        parts: int = 1,
+        numbers: range = range(1),
+    ) -> tuple[tuple[DataFile, ...], ...]:
+        """Some parts of one layer of several of ``current``, on the executor of the last epoch."""
+        return self._engine.compact_current(
+            layers, prefix, bottom=bottom, names=names, stop=stop, output=output, parts=parts, numbers=numbers
+        )
+
+    def parts_of_fold(self, size: int) -> int:
+        """In how many parts layers of ``current`` of so many bytes are made one."""
+        return self._engine.parts_of_fold(size)
+
+    def close(self) -> None:
+        """End what runs beside the epochs."""
+        self._engine.close()
+
+    def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
+        """``run`` for a thread of its own."""
+        return self._engine.in_background(run)
