@@ -22,4 +22,5 @@ pipeline = hr.Pipeline(
     where=hr.CalendarWindows("month", count=3),
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="90d"),
+    executor="auto",
 )

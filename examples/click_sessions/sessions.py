@@ -22,4 +22,5 @@ pipeline = hr.Pipeline(
     where=hr.Sessions("30m"),
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="12h"),
+    executor="auto",
 )

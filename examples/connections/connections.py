@@ -27,4 +27,5 @@ pipeline = hr.Pipeline(
     where=hr.CalendarWindows("month", "America/New_York"),
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="2d"),
+    executor="auto",
 )

@@ -20,4 +20,5 @@ pipeline = hr.Pipeline(
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="3d"),
     deduplicate=hr.Deduplicate("id", "2d"),
+    executor="auto",
 )

@@ -17,4 +17,5 @@ pipeline = hr.Pipeline(
     where=hr.FixedWindows("1h"),
     when=hr.on_update(),
     how=hr.retracting(allowed_lateness="1d"),
+    executor="auto",
 )

@@ -24,4 +24,5 @@ pipeline = hr.Pipeline(
     where=hr.FixedWindows("1h"),
     when=hr.AfterWatermark(late=hr.AfterCount(1)),
     how=hr.accumulating(allowed_lateness="6h"),
+    executor="auto",
 )

@@ -30,7 +30,7 @@ def test_the_rows_of(example: Path, tmp_path: Path) -> None:
     shutil.copytree(example / "data", tmp_path / "data")
     (file,) = (str(each) for each in example.glob("*.py"))
     root = ("--root", f"file://{tmp_path}/data")
-    headrace("run", file, *root, "--executor", "local")
+    headrace("run", file, *root)
     rows = json.loads(headrace("read", file, *root, "--format", "json"))
     expected = [json.loads(line) for line in (example / "expected.jsonl").read_text().splitlines()]
     stage = resolve(file).stages[-1]
