@@ -47,6 +47,7 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
     bare = headrace("run", *[word for word in steps[2][1:] if word not in {"--files-per-epoch", "1"}])
     assert bare.exit_code == 0, bare.output
     assert "executor local: auto: " in bare.stderr
+    assert "auto: local, or spark where there is much input" in " ".join(headrace(*steps[0]).stdout.split())
     panes = json.loads(headrace(*steps[-1], "--view", "panes", "--format", "json").stdout)
     assert {row["timing"] for row in panes} >= {"EARLY", "ON_TIME"}
 

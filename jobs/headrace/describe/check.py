@@ -15,8 +15,12 @@ from headrace.pipeline.endpoints import SparkFunction
 from headrace.pipeline.loading.modules import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.scheduling import DAG_FAMILIES, dag_id, retention_dag_id
+from headrace.pipeline.scheduling import AUTO, DAG_FAMILIES, dag_id, retention_dag_id
 from headrace.pipeline.validation import UpstreamCycleError, check_beside
+
+_EXECUTOR_WORDS: Final[Mapping[str, str]] = {
+    AUTO: "auto: local, or spark where there is much input or state (HEADRACE_AUTO_INPUT, HEADRACE_AUTO_STATE)"
+}
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class CheckReport(Suggesting):
             yield from _section(
                 "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in checked.dags.items()]
             )
-            yield from _section("executor", [checked.executor])
+            yield from _section("executor", [_EXECUTOR_WORDS.get(checked.executor, checked.executor)])
             yield from _section("note", checked.notes)
             yield from _section("WRONG", checked.problems or [])
             yield ""
