@@ -7,8 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import strategies as st
 
+from headrace.kernel import keys
 from headrace.kernel.columns import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType, of_billionths
 
@@ -71,3 +73,10 @@ def alike(found: Any, wanted: Any) -> bool:
         both = math.isnan(found) and math.isnan(wanted)
         return both or (found == wanted and math.copysign(1, found) == math.copysign(1, wanted))
     return type(found) is type(wanted) and bool(found == wanted)
+
+
+def number_all_keys(patch: pytest.MonkeyPatch) -> None:
+    """Give keys numbers even of a few rows that all have another one."""
+    patch.setattr(keys, "LEAST_ROWS", 1)
+    patch.setattr(keys, "ROWS_OF_A_KEY", 0)
+    patch.setattr(keys, "NUMBERS_OF_A_ROW", 1000)

@@ -35,6 +35,7 @@ from headrace.model.windows import CalendarWindows, WindowFn
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
 from tests.kernel import plain_scenarios as plain
+from tests.kernel.columns import number_all_keys
 from tests.kernel.differential import check, run_on_kernel
 from tests.kernel.further_scenarios import GO, Greedy, build, downstream, random_epochs, random_record
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
@@ -85,6 +86,12 @@ def test_plain(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", further.SCENARIOS)
 def test_further(name: str) -> None:
+    compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
+
+
+@pytest.mark.parametrize("name", further.SCENARIOS)
+def test_further_where_keys_have_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number_all_keys(monkeypatch)
     compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
 
 

@@ -4,7 +4,7 @@ import math
 import struct
 from datetime import date
 from decimal import Decimal
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel import keys
+from headrace.kernel.columns import Groups, Numbered
 from headrace.kernel.delta import KeyHashes
-from headrace.kernel.keys import grouped, hashes
+from headrace.kernel.keys import Keys, grouped, hashes
 from headrace.model.expressions.data_types import DataType, billionths
-from tests.kernel.columns import SPECIAL, VALUES, arrow
+from tests.kernel.columns import SPECIAL, VALUES, arrow, number_all_keys
 from tests.reference.strategies import examples
 
 TAGS = dict(zip(DataType, (3, 1, 2, 4, 5, 6, 7, 8), strict=True))
@@ -170,12 +171,10 @@ def test_rows_that_stand_in_order_stay_where_they_are() -> None:
 def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -> None:
     users, days = pa.array(["a", "b", None, "a"]), pa.array([1, 2, 3, 4])
     known, rows = KeyHashes(), np.array([0, 2, 3])
-    taken, hashed = known.of([users], rows, everything=False)
-    assert taken[0].to_pylist() == ["a", None, "a"]
-    assert hashed.tolist() == hashes([users]).take([0, 2, 3]).tolist()
-    again = known.of([users], rows.copy(), everything=False)
-    assert again[0] is taken
-    assert again[1] is hashed
+    taken = known.of([users], rows, everything=False)
+    assert taken.columns[0].to_pylist() == ["a", None, "a"]
+    assert taken.hashed.tolist() == hashes([users]).take([0, 2, 3]).tolist()
+    assert known.of([users], rows.copy(), everything=False) is taken
     others: list[tuple[list[pa.Array], list[int]]] = [
         ([users], [0, 1, 3]),
         ([users], [0, 2]),
@@ -185,9 +184,92 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
         ([pa.array(["b", "b", "b", "b"])], [0, 2, 3]),
     ]
     for columns, chosen in others:
-        own, of_own = known.of(columns, np.array(chosen), everything=False)
-        assert [column.to_pylist() for column in own] == [column.take(chosen).to_pylist() for column in columns]
-        assert of_own.tolist() == hashes(own, len(chosen)).tolist()
-    whole, of_whole = known.of([users], np.arange(4), everything=True)
-    assert whole[0] is users
-    assert of_whole.tolist() == hashes([users]).tolist()
+        own = known.of(columns, np.array(chosen), everything=False)
+        assert [column.to_pylist() for column in own.columns] == [column.take(chosen).to_pylist() for column in columns]
+        assert own.hashed.tolist() == hashes(own.columns, len(chosen)).tolist()
+    whole = known.of([users], np.arange(4), everything=True)
+    assert whole.columns[0] is users
+    assert whole.hashed.tolist() == hashes([users]).tolist()
+
+
+def rows_of(groups: Groups, length: int) -> list[list[int]]:
+    order = np.arange(length) if groups.order is None else groups.order
+    return [order[a:b].tolist() for a, b in pairwise(groups.offsets.tolist())]
+
+
+@examples(200)
+@given(st.data())
+def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject) -> None:
+    exact = [kind for kind in DataType if kind is not DataType.FLOAT]
+    kinds = data.draw(st.lists(st.sampled_from(exact), min_size=1, max_size=3))
+    some = data.draw(st.lists(st.tuples(*(VALUES[kind] for kind in kinds)), min_size=1, max_size=5))
+    rows = data.draw(st.lists(st.sampled_from(some), min_size=1, max_size=30))
+    starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
+    within = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
+    columns = columns_of(rows, kinds)
+    with pytest.MonkeyPatch.context() as patch:
+        number_all_keys(patch)
+        numbered = Keys(columns, len(rows)).grouped(*within)
+    assert numbered.numbered is not None
+    ordered = Keys(columns, len(rows)).grouped(*within)
+    assert ordered.numbered is None
+    assert rows_of(numbered.groups, len(rows)) == rows_of(ordered.groups, len(rows))
+    assert numbered.numbered.arranged.sizes.tolist() == ordered.groups.sizes.tolist()
+    assert numbered.hashes.tolist() == ordered.hashes.tolist()
+    assert all(own.equals(other) for own, other in zip(numbered.keys, ordered.keys, strict=True))
+    assert [some[numbered.rows].tolist() for some in within] == [some[ordered.rows].tolist() for some in within]
+    values = np.array(data.draw(st.lists(st.integers(-(2**40), 2**40), min_size=len(rows), max_size=len(rows))))
+    folds: list[np.ufunc] = [np.add, np.minimum, np.maximum]
+    for fold in folds:
+        arranged = values if ordered.groups.order is None else values[ordered.groups.order]
+        assert numbered.numbered.reduce(fold, values).tolist() == ordered.groups.reduce(fold, arranged, 0).tolist()
+
+
+def test_many_numbers_are_put_in_order_by_their_digits() -> None:
+    number = np.random.default_rng(3).integers(0, 2**33, 1000)
+    groups = Numbered(number[:10] % 7, 7).groups, Numbered(number % 2**21, 2**21).groups
+    for some, of in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
+        assert some.order is not None
+        assert some.order.tolist() == np.argsort(of, kind="stable").tolist()
+
+
+def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *within: Any) -> int:
+    """How many keys are hashed to group rows."""
+    numbers: list[int] = []
+
+    def counting(columns: list[pa.Array], rows: int | None = None) -> Any:
+        numbers.append(len(columns[0]))
+        return hashes(columns, rows)
+
+    patch.setattr(keys, "hashes", counting)
+    groups = Keys(columns, len(columns[0])).grouped(*within)
+    patch.undo()
+    assert sum(groups.groups.sizes) == len(columns[0])
+    return sum(numbers)
+
+
+def test_keys_that_many_rows_have_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(keys.LEAST_ROWS)
+    users, hours = pa.array(rows % 1000), rows // 20_000 * 3_600
+    assert hashed_rows(monkeypatch, [users], hours) == 1000
+    assert hashed_rows(monkeypatch, [users, pa.array(rows % 2 == 0)], hours, hours + 3_600) == 1000
+
+
+def test_keys_get_no_numbers_where_that_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.arange(keys.LEAST_ROWS)
+    users = pa.array(rows % 1000)
+    assert hashed_rows(monkeypatch, [pa.array(rows)]) == len(rows)  # all differ
+    assert hashed_rows(monkeypatch, [pa.array(rows % 1000 + 0.5)]) == len(rows)  # 0.0 and -0.0 are one key
+    assert hashed_rows(monkeypatch, [users[1:]]) == len(rows) - 1  # few rows
+    many_windows = rows // 300
+    assert hashed_rows(monkeypatch, [users], many_windows) == len(rows) + 1000  # more places than rows
+    assert hashed_rows(monkeypatch, [users], rows) == len(rows) + 1000  # each row in a window of its own
+
+
+def test_keys_of_one_hash_get_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    number_all_keys(monkeypatch)
+    monkeypatch.setattr(keys, "KEPT", np.uint64(0))
+    names = pa.array(["b", "a", "b"])
+    found = Keys([names], 3).grouped()
+    assert found.numbered is None
+    assert rows_of(found.groups, 3) == [[1], [0, 2]]

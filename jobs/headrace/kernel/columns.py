@@ -86,6 +86,9 @@ def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
 
 
 Ints = NDArray[np.int64]
+_DIGIT = 16
+"""Bits by which numpy sorts without comparing."""
+
 T = TypeVar("T", bound=np.generic)
 
 
@@ -161,6 +164,46 @@ class Groups:
         """The items of all lists of each group, one list after another; ``lists`` are arranged."""
         items, inner = of_lists(lists)
         return items, Groups(inner.offsets[self.offsets])
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """Groups of rows by the ``number`` that each row has, in the order of numbers, which are below ``limit``; one that
+    no row has is no group. What commutes is folded without putting rows in order.
+    """
+
+    number: Ints
+    limit: int
+
+    @cached_property
+    def _counts(self) -> Ints:
+        return np.bincount(self.number, minlength=self.limit)
+
+    @cached_property
+    def numbers(self) -> Ints:
+        """The number of each group."""
+        return np.flatnonzero(self._counts)
+
+    @cached_property
+    def arranged(self) -> Groups:
+        """The groups of rows that stand in their order."""
+        return Groups(np.append(np.int64(0), np.cumsum(self._counts[self.numbers])))
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The same by the order of rows, which takes longer."""
+        order = np.argsort(self.number.astype(np.uint16), kind="stable")
+        for shift in range(_DIGIT, self.limit.bit_length(), _DIGIT):
+            digit = (self.number >> shift).astype(np.uint16)
+            order = order[np.argsort(digit[order], kind="stable")]
+        return Groups(self.arranged.offsets, order)
+
+    def reduce(self, fold: np.ufunc, values: Ints) -> Ints:
+        """A ``fold`` (add, minimum or maximum) over the ``values`` of each group, which stand as the rows do."""
+        other = 0 if fold is np.add else values.max(initial=0) if fold is np.minimum else values.min(initial=0)
+        result = np.full(self.limit, other, np.int64)
+        fold.at(result, self.number, values)
+        return result[self.numbers]
 
 
 def taken(column: pa.Array, rows: Ints) -> pa.Array:

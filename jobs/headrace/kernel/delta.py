@@ -10,6 +10,7 @@ aggregate are counted by what became of them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 from operator import is_
 
 import numpy as np
@@ -20,10 +21,9 @@ from numpy.typing import NDArray
 from headrace.errors import OPERANDS
 from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
 from headrace.kernel.aggregates.ordering import extreme_value, fold
-from headrace.kernel.columns import Ints, as_numpy, constant, holders, own_arrow_type, to_lists, valid
+from headrace.kernel.columns import Groups, Ints, as_numpy, constant, holders, own_arrow_type, to_lists, valid
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
-from headrace.kernel.expressions.string_bytes import Words
-from headrace.kernel.keys import grouped, hashes
+from headrace.kernel.keys import Keys
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
 from headrace.kernel.windows import Assigned, InSlices, InWindows, assigned, in_windows
 from headrace.model.accumulation import TimestampCombiner
@@ -357,19 +357,18 @@ class KeyHashes:
     """Keys of some rows, and their hashes, which outputs with the same key have in common: each is hashed once."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[Sequence[pa.Array], Ints, list[pa.Array], Words]] = []
+        self._known: list[tuple[Sequence[pa.Array], Ints, Keys]] = []
 
-    def of(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> tuple[list[pa.Array], Words]:
-        """The keys that ``rows`` have in ``columns``, and their hashes; ``everything``: they are all rows in order."""
-        for known_columns, known_rows, keys, hashed in self._known:
+    def of(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> Keys:
+        """The keys that ``rows`` have in ``columns``; ``everything``: they are all rows in order."""
+        for known_columns, known_rows, keys in self._known:
             is_same = len(known_columns) == len(columns) and all(map(is_, known_columns, columns))
             if is_same and len(known_rows) == len(rows) and (known_rows == rows).all():
-                return keys, hashed
+                return keys
         places = None if everything else pa.array(rows)
-        keys = [column if places is None else column.take(places) for column in columns]
-        hashed = hashes(keys, len(rows))
-        self._known.append((columns, rows, keys, hashed))
-        return keys, hashed
+        keys = Keys([column if places is None else column.take(places) for column in columns], len(rows))
+        self._known.append((columns, rows, keys))
+        return keys
 
 
 class _Bundle:
@@ -387,55 +386,83 @@ class _Bundle:
     ) -> None:
         self.stage, self.windows, self.behind, self.place = stage, windows, output_watermark, place
         everything = len(windows.row) == len(judged[c.EVENT_TIME]) and bool((np.diff(windows.row) == 1).all())
-        rows = None if everything else pa.array(windows.row)
-        columns, hashed = known.of([judged[name] for name in stage.keys], windows.row, everything=everything)
-        keys = dict(zip(stage.keys, columns, strict=True))
+        self._rows = None if everything else pa.array(windows.row)
+        self._judged, self._in_groups = judged, dict[str, pa.Array]()
         start, end = windows.start, windows.end
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
-            times = judged[c.EVENT_TIME]  # NULL where a record was rejected, and no window has that
-            at = as_numpy(times if rows is None else times.take(rows))
+            at = as_numpy(self._own(c.EVENT_TIME))  # NULL where a record was rejected, and no window has that
             start = at - at % gap
             end = start
-        self.groups = grouped(hashed, list(keys.values()), start, end)
-        first = pa.array(self.groups.first_rows)
-        self._identity = {c.HASH: pa.array(hashed).take(first), **{name: of.take(first) for name, of in keys.items()}}
-        self._judged, self._in_groups = judged, dict[str, pa.Array]()
-        order = self.groups.order
-        self._order = order if everything else windows.row if order is None else windows.row[order]
+        keys = known.of([judged[name] for name in stage.keys], windows.row, everything=everything)
+        self.keyed = keys.grouped(start, end)
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The elements of each group, which stand in order for what is not folded as they stand."""
+        return self.keyed.groups
+
+    @cached_property
+    def _sizes(self) -> Ints:
+        numbered = self.keyed.numbered
+        return self.groups.sizes if numbered is None else numbered.arranged.sizes
 
     def delta(self) -> pa.RecordBatch:
-        stage, groups = self.stage, self.groups
-        first = groups.first_rows
-        columns = {**self._identity, **self._extent(first)}
-        columns[c.COUNT] = pa.array(groups.sizes)
+        stage, keyed = self.stage, self.keyed
+        columns = {c.HASH: pa.array(keyed.hashes), **dict(zip(stage.keys, keyed.keys, strict=True)), **self._extent()}
+        columns[c.COUNT] = pa.array(self._sizes)
         columns |= {part.name: self._part(part) for part in stage.parts}
         columns |= {measure.name: self._measure(measure) for measure in stage.trigger.measures}
         columns |= self._stamps()
         if stage.stage.withdrawable:
             withdrawn = (as_numpy(self._arranged(c.SIGN)) < 0).astype(np.int64)
-            columns[c.RETRACTED] = pa.array(groups.reduce(np.add, withdrawn, 0))
+            columns[c.RETRACTED] = pa.array(self.groups.reduce(np.add, withdrawn, 0))
         return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
+
+    def _own(self, name: str) -> pa.Array:
+        """A column of the elements, as they stand."""
+        return self._judged[name] if self._rows is None else self._judged[name].take(self._rows)
 
     def _arranged(self, name: str) -> pa.Array:
         if name not in self._in_groups:
             column, order = self._judged[name], self._order
-            self._in_groups[name] = column if order is None else column.take(pa.array(order))
+            self._in_groups[name] = column if order is None else column.take(order)
         return self._in_groups[name]
 
-    def _extent(self, first: Ints) -> dict[str, pa.Array]:
+    @cached_property
+    def _order(self) -> pa.Array | None:
+        """The judged rows by group; None: they stand so."""
+        order = self.groups.order
+        if order is None or self._rows is None:
+            return self._rows if order is None else pa.array(order)
+        return self._rows.take(pa.array(order))
+
+    def _extent(self) -> dict[str, pa.Array]:
         """The window of each group; of a part of a session the span of its elements."""
         where = self.stage.where
         if isinstance(where, Sessions):
-            at = as_numpy(self._arranged(c.EVENT_TIME))
-            start = self.groups.reduce(np.minimum, at, 0)
-            end = self.groups.reduce(np.maximum, at, 0) + int(where.gap)
-        else:
-            start, end = self.windows.start[first], self.windows.end[first]
-        return {c.WINDOW_START: pa.array(start), c.WINDOW_END: pa.array(end)}
+            first, last = self._ends_of_times()
+            return {c.WINDOW_START: pa.array(first), c.WINDOW_END: pa.array(last + int(where.gap))}
+        rows = self.keyed.rows
+        return {c.WINDOW_START: pa.array(self.windows.start[rows]), c.WINDOW_END: pa.array(self.windows.end[rows])}
+
+    def _ends_of_times(self) -> tuple[Ints, Ints]:
+        """The first and the last event time of each group."""
+        numbered = self.keyed.numbered
+        if numbered is not None:
+            at = as_numpy(self._own(c.EVENT_TIME))
+            return numbered.reduce(np.minimum, at), numbered.reduce(np.maximum, at)
+        at = as_numpy(self._arranged(c.EVENT_TIME))
+        return self.groups.reduce(np.minimum, at, 0), self.groups.reduce(np.maximum, at, 0)
 
     def _part(self, part: AccumulatorPart) -> pa.Array:
+        numbered = self.keyed.numbered
+        if numbered is not None and not self.stage.stage.withdrawable:
+            value = None if part.input is None else self._own(self.stage.input_column(part.input))
+            folded = part.fold_numbered(value, numbered)
+            if folded is not None:
+                return folded
         at = self._arranged(c.EVENT_TIME)
         if isinstance(part, KeptPart):
             inputs = self.stage.kept_inputs

@@ -15,6 +15,8 @@ Different keys may have the same hash: every look-up and every grouping by it al
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
@@ -29,6 +31,7 @@ from headrace.kernel.columns import (
     DECIMAL,
     Groups,
     Ints,
+    Numbered,
     as_numpy,
     of_sorted,
     run_begins,
@@ -326,16 +329,30 @@ def _distinct(numbers: Ints) -> Ints:
     return ordered[run_begins(ordered)]
 
 
+def _is_few(numbers: Ints) -> bool:
+    """Whether few ``numbers`` are different, as starts of windows are."""
+    return len(_distinct(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW
+
+
+def _coded(numbers: Ints) -> tuple[Ints, Ints]:
+    """The place of each among the different ``numbers``, and these, ascending."""
+    encoded = pa.array(numbers).dictionary_encode()
+    values = as_numpy(encoded.dictionary)
+    order = np.argsort(values)
+    places = np.empty(len(values), np.int64)
+    places[order] = np.arange(len(values))
+    return places.take(as_numpy(encoded.indices)), values[order]
+
+
 def _low(packed: Words, bits: np.uint64) -> Ints:
     return (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
 
 
 def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
-    if len(_distinct(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW:  # as starts of windows are
-        encoded = pa.array(numbers).dictionary_encode()
-        places = np.argsort(np.argsort(as_numpy(encoded.dictionary))).astype(np.uint64)
-        return places[as_numpy(encoded.indices)], len(places).bit_length()
+    if _is_few(numbers):
+        codes, values = _coded(numbers)
+        return codes.view(np.uint64), len(values).bit_length()
     least = int(numbers.min())
     if (int(numbers.max()) - least).bit_length() + int(bits) > 64:
         _, inverse = np.unique(numbers, return_inverse=True)
@@ -345,6 +362,128 @@ def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     ranks = np.empty(len(numbers), np.uint64)
     ranks[_low(packed, bits)] = np.cumsum(run_begins(packed >> bits)) - 1
     return ranks, int(ranks.max(initial=0)).bit_length()
+
+
+# --- keys that many rows have
+
+LEAST_ROWS, ROWS_OF_A_KEY, NUMBERS_OF_A_ROW = 1 << 16, 4, 2
+"""Keys get numbers where there are so many rows, and so many of a key; of these there may be some for each row."""
+
+_LOOKED_AT = 1 << 14
+
+
+@dataclass(frozen=True)
+class KeyGroups:
+    """Rows by key, and by what they are within: the ``hashes`` and ``keys`` of groups, for each of them one of the
+    ``rows`` that are within the same, and which rows are in which. ``numbered``: the same by number, if they have one.
+    """
+
+    hashes: Words
+    keys: list[pa.Array]
+    rows: Ints
+    numbered: Numbered | None
+    ordered: Groups | None = None
+
+    @property
+    def groups(self) -> Groups:
+        """Which rows are in which group."""
+        if self.ordered is None:
+            assert self.numbered is not None
+            return self.numbered.groups
+        return self.ordered
+
+
+@dataclass(frozen=True)
+class _DifferentKeys:
+    """The different keys of rows, with their ``hashes``, no two of which are equal; ``order`` is theirs by hash, and
+    ``of_row`` says which of them each row has.
+    """
+
+    columns: list[pa.Array]
+    hashes: Words
+    order: Ints
+    of_row: NDArray[np.int32]
+
+    def numbered(self, within: list[Ints]) -> KeyGroups | None:
+        """Rows by key and by the integers ``within``, as ``grouped`` orders them; None if it takes too many numbers."""
+        numbers, count = np.zeros(len(self.of_row), np.int64), 1
+        for column in within:
+            if not _is_few(column):
+                return None
+            codes, values = _coded(column)
+            numbers, count = numbers * len(values) + codes, count * len(values)
+        limit = len(self.order) * count
+        if limit > NUMBERS_OF_A_ROW * len(self.of_row):
+            return None
+        first, row_of = np.empty(len(self.order), np.int64), np.zeros(count, np.int64)
+        first[self.order] = np.arange(0, limit, count)
+        row_of[numbers] = np.arange(len(numbers))
+        numbered = Numbered(first.take(self.of_row) + numbers, limit)
+        key, number = np.divmod(numbered.numbers, count)
+        key = self.order[key]
+        columns = [column.take(pa.array(key)) for column in self.columns]
+        return KeyGroups(self.hashes[key], columns, row_of[number], numbered)
+
+
+class Keys:
+    """The keys of rows, a column for each part. Where many rows have the same, each is hashed once, and rows are
+    grouped by its number.
+    """
+
+    def __init__(self, columns: Sequence[pa.Array], rows: int) -> None:
+        self.columns, self._rows = columns, rows
+
+    @cached_property
+    def hashed(self) -> Words:
+        """The hash of each row's key."""
+        return hashes(self.columns, self._rows)
+
+    def grouped(self, *within: Any) -> KeyGroups:
+        """The groups of ``grouped``."""
+        numbered = self._different and self._different.numbered(_independent([np.asarray(column) for column in within]))
+        if numbered:
+            return numbered
+        groups = grouped(self.hashed, self.columns, *within)
+        first = groups.first_rows
+        return KeyGroups(
+            self.hashed[first], [column.take(pa.array(first)) for column in self.columns], first, None, groups
+        )
+
+    @cached_property
+    def _different(self) -> _DifferentKeys | None:
+        """None if that does not pay, or does not tell keys apart as ``grouped`` does."""
+        if not _repeat(self.columns, self._rows):
+            return None
+        columns, of_row = _encoded(self.columns)
+        hashed = hashes(columns)
+        order = in_order_of_hashes(hashed)
+        arranged = hashed[order]
+        return None if (arranged[1:] == arranged[:-1]).any() else _DifferentKeys(columns, hashed, order, of_row)
+
+
+def _repeat(columns: Sequence[pa.Array], rows: int) -> bool:
+    """Whether keys have ROWS_OF_A_KEY on average, about: some rows tell, by how many of their keys they repeat."""
+    if rows < LEAST_ROWS or not columns or pa.float64() in [column.type for column in columns]:  # 0.0 equals -0.0
+        return False
+    looked_at = pa.array(np.arange(0, rows, rows // _LOOKED_AT + 1))
+    (first, *_), _ = _encoded([column.take(looked_at) for column in columns])
+    return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY * len(looked_at) ** 2)
+
+
+def _encoded(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[np.int32]]:
+    """The different keys, and which of them each row has."""
+    different: list[pa.Array] = []
+    numbers = np.zeros(0, np.int32)
+    for column in columns:
+        encoded = column.dictionary_encode(null_encoding="encode")
+        keys, own = [encoded.dictionary], as_numpy(encoded.indices)
+        if different:
+            both = pa.array(numbers * np.int64(len(encoded.dictionary)) + own).dictionary_encode()
+            above, below = np.divmod(as_numpy(both.dictionary), len(encoded.dictionary))
+            keys = [*(part.take(pa.array(above)) for part in different), encoded.dictionary.take(pa.array(below))]
+            own = as_numpy(both.indices)
+        different, numbers = keys, own
+    return different, numbers
 
 
 # --- keys of one hash

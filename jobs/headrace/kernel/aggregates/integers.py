@@ -154,9 +154,14 @@ def to_float(column: pa.Array) -> Floats:
     return wide_of(column).to_float() if small_column is None else small_column.astype(np.float64)
 
 
+def fits(values: Ints, groups: Groups) -> bool:
+    """Whether no sum of a group leaves 64 bits, for sure."""
+    return _largest(values) * _rows(groups) < 2**63
+
+
 def total(values: Ints, groups: Groups) -> Ints | Wide:
     """The sum of each group."""
-    if _largest(values) * _rows(groups) < 2**63:
+    if fits(values, groups):
         return groups.reduce(np.add, values, 0)
     low, high = values & 0xFFFFFFFF, values >> _BITS
     return _sum([low, high], groups)

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.columns import Groups, Ints, as_numpy, of_ids, of_lists, to_lists, valid
+from headrace.kernel.columns import Groups, Ints, Numbered, as_numpy, of_ids, of_lists, to_lists, valid
 from headrace.kernel.expressions import decimals
 from headrace.model.expressions.expr import Expr
 
@@ -89,6 +89,11 @@ class AccumulatorPart(ABC):
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         """The part that the elements of each group make; unless overridden, each value is a part."""
         return self.gathered(*groups.without_nulls(elements.value))
+
+    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+        """What ``fold`` gives of elements that none withdraws, and that stand in no order; None: it needs one."""
+        del value, groups
+        return None
 
     def gather(self, parts: pa.Array, groups: Groups) -> pa.Array:
         """The parts of each group as one, in their order."""
@@ -261,6 +266,9 @@ class CountPart(PlainPart):
             sign, groups = known.sign, known.groups
         return nullable(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
 
+    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+        return pa.array(groups.arranged.sizes) if value is None or not value.null_count else None
+
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return nullable(groups.reduce(np.add, as_numpy(parts), 0), groups)
 
@@ -284,6 +292,12 @@ class IntegerSumPart(AccumulatorPart):
         if known.sign is None:
             return self._stored(integers.total(values, known.groups), known.groups)
         return self._stored(self._signed(values, known.sign, known.groups), known.groups)
+
+    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+        assert value is not None
+        if self.squared or value.null_count or not integers.fits(as_numpy(value), groups.arranged):
+            return None
+        return self._stored(groups.reduce(np.add, as_numpy(value)), groups.arranged)
 
     def _signed(self, values: Ints, sign: Ints, groups: Groups) -> Ints | integers.Wide:
         if not len(values) or values.min() > np.iinfo(np.int64).min:
