@@ -313,20 +313,16 @@ def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> I
 def _account(
     judged: Columns, fates: NDArray[np.int8], placed: InWindows | InSlices, is_late: NDArray[np.bool_]
 ) -> Accounting:
-    rows = {
-        Disposition(code): int(count)
-        for code, count in enumerate(np.bincount(fates, minlength=len(Disposition)))
-        if count
-    }
+    fated = np.bincount(fates, minlength=len(Disposition)) if fates.any() else [len(fates)]
+    rows = {Disposition(code): int(count) for code, count in enumerate(fated) if count}
     accepted = placed.standing(None)
     nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
-    withdrawn = as_numpy(judged[c.SIGN]) < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
-    arrived, retracted = placed.number(~withdrawn), placed.number(withdrawn)
-    numbers = {
-        Disposition.ACCEPTED: (arrived + retracted) * ~is_late,
-        Disposition.LATE: arrived * is_late,
-        Disposition.LATE_RETRACTION: retracted * is_late,
-    }
+    numbers = {Disposition.ACCEPTED: placed.number(np.ones(len(fates), np.bool_))}
+    if is_late.any():
+        withdrawn = as_numpy(judged[c.SIGN]) < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
+        numbers[Disposition.ACCEPTED] = numbers[Disposition.ACCEPTED] * ~is_late
+        numbers[Disposition.LATE] = placed.number(~withdrawn) * is_late
+        numbers[Disposition.LATE_RETRACTION] = placed.number(withdrawn) * is_late
     for fate, number in numbers.items():
         if number.any():
             rows[fate] = int(number[placed.windows.is_first].sum())
@@ -345,8 +341,8 @@ def _account(
         low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(
         rows=rows,
-        late=int(numbers[Disposition.LATE].sum()),
-        late_retractions=int(numbers[Disposition.LATE_RETRACTION].sum()),
+        late=int(np.sum(numbers.get(Disposition.LATE, 0))),
+        late_retractions=int(np.sum(numbers.get(Disposition.LATE_RETRACTION, 0))),
         max_event_time=None if latest is None else Instant(latest),
         min_accepted=low,
         max_accepted=high,
@@ -393,8 +389,7 @@ class _Bundle:
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
             at = as_numpy(self._own(c.EVENT_TIME))  # NULL where a record was rejected, and no window has that
-            start = at - at % gap
-            end = start
+            start = end = at // gap * gap
         keys = known.of([judged[name] for name in stage.keys], windows.row, everything=everything)
         self.keyed = keys.grouped(start, end)
 

@@ -92,7 +92,7 @@ class CompiledStage:
     def expired(self, ends: Ints, watermark: Instant) -> NDArray[np.bool_]:
         """Which windows, that end at ``ends``, have expired at ``watermark``."""
         lateness = self.how.allowed_lateness
-        if lateness is None:
+        if lateness is None or watermark <= self.expiry(Instant(int(ends.min(initial=GLOBAL_WINDOW_END)))):
             return np.zeros(len(ends), np.bool_)
         return watermark > np.minimum(ends + (lateness - 1), GLOBAL_WINDOW_END - 1)
 

@@ -88,8 +88,9 @@ def _only_by_time(where: model_windows.WindowFn, at: Ints) -> tuple[Ints, Ints]:
 
 
 def _fixed(where: model_windows.FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
-    start: Ints = at - (at - shift) % int(where.size)
-    return start, start + int(where.size)
+    size = int(where.size)
+    start: Ints = (at - shift) // size * size + shift  # numpy divides several times faster than it takes remainders
+    return start, start + size
 
 
 def _shift(where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int) -> int | Ints:

@@ -264,11 +264,16 @@ def _reasons(
 
 
 def _is_outside(at: pa.Array) -> pa.Array:
+    ends = pc.min_max(at)
+    if not (ends["min"].is_valid and (ends["min"].as_py() < EARLIEST or ends["max"].as_py() > LATEST)):
+        return pa.repeat(constant(False), len(at))
     return pc.or_(pc.less(at, constant(EARLIEST)), pc.greater(at, constant(LATEST))).fill_null(False)
 
 
 def _unless(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
     """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
+    if not pc.any(wrong).as_py():
+        return reason
     return pc.if_else(pc.and_(wrong, reason.is_null()), constant(why), reason)
 
 

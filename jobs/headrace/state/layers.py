@@ -197,6 +197,8 @@ class Layers:
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
         heard = self._heard(signals)
+        if not self.runs:
+            return remaining(self.stage, ())
         wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
         if heard:
             wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
@@ -312,7 +314,7 @@ class StageEpoch:
         look at give no result. One that is let go takes no memory while the next one is computed.
         """
         for layers, delta in self._slices():
-            touched = np.zeros(0, np.uint64) if delta is None else distinct([as_numpy(delta.column(c.HASH))])
+            touched = np.zeros(0, np.uint64) if delta is None else as_numpy(delta.column(c.HASH))
             result = step(
                 self.stage,
                 layers.lookup(touched, self.clocks, self.signals),
