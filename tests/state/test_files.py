@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -93,3 +94,20 @@ def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None
             pq.read_table(io.BytesIO(content), page_checksum_verification=True)
         content[place] ^= 1
     assert unnoticed
+
+
+def test_times_of_which_few_differ_have_a_dictionary() -> None:
+    hours, moments = np.random.default_rng(1).integers(0, 40, 2000) * 3_600_000_000, np.arange(2000) * 1_234_567
+    rows = pa.RecordBatch.from_arrays(
+        [pa.array(hours).cast(TIME), pa.array(moments).cast(TIME), pa.array(hours)], ["end", "at", "number"]
+    )
+    few, many = parquet(rows[:1000]), parquet(rows)
+    for content, coded in ((few, set()), (many, {"end"})):
+        opened = pq.ParquetFile(pa.BufferReader(content.data))
+        chunks = [opened.metadata.row_group(0).column(number) for number in range(3)]
+        assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == coded
+        assert opened.read().equals(pa.Table.from_batches([rows[: content.rows]]))
+    assert len(parquet(rows.select(["end"])).data) < len(parquet(rows.select(["number"])).data)
+    store = MemoryStore()
+    path = put_rows(store, "rows", [rows])
+    assert read_rows(store, path, rows.schema).equals(rows)

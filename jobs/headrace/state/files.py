@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.kernel.columns import Names, as_now, as_numpy
@@ -37,6 +38,9 @@ class Written:
 FILE_BYTES = 128 * 1024 * 1024
 _BATCH_ROWS = 512 * 1024
 _SOME_ROWS = 64 * 1024
+_MANY_ROWS, _OF_ONE_TIME = 1024, 16
+"""A dictionary of times pays from so many rows on, of each time."""
+
 _OWN: Names = {}
 
 Hashing = Callable[[pa.RecordBatch], Hashes]
@@ -57,7 +61,7 @@ class ParquetWriter:
     def add(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
         for at in range(0, rows.num_rows, _BATCH_ROWS):
-            self._open = self._open or _Parquet(rows.schema, self._hashed)
+            self._open = self._open or _Parquet(rows, self._hashed)
             self._open.add(rows.slice(at, _BATCH_ROWS))
             if self._open.size >= FILE_BYTES:
                 self._put()
@@ -89,7 +93,7 @@ def put_rows(
 
 def parquet(rows: pa.RecordBatch) -> "Encoded":
     """A Parquet file of ``rows``; those that have a hash stand in its order."""
-    made = _Parquet(rows.schema, _stored_hash if c.HASH in rows.schema.names else None)
+    made = _Parquet(rows, _stored_hash if c.HASH in rows.schema.names else None)
     made.add(rows)
     return made.done()
 
@@ -115,15 +119,15 @@ class Encoded:
 
 
 class _Parquet:
-    """A Parquet file in memory."""
+    """A Parquet file in memory; ``first`` are the first rows that it gets."""
 
-    def __init__(self, schema: pa.Schema, hashed: Hashing | None) -> None:
+    def __init__(self, first: pa.RecordBatch, hashed: Hashing | None) -> None:
         self._hashed = hashed
         self._rows = 0
         self._chunks: list[Chunk] = []
         self._buffer = io.BytesIO()
         self._writer = pq.ParquetWriter(
-            self._buffer, schema, compression="zstd", write_page_checksum=True, **_encodings(schema)
+            self._buffer, first.schema, compression="zstd", write_page_checksum=True, **_encodings(first[:CHUNK_ROWS])
         )
 
     @property
@@ -157,17 +161,22 @@ class _Parquet:
         return Encoded(data, self._rows, groups, spanned(chunk.windows for chunk in chunks), footer)
 
 
-def _encodings(schema: pa.Schema) -> dict[str, Any]:
-    """Numbers and times as differences, which takes a third of the time of a dictionary, and less room."""
-    differences = [field.name for field in schema if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
+def _encodings(rows: pa.RecordBatch) -> dict[str, Any]:
+    """Numbers and times as differences, which takes a third of the time of a dictionary, and less room; but for times
+    of which ``rows`` have few different ones, as ends of windows are.
+    """
+    schema = rows.schema
+    few = {field.name for field in schema if pa.types.is_timestamp(field.type) and _is_few(rows.column(field.name))}
+    texts = [field.name for field in schema if pa.types.is_string(field.type) or pa.types.is_binary(field.type)]
+    numbers = [field.name for field in schema if pa.types.is_int64(field.type) or pa.types.is_timestamp(field.type)]
     return {
-        "use_dictionary": [field.name for field in schema if _has_dictionary(field.type)],
-        "column_encoding": dict.fromkeys(differences, "DELTA_BINARY_PACKED"),
+        "use_dictionary": [*texts, *(name for name in numbers if name in few)],
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in numbers if name not in few},
     }
 
 
-def _has_dictionary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+def _is_few(times: pa.Array) -> bool:
+    return bool(len(times) >= _MANY_ROWS and pc.count_distinct(times).as_py() * _OF_ONE_TIME <= len(times))
 
 
 def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
