@@ -279,8 +279,8 @@ MUTATIONS = (
     Mutation(
         "the gap-aligned part of a session is as long as two gaps",
         "kernel/delta.py",
-        "start = at - at % gap",
-        "start = at - at % (2 * gap)",
+        "start = end = at // gap * gap",
+        "start = end = at // (2 * gap) * (2 * gap)",
         Test("tests.kernel.test_differential", "test_plain", ("sessions_retracting",)),
     ),
     Mutation(
