@@ -316,6 +316,7 @@ class Catalog(CatalogReader):
     ) -> Mapping[str, tuple[str | None, str | None]]:
         """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
         facts: dict[tuple[str, str], bool] = {}
+        self.look_again()
         last = self.known_head()
         intent: protocol.Intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
         # Ends: another turn means a new fact.
@@ -476,7 +477,7 @@ class Catalog(CatalogReader):
                         raise self._refusal(decided)
 
     def _look_again(self, look: Callable[[], Head]) -> Head:
-        self._log.look_again()
+        self.look_again()
         return look()
 
     def _refusal(self, decided: protocol.Decision) -> HeadraceError:

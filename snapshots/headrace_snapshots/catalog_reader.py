@@ -282,6 +282,10 @@ class CatalogReader(Objects):
         del snapshot_id
         return self.output
 
+    def look_again(self) -> None:
+        """Have the next question look at the log, also where that is looked at once: before what depends on others."""
+        self._log.look_again()
+
     def head(self) -> Head:
         """Every ref and generation now; the cost does not grow with the log."""
         last = self._log.last()
@@ -378,10 +382,19 @@ class CatalogReader(Objects):
     def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         grafts = self._grafts()
         current: str | None = snapshot_id
+        child: str | None = None
         while current is not None and current != until:
-            manifest = read(current)
+            try:
+                manifest = read(current)
+            except MissingSnapshotError:
+                self.look_again()  # it may have expired since
+                now = self._grafts()
+                if child is None or now.get(child, current) == current:
+                    raise
+                grafts, current = now, now[child]
+                continue
             yield manifest
-            current = grafts.get(current, manifest.parent)
+            child, current = current, grafts.get(current, manifest.parent)
         if current != until:
             raise RefusedError(
                 f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}, or has expired"
@@ -454,12 +467,19 @@ class CatalogReader(Objects):
         return {} if horizon is None else horizon.grafts
 
     def is_kept(self, snapshot_id: str) -> bool:
-        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref. Reads the log again.
+        """Whether ``snapshot_id`` is there, and no expiry has marked it: then it may get a ref.
 
         Raises BrokenObjectError if the list of what is marked cannot be read.
         """
         horizon = self.head().horizon
-        return horizon is None or self.marks.is_kept(horizon.mark, snapshot_id)
+        try:
+            return horizon is None or self.marks.is_kept(horizon.mark, snapshot_id)
+        except BrokenObjectError:
+            self.look_again()
+            now = self.head().horizon
+            if now is None or horizon is None or now.mark == horizon.mark:  # else that mark counts no more
+                raise
+            return self.marks.is_kept(now.mark, snapshot_id)
 
     def link(self, snapshot_id: str) -> Link:
         """A snapshot in its line of descent, whose parent may have expired. Raises MissingSnapshotError if neither its

@@ -12,6 +12,7 @@ the entry may have been stored before that or after; its writer can tell by comp
 """
 
 import logging
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -168,6 +169,8 @@ class CatalogLog:
         self._hint = object_names.hint_path(pipeline)
         self._newest: Entry | None = None
         self._last_seen: Entry | None = None
+        self._looks = 0
+        self._seeing = threading.Lock()
         self._stored = self._hinted_at = -1
 
     def last(self) -> Entry | None:
@@ -182,16 +185,22 @@ class CatalogLog:
 
     def look_again(self) -> None:
         """Have the next question for the end look for it, also where the log looks once."""
-        self._last_seen = None
+        self._see(None)
+
+    def _see(self, entry: Entry | None) -> None:
+        with self._seeing:
+            self._last_seen, self._looks = entry, self._looks + 1
 
     def end(self) -> End:
         """Where the log ends, damaged or not: one listing of what comes after the entry that is known or hinted at."""
         seen = self._last_seen if self._looks_once else None
         if seen is not None:
             return End(seen.number, seen)
+        looks = self._looks
         end = self._found_end()
-        if end.lost is None:
-            self._last_seen = end.entry
+        with self._seeing:
+            if end.lost is None and looks == self._looks:  # else another thread has stored an entry meanwhile
+                self._last_seen = end.entry
         return end
 
     def _found_end(self) -> End:
@@ -272,7 +281,7 @@ class CatalogLog:
             lambda: self._later(entry),
             lambda: self.write_hint(entry.number) if names_hint else None,
         )
-        self._last_seen = entry if later is None else None
+        self._see(entry if later is None else None)
         if later is not None and later.base > entry.number:
             _logger.warning("%s has been folded away by now", self._path(entry.number))
             return AppendResult.FOLDED_AWAY
@@ -388,6 +397,10 @@ class CatalogLog:
                 raise object_stores.UnknownOutcomeError(str(unreadable)) from unreadable
             except object_stores.ObjectNotFoundError:
                 raise object_stores.UnknownOutcomeError(str(error)) from error
+            except BrokenObjectError:
+                if isinstance(error, object_stores.ObjectExistsError):
+                    return False  # whether it is the last one, and the log damaged, the next look tells
+                raise
             self._remember(stored)
             return stored.write_id == entry.write_id
         return True

@@ -288,6 +288,7 @@ def _reason(broken: list[Link], files: _Restorable) -> str:
 
 
 def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: Manifest | None, reason: str) -> None:
+    catalog.look_again()  # a publish of what is broken may have come while it was verified: it fences nobody
     published = catalog.published_by_any(catalog.head().refs) if claim.branch == MAIN else None
     if published not in {link.snapshot_id for link in broken}:
         return

@@ -111,7 +111,7 @@ def consistent_cut(
             expected = {}
             continue
         if not ahead:
-            circle = [*_circle(next(name for name in cut if name in waiting), edges)]
+            circle = [*_circle(next(name for name in cut if name in _behind([name], edges)), edges)]
             raise UpstreamCycleError.along(circle)
         cut |= zip(ahead, read(ahead), strict=True)
         waiting = dict.fromkeys(name for name in waiting if name in behind)

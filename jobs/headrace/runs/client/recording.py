@@ -72,7 +72,7 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        prepared = PREPARED[action](pipeline, root, options, listener)
+        prepared = PREPARED[action](pipeline, root, options, watched(listener))
         result = perform(prepared)
     except MissingRootError:
         raise  # the result object would make it

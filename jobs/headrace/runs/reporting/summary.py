@@ -583,10 +583,14 @@ def renew_summary(catalog: Catalog, result: results.RunResult | None = None) -> 
 
 
 def _look_before(catalog: Catalog) -> PipelineSummary | HeadraceError | None:
+    """The summary that is kept, and another look at the log: others may have written theirs of what they did since."""
+    store = catalog.store
+    catalog.look_again()
     try:
-        return read_summary(catalog.store, catalog.pipeline)
+        before, _ = do_both(store, lambda: read_summary(store, catalog.pipeline), catalog.known_head)
     except HeadraceError as error:
         return error
+    return before
 
 
 def _renew(catalog: Catalog, before: PipelineSummary | HeadraceError | None, result: results.RunResult | None) -> None:

@@ -1,0 +1,185 @@
+"""What a run that looks at the log once must not go by an old look for: each of these was shown by a review."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from catalog_helpers import commit_some, manifest_for
+
+from headrace.pipeline.validation import UpstreamCycleError
+from headrace.read.lineage.cut import consistent_cut
+from headrace.runs import restore as restoring
+from headrace.runs.recovery_target import move_back
+from headrace.runs.reporting.results import RunResult
+from headrace.runs.reporting.summary import keep_result, read_summary, renew_summary
+from headrace.runs.stages import MoveBack
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.expiry import expire
+from headrace_snapshots.format.manifest import Patch
+from headrace_snapshots.gc_roots import Keep
+from headrace_snapshots.store.local import MemoryStore
+
+LATER = datetime(2030, 2, 1, tzinfo=UTC)
+WHEN = "2026-01-01T00:00:00Z"
+
+both = pytest.mark.parametrize("looks_once", [False, True])
+
+
+def begun(memory: MemoryStore, epochs: int, publish: tuple[int, ...] = ()) -> tuple[Catalog, list[str]]:
+    """Somebody else's catalog with so many epochs on main, of which some were published, one after the other."""
+    other = Catalog(memory, "p")
+    ids = commit_some(other, other.claim("main", "other"), epochs)
+    seen: str | None = None
+    for epoch in publish:
+        other.publish(ids[epoch], seen)
+        seen = ids[epoch]
+    other.settle()
+    return other, ids
+
+
+def expired(memory: MemoryStore, keep: int, times: int = 1) -> None:
+    for _ in range(times):
+        expire(Catalog(memory, "p"), Keep(keep), LATER)
+
+
+def looked(memory: MemoryStore, *, looks_once: bool) -> Catalog:
+    """A run's catalog, which has looked."""
+    run = Catalog(memory, "p", looks_once=looks_once)
+    run.head()
+    return run
+
+
+@both
+@pytest.mark.parametrize("walk", [Catalog.ancestry, Catalog.whole_ancestry])
+def test_a_line_is_walked_past_what_expires_meanwhile(
+    memory: MemoryStore, looks_once: bool, walk: Callable[[Catalog, str], Iterator[Any]]
+) -> None:
+    other, ids = begun(memory, 20, publish=(19,))
+    other.tag("old", ids[2])
+    run = looked(memory, looks_once=looks_once)
+    expired(memory, 5, times=3)
+    found = [manifest.snapshot_id for manifest in walk(run, ids[-1])]
+    assert found == [manifest.snapshot_id for manifest in walk(Catalog(memory, "p"), ids[-1])]
+
+
+@pytest.fixture
+def remarked(memory: MemoryStore, looks_once: bool) -> tuple[Catalog, list[str]]:
+    """A run that has looked before the mark that it knows was deleted, and the ids of snapshots."""
+    other, ids = begun(memory, 20, publish=(3, 15, 19))
+    expired(memory, 12)
+    run = looked(memory, looks_once=looks_once)
+    commit_some(other, other.claim("main", "others"), 2)
+    expired(memory, 12, times=3)
+    return run, ids
+
+
+@both
+def test_a_mark_that_is_gone_makes_a_question_look_again(remarked: tuple[Catalog, list[str]]) -> None:
+    run, ids = remarked
+    assert run.is_kept(ids[17])
+
+
+@both
+def test_a_rehearsal_of_a_rollback_goes_by_the_newest_mark(remarked: tuple[Catalog, list[str]]) -> None:
+    run, ids = remarked
+    assert run.would_roll_back("main", ids[17])["main"][1] == ids[17]
+
+
+@both
+def test_a_rollback_takes_readers_to_what_the_newest_mark_keeps(remarked: tuple[Catalog, list[str]]) -> None:
+    run, ids = remarked
+    assert run.rollback("main", ids[17], "back").refs["published"] == ids[15]
+
+
+@both
+def test_a_broken_entry_in_the_middle_ends_no_run(memory: MemoryStore, looks_once: bool) -> None:
+    other, ids = begun(memory, 3)
+    run = looked(memory, looks_once=looks_once)
+    number = run.head().entry
+    for name in ("a", "b"):
+        other.tag(name, ids[0])
+    memory.write(f"p/log/{number + 1:020d}.json", b"{")
+    assert run.claim("main", "run").snapshot_id == ids[-1]
+    assert {"tags/a", "tags/b"} < run.head().refs.keys()
+
+
+def test_no_thread_makes_the_log_older_than_what_another_has_stored(
+    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(memory, 3)
+    run = Catalog(memory, "p", looks_once=True)
+    claim = run.claim("main", "run")
+    run.look_again()
+    listing, go_on, listed = threading.Event(), threading.Event(), memory.list
+
+    def slow(prefix: str, start_after: str = "") -> Any:
+        infos = [*listed(prefix, start_after)]
+        if threading.current_thread() is reader:
+            listing.set()
+            assert go_on.wait(60)
+        return iter(infos)
+
+    monkeypatch.setattr(memory, "list", slow)
+    reader = threading.Thread(target=run.head)
+    reader.start()
+    assert listing.wait(60)
+    committed = commit_some(run, claim, 2)
+    go_on.set()
+    reader.join()
+    assert run.head().refs["main"] == committed[-1]
+
+
+@pytest.mark.parametrize("order", ["cab", "abc", "bca"])
+def test_a_circle_beside_others_is_named(order: str) -> None:
+    reads: dict[str, list[str]] = {"c": [], "a": ["b", "c"], "b": ["a"]}
+    with pytest.raises(UpstreamCycleError, match=r"a reads b reads a|b reads a reads b"):
+        consistent_cut([*order], lambda names: [reads[name] for name in names], lambda above: above)
+
+
+@both
+def test_a_patch_that_comes_while_a_recovery_is_planned_is_told(memory: MemoryStore, looks_once: bool) -> None:
+    other, ids = begun(memory, 3)
+    run = looked(memory, looks_once=looks_once)
+    stage = MoveBack("main", ids[0], run.head().refs["main"], "recovery r")
+    manifest = manifest_for(other, other.claim("main", "patch"), ids[-1]).replace(patch=Patch(3, "fix", ids[2]))
+    other.commit(other.claim("main", "patch"), manifest.replace(generation=other.head().entry))
+    moved = move_back(run, stage, give_up_delivered=False)
+    assert moved.given_up == manifest.snapshot_id
+    assert other.log(limit=1)[0].detail["patches"]
+    assert any("patch of epoch 3" in warning for warning in moved.warnings)
+
+
+@both
+def test_a_fall_back_takes_no_readers_back_who_came_meanwhile(
+    memory: MemoryStore, looks_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, ids = begun(memory, 3, publish=(1,))
+    run = Catalog(memory, "p", looks_once=looks_once)
+    claim = run.claim("main", "run")
+
+    def problems(_: object, manifest: Any) -> list[str]:
+        if manifest.snapshot_id != ids[2]:
+            return []
+        if other.head().refs["published"] == ids[1]:  # by the task of the run before, which nothing fences
+            other.publish(ids[2], ids[1])
+        return ["file x is broken"]
+
+    monkeypatch.setattr(restoring._Restorable, "problems", problems)
+    monkeypatch.setattr(restoring, "_check_input", lambda *_: True)
+    with pytest.raises(restoring.BelowPublishedError):
+        restoring.restore(run, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+    assert other.head().refs["published"] == ids[2]
+
+
+@both
+def test_a_run_that_stores_nothing_writes_no_older_summary(memory: MemoryStore, looks_once: bool) -> None:
+    other, ids = begun(memory, 3, publish=(0,))
+    run = looked(memory, looks_once=looks_once)
+    other.publish(ids[2], ids[0])
+    renew_summary(other)
+    keep_result(run, RunResult("r", "p", "audit", "succeeded", WHEN, WHEN))
+    summary = read_summary(memory, "p")
+    assert summary is not None
+    assert summary.entry == other.head().entry
