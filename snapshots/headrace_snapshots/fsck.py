@@ -44,7 +44,7 @@ from headrace_snapshots.expiry import KINDS, Expired, collect
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc_roots import data_files, files_of, names_of
+from headrace_snapshots.gc_roots import data_files, files_of, merged_of, names_of
 from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import warned
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
@@ -351,6 +351,10 @@ class _Log:
         return object_names.entry_path(self._catalog.pipeline, number)
 
 
+_NO_NAMES = "do without: the next run reads the log of inputs in its place, and stores it again"
+_NOT_MERGED = "do without: the merge that it is a part of begins again"
+
+
 @dataclass(frozen=True)
 class _Broken:
     """What is wrong with an object, the snapshot that needs it, and the ref whose line that is in."""
@@ -367,8 +371,8 @@ class _Tree:
         self._catalog, self._listed, self._deep, self._copies = catalog, listed, deep, copies
         self.links: dict[str, Link] = {}
         self.named: set[str] = set()
-        self._names: set[str] = set()
-        """Names files, without which all goes on."""
+        self._spare: dict[str, str] = {}
+        """Files without which all goes on, of names and of merges that are not done; what happens then."""
         self._refs: dict[str, str] = {}
         """The ref by which each snapshot was found first."""
         self._broken: dict[str, _Broken] = {}
@@ -382,12 +386,16 @@ class _Tree:
     def problems(self) -> list[Problem]:
         self._find_links()
         files: dict[str, tuple[DataFile, Link]] = {}
+        layered: set[str] = set()
         for link in self.links.values():
             if link.manifest is not None:
-                self._names |= {file.path for file in names_of(link.manifest)}
+                self._spare |= {file.path: _NO_NAMES for file in names_of(link.manifest)}
+                self._spare |= {file.path: _NOT_MERGED for file in merged_of(link.manifest)}
+                layered |= _in_layers(link.manifest)
                 for file in self._files(link, link.manifest, known=self.named):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
+        self._spare = {path: then for path, then in self._spare.items() if path not in layered}
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
             results = pool.map(self._problem, [file for file, _ in files.values()])
             wrong = {path: problem for path, problem in zip(files, results, strict=True) if problem is not None}
@@ -478,8 +486,8 @@ class _Tree:
         return f"{BACKUP}; or {self._way_on(path, ref)}"
 
     def _way_on(self, path: str, ref: str) -> str:
-        if path in self._names:
-            return "do without: the next run reads the log of inputs in its place, and stores it again"
+        if path in self._spare:
+            return self._spare[path]
         pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
         if ref.startswith(object_names.TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
@@ -514,7 +522,8 @@ class _Tree:
         if link.manifest is None:
             return False
         nodes: set[str] = set()
-        files = {file.path for file in self._files(link, link.manifest, known=nodes)} - self._names
+        files = {file.path for file in self._files(link, link.manifest, known=nodes)} - self._spare.keys()
+        files -= {file.path for file in merged_of(link.manifest)} - _in_layers(link.manifest)
         return self._broken.keys().isdisjoint(files | nodes)
 
 
@@ -527,6 +536,10 @@ def _leads_to(entry: Entry, later: Entry) -> bool:
 def _name(link: Link) -> str:
     branch = "" if link.manifest is None else f" of {link.manifest.branch}"
     return f"snapshot {link.snapshot_id} (epoch {link.epoch}{branch})"
+
+
+def _in_layers(manifest: Manifest) -> set[str]:
+    return {file.path for layers in manifest.tables.values() for layer in layers for file in layer.files}
 
 
 def _is_of_main(ref: str) -> bool:

@@ -173,14 +173,19 @@ def files_of(manifest: Manifest) -> Iterable[DataFile]:
     logs, and of names.
     """
     yield from names_of(manifest)
-    for merges in manifest.merges.values():
-        yield from (file for merge in merges for part in merge.files for file in part)
+    yield from merged_of(manifest)
     for layers in manifest.tables.values():
         for layer in layers:
             yield from layer.files
     for log in manifest.logs.values():
         for record in log.tail:
             yield from (file for file in record.files if isinstance(file, DataFile))
+
+
+def merged_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files of what is done of merges, which can be done again."""
+    for merges in manifest.merges.values():
+        yield from (file for merge in merges for part in merge.files for file in part)
 
 
 def names_of(manifest: Manifest) -> Iterable[DataFile]:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.distribute.tasks import background
-from headrace.distribute.tasks.background import CROWDED, MOST_LAYERS, PACE, STEP_ROWS, MergeStep, TableMerges
+from headrace.distribute.tasks.background import CROWDED, MOST_LAYERS, PACE, STEP_ROWS, Merges, MergeStep, TableMerges
+from headrace.state.chunks import GROUPS
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge
 from tests.reference.strategies import examples
 
@@ -146,3 +147,14 @@ def test_layers_that_are_merged_are_one_for_the_plan_of_the_next(monkeypatch: py
     first, second = merges.with_next(layers, parts_of).unfinished
     assert (first.first_epoch, first.last_epoch) == (0, FANOUT - 1)
     assert (second.first_epoch, second.last_epoch) == (FANOUT, 2 * FANOUT)
+
+
+def test_there_are_no_more_parts_than_groups_of_keys() -> None:
+    class Tasks:
+        is_elsewhere = False
+
+        def tasks(self, size: int) -> int:
+            return 1
+
+    most = Merges(Tasks())._parts_of([Layer.of((DataFile("p/data/a", 2**36, 1, "0"),), 0, 0)])  # type: ignore[arg-type]
+    assert most == GROUPS

@@ -131,6 +131,29 @@ def test_a_file_that_is_gone_makes_its_merge_begin_again(tmp_path: Path) -> None
     assert any(len(layer) > 1 for layer in epochs_of(after[-1], "state")), "they were done all the same"
 
 
+def test_a_damaged_file_makes_its_merge_begin_again(tmp_path: Path) -> None:
+    number, manifest = with_unfinished(tmp_path)
+    damaged = {Path(file.path) for merge in manifest.merges["state"] for part in merge.files for file in part}
+    for path in damaged:
+        data = bytearray((tmp_path / path).read_bytes())
+        data[len(data) // 3] ^= 255
+        (tmp_path / path).write_bytes(data)
+    for after in runs(tmp_path, number, number + 6):
+        assert after.epoch == number, "none falls back"
+        named = {Path(f.path) for layers in after.tables.values() for layer in layers for f in layer.files}
+        assert not damaged & {*named, *done_files(after)}
+        number += 1
+
+
+def test_a_file_that_is_gone_is_no_reason_to_roll_back(tmp_path: Path) -> None:
+    _, manifest = with_unfinished(tmp_path)
+    for path in done_files(manifest):
+        (tmp_path / path).unlink()
+    remedies = [problem.remedy for problem in fsck(catalog(tmp_path)).problems]
+    assert remedies
+    assert all("begins again" in remedy for remedy in remedies)
+
+
 def test_an_expiry_keeps_what_is_done_of_merges(tmp_path: Path) -> None:
     number, manifest = with_unfinished(tmp_path)
     for _ in range(2):  # marks, then deletes

@@ -130,8 +130,12 @@ class Folds:
         self._beside = Beside[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
     def begin(self, layers: Layers, prefix: str) -> None:
-        """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way."""
-        if self._beside.is_running:
+        """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
+
+        What is folded has the columns of today, and readers take a layer's for those of its last epoch: none is made of
+        layers that all have others.
+        """
+        if self._beside.is_running or (layers and self._columns.names(View.CURRENT, layers[-1].last_epoch)):
             return
         self._merges = self._merges.with_next(layers, lambda own: self._engine.parts_of_fold(stored_bytes(own)))
         if steps := self._merges.steps(layers):

@@ -289,7 +289,7 @@ class _Run:
         restored, caught_up = self._restored, self._caught_up
         assert restored is not None, "a branch is restored before its epochs are computed"
         progress = standing_at(self.context, restored.head, caught_up)
-        merges = merges_to_continue(self.catalog, self.pipeline, restored.head)
+        merges = merges_to_continue(self.catalog, self.pipeline, restored.head, self._verify)
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
             engine,

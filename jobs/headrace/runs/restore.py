@@ -210,26 +210,26 @@ def restore(
 
 
 def merges_to_continue(
-    catalog: Catalog, pipeline: Pipeline, head: Manifest | None
+    catalog: Catalog, pipeline: Pipeline, head: Manifest | None, verify: Verify
 ) -> Mapping[str, Sequence[UnfinishedMerge]]:
     """The merges of ``head`` that go on, by table: where the definition has changed, or a file of what is done is not
-    there any more, they begin again.
+    there any more, they begin again. Files that become state are held against their checksums, as those of layers are.
     """
     if head is None or head.fingerprint != fingerprint(pipeline):
         return {}
 
-    def is_there(file: DataFile) -> bool:
-        try:
-            look(catalog.store, file)
-        except BrokenObjectError as error:
-            _logger.info("a merge begins again: %s", error)
-            return False
-        return True
+    def is_whole(table: str, merge: UnfinishedMerge) -> bool:
+        def is_there(file: DataFile) -> bool:
+            try:
+                look(catalog.store, file) if is_current(table) else verify(head, table, file)
+            except BrokenObjectError as error:
+                _logger.info("a merge begins again: %s", error)
+                return False
+            return True
 
-    def is_whole(merge: UnfinishedMerge) -> bool:
         return all(do_all(catalog.store, is_there, [*chain(*merge.files)]))
 
-    return {table: [*filter(is_whole, merges)] for table, merges in head.merges.items()}
+    return {table: [merge for merge in merges if is_whole(table, merge)] for table, merges in head.merges.items()}
 
 
 class _Restorable:

@@ -27,7 +27,7 @@ from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
 from headrace.model.time import Instant
-from headrace.state.chunks import KeyGroupRange, in_part, some_rows
+from headrace.state.chunks import GROUPS, KeyGroupRange, in_part, some_rows
 from headrace.state.chunks import parts as cut
 from headrace.state.files import as_stored, put_rows, read_some
 from headrace.state.layers import RememberedIds
@@ -298,7 +298,7 @@ class Merges:
         return adopted
 
     def _parts_of(self, layers: Sequence[Layer]) -> int:
-        return max(self._runner.tasks(stored_bytes(layers)), _rows(layers) // STEP_ROWS)
+        return max(self._runner.tasks(stored_bytes(layers)), min(_rows(layers) // STEP_ROWS, GROUPS))
 
     @property
     def unfinished(self) -> dict[str, tuple[UnfinishedMerge, ...]]:

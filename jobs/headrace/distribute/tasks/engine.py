@@ -28,6 +28,7 @@ from headrace.sources.file_planning import ChangedFileError
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import ChainClocks, InputProgress, Parked, PipelineProgress, WatermarkHold, later_of
 from headrace.sources.source_clock import newest_read
+from headrace.state.chunks import GROUPS
 from headrace.state.files import Written
 from headrace.state.migration import StateNames, migrated
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
@@ -368,7 +369,7 @@ class TasksEngine:
 
     def parts_of_fold(self, size: int) -> int:
         """How many parts of the keys layers of ``current`` of so many bytes are folded in."""
-        return max(self.runner.tasks(size), 1 + size // FOLD_BYTES)
+        return max(self.runner.tasks(size), min(1 + size // FOLD_BYTES, GROUPS))
 
 
 def _size(tables: Mapping[str, Sequence[Layer]]) -> int:

@@ -1,0 +1,36 @@
+"""What is folded of a definition's past has the columns of today, and readers find them."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace import Pipeline, col, count
+from headrace.runs.options import RunOptions
+from headrace_snapshots.format import files as planning
+from tests.process.clicks import CLICKS, land, truth
+from tests.process.executors import LOCAL
+from tests.reading import read
+
+
+def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "FANOUT", 4)
+    for number in range(4):
+        land(tmp_path, number, number + 1)
+        LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+    aggregation = CLICKS.stages[0].aggregation
+    visits = Pipeline(
+        CLICKS.name,
+        CLICKS.inputs[0],
+        key={"user": col("user")},
+        where=aggregation.where,
+        when=aggregation.when,
+        how=aggregation.how,
+        what={"visits": count(), "spent": col("price").sum()},
+        renamed={"clicks": "visits"},
+    )
+    for number in range(4, 7):
+        land(tmp_path, number, number + 1)
+        LOCAL.process(visits, tmp_path.as_uri(), RunOptions(f"run-{number}"))
+        rows = read(visits, tmp_path.as_uri(), "current", "main").to_pylist()
+        found = {(row["user"], row["window_start"]): (row["visits"], row["spent"]) for row in rows}
+        assert found == truth(number + 1)
