@@ -33,7 +33,7 @@ from headrace_snapshots.names import MAIN, TAGS, is_delivery, is_published, mani
 from headrace_snapshots.protocol import Head, Past, Replaced
 
 _READERS = 16
-_FORMAT = 1
+_FORMAT = 2
 Read = TypeVar("Read")
 
 
