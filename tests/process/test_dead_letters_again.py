@@ -11,8 +11,7 @@ from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
 from headrace.pipeline.sources import CsvDialect, NameOrder
 from headrace.runs.dropped_records import land_rejected
-from headrace.runs.option_kinds import ReplayClock
-from headrace.runs.option_values import parse_span
+from headrace.runs.option_values import ReplayClock, parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import promote
 from headrace.runs.restore import InputGoneError

@@ -19,7 +19,8 @@ from headrace.model.windows import Window
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.option_kinds import ReplayClock, RunOptionsError, parse_clock
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.option_values import ReplayClock, parse_clock
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError

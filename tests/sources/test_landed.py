@@ -14,7 +14,7 @@ import headrace as hr
 from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.epochs import RunContext
-from headrace.runs.option_kinds import parse_clock
+from headrace.runs.option_values import parse_clock
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import looked_ahead, plan_run
 from headrace.runs.reporting.listener import watched

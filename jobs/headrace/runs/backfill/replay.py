@@ -51,7 +51,8 @@ from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of, without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
-from headrace.runs.option_kinds import ReplayClock, RunOptionsError
+from headrace.runs.option_kinds import RunOptionsError
+from headrace.runs.option_values import ReplayClock
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import ByInput, Landing, counted
