@@ -11,9 +11,10 @@ from headrace import DataType, Pipeline, col, count
 from headrace.model.time import Duration, instant
 from headrace.pipeline.sources import CsvDialect, NameOrder
 from headrace.runs.dropped_records import land_rejected
-from headrace.runs.option_values import ReplayClock, parse_span
+from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import promote
+from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire

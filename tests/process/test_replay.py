@@ -20,9 +20,9 @@ from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.option_values import ReplayClock, parse_clock
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
+from headrace.runs.replay_clock import ReplayClock, parse_clock
 from headrace.runs.restore import InputGoneError
 from headrace.sources.progress import PipelineProgress
 from headrace_lab.catalog_checks import check_catalog

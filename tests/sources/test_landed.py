@@ -14,9 +14,9 @@ import headrace as hr
 from headrace.ext.sources import SplitGoneError
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.epochs import RunContext
-from headrace.runs.option_values import parse_clock
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import looked_ahead, plan_run
+from headrace.runs.replay_clock import parse_clock
 from headrace.runs.reporting.listener import watched
 from headrace.runs.restore import InputGoneError
 from headrace.runs.stages import LandRecords, RunStage, TakeBranch

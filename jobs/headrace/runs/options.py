@@ -22,7 +22,7 @@ from headrace_snapshots.names import MAIN, PUBLISHED, why_not
 if TYPE_CHECKING:
     from headrace.model.triggers import Signal
     from headrace.model.windows import Window
-    from headrace.runs.option_values import ReplayClock
+    from headrace.runs.replay_clock import ReplayClock
 
 
 class Mode(StrEnum):

@@ -52,8 +52,8 @@ from headrace.read.snapshots.progress import StoredProgress, watermarks_of, with
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
 from headrace.runs.option_kinds import RunOptionsError
-from headrace.runs.option_values import ReplayClock
 from headrace.runs.options import RunOptions
+from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
 from headrace.sources.landing import ByInput, Landing, counted
 from headrace.sources.progress import PipelineProgress, WatermarkHold
