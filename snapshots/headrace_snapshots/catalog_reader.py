@@ -274,13 +274,17 @@ class CatalogReader(Objects):
     ) -> None:
         super().__init__(store, pipeline, new_id)
         self.marks = Marks(store, pipeline)
-        self.looks_once = looks_once
         self._log = CatalogLog(store, pipeline, looks_once=looks_once)
 
     def called_at(self, snapshot_id: str) -> str:
         """What the output whose catalog it is is called in a snapshot."""
         del snapshot_id
         return self.output
+
+    @property
+    def looks_once(self) -> bool:
+        """Whether the log is looked at once."""
+        return self._log.looks_once
 
     def look_again(self) -> None:
         """Have the next question look at the log, also where that is looked at once: before what depends on others."""

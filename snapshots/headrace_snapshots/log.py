@@ -164,7 +164,7 @@ class CatalogLog:
     def __init__(self, store: object_stores.ObjectStore, pipeline: str, *, looks_once: bool = False) -> None:
         self._store = store
         self._pipeline = pipeline
-        self._looks_once = looks_once
+        self.looks_once = looks_once
         self._folder = object_names.folder(pipeline, object_names.ObjectKind.LOG)
         self._hint = object_names.hint_path(pipeline)
         self._newest: Entry | None = None
@@ -193,7 +193,7 @@ class CatalogLog:
 
     def end(self) -> End:
         """Where the log ends, damaged or not: one listing of what comes after the entry that is known or hinted at."""
-        seen = self._last_seen if self._looks_once else None
+        seen = self._last_seen if self.looks_once else None
         if seen is not None:
             return End(seen.number, seen)
         looks = self._looks
@@ -255,7 +255,7 @@ class CatalogLog:
 
     def _try_to_read(self, number: int) -> Entry | LostEntry | None:
         """Entry ``number``; why it cannot be read; None if it is not there."""
-        if self._looks_once and self._newest is not None and self._newest.number == number:
+        if self.looks_once and self._newest is not None and self._newest.number == number:
             return self._newest
         try:
             return self._read(number)
@@ -335,7 +335,7 @@ class CatalogLog:
         try:
             numbers = self._listed(entry.number + 1)
             newest = self._read(numbers[-1]) if numbers else None
-            if newest is None or newest.base > entry.number or not self._looks_once:
+            if newest is None or newest.base > entry.number or not self.looks_once:
                 return newest
             following = self._read(entry.number + 1)
         except (object_stores.StoreUnavailableError, object_stores.ObjectNotFoundError) as error:

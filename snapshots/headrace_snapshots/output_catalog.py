@@ -34,7 +34,7 @@ class OutputCatalog(Catalog):
 
     def __init__(self, catalog: Catalog, output: str) -> None:
         super().__init__(catalog.store, catalog.pipeline)
-        self._log, self.looks_once = catalog._log, catalog.looks_once
+        self._log = catalog._log
         self.whole = catalog
         """The catalog of all outputs."""
         self.output = output

@@ -453,12 +453,22 @@ def folders_in(store: ObjectStore, folder: str = "") -> list[str]:
     """
     if (own_way := getattr(store, "folders_in", None)) is not None:
         return [*own_way(folder)]
-    names, after = list[str](), ""
+    return [name.removesuffix("/") for name in names_in(store, folder) if name.endswith("/")]
+
+
+def names_in(store: ObjectStore, folder: str) -> Iterator[str]:
+    """List what is in a folder of a store, with a listing for each name that is asked for.
+
+    :param store: the store.
+    :param folder: the path of the folder, with a slash at its end; "" is the root.
+    :returns: the names, in order, those of folders with a slash at their end.
+    :raises StoreUnavailableError: nobody can tell.
+    """
+    after = ""
     while (first := next(iter(store.list(folder, after)), None)) is not None:
         name, slash, _ = first.path.removeprefix(folder).partition("/")
-        names += [name] if slash else []
+        yield f"{name}{slash}"
         after = f"{folder}{name}/\U0010ffff" if slash else first.path
-    return names
 
 
 def check_path(path: str) -> str:

@@ -29,7 +29,7 @@ from typing import Any, Final, Self
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.distribute.process import Beside, Stop
-from headrace.distribute.tasks.background import MOST_LAYERS, NO_MERGES, MergeStep, TableMerges, stored_bytes
+from headrace.distribute.tasks.background import MOST_LAYERS, NO_MERGES, MergeStep, TableMerges
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
@@ -137,9 +137,12 @@ class Folds:
         """
         if self._beside.is_running or (layers and self._columns.names(View.CURRENT, layers[-1].last_epoch)):
             return
-        self._merges = self._merges.with_next(layers, lambda own: self._engine.parts_of_fold(stored_bytes(own)))
+        self._merges = self._merges.with_next(layers, self._parts_of)
         if steps := self._merges.steps(layers):
             self._beside.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
+
+    def _parts_of(self, layers: Sequence[snapshot_files.Layer]) -> int:
+        return self._engine.parts_of_fold(sum(layer.bytes for layer in layers))
 
     def _fold(self, step: MergeStep, prefix: str, stop: Stop) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
         names = {

@@ -21,7 +21,7 @@ from typing import Final
 
 from headrace.errors import FixDataError, RetryError
 from headrace.ext.sources import SourcePosition, SourceSplit, SplitEnumerator
-from headrace.ext.stores import lists_in_pages, sort_key
+from headrace.ext.stores import lists_in_pages, names_in, sort_key
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.known_names import KnownNames
@@ -382,7 +382,7 @@ def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tu
     while above:
         above = above.rstrip("/").rpartition("/")[0]
         above = f"{above}/" if above else ""
-        if names := [*islice(children(store, above), SHOWN + 1)]:  # one more than are shown
+        if names := [*islice(names_in(store, above), SHOWN + 1)]:  # one more than are shown
             return f"nothing lies under {where}; " + _holding(f"{store.uri}/{above}", names)
     return f"nothing lies under {where}"
 
@@ -402,12 +402,3 @@ def _holding(where: str, names: list[str]) -> str:
 
 def _some(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())[: SHOWN + 1]
-
-
-def children(store: object_stores.ObjectStore, folder: str) -> Iterator[str]:
-    """The names in ``folder`` (those of folders with a slash at their end), in order; a listing for each."""
-    after = ""
-    while (first := next(iter(store.list(folder, after)), None)) is not None:
-        name, slash, _ = first.path.removeprefix(folder).partition("/")
-        yield f"{name}{slash}"
-        after = f"{folder}{name}/\U0010ffff" if slash else first.path

@@ -107,6 +107,11 @@ class Layer(JsonRecord, frozen=True):
         return cls(files, sum(file.rows for file in files), first_epoch, last_epoch, expires)
 
     @property
+    def bytes(self) -> int:
+        """How long its files are together."""
+        return sum(file.bytes for file in self.files)
+
+    @property
     def identity(self) -> str:
         """What tells it from any other: of its files."""
         return checksum("\n".join(file.path for file in self.files).encode())[:16]
@@ -190,12 +195,14 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
 def plan_next_merge(layers: Sequence[Layer], unfinished: Sequence[UnfinishedMerge]) -> int | None:
     """Where the next merge starts, as ``plan_merge`` says, beside those that are ``unfinished``; None: nowhere."""
     places: list[tuple[int, int, bool]] = []  # where it begins, its rows, whether it is being merged
-    merges = {merge.first_epoch: merge for merge in unfinished}
+    merged: dict[int, Sequence[Layer]] = {
+        sources[0].first_epoch: sources for merge in unfinished if (sources := merge.sources(layers))
+    }
     at = 0
     while at < len(layers):
-        merge = next((merge for merge in merges.values() if layers[at] in merge.sources(layers)), None)
-        own = layers[at : at + 1] if merge is None else merge.sources(layers)
-        places.append((at, sum(layer.rows for layer in own), merge is not None))
+        first = layers[at].first_epoch
+        own = merged.get(first, layers[at : at + 1])
+        places.append((at, sum(layer.rows for layer in own), first in merged))
         at += len(own)
     newest = max((number for number, (_, _, is_merged) in enumerate(places) if is_merged), default=-1) + 1
     for first in (0, newest):  # where it would take what is being merged along, what is newer alone

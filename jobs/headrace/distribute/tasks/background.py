@@ -8,7 +8,7 @@ Layers of the tables of state merged beside the epochs, a part of the keys at a 
 task does for it, and what the tables are with the layer that came of it.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -181,11 +181,6 @@ def _rows(layers: Sequence[Layer]) -> int:
     return sum(layer.rows for layer in layers)
 
 
-def stored_bytes(layers: Iterable[Layer]) -> int:
-    """How long the files of ``layers`` are."""
-    return sum(file.bytes for layer in layers for file in layer.files)
-
-
 @dataclass(frozen=True)
 class MergePart:
     """A ``part`` of a ``step`` of a merge of the ``table``."""
@@ -298,7 +293,7 @@ class Merges:
         return adopted
 
     def _parts_of(self, layers: Sequence[Layer]) -> int:
-        return max(self._runner.tasks(stored_bytes(layers)), min(_rows(layers) // STEP_ROWS, GROUPS))
+        return max(self._runner.tasks(sum(layer.bytes for layer in layers)), min(_rows(layers) // STEP_ROWS, GROUPS))
 
     @property
     def unfinished(self) -> dict[str, tuple[UnfinishedMerge, ...]]:

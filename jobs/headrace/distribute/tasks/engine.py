@@ -12,7 +12,7 @@ from typing import Protocol
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
 from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
 from headrace.distribute.process import Stop
-from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges, stored_bytes
+from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, job_of, shared_out, shares, undivided
@@ -373,4 +373,4 @@ class TasksEngine:
 
 
 def _size(tables: Mapping[str, Sequence[Layer]]) -> int:
-    return sum(map(stored_bytes, tables.values()))
+    return sum(layer.bytes for layers in tables.values() for layer in layers)

@@ -35,8 +35,6 @@ from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:  # a task of Airflow chooses without what computes
     from headrace.distribute.epoch import Attempts, ComputedEpoch
-    from headrace.distribute.process import Stop
-    from headrace.kernel.columns import Names
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,7 +77,7 @@ class WorkEstimate:
     def on(cls, state: Mapping[str, Sequence[Layer]], input_bytes: int) -> "WorkEstimate":
         """The work of continuing from the layers of ``state``."""
         layers = [layer for table_layers in state.values() for layer in table_layers]
-        return cls(input_bytes, stored_bytes(file for layer in layers for file in layer.files))
+        return cls(input_bytes, sum(layer.bytes for layer in layers))
 
 
 def choose(
@@ -320,22 +318,9 @@ class FittingEngine:
         """Where the epoch under way is."""
         return self._engine.find_level()
 
-    def compact_current(
-        self,
-        layers: Sequence[Layer],
-        prefix: str,
-        *,
-        bottom: bool,
-        names: "Mapping[str, Names]",
-        stop: "Stop",
-        output: str = "",
-        parts: int = 1,
-        numbers: range = range(1),
-    ) -> tuple[tuple[DataFile, ...], ...]:
+    def compact_current(self, layers: Sequence[Layer], prefix: str, **how: Any) -> tuple[tuple[DataFile, ...], ...]:
         """Some parts of one layer of several of ``current``, on the executor of the last epoch."""
-        return self._engine.compact_current(
-            layers, prefix, bottom=bottom, names=names, stop=stop, output=output, parts=parts, numbers=numbers
-        )
+        return self._engine.compact_current(layers, prefix, **how)
 
     def parts_of_fold(self, size: int) -> int:
         """In how many parts layers of ``current`` of so many bytes are made one."""
