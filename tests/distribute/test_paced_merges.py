@@ -104,7 +104,7 @@ def test_a_smaller_merge_goes_before_a_larger_one() -> None:
     assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT, False)]
     steps = merges.steps(layers)
     assert steps[0].merge.first_epoch == FANOUT
-    assert not steps[0].merge.replace(files=tuple(files(steps[0]))).left, "it is small, and done in a step"
+    assert not steps[0].done(files(steps[0])).left, "it is small, and done in a step"
 
 
 def test_many_layers_make_steps_longer() -> None:
@@ -120,7 +120,7 @@ def test_many_layers_make_steps_longer() -> None:
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     layers = tuple(layer(10, number, expires=number) for number in range(4))
-    merge = UnfinishedMerge.of(layers, 2, is_lowest=True).replace(files=((),))
+    merge = UnfinishedMerge.of(layers, 2, is_lowest=True).with_next(((),))
     assert merge.sources(layers) == layers
     assert merge.sources(layers[1:]) == layers[1:], "the oldest has expired"
     assert merge.sources(layers[:-1]) == (), "the newest never does alone"
@@ -128,7 +128,7 @@ def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     assert merge.sources(()) == ()
     others = (*layers[:2], layer(10, 2, expires=9), layers[3])
     assert TableMerges((merge,)).with_next(others, parts_of).unfinished == ()
-    whole = merge.replace(files=((), (DataFile("p/data/merged", 40, 40, "0"),)))
+    whole = merge.with_next(((DataFile("p/data/merged", 40, 40, "0"),),))
     above = layer(5, 4)
     (below, newest) = whole.applied((*layers[1:], above))
     assert (below.rows, below.first_epoch, below.last_epoch, below.expires, newest) == (40, 0, 3, 3, above)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import RestoreError
 from headrace_snapshots.format import codec
+from headrace_snapshots.format import manifest as manifest_format
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, encode
+from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.protocol import Kind
@@ -26,6 +28,19 @@ ENTRY = Entry(4, "w", AT, Kind.COMMIT, "main", 2, {"main": (None, "s")}, {"main"
 @given(manifests())
 def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
     assert Manifest.from_bytes(manifest.to_bytes(), "x") == manifest
+
+
+@given(manifests())
+def test_a_manifest_that_names_nodes_is_read_as_it_was_written(manifest: Manifest) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(manifest_format, "MANY", 0)
+        stored, nodes = manifest.in_nodes(None, lambda: "writer")
+    read = Manifest.from_bytes(stored.to_bytes(), "x")
+    assert (read, [*read.nodes]) == (stored, [*stored.nodes])
+    assert len(nodes) == sum(layer.file_count > 0 for layers in manifest.tables.values() for layer in layers)
+    for node, layer in zip(nodes, (at for layers in stored.tables.values() for at in layers if at.node), strict=True):
+        read_node = IndexNode.from_bytes(node.to_bytes(), "x")
+        assert (read_node.id, read_node.records[0].files) == (layer.node and layer.node.id, layer.files)
 
 
 @given(
@@ -78,8 +93,8 @@ def test_another_spelling_of_the_same_content_is_read() -> None:
 def test_an_object_of_another_kind_or_a_newer_format() -> None:
     with pytest.raises(BrokenObjectError, match="it is a entry, not a manifest"):
         Manifest.from_bytes(ENTRY.to_bytes(), "x")
-    newer = json.loads(SAMPLE.to_bytes()) | {"format": 6}
-    with pytest.raises(NewerFormatError, match="x has format 6"):
+    newer = json.loads(SAMPLE.to_bytes()) | {"format": 7}
+    with pytest.raises(NewerFormatError, match="x has format 7"):
         Manifest.from_bytes(json.dumps(newer).encode(), "x")
 
 

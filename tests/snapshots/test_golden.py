@@ -119,3 +119,26 @@ def test_a_packed_manifest_is_read_and_refused_by_what_does_not_know_it(monkeypa
     monkeypatch.setattr(codec, "FORMAT", 4)
     with pytest.raises(NewerFormatError, match="has format 5, this Headrace reads up to 4: upgrade it"):
         Manifest.from_bytes(path.read_bytes(), path.name)
+
+
+def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_what_does_not_know_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = GOLDEN / "format-6" / "objects"
+    stored = (folder / "manifest-with-nodes.json").read_bytes()
+    manifest = Manifest.from_bytes(stored, "x")
+    assert (manifest.pipeline, manifest.epoch, manifest.format) == ("clicks", 6, 6)
+    of_layer, of_merge = (
+        IndexNode.from_bytes((folder / f"node-of-a-{what}.json").read_bytes(), what) for what in ("layer", "merge")
+    )
+    (layer,) = (at for at in manifest.tables["state"] if at.node is not None and at.node.id == of_layer.id)
+    assert (layer.file_count, layer.rows) == (of_layer.ref.files, of_layer.ref.rows)
+    (merge,) = manifest.merges["state"]
+    assert [(node.id, node.files, node.rows) for node in merge.nodes] == [
+        (of_merge.id, of_merge.ref.files, of_merge.ref.rows)
+    ]
+    assert merge.done == len(of_merge.records) == 36
+    assert merge.layers == tuple(at.identity for at in manifest.tables["state"][:4])
+    monkeypatch.setattr(codec, "FORMAT", 5)
+    with pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"):
+        Manifest.from_bytes(stored, "x")

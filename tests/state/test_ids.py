@@ -77,7 +77,7 @@ def test_fates_are_those_of_the_first_of_each_id(
             if is_merged and (start := plan_merge([layer.rows for layer in stored])) is not None:
                 merge = UnfinishedMerge.of(stored[start:], 1, is_lowest=start == 0)
                 merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.counts))
-                stored = merge.replace(files=(merged,)).applied(stored)
+                stored = merge.with_next((merged,)).applied(stored)
             columns = judged(records)
             columns[c.SEEN] = ids.seen(columns)
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)

@@ -212,4 +212,4 @@ def migrated(
         made: Mapping[str, tuple[DataFile, ...]] = dict(
             zip((file.path for file in files), threads.map(rewritten, range(len(files))), strict=True)
         )
-    return tuple(layer.replace(files=tuple(new for file in layer.files for new in made[file.path])) for layer in layers)
+    return tuple(layer.stored_as(tuple(new for file in layer.files for new in made[file.path])) for layer in layers)

@@ -17,6 +17,7 @@ JSON objects that carry a checksum of their other fields: results of runs and of
 import base64
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self, TypeAlias, TypeVar
@@ -25,10 +26,10 @@ import msgspec
 
 from headrace.errors import RestoreError
 
-FORMAT = 5
+FORMAT = 6
 """The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
 manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
-to a sink that cannot take back, and 5 where the content is packed.
+to a sink that cannot take back, 5 where the content is packed, and 6 of a manifest that names nodes of layers.
 """
 
 _PACKED = 5
@@ -68,7 +69,7 @@ def encode(kind: str, content: JSON, number: int = 1, packed_from: int | None = 
     body = canonical(content)
     sha256 = checksum(body)
     if packed_from is not None and len(body) >= packed_from:
-        number, body = _PACKED, b'"%s"' % base64.b64encode(zlib.compress(body))
+        number, body = max(number, _PACKED), b'"%s"' % base64.b64encode(zlib.compress(body))
     return _head(kind, number, sha256) + body + _TAIL
 
 
@@ -100,9 +101,19 @@ def _head(kind: str, number: int, sha256: str) -> bytes:
     return f'{{"format":{number},"kind":{json.dumps(kind)},"sha256":"{sha256}","content":'.encode()
 
 
+_HEAD = re.compile(rb'\{"format":\d+,"kind":"\w+","sha256":"([0-9a-f]{64})","content":')
+
+
+def stated_checksum(data: bytes) -> str | None:
+    """The checksum that an object says its content has; None if it is not spelled as ``encode`` does."""
+    head = _HEAD.match(data)
+    return None if head is None else head[1].decode()
+
+
 def _content(data: bytes, kind: str, envelope: "Fields") -> JSON:
-    """The content of an object, which is that of its checksum."""
-    if envelope.integer("format") == _PACKED:
+    """The content of an object, which is that of its checksum. Of newer formats it is packed where it is a text."""
+    number = envelope.integer("format")
+    if number == _PACKED or (number > _PACKED and isinstance(envelope.json("content"), str)):
         body = _unpacked(envelope.text("content"))
         if checksum(body) == envelope.text("sha256"):
             return json.loads(body)

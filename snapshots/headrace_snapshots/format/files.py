@@ -23,16 +23,19 @@ they become a leaf object, and 32 nodes of one level become a node of the next. 
 files and fewer than 32 references a level. A node's id is the hash of its content: writing it twice changes nothing,
 and reading it checks it. Its content names its writer, so that no two writers ever store the same node: when it is
 deleted, nobody else can have come to need it.
+
+Files of a layer, where there are many, are in nodes of their own (``FilesNode``), stored once by the epoch that made
+it; manifests name the node and say what is needed without it. So are those of a merge that goes on.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
-from itertools import accumulate
-from typing import ClassVar
+from functools import cached_property, partial
+from itertools import accumulate, chain
+from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
 
-from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical, checksum
+from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical, checksum, stated_checksum
 
 
 class LoggedFile:
@@ -89,35 +92,111 @@ class InputFile(JsonRecord, LoggedFile, frozen=True, omit_defaults=True):
     rules: int = 0
 
 
-class Layer(JsonRecord, frozen=True):
+class IndexRef(JsonRecord, frozen=True):
+    """A node of the tree, and what is below it: epochs (inclusive), number of files and their rows."""
+
+    id: str
+    first_epoch: int
+    last_epoch: int
+    files: int
+    rows: int
+
+
+FilesByRecord: TypeAlias = tuple[tuple[DataFile, ...], ...]
+"""Data files below a node, by record."""
+
+
+class FilesNode(IndexRef, frozen=True, dict=True):
+    """A node that has the files of a layer, or of parts of a merge, where epochs are numbers of parts. ``bytes``: how
+    long they are together. ``identity``: that of the layer.
+    """
+
+    bytes: int
+    identity: str = ""
+
+    def read_by(self, read: "Callable[[FilesNode], FilesByRecord]") -> "FilesNode":
+        """The same, whose files ``read`` gives: what is stored does not say by what it is read."""
+        node = self.replace()
+        vars(node)["read"] = read
+        return node
+
+    def with_files(self, files: FilesByRecord) -> "FilesNode":
+        """The same, whose ``files`` are known."""
+        return self.read_by(partial(_same, files))
+
+    @property
+    def by_record(self) -> FilesByRecord:
+        """Its files: a request, unless they are known. Raises BrokenObjectError."""
+        files: FilesByRecord = vars(self)["read"](self)
+        return files
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process gets the files with it."""
+        return _known, (msgspec.structs.astuple(self), self.by_record)
+
+
+def _known(fields: tuple[Any, ...], files: FilesByRecord) -> FilesNode:
+    return FilesNode(*fields).with_files(files)
+
+
+def _same(files: FilesByRecord, node: FilesNode) -> FilesByRecord:
+    del node
+    return files
+
+
+class Layer(JsonRecord, frozen=True, omit_defaults=True):
     """One layer of a layered table: files with the rows changed in ``first_epoch`` to ``last_epoch``, inclusive.
 
     ``expires``: once the watermark exceeds it (in granules), no row counts any more; None where that is not known.
+    Where there are many files the ``node`` has them, and it has no ``own``.
     """
 
-    files: tuple[DataFile, ...]
+    own: tuple[DataFile, ...] = msgspec.field(name="files")
     rows: int
     first_epoch: int
     last_epoch: int
     expires: int | None
+    node: FilesNode | None = None
 
     @classmethod
     def of(cls, files: tuple[DataFile, ...], first_epoch: int, last_epoch: int, expires: int | None = None) -> "Layer":
         """The layer of all rows of ``files``."""
         return cls(files, sum(file.rows for file in files), first_epoch, last_epoch, expires)
 
+    def stored_as(self, files: tuple[DataFile, ...]) -> "Layer":
+        """The same rows in other ``files``."""
+        return self.replace(own=files, node=None)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All its files; those of a node are read. Raises BrokenObjectError."""
+        return self.own if self.node is None else tuple(chain.from_iterable(self.node.by_record))
+
+    @property
+    def file_count(self) -> int:
+        """How many files it has."""
+        return len(self.own) if self.node is None else self.node.files
+
     @property
     def bytes(self) -> int:
         """How long its files are together."""
-        return sum(file.bytes for file in self.files)
+        return sum(file.bytes for file in self.own) if self.node is None else self.node.bytes
+
+    def is_like(self, other: "Layer") -> bool:
+        """Whether it has rows of the same epochs, and as many files: without looking at these."""
+        own, others = ((at.first_epoch, at.last_epoch, at.rows, at.file_count) for at in (self, other))
+        return own == others
 
     @property
     def identity(self) -> str:
         """What tells it from any other: of its files."""
-        return checksum("\n".join(file.path for file in self.files).encode())[:16]
+        if self.node is not None:
+            return self.node.identity
+        return checksum("\n".join(file.path for file in self.own).encode())[:16]
 
     def __post_init__(self) -> None:
-        if self.rows != (counted := sum(file.rows for file in self.files)):
+        counted = sum(file.rows for file in self.own) if self.node is None else self.node.rows
+        if self.rows != counted:
             raise ValueError(f"a layer of {self.rows} rows, and of {counted} in its files")
 
 
@@ -145,7 +224,8 @@ def plan_merge(rows: Sequence[int]) -> int | None:
 class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
     """A merge of neighbouring layers, of which the first so many of its ``parts`` of the keys are done: ``files`` by
     part. ``layers`` are the identities of what it merges, oldest first, with rows of ``first_epoch`` to ``last_epoch``.
-    ``is_lowest``: nothing lies below them.
+    ``is_lowest``: nothing lies below them. Where there are many files ``nodes`` have those of the first parts, and it
+    has those of the others as its ``own``.
     """
 
     layers: tuple[str, ...]
@@ -153,7 +233,8 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
     last_epoch: int
     parts: int
     is_lowest: bool = False
-    files: tuple[tuple[DataFile, ...], ...] = ()
+    own: FilesByRecord = msgspec.field(name="files", default=())
+    nodes: tuple[FilesNode, ...] = ()
 
     @classmethod
     def of(cls, layers: Sequence[Layer], parts: int, *, is_lowest: bool) -> "UnfinishedMerge":
@@ -162,14 +243,28 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
         return cls(identities, layers[0].first_epoch, layers[-1].last_epoch, parts, is_lowest)
 
     @property
+    def files(self) -> FilesByRecord:
+        """The files of the parts that are done; those of nodes are read. Raises BrokenObjectError."""
+        return (*chain.from_iterable(node.by_record for node in self.nodes), *self.own)
+
+    @property
     def rows(self) -> int:
         """The rows of the parts that are done."""
-        return sum(file.rows for part in self.files for file in part)
+        return sum(node.rows for node in self.nodes) + sum(file.rows for part in self.own for file in part)
+
+    @property
+    def done(self) -> int:
+        """How many parts are done."""
+        return len(self.own) + (self.nodes[-1].last_epoch + 1 if self.nodes else 0)
 
     @property
     def left(self) -> range:
         """The parts that are not done."""
-        return range(len(self.files), self.parts)
+        return range(self.done, self.parts)
+
+    def with_next(self, parts: Sequence[tuple[DataFile, ...]]) -> "UnfinishedMerge":
+        """The merge once the next ``parts`` are done, by their files."""
+        return self.replace(own=(*self.own, *parts))
 
     def sources(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
         """What it merges of ``layers``: the oldest may have expired; nothing if they are not there."""
@@ -231,14 +326,13 @@ class FileRecord(JsonRecord, frozen=True):
     files: tuple[LoggedFile, ...]
 
 
-class IndexRef(JsonRecord, frozen=True):
-    """A node of the tree, and what is below it: epochs (inclusive), number of files and their rows."""
+def files_in(record: FileRecord) -> tuple[DataFile, ...]:
+    """The data files of ``record``."""
+    return tuple(file for file in record.files if isinstance(file, DataFile))
 
-    id: str
-    first_epoch: int
-    last_epoch: int
-    files: int
-    rows: int
+
+_ID = 32
+"""Hex digits of a node's checksum that are its name."""
 
 
 class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
@@ -258,10 +352,18 @@ class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
         """The second since it says who stored it."""
         return 2 if self.writer else 1
 
+    @classmethod
+    def from_bytes(cls, data: bytes, name: str) -> Self:
+        """The node in object ``name``. Raises BrokenObjectError or NewerFormatError."""
+        node = super().from_bytes(data, name)
+        if (digest := stated_checksum(data)) is not None:
+            vars(node)["id"] = digest[:_ID]  # it was held against the content just now
+        return node
+
     @cached_property
     def id(self) -> str:
         """Hash of the content."""
-        return checksum(canonical(self.to_json()))[:32]
+        return checksum(canonical(self.to_json()))[:_ID]
 
     @cached_property
     def ref(self) -> IndexRef:

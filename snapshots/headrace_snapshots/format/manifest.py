@@ -7,18 +7,30 @@ They are the roots of the trees of a skew-binary random-access list (Myers, *An 
 each skips a whole tree, and the two newest trees become one whenever they are equally large. So a manifest names at
 most log2(epochs) + 1 of them, and the parent's say what a new snapshot's are.
 
+Many files of a layer are in a node, written by the epoch that made the layer: which node a manifest names for it.
+
 The names of the tables and logs of a manifest. No other module spells them.
 
 All outputs of a pipeline share the remembered ids, the log of inputs and the log of dead letters. Each output has
 tables and logs of its own. Their names begin with the name of the output, where it has one: ``hourly/state``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, chain, groupby
 from typing import ClassVar, Never, Self
 
 from headrace_snapshots.format.codec import JSON, JsonRecord, NewerFormatError, StoredObject
-from headrace_snapshots.format.files import FileLog, Layer, UnfinishedMerge
+from headrace_snapshots.format.files import (
+    FileLog,
+    FileRecord,
+    FilesByRecord,
+    FilesNode,
+    IndexNode,
+    Layer,
+    UnfinishedMerge,
+    files_in,
+)
 
 IDS = "ids"
 """The table of ids by which duplicates are told."""
@@ -196,6 +208,78 @@ class Continuing:
     patch: Patch | None
 
 
+MANY = 32
+"""A layer of more files has them in a node: the manifests that name it say as much of 32 files again and again as the
+node says once.
+"""
+
+LEAF = 4096
+"""Files of a node, about; of more a node names nodes, which are read together."""
+
+
+class LayerNode(IndexNode, frozen=True, dict=True):
+    """A node that is written for a layer or a merge: packed where it is long, as all in it is read together."""
+
+    PACKED_FROM: ClassVar = 8_192
+
+
+class NodeMaker:
+    """Puts many files of a layer, or of a merge, into nodes. What is ``made`` is to be stored before any manifest names
+    it.
+    """
+
+    def __init__(self, new_writer: Callable[[], str]) -> None:
+        self.made: list[IndexNode] = []
+        self._new_writer = new_writer
+
+    def layer(self, layer: Layer, before: Sequence[Layer]) -> Layer:
+        """``layer`` as it is stored: with the node that it has among the layers of ``before``, or a new one."""
+        if len(layer.own) <= MANY:
+            return layer
+        for one in before:
+            if one.node is not None and one.is_like(layer) and one.files == layer.own:
+                return layer.replace(own=(), node=one.node)
+        cut = (layer.own[begin : begin + LEAF] for begin in range(0, len(layer.own), LEAF))
+        node = self._new([FileRecord(layer.last_epoch, files) for files in cut], layer.identity)
+        return layer.replace(own=(), node=node)
+
+    def merge(self, merge: UnfinishedMerge, before: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
+        """``merge`` as it is stored: with the nodes that it has among those of ``before``, and a new one if its other
+        parts have many files.
+        """
+        if not _are_many(merge.own):
+            return merge
+        for one in before:
+            if one.layers == merge.layers and len(one.nodes) > len(merge.nodes):
+                stored, files = one.replace(own=()).files, merge.files
+                if files[: len(stored)] == stored:
+                    merge = merge.replace(nodes=one.nodes, own=files[len(stored) :])
+        if not _are_many(merge.own):
+            return merge
+        first = merge.done - len(merge.own)
+        node = self._new([FileRecord(first + number, files) for number, files in enumerate(merge.own)])
+        return merge.replace(own=(), nodes=(*merge.nodes, node))
+
+    def _new(self, records: Sequence[FileRecord], identity: str = "") -> FilesNode:
+        """The node that has ``records``: itself, or in nodes that it names."""
+        writer = self._new_writer()
+        files = tuple(files_in(record) for record in records)
+        before = accumulate(map(len, files), initial=0)
+        leaves = groupby(zip(before, records, strict=False), key=lambda place: place[0] // LEAF)
+        nodes: list[IndexNode] = [LayerNode(tuple(record for _, record in leaf), (), writer) for _, leaf in leaves]
+        if len(nodes) > 1:
+            nodes.append(LayerNode((), tuple(node.ref for node in nodes), writer))
+        self.made += nodes
+        ref = nodes[-1].ref
+        size = sum(file.bytes for file in chain.from_iterable(files))
+        node = FilesNode(ref.id, ref.first_epoch, ref.last_epoch, ref.files, ref.rows, size, identity)
+        return node.with_files(files)
+
+
+def _are_many(parts: FilesByRecord) -> bool:
+    return sum(map(len, parts)) > MANY
+
+
 class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     """One snapshot. Immutable once stored.
 
@@ -327,10 +411,64 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
         )
 
     @property
-    def format(self) -> int:
-        """The third where outputs have names, in which an older reader would find no rows where it looks for them; and
-        where an input has a position, of which it knows nothing.
+    def nodes(self) -> Iterator[FilesNode]:
+        """The nodes that have files of its tables, and of merges that go on."""
+        yield from self.layer_nodes
+        yield from self.merge_nodes
+
+    @property
+    def layer_nodes(self) -> Iterator[FilesNode]:
+        """The nodes that have files of its tables."""
+        return (layer.node for layers in self.tables.values() for layer in layers if layer.node is not None)
+
+    @property
+    def merge_nodes(self) -> Iterator[FilesNode]:
+        """The nodes that have files of merges that go on."""
+        return (node for merges in self.merges.values() for merge in merges for node in merge.nodes)
+
+    def in_nodes(
+        self, parent: "Manifest | None", new_writer: Callable[[], str]
+    ) -> tuple["Manifest", Sequence[IndexNode]]:
+        """The same with many files of a layer or of a merge in nodes; and those nodes that ``parent`` does not name,
+        which are to be stored before it.
         """
+        tables, merges = ({}, {}) if parent is None else (parent.tables, parent.merges)
+        maker = NodeMaker(new_writer)
+        stored = super().replace(
+            tables={
+                name: tuple(maker.layer(layer, tables.get(name, ())) for layer in layers)
+                for name, layers in self.tables.items()
+            },
+            merges={
+                name: tuple(maker.merge(merge, merges.get(name, ())) for merge in own)
+                for name, own in self.merges.items()
+            },
+        )
+        return stored, maker.made
+
+    def read_by(self, read: Callable[[FilesNode], FilesByRecord]) -> Self:
+        """The same, whose nodes ``read`` reads when somebody asks for their files."""
+        if next(self.nodes, None) is None:
+            return self
+
+        def of_layer(layer: Layer) -> Layer:
+            return layer if layer.node is None else layer.replace(node=layer.node.read_by(read))
+
+        def of_merge(merge: UnfinishedMerge) -> UnfinishedMerge:
+            return merge.replace(nodes=tuple(node.read_by(read) for node in merge.nodes))
+
+        return super().replace(
+            tables={name: tuple(map(of_layer, layers)) for name, layers in self.tables.items()},
+            merges={name: tuple(map(of_merge, merges)) for name, merges in self.merges.items()},
+        )
+
+    @property
+    def format(self) -> int:
+        """The sixth where nodes have files of tables. The third where outputs have names, in which an older reader
+        would find no rows where it looks for them; and where an input has a position, of which it knows nothing.
+        """
+        if next(self.nodes, None) is not None:
+            return 6
         inputs: Mapping[str, JSON] = self.progress.get("inputs") or {}
         return 3 if OUTPUTS in self.schema or any(POSITION in read for read in inputs.values()) else 1
 

@@ -131,7 +131,7 @@ class MergeStep:
 
     def done(self, files: Sequence[task_results.Files]) -> UnfinishedMerge:
         """The merge after the step, whose parts became ``files``."""
-        return self.merge.replace(files=(*self.merge.files, *files))
+        return self.merge.with_next(files)
 
 
 @dataclass(frozen=True)
