@@ -4,8 +4,8 @@ Theory of operation
 -------------------
 *Kept* is what has a ref; of main all that some output has not published yet, the last published snapshots and the young
 ones, and so of what main was before promotions, which can be taken back; of other branches all that main never had. An
-object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes of its
-logs; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so
+object is *live* while a kept snapshot needs it: its manifest, the data files of its tables and logs, the nodes with
+these; besides whatever the caller counts as live (audits, results of runs). A snapshot is a fact about the log, and so
 is what it needs: no clock tells whether an object is live. The clock only says which snapshots are young, and both it
 and the newest entry's time must agree that one is not.
 
@@ -319,7 +319,7 @@ class _Expiry:
         known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
         objects = {info.path: info.size for listed in self._listed.values() for info in listed}
         dead = {path: size for path, size in objects.items() if path not in live and path not in known}
-        named = named_by(self._facts, kept.expired) | {
+        named = named_by(self._facts, kept.expired, as_far_as_known=True) | {  # the rest waits for writers
             info.path for kind in self._beside for info in self._listed[kind]
         }
         return (

@@ -42,9 +42,9 @@ from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.expiry import KINDS, Expired, collect
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
-from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.files import DataFile, IndexRef
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.gc_roots import data_files, files_of, merged_of, names_of
+from headrace_snapshots.gc_roots import data_files, layered_of, logged_of, merged_of, names_of
 from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import warned
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
@@ -353,6 +353,7 @@ class _Log:
 
 _NO_NAMES = "do without: the next run reads the log of inputs in its place, and stores it again"
 _NOT_MERGED = "do without: the merge that it is a part of begins again"
+_NODE_NOT_MERGED = f"{_NOT_MERGED}, and nothing expires while a snapshot that names it is kept"
 
 
 @dataclass(frozen=True)
@@ -390,9 +391,11 @@ class _Tree:
         for link in self.links.values():
             if link.manifest is not None:
                 self._spare |= {file.path: _NO_NAMES for file in names_of(link.manifest)}
-                self._spare |= {file.path: _NOT_MERGED for file in merged_of(link.manifest)}
-                layered |= _in_layers(link.manifest)
-                for file in self._files(link, link.manifest, known=self.named):
+                merged = [*self._merged(link, link.manifest)]
+                self._spare |= {file.path: _NOT_MERGED for file in merged}
+                of_layers = [*self._layered(link, link.manifest, known=self.named)]
+                layered |= {file.path for file in of_layers}
+                for file in (*merged, *of_layers, *self._logged(link, link.manifest, known=self.named)):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
         self._spare = {path: then for path, then in self._spare.items() if path not in layered}
@@ -444,10 +447,26 @@ class _Tree:
         if problem is not None:
             self._broken[path] = _Broken(str(problem), f"{ref}, of which it is a snapshot", ref)
 
-    def _files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
-        """The data files of the manifest of ``link``, without those of nodes that are ``known``, which become more."""
-        yield from files_of(manifest)
-        refs = [ref for log in manifest.logs.values() for ref in log.refs]
+    def _merged(self, link: Link, manifest: Manifest) -> Iterator[DataFile]:
+        """The data files of what is done of merges, without those of nodes that are known; their nodes are spare."""
+        nodes = [*manifest.merge_nodes]
+        for node in nodes:
+            self._spare[object_names.node_path(self._catalog.pipeline, node.id)] = _NODE_NOT_MERGED
+        yield from merged_of(manifest)
+        yield from self._below(link, nodes, known=self.named)
+
+    def _layered(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+        """The data files of the tables of ``link``, without those of nodes that are ``known``, which become more."""
+        yield from layered_of(manifest)
+        yield from self._below(link, manifest.layer_nodes, known)
+
+    def _logged(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+        """The same of its logs, and of names."""
+        yield from logged_of(manifest)
+        yield from self._below(link, (ref for log in manifest.logs.values() for ref in log.refs), known)
+
+    def _below(self, link: Link, nodes: Iterable[IndexRef], known: set[str]) -> Iterator[DataFile]:
+        refs = [*nodes]
         while refs:
             ref = refs.pop()
             path = object_names.node_path(self._catalog.pipeline, ref.id)
@@ -522,9 +541,8 @@ class _Tree:
         if link.manifest is None:
             return False
         nodes: set[str] = set()
-        files = {file.path for file in self._files(link, link.manifest, known=nodes)} - self._spare.keys()
-        files -= {file.path for file in merged_of(link.manifest)} - _in_layers(link.manifest)
-        return self._broken.keys().isdisjoint(files | nodes)
+        needed = (*self._layered(link, link.manifest, nodes), *self._logged(link, link.manifest, nodes))
+        return self._broken.keys().isdisjoint({file.path for file in needed} - self._spare.keys() | nodes)
 
 
 def _leads_to(entry: Entry, later: Entry) -> bool:
@@ -536,10 +554,6 @@ def _leads_to(entry: Entry, later: Entry) -> bool:
 def _name(link: Link) -> str:
     branch = "" if link.manifest is None else f" of {link.manifest.branch}"
     return f"snapshot {link.snapshot_id} (epoch {link.epoch}{branch})"
-
-
-def _in_layers(manifest: Manifest) -> set[str]:
-    return {file.path for layers in manifest.tables.values() for layer in layers for file in layer.files}
 
 
 def _is_of_main(ref: str) -> bool:

@@ -25,7 +25,7 @@ from headrace.errors import FixConfigError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError, canonical
-from headrace_snapshots.format.files import DataFile, IndexNode
+from headrace_snapshots.format.files import DataFile, IndexNode, files_in
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, parked_in
 from headrace_snapshots.holds import ReaderHold, held
@@ -55,7 +55,7 @@ class SnapshotFacts:
     @classmethod
     def of(cls, manifest: Manifest) -> "SnapshotFacts":
         """The facts of ``manifest``."""
-        refs = {ref.id for log in manifest.logs.values() for ref in log.refs}
+        refs = {ref.id for log in manifest.logs.values() for ref in log.refs} | {node.id for node in manifest.nodes}
         return cls(
             manifest.snapshot_id,
             manifest.epoch,
@@ -70,7 +70,7 @@ class SnapshotFacts:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """What is remembered of a node of a file log: the paths of the data files, and the ids of the nodes, it names."""
+    """What is remembered of a node: the paths of the data files, and the ids of the nodes, it names."""
 
     files: tuple[str, ...]
     below: tuple[str, ...]
@@ -169,23 +169,31 @@ class FactsIndex:
 
 
 def files_of(manifest: Manifest) -> Iterable[DataFile]:
-    """The data files that a manifest names itself: of layers, of what becomes of them, of the newest records of file
-    logs, and of names.
+    """The data files that a manifest names itself, not in nodes: of layers, of what becomes of them, of the newest
+    records of file logs, and of names.
     """
-    yield from names_of(manifest)
     yield from merged_of(manifest)
-    for layers in manifest.tables.values():
-        for layer in layers:
-            yield from layer.files
+    yield from layered_of(manifest)
+    yield from logged_of(manifest)
+
+
+def layered_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files of layers that a manifest names itself."""
+    return (file for layers in manifest.tables.values() for layer in layers for file in layer.own)
+
+
+def logged_of(manifest: Manifest) -> Iterable[DataFile]:
+    """The data files of file logs, and of names, that a manifest names itself."""
+    yield from names_of(manifest)
     for log in manifest.logs.values():
         for record in log.tail:
-            yield from (file for file in record.files if isinstance(file, DataFile))
+            yield from files_in(record)
 
 
 def merged_of(manifest: Manifest) -> Iterable[DataFile]:
-    """The data files of what is done of merges, which can be done again."""
+    """The data files of what is done of merges, which can be done again, without those in nodes."""
     for merges in manifest.merges.values():
-        yield from (file for merge in merges for part in merge.files for file in part)
+        yield from (file for merge in merges for part in merge.own for file in part)
 
 
 def names_of(manifest: Manifest) -> Iterable[DataFile]:
@@ -197,7 +205,7 @@ def names_of(manifest: Manifest) -> Iterable[DataFile]:
 def data_files(node: IndexNode) -> Iterable[DataFile]:
     """The data files that a node names itself."""
     for record in node.records:
-        yield from (file for file in record.files if isinstance(file, DataFile))
+        yield from files_in(record)
 
 
 def _names(names: Iterable[str]) -> tuple[str, ...]:
@@ -531,9 +539,11 @@ def _kept_for(
     return tuple(hold.name for hold in sorted(kept, key=lambda hold: (-oldest[hold], hold.name)))
 
 
-def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:
-    """The paths of all that these snapshots need, their manifests among it. Raises BrokenObjectError,
-    MissingSnapshotError.
+def named_by(facts: FactsIndex, snapshots: Collection[str], *, as_far_as_known: bool = False) -> set[str]:
+    """The paths of all that these snapshots need, their manifests among it. ``as_far_as_known``: what a broken node
+    names is left out.
+
+    Raises BrokenObjectError, MissingSnapshotError.
     """
     pipeline = facts.catalog.pipeline
     names: set[str] = set()
@@ -546,7 +556,7 @@ def named_by(facts: FactsIndex, snapshots: Collection[str]) -> set[str]:
     while nodes := nodes - visited:
         facts.learn_nodes(nodes)
         visited |= nodes
-        read = [facts.node(node) for node in nodes]
+        read = [facts.node(node) for node in nodes if node in facts.nodes or not as_far_as_known]
         names.update(path for node in read for path in node.files)
         nodes = {name for node in read for name in node.below}
     return names | {node_path(pipeline, node) for node in visited}

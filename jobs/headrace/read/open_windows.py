@@ -122,7 +122,7 @@ class StageState:
     @property
     def bytes(self) -> int:
         """The length of its files."""
-        return sum(file.bytes for layer in self.layers for file in layer.files)
+        return sum(layer.bytes for layer in self.layers)
 
     @property
     def parts(self) -> tuple[KeyGroupRange, ...]:

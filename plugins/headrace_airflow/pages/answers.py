@@ -199,12 +199,11 @@ def _rows(manifest: Manifest, log: str) -> int:
 def table_figures(manifest: Manifest, name: str) -> dict[str, int]:
     """How large a table is, as `headrace show` says it: a row that was changed later counts once for each layer."""
     layers = manifest.tables.get(name, ())
-    files = [file for layer in layers for file in layer.files]
     return {
         "layers": len(layers),
-        "files": len(files),
+        "files": sum(layer.file_count for layer in layers),
         "rows": sum(layer.rows for layer in layers),
-        "bytes": sum(file.bytes for file in files),
+        "bytes": sum(layer.bytes for layer in layers),
     }
 
 

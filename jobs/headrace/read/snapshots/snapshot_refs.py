@@ -21,7 +21,7 @@ from headrace_snapshots.catalog import Catalog, Head, Link, LostEntry
 from headrace_snapshots.datafiles import look
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.format.files import DataFile, IndexRef
+from headrace_snapshots.format.files import IndexRef, Layer
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.output_catalog import how_back, warned
@@ -115,11 +115,13 @@ def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
 def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
     """A node was made when the last of its records came, or later."""
     try:
-        logs = catalog.manifest(head).logs
+        manifest = catalog.manifest(head)
     except _DAMAGE:
         return None
-    for name, log in logs.items():
-        for ref in _refs(catalog, [*log.refs]):
+    named = {name: [*log.refs] for name, log in manifest.logs.items()}
+    named |= {name: [at.node for at in layers if at.node is not None] for name, layers in manifest.tables.items()}
+    for name, refs in named.items():
+        for ref in _refs(catalog, refs):
             if ref.id == node:
                 at = catalog.ancestor_at(head, ref.last_epoch)
                 link = None if at is None else _link(catalog, at)
@@ -159,7 +161,9 @@ def _link(catalog: Catalog, snapshot: str) -> Link | None:
 
 
 FILES, NODES = 16, 4
-"""How many a run looks at: files of ``current``, and nodes of the logs of panes, late records and dead letters."""
+"""How many a run looks at: files of ``current``, and nodes, of its layers and of the logs of panes, late records and
+dead letters.
+"""
 
 _READERS = 8
 Looked = TypeVar("Looked")
@@ -168,9 +172,9 @@ Looked = TypeVar("Looked")
 def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     """What is wrong with objects that readers of ``manifest`` need, of those whose turn it is, and what to do."""
     current = [layer for table, layers in manifest.tables.items() if is_current(table) for layer in layers]
-    files = [file for layer in current for file in layer.files]
+    files = [(layer, number) for layer in current for number in range(layer.file_count)]
     logs = (log for name, log in manifest.logs.items() if name != INPUTS)
-    nodes = [ref.id for log in logs for ref in log.refs]
+    nodes = [ref.id for log in logs for ref in log.refs] + [at.node.id for at in current if at.node is not None]
     problems = [
         *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
         *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),
@@ -190,9 +194,11 @@ def _found(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterato
         return iter([text for text in pool.map(problem, objects) if text is not None])
 
 
-def _file_problem(catalog: Catalog, file: DataFile) -> str | None:
+def _file_problem(catalog: Catalog, place: tuple[Layer, int]) -> str | None:
+    """What is wrong with a file of a layer, by its number there."""
+    layer, number = place
     try:
-        look(catalog.store, file)
+        look(catalog.store, layer.files[number])
     except BrokenObjectError as error:
         return str(error)
     return None
