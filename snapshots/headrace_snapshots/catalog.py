@@ -222,15 +222,16 @@ class Catalog(CatalogReader):
         return Claim(branch, entry.generations[branch], entry.refs.get(branch), entry.floor(branch))
 
     def commit(self, claim: Claim, manifest: Manifest, message: str = "") -> Entry:
-        """Store ``manifest`` and make it the head of the branch. Its data and index nodes must be stored already.
-        ``message`` says in the log who decided it, and why.
+        """Store ``manifest`` and make it the head of the branch. Its data and the nodes of its logs must be stored
+        already. ``message`` says in the log who decided it, and why.
 
-        What is stored has the skips that follow from its parent's.
+        What is stored has the skips that follow from its parent's, and many files of a layer in nodes.
         Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
         RefusedError when it does not fit the claim.
         """
-        manifest = manifest.with_skips(self._skips(claim, manifest))
-        self.write_manifest(manifest)
+        parent = self._parent(claim, manifest)
+        skips = () if parent is None else skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
+        manifest = self.write_manifest(manifest.with_skips(skips), parent)
         patched = ""
         if manifest.patch and manifest.is_patch:
             of = f" of {manifest.patch.output}" if manifest.patch.output else ""
@@ -552,19 +553,19 @@ class Catalog(CatalogReader):
             "nothing that it has not committed is visible"
         )
 
-    def _skips(self, claim: Claim, manifest: Manifest) -> tuple[Skip, ...]:
-        """Skip pointers for ``manifest``, which must be of this pipeline, under this claim, and follow its parent."""
+    def _parent(self, claim: Claim, manifest: Manifest) -> Manifest | None:
+        """The parent of ``manifest``, which must be of this pipeline, under this claim, and follow it."""
         owner = (manifest.pipeline, manifest.branch, manifest.generation)
         if owner != (self.pipeline, claim.branch, claim.generation):
             raise errors.RefusedError(
                 f"manifest {manifest.snapshot_id} is of {owner}, not of {self.pipeline} under {claim}"
             )
         if manifest.parent is None:
-            return ()
+            return None
         parent = self.manifest(manifest.parent)
         if manifest.epoch != parent.epoch + 1:
             raise errors.RefusedError(f"epoch {manifest.epoch} does not follow that of {manifest.parent}")
-        return skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
+        return parent
 
 
 def _by_ref(snapshots: Mapping[str, str | None]) -> dict[str, str | None]:

@@ -18,10 +18,14 @@ from headrace_snapshots.format.files import (
     DataFile,
     FileLog,
     FileRecord,
+    FilesByRecord,
+    FilesNode,
     IndexNode,
+    Layer,
     append,
     beyond,
     cut,
+    files_in,
     iterate,
     newest_first,
 )
@@ -124,6 +128,7 @@ class Objects:
         self._new_id = new_id
         self._manifests: dict[str, Manifest] = {}
         self._nodes: dict[str, IndexNode] = {}
+        self._files: dict[str, FilesByRecord] = {}
         self._lock = threading.Lock()
 
     def manifest(self, snapshot_id: str) -> Manifest:
@@ -142,6 +147,7 @@ class Objects:
         manifest = Manifest.from_bytes(data, f"{self.store.uri}/{path}")
         if manifest.snapshot_id != snapshot_id:
             raise BrokenObjectError(f"{self.store.uri}/{path} is the manifest of {manifest.snapshot_id}")
+        manifest = manifest.read_by(self._files_of)
         self._remember(manifest)
         return manifest
 
@@ -164,11 +170,35 @@ class Objects:
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
         return do_all(self.store, self.read_node, ids, RADIX)
 
+    def layers(self, manifest: Manifest, tables: Iterable[str]) -> list[Layer]:
+        """The layers of ``tables`` that a manifest has, with their files at hand: nodes are read several at once.
+        Raises BrokenObjectError.
+        """
+        layers = [layer for table in tables for layer in manifest.tables.get(table, ())]
+        do_all(self.store, lambda node: node.by_record, [layer.node for layer in layers if layer.node is not None])
+        return layers
+
+    def _files_of(self, ref: FilesNode) -> FilesByRecord:
+        """What a node of a layer or of a merge has."""
+        with self._lock:
+            if ref.id in self._files:
+                return self._files[ref.id]
+        node = self._load_node(ref.id)
+        leaves = do_all(self.store, self._load_node, [leaf.id for leaf in node.refs]) if node.refs else [node]
+        files = tuple(files_in(record) for leaf in leaves for record in leaf.records)
+        self._keep(self._files, ref.id, files)
+        return files
+
     def read_node(self, node_id: str) -> IndexNode:
         """An inner node of a file log. Raises BrokenObjectError."""
         with self._lock:
             if node_id in self._nodes:
                 return self._nodes[node_id]
+        node = self._load_node(node_id)
+        self._keep(self._nodes, node_id, node)
+        return node
+
+    def _load_node(self, node_id: str) -> IndexNode:
         path = self._node_path(node_id)
         where = f"{self.store.uri}/{path}"
         try:
@@ -179,7 +209,6 @@ class Objects:
             ) from error
         if node.id != node_id:
             raise BrokenObjectError(f"{where} is another node ({node.id}): continue from an older snapshot")
-        self._keep(self._nodes, node_id, node)
         return node
 
     # Writing what is not visible yet
@@ -207,13 +236,21 @@ class Objects:
     def write_nodes(self, nodes: Iterable[IndexNode]) -> None:
         """Store nodes of file logs; storing one again changes nothing."""
         for node in nodes:
-            self.store.write(self._node_path(node.id), node.to_bytes())
+            self._write_node(node)
             if node.records and node.ref.files <= _SMALL:
                 self._keep(self._nodes, node.id, node)
 
-    def write_manifest(self, manifest: Manifest) -> None:
-        """Store a manifest, which no entry names yet."""
+    def _write_node(self, node: IndexNode) -> None:
+        self.store.write(self._node_path(node.id), node.to_bytes())
+
+    def write_manifest(self, manifest: Manifest, parent: Manifest | None = None) -> Manifest:
+        """Store a manifest, which no entry names yet, and before it the nodes of layers that its ``parent`` has not.
+        Gives what was stored.
+        """
+        manifest, nodes = manifest.in_nodes(parent, self._new_id)
+        do_all(self.store, self._write_node, nodes)
         self.store.write(self._manifest_path(manifest.snapshot_id), manifest.to_bytes())
+        return manifest
 
     def _remember(self, manifest: Manifest) -> None:
         self._keep(self._manifests, manifest.snapshot_id, manifest)

@@ -144,7 +144,7 @@ class OutputCatalog(Catalog):
             if ref == own or not object_names.is_published(ref)
         }
 
-    def write_manifest(self, manifest: Manifest) -> NoReturn:
+    def write_manifest(self, manifest: Manifest, parent: Manifest | None = None) -> NoReturn:
         """Raise TypeError: a manifest has all outputs."""
         raise self._is_for_readers()
 

@@ -162,6 +162,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         """What a manifest needs, found out by reading it all."""
         catalog = Catalog(self.store, "p")
         nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level.refs}
+        nodes |= {layer.node.id for layer in manifest.tables["current"] if layer.node is not None}
         records = [record for log in manifest.logs.values() for record in catalog.files(log)]
         files = [file for record in records for file in record.files if isinstance(file, DataFile)]
         files += [file for layer in manifest.tables["current"] for file in layer.files]
@@ -176,7 +177,8 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.store.write(path, b"rows")
         file = DataFile(path, 1, 4, "0" * 64)
         parent = None if held.head is None else catalog.manifest(held.head)
-        layers = (*(parent.tables["current"] if parent else ()), Layer.of((file,), epoch, epoch))[-2:]
+        layer = Layer.of((file,) * (33 if epoch % 2 else 1), epoch, epoch)
+        layers = (*(parent.tables["current"] if parent else ()), layer)[-2:]
         panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog.empty()
         inputs = parent.logs["inputs"] if parent else FileLog.empty()
         read = InputFile("landing/a", 1, "e", "source")
@@ -187,8 +189,7 @@ class ExpiryMachine(RuleBasedStateMachine):
                 "inputs": catalog.append_record(inputs, FileRecord(epoch, (read,) * 33)),
             },
         )
-        self.store.write(f"p/manifests/{manifest.snapshot_id}.json", manifest.to_bytes())
-        return manifest
+        return catalog.write_manifest(manifest, parent)
 
     @rule(target=claims, which=st.integers(0, 1), branch=BRANCHES)
     def claim(self, which: int, branch: str) -> Held:

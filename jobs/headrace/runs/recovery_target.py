@@ -99,7 +99,7 @@ def check_whole(catalog: Catalog, snapshot: str) -> int:
     manifest = catalog.manifest(snapshot)
     if problems := _Files(catalog, verify).problems(manifest):
         raise _target_broken(manifest, problems)
-    return len({file.path for layers in manifest.tables.values() for layer in layers for file in layer.files})
+    return len({file.path for layer in catalog.layers(manifest, manifest.tables) for file in layer.files})
 
 
 def check_there(catalog: Catalog, snapshot: str) -> None:
@@ -185,7 +185,11 @@ class _Files:
 
     def problems(self, manifest: Manifest) -> list[str]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
-        files = {file.path: file for layers in manifest.tables.values() for layer in layers for file in layer.files}
+        try:
+            layers = self._catalog.layers(manifest, manifest.tables)
+        except BrokenObjectError as error:
+            return [str(error)]
+        files = {file.path: file for layer in layers for file in layer.files}
         if not (broken := self._broken(files)):
             unread = [file for path, file in files.items() if path not in self._known]
             with ThreadPoolExecutor(_READERS) as pool:

@@ -219,15 +219,15 @@ def merges_to_continue(
         return {}
 
     def is_whole(table: str, merge: UnfinishedMerge) -> bool:
-        def is_there(file: DataFile) -> bool:
-            try:
-                look(catalog.store, file) if is_current(table) else verify(head, table, file)
-            except BrokenObjectError as error:
-                _logger.info("a merge begins again: %s", error)
-                return False
-            return True
+        def check(file: DataFile) -> None:
+            look(catalog.store, file) if is_current(table) else verify(head, table, file)
 
-        return all(do_all(catalog.store, is_there, [*chain(*merge.files)]))
+        try:
+            do_all(catalog.store, check, [*chain(*merge.files)])
+        except BrokenObjectError as error:
+            _logger.info("a merge begins again: %s", error)
+            return False
+        return True
 
     return {table: [merge for merge in merges if is_whole(table, merge)] for table, merges in head.merges.items()}
 
@@ -241,11 +241,15 @@ class _Restorable:
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
-        tables = {name: layers for name, layers in manifest.tables.items() if not is_current(name)}
+        tables = [name for name in manifest.tables if not is_current(name)]
+        try:
+            self._catalog.layers(manifest, tables)
+        except BrokenObjectError as error:
+            return [error]
         named = {
             file.path: (manifest, name, file)
-            for name, layers in tables.items()
-            for layer in layers
+            for name in tables
+            for layer in manifest.tables[name]
             for file in layer.files
         }
         if not (broken := self._known(named)):

@@ -214,8 +214,9 @@ class OutputFiles:
         if self.manifest is None:
             return ()
         if self.view is View.CURRENT:
-            layers = self.manifest.tables.get(UNNAMED.current, ())
-            return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
+            with ways_out(self.catalog, self.ref or ""):
+                layers = self.catalog.layers(self.manifest, [UNNAMED.current])
+                return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
             records = [] if log is None else [*self.catalog.files(log, since_epoch=self.needed.before)]

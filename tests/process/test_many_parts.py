@@ -1,0 +1,86 @@
+"""Runs whose layers have many files: manifests name nodes, and nobody sees that but who looks for them."""
+
+from pathlib import Path
+
+import pytest
+
+from headrace.distribute import local
+from headrace.distribute.tasks import background
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace_lab.catalog_checks import check_catalog
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format import files as planning
+from headrace_snapshots.format.manifest import MANY
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.names import ObjectKind, folder
+from headrace_snapshots.store import open_store
+from tests.process import clicks
+from tests.process.clicks import CLICKS, land, truth
+from tests.process.test_process import current
+
+pytestmark = pytest.mark.slow  # whole runs
+
+NAME = CLICKS.name
+PARTS = MANY + 8
+
+
+def run(root: Path, number: int) -> Catalog:
+    """A run of one epoch more, whose results are right; the catalog after it."""
+    land(root, number, number + 1)
+    process(CLICKS, root.as_uri(), RunOptions(f"run-{number}", executor="local"))
+    assert current(CLICKS, root) == truth(number + 1)
+    return Catalog(open_store(root.as_uri()), NAME)
+
+
+@pytest.fixture
+def _many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many tasks as a cluster has, each with a few keys."""
+    monkeypatch.setattr(clicks, "USERS", 10 * PARTS)
+    monkeypatch.setattr(local, "TASK_BYTES", 1)
+    monkeypatch.setenv("HEADRACE_TASKS", str(PARTS))
+
+
+@pytest.mark.usefixtures("_many_parts")
+def test_runs_go_on_from_layers_in_nodes(tmp_path: Path) -> None:
+    for number in range(4):
+        catalog = run(tmp_path, number)
+    head = catalog.manifest(catalog.head().refs["main"])
+    assert head.format == 6
+    stored = {Path(info.path).stem for info in catalog.store.list(folder(NAME, ObjectKind.INDEX))}
+    assert {node.id for node in head.nodes} <= stored
+    assert fsck(catalog, deep=True).problems == ()
+    check_catalog(catalog.store, NAME)
+
+
+@pytest.mark.usefixtures("_many_parts")
+def test_a_run_falls_back_where_a_node_is_lost(tmp_path: Path) -> None:
+    for number in range(3):
+        catalog = run(tmp_path, number)
+    head = catalog.head().refs["main"]
+    before, now = ({node.id for node in catalog.manifest(one).layer_nodes} for one in [*_line(catalog, head)][1::-1])
+    for node in now - before:
+        catalog.store.delete(f"{folder(NAME, ObjectKind.INDEX)}{node}.json")
+    catalog = run(tmp_path, 3)
+    assert head not in [*_line(catalog, catalog.head().refs["main"])]
+    assert fsck(catalog, deep=True).problems == ()
+
+
+def _line(catalog: Catalog, head: str) -> list[str]:
+    return [link.snapshot_id for link in catalog.lineage(head)]
+
+
+@pytest.mark.usefixtures("_many_parts")
+def test_a_merge_goes_on_over_runs_with_its_parts_in_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "FANOUT", 4)
+    monkeypatch.setattr(background, "STEP_ROWS", 1_000)
+    monkeypatch.setattr(background, "PACE", 0)
+    merging, epochs = set[int](), 0
+    while not merging or epochs < max(merging) + 3:
+        catalog = run(tmp_path, epochs)
+        head = catalog.manifest(catalog.head().refs["main"])
+        merging |= {epochs for merges in head.merges.values() for merge in merges if merge.nodes}
+        epochs += 1
+    assert any(layer.node and layer.first_epoch < layer.last_epoch for layer in head.tables["state"]), "it was done"
+    assert fsck(catalog, deep=True).problems == ()
+    check_catalog(catalog.store, NAME)
