@@ -7,6 +7,8 @@ Manifests, and nodes of file logs and of layers. What was read is remembered.
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +32,15 @@ from headrace_snapshots.format.files import (
     newest_first,
 )
 from headrace_snapshots.format.manifest import Manifest
-from headrace_snapshots.store import LocalStore, ObjectNotFoundError, ObjectStore, do_all, is_there
+from headrace_snapshots.store import (
+    LocalStore,
+    ObjectInfo,
+    ObjectNotFoundError,
+    ObjectStore,
+    do_all,
+    is_there,
+    lists_in_pages,
+)
 
 
 def verify(store: ObjectStore, file: DataFile) -> bytes:
@@ -43,14 +53,54 @@ def verify(store: ObjectStore, file: DataFile) -> bytes:
     return data
 
 
-def look(store: ObjectStore, file: DataFile) -> None:
-    """Whether ``file`` is there with its length; its content is not read. Raises BrokenObjectError."""
+_PAGE = 1_000
+"""Names in a page of a listing."""
+
+_WORTH = 16
+"""A page is asked for in place of so many looks at objects at least: stores charge as much for it as for twelve."""
+
+
+def listed(store: ObjectStore, paths: Iterable[str]) -> dict[str, ObjectInfo]:
+    """What listings say of those of ``paths`` of which many lie in one folder, if a store lists in pages. They say
+    nothing of what is not there, nor of what lies among too many others.
+    """
+    folders: dict[str, list[str]] = {}
+    for path in paths if lists_in_pages(store) else ():
+        folders.setdefault(path.rpartition("/")[0], []).append(path)
+    many = [wanted for wanted in folders.values() if len(wanted) >= _WORTH]
+    return {info.path: info for infos in do_all(store, partial(_listed, store), many) for info in infos}
+
+
+def _listed(store: ObjectStore, wanted: Sequence[str]) -> list[ObjectInfo]:
+    first, last = min(wanted), max(wanted)
+    same = takewhile(lambda at: first[at] == last[at], range(min(len(first), len(last))))
+    beginning = "".join(first[at] for at in same)
+    left, infos = {*wanted}, []
+    for info in islice(store.list(beginning), _PAGE * (len(wanted) // _WORTH)):
+        if info.path in left:
+            infos.append(info)
+            left.remove(info.path)
+            if not left:
+                break
+    return infos
+
+
+def look(store: ObjectStore, file: DataFile, info: ObjectInfo | None = None) -> ObjectInfo:
+    """What the store says of ``file``, or a listing has said (``info``), if it is there with its length; its content is
+    not read. Raises BrokenObjectError.
+    """
+    info = info_of(store, file) if info is None else info
+    if info.size != file.bytes:
+        raise _broken(store, file, f"has {info.size} bytes, its manifest says {file.bytes}")
+    return info
+
+
+def info_of(store: ObjectStore, file: DataFile) -> ObjectInfo:
+    """What the store says of ``file``. Raises BrokenObjectError if it is gone."""
     try:
-        size = store.stat(file.path).size
+        return store.stat(file.path)
     except ObjectNotFoundError as error:
         raise missing(store, file) from error
-    if size != file.bytes:
-        raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
 
 
 def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int, int, str]]) -> bytes:

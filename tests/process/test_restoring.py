@@ -98,7 +98,7 @@ def line() -> Line:
 def verified(catalog: Catalog) -> Verify:
     """As an executor does that keeps nothing."""
 
-    def whole(_: Manifest, __: str, file: DataFile) -> None:
+    def whole(_: Manifest, __: str, file: DataFile, ___: object = None) -> None:
         verify(catalog.store, file)
 
     return whole

@@ -52,7 +52,7 @@ if TYPE_CHECKING:  # naming an executor imports nothing of what computes
     from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
     from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
     from headrace.distribute.process import Stop
-    from headrace.ext.stores import ObjectStore
+    from headrace.ext.stores import ObjectInfo, ObjectStore
     from headrace.kernel.columns import Names
     from headrace.model.time import Instant
     from headrace.model.triggers import Signal
@@ -126,11 +126,12 @@ class Execution(Protocol):
         :raises HeadraceError: what ``begin`` has started did not start.
         """
 
-    def verify(self, table: str, file: "DataFile") -> None:
+    def verify(self, table: str, file: "DataFile", info: "ObjectInfo | None" = None) -> None:
         """Hold a stored file to its checksum; several threads may call.
 
         :param table: the table of state that it belongs to.
         :param file: what the manifest says of it.
+        :param info: what a listing of the store has said of it just now; None where nobody has looked.
         :raises BrokenObjectError: it is not what was written.
         """
 

@@ -48,7 +48,7 @@ from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, seen_by
-from headrace_snapshots.store import open_store
+from headrace_snapshots.store import ObjectInfo, open_store
 
 _logger = logging.getLogger(__name__)
 
@@ -326,10 +326,10 @@ class _Run:
         self._made[manifest.snapshot_id] = manifest.epoch
         self.listener.committed(manifest)
 
-    def _verify(self, manifest: Manifest, table: str, file: DataFile) -> None:
+    def _verify(self, manifest: Manifest, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
         """State of another definition has not the columns of this one: it is read when it is migrated."""
         if manifest.fingerprint == fingerprint(self.pipeline):
-            self.side.verify(table, file)
+            self.side.verify(table, file, info)
         else:
             check_file(self.store, file)
 

@@ -33,14 +33,14 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import Action, Plan, named, plan
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace_snapshots.catalog import Catalog, Claim, Link
-from headrace_snapshots.datafiles import look
+from headrace_snapshots.datafiles import listed, look
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import how_back, patches_given_up, told, warned
-from headrace_snapshots.store import do_all
+from headrace_snapshots.store import ObjectInfo, do_all
 
 
 class ChangedPipelineError(FixConfigError, code="config.changed_pipeline"):
@@ -141,8 +141,10 @@ _READERS = 8
 _NAMED = 3
 _logger = logging.getLogger(__name__)
 
-Verify = Callable[[Manifest, str, DataFile], None]
-"""Of a table of state of a snapshot and one of its files: raises BrokenObjectError unless that is what was written."""
+Verify = Callable[[Manifest, str, DataFile, ObjectInfo | None], None]
+"""Of a table of state of a snapshot, one of its files, and what a listing says of that, if one does: raises
+BrokenObjectError unless that is what was written.
+"""
 
 Gone = Callable[[Manifest | None, Iterable[InputFile]], list[str]]
 """The paths of those files that a run from a manifest would not find as they were when they were read."""
@@ -220,10 +222,13 @@ def merges_to_continue(
 
     def is_whole(table: str, merge: UnfinishedMerge) -> bool:
         def check(file: DataFile) -> None:
-            look(catalog.store, file) if is_current(table) else verify(head, table, file)
+            info = infos.get(file.path)
+            look(catalog.store, file, info) if is_current(table) else verify(head, table, file, info)
 
         try:
-            do_all(catalog.store, check, [*chain(*merge.files)])
+            files = [*chain(*merge.files)]
+            infos = listed(catalog.store, (file.path for file in files))
+            do_all(catalog.store, check, files)
         except BrokenObjectError as error:
             _logger.info("a merge begins again: %s", error)
             return False
@@ -238,6 +243,7 @@ class _Restorable:
     def __init__(self, catalog: Catalog, verify: Verify) -> None:
         self._catalog, self._verify = catalog, verify
         self._found: dict[str, BrokenObjectError | None] = {}
+        self._infos: Mapping[str, ObjectInfo] = {}
 
     def problems(self, manifest: Manifest) -> list[BrokenObjectError]:
         """What is wrong with what ``manifest`` names; once something is known to be broken nothing else is read."""
@@ -254,6 +260,7 @@ class _Restorable:
         }
         if not (broken := self._known(named)):
             unread = [named_file for path, named_file in named.items() if path not in self._found]
+            self._infos = listed(self._catalog.store, (file.path for *_, file in unread))
             with ThreadPoolExecutor(_READERS) as pool:
                 results = list(pool.map(self._problem, unread))
             self._found |= dict(zip((file.path for *_, file in unread), results, strict=True))
@@ -271,8 +278,9 @@ class _Restorable:
         return [problem for path in paths if (problem := self._found.get(path)) is not None]
 
     def _problem(self, named: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
+        manifest, table, file = named
         try:
-            self._verify(*named)
+            self._verify(manifest, table, file, self._infos.get(file.path))
         except BrokenObjectError as error:
             return error
         return None

@@ -39,9 +39,9 @@ from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
 from headrace.state.files import decoded, parquet
 from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release
-from headrace_snapshots.datafiles import missing, verify
+from headrace_snapshots.datafiles import info_of, verify
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore
+from headrace_snapshots.store import ObjectInfo, ObjectStore
 from headrace_snapshots.store.local import sweep, unnamed_file
 
 FORM = 2
@@ -204,15 +204,13 @@ class LayerCache:
         cached = self._opened(file, schema)
         return self._read(store, file, schema, None) if cached is None else cached
 
-    def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> None:
+    def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema, info: ObjectInfo | None = None) -> None:
         """Make sure that the object of ``file`` is what was written, and that its rows are here.
 
-        A stat, if the same object was verified when they came here; else it is read. Raises BrokenObjectError.
+        A stat, or nothing where a listing has said what there is (``info``), if the same object was verified when they
+        came here; else it is read. Raises BrokenObjectError.
         """
-        try:
-            info = store.stat(file.path)
-        except ObjectNotFoundError as error:
-            raise missing(store, file) from error
+        info = info_of(store, file) if info is None else info
         notes = _notes(store, file, info.etag)
         if info.size != file.bytes or not self._has(file, schema, notes):
             self._read(store, file, schema, info.etag)

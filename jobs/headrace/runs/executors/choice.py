@@ -31,7 +31,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest, is_current
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 
 if TYPE_CHECKING:  # a task of Airflow chooses without what computes
     from headrace.distribute.epoch import Attempts, ComputedEpoch
@@ -212,9 +212,9 @@ class FittingExecution:
         """A fresh engine of the executor that the side is on."""
         return self._sides[-1].engine(attempts)
 
-    def verify(self, table: str, file: DataFile) -> None:
+    def verify(self, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written."""
-        self._sides[-1].verify(table, file)
+        self._sides[-1].verify(table, file, info)
 
     def audit_frame(
         self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()

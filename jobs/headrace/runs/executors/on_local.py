@@ -19,7 +19,7 @@ from headrace.state.file_cache import default_cache
 from headrace.state.layers import state_schemas
 from headrace.state.sorted_file import LOCAL_BYTES, RESIDENT
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectInfo, ObjectStore
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class LocalExecution:
         """A fresh engine, whose epochs get their names from ``attempts``."""
         return LocalEngine(self.pipeline, self.store, self.landing, attempts)
 
-    def verify(self, table: str, file: DataFile) -> None:
+    def verify(self, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the
         cache then.
         """
-        default_cache().check(self.store, file, self._schemas[table])
+        default_cache().check(self.store, file, self._schemas[table], info)
 
     @cached_property
     def _schemas(self) -> Mapping[str, pa.Schema]:

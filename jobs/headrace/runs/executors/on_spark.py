@@ -29,7 +29,7 @@ from headrace.state.file_cache import default_cache
 from headrace.state.layers import state_schemas
 from headrace.this_process import size_in
 from headrace_snapshots.format.files import DataFile
-from headrace_snapshots.store import ObjectStore
+from headrace_snapshots.store import ObjectInfo, ObjectStore
 
 AUDIT_BYTES: Final = "HEADRACE_AUDIT_BYTES"
 MOST_IN_PROCESS = 64 * 2**20
@@ -76,11 +76,11 @@ class SparkExecution:
         """A fresh engine, whose epochs get their names from ``attempts``."""
         return SparkEngine(self.spark, self.pipeline, self.store, self.landing, attempts)
 
-    def verify(self, table: str, file: DataFile) -> None:
+    def verify(self, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
         """Raise BrokenObjectError unless ``file``, of a ``table`` of state, is what was written; its rows are in the
         cache then, which the tasks on this host share.
         """
-        default_cache().check(self.store, file, state_schemas(self.pipeline)[table])
+        default_cache().check(self.store, file, state_schemas(self.pipeline)[table], info)
 
     def audit_frame(
         self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns, released: Sequence[ReleasedPanes] = ()
