@@ -27,6 +27,7 @@ REGEXES = (
     "^(?:[a-c]|x{2,})*?$",
     "[\U0001f600-\U0001f64f]",
 )
+CAPTURES = (r"(a|é)+", "(?:^|-)([^-]+?)(?:$|-)", r"([a-c]?)(\d+|b)", "(.)$", r"a(b)?", "((?:a|(b))+)")
 _TEXTS = ("", "a", "ab", "é", "-", "ß", "\U0001f600", "1", "Σ")
 _CONSTANTS: dict[DataType, tuple[str | int | float | bool | date | bytes | Decimal, ...]] = {
     DataType.INT: (0, 1, -1, 7, 60, 2**53 + 1, 2**62),
@@ -96,6 +97,7 @@ def _ints(depth: int) -> list[Trees]:
         *[_number(depth).map(method) for method in (Expr.round, Expr.floor, Expr.ceil)],
         st.one_of(_number(depth), texts, trees(DataType.BOOL, depth), times).map(lambda a: a.cast(int)),
         texts.map(Expr.length),
+        _lists(depth).map(Expr.length),
         texts.map(Expr.crc32),
         parts,
     ]
@@ -119,6 +121,11 @@ def _floats(depth: int) -> list[Trees]:
     ]
 
 
+def _lists(depth: int) -> Trees:
+    parts = st.builds(Expr.split, trees(DataType.STRING, depth), st.sampled_from(("a", "-", "é", "ab")))
+    return parts | st.builds(Expr.slice, parts, st.integers(-3, 3), st.none() | st.integers(0, 2))
+
+
 def _strings(depth: int) -> list[Trees]:
     texts, some = trees(DataType.STRING, depth), st.sampled_from(_TEXTS)
     places = st.integers(-5, 5), st.none() | st.integers(0, 4)
@@ -126,6 +133,9 @@ def _strings(depth: int) -> list[Trees]:
         *[texts.map(method) for method in (Expr.lower, Expr.upper, Expr.strip)],
         st.builds(Expr.substring, texts, *places),
         st.builds(Expr.replace, texts, some.filter(bool), some),
+        st.builds(Expr.regexp_extract, texts, st.sampled_from(CAPTURES), st.integers(0, 1)),
+        st.builds(Expr.regexp_replace, texts, st.sampled_from(CAPTURES), st.sampled_from(("", "a", r"\1-", r"[\0]"))),
+        st.builds(Expr.item, _lists(depth), st.integers(-3, 3)),
         st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
         st.one_of(_number(depth), *(trees(kind, depth) for kind in _SPELLED)).map(lambda a: a.cast(str)),
     ]
@@ -145,6 +155,7 @@ def _bools(depth: int) -> list[Trees]:
         st.builds(lambda a, b: a & b, both, both),
         st.builds(lambda a, b: a | b, both, both),
         both.map(lambda a: ~a),
+        st.builds(Expr.contains, _lists(depth), some),
         *[st.builds(method, texts, some) for method in (Expr.contains, Expr.starts_with, Expr.ends_with)],
         st.builds(Expr.matches, texts, st.sampled_from(REGEXES)),
         st.builds(Expr.is_in, texts, st.lists(st.sampled_from(_TEXTS), min_size=1, max_size=3)),

@@ -18,7 +18,7 @@ from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.stages import element_size as size_of
-from tests.kernel.columns import SPECIAL, VALUES, arrow, python
+from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
 from tests.reference.strategies import examples
 
 V = col("v")
@@ -47,9 +47,11 @@ def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
     stored, values = lists(values, kind, hidden)[cut:], values[cut:]
     schema = {"v": ListType(kind)}
     contains = Function("contains", (V, Literal(wanted, kind)))
-    for expr in (V.length(), V.is_null(), contains, ~contains, V.length() + 1):
+    part = V.slice(data.draw(st.integers(-4, 4)), data.draw(st.none() | st.integers(0, 3)))
+    read = (V.item(data.draw(st.integers(-4, 4))), part.item(0), part.length(), part.is_null(), part.item(-1).is_null())
+    for expr in (V.length(), V.is_null(), contains, ~contains, V.length() + 1, *read):
         expected = [evaluate(expr, {"v": value}, schema) for value in values]
-        assert python(column(expr, {"v": stored}, schema, len(values))) == expected
+        assert all(map(alike, python(column(expr, {"v": stored}, schema, len(values))), expected))
     sizes = element_size({"v": stored}, schema, len(values))
     assert sizes.to_pylist() == [size_of({"v": value}, schema) for value in values]
 
@@ -70,7 +72,11 @@ def test_a_list_is_null_once_an_item_becomes_it() -> None:
 @pytest.mark.parametrize(
     ("expr", "why"),
     [
-        (V, "in v: a list of int is no value; length, contains and is_null read a list"),
+        (V, "in v: a list of int is no value; length, contains, item, slice and is_null read a list"),
+        (V.slice(1), "a list of int is no value"),
+        (col("s").split(","), "a list of string is no value"),
+        (col("s").item(0), "item takes a list, found string"),
+        (col("n").split(","), "split takes string, found int"),
         (V == 3, "a list of int is no value"),
         (V.lower(), "lower does not take a list of int"),
         (V.cast(str), "cast_string does not take a list of int"),
@@ -81,4 +87,4 @@ def test_a_list_is_null_once_an_item_becomes_it() -> None:
 )
 def test_what_does_not_read_lists(expr: Expr, why: str) -> None:
     with pytest.raises(PipelineError, match=why):
-        type_of(expr, {"v": ListType(DataType.INT), "s": DataType.STRING})
+        type_of(expr, {"v": ListType(DataType.INT), "s": DataType.STRING, "n": DataType.INT})

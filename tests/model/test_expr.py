@@ -129,6 +129,31 @@ def test_operands_that_do_not_fit_are_errors_that_say_what_to_write(expr: Expr, 
         type_of(expr, SCHEMA)
 
 
+def _constants(*values: object) -> list[Any]:
+    kinds = {int: "int", str: "string", float: "float"}
+    return [["literal", value, kinds[type(value)]] for value in values]
+
+
+@pytest.mark.parametrize(
+    ("call", "why"),
+    [
+        (lambda: S.regexp_extract("(a)", 2), "the pattern has 1 groups"),
+        (lambda: S.regexp_extract("(?:a)", 1), "the pattern has 0 groups"),
+        (lambda: S.regexp_extract("(?=a)", 0), "look-around"),
+        (lambda: S.regexp_replace("a*", "b"), "matches where nothing is"),
+        (lambda: S.regexp_replace("^", "b"), "matches where nothing is"),
+        (lambda: S.regexp_replace("(a)", r"\2"), "names no group of the pattern"),
+        (lambda: S.regexp_replace("(a)", "C:\\"), "names no group of the pattern"),
+        (lambda: S.regexp_replace("()" * 9 + "(a)", "\\"), "names no group of the pattern"),
+        (lambda: S.split(""), "split"),
+        (lambda: S[0], r"\.item\(place\) of a list"),
+    ],
+)
+def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str) -> None:
+    with pytest.raises(PipelineError, match=why):
+        call()
+
+
 @pytest.mark.parametrize(
     ("expr", "wanted"),
     [
@@ -139,6 +164,10 @@ def test_operands_that_do_not_fit_are_errors_that_say_what_to_write(expr: Expr, 
         (lit("x"), ["literal", "x", "string"]),
         (lit(None), ["literal", None, None]),
         (lit(NOON), ["literal", 1_357_041_600_000_000, "timestamp"]),
+        (S.regexp_extract("(a)", 1), ["function", "regexp_extract", ["column", "s"], *_constants("(a)", 1)]),
+        (S.regexp_replace("a", "b"), ["function", "regexp_replace", ["column", "s"], *_constants("a", "b")]),
+        (A.item(-1), ["function", "item", ["column", "a"], *_constants(-1)]),
+        (A.slice(1, 2), ["function", "slice", ["column", "a"], *_constants(1, 2)]),
         (A + 1, ["binary", "+", ["column", "a"], ["literal", 1, "int"]]),
         (B & True, ["binary", "and", ["column", "b"], ["literal", True, "bool"]]),
         (S.cast(int), ["function", "cast_int", ["column", "s"]]),
@@ -166,7 +195,7 @@ def test_every_method_has_its_own_json() -> None:
     times = ("year", "month", "day", "weekday", "hour", "minute", "second")
     for name in (*texts, "abs", "round", "floor", "ceil", *times):
         assert to_json(operator.methodcaller(name)(A))[:2] == ["function", name]
-    for name in ("contains", "starts_with", "ends_with", "matches"):
+    for name in ("contains", "starts_with", "ends_with", "matches", "split"):
         assert to_json(operator.methodcaller(name, "x")(A)) == [
             "function",
             name,

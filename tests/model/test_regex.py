@@ -3,12 +3,13 @@
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from headrace import col
+from headrace.kernel.expressions.evaluation import evaluate as evaluate_columns
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.regex import RegexError, to_re2
+from headrace.model.expressions.regex import RegexError, to_captures, to_re2
 from headrace_lab.reference import evaluate
 from tests.reference.strategies import examples
 
@@ -106,3 +107,29 @@ _PATTERNS = st.recursive(
 @given(_PATTERNS, st.lists(st.text("abc1é-. $\n\x0b", max_size=6), min_size=1, max_size=5))
 def test_random_patterns_mean_what_the_oracle_says(pattern: str, texts: list[str]) -> None:
     assert_alike(pattern, texts)
+
+
+@examples(300)
+@given(st.data(), _PATTERNS, st.lists(st.text("abc1é-. $\n\x0b", max_size=6), min_size=1, max_size=5))
+def test_what_random_patterns_match_is_what_the_oracle_says(
+    data: st.DataObject, pattern: str, texts: list[str]
+) -> None:
+    try:
+        captures = to_captures(pattern)
+    except RegexError:
+        assume(False)
+    groups = st.integers(0, min(captures.groups, 9))
+    read = [col("text").regexp_extract(pattern, data.draw(groups))]
+    if not captures.may_be_empty:
+        read.append(col("text").regexp_replace(pattern, rf"<\{data.draw(groups)}\\>"))
+    for expr in read:
+        replaced = evaluate_columns(expr, {"text": pa.array(texts, pa.string())}).to_pylist()
+        assert replaced == [evaluate(expr, {"text": text}, {"text": DataType.STRING}) for text in texts]
+
+
+@pytest.mark.parametrize("pattern", ["(a*)*", "(a|)+", "(?:^)?a", "(a?b*){2}"])
+def test_what_may_be_nothing_is_not_repeated_where_it_counts_what_matches(pattern: str) -> None:
+    with pytest.raises(RegexError, match=r"what is repeated may be nothing at all.*\(a\+\)\?|cannot be repeated"):
+        to_captures(pattern)
+    if "^" not in pattern:
+        assert_alike(pattern, ["", "a", "b", "abab"])

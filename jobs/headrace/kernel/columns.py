@@ -86,6 +86,8 @@ def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
 
 
 Ints = NDArray[np.int64]
+_BEYOND = 2**31
+"""No list has so many items."""
 _DIGIT = 16
 """Bits by which numpy sorts without comparing."""
 
@@ -282,6 +284,26 @@ def to_lists(items: pa.Array, groups: Groups, *, empty_is_null: bool = False) ->
 def holders(lists: pa.Array) -> Ints:
     """The number of the list that holds each item of ``pc.list_flatten(lists)``, which leaves out what NULLs hide."""
     return np.repeat(np.arange(len(lists), dtype=np.int64), _lengths(lists))
+
+
+def items_at(lists: pa.Array, place: int) -> pa.Array:
+    """The item at ``place`` of each list, from the end if it is negative; NULL where there is none."""
+    items, groups = of_lists(lists)
+    place = min(max(place, -_BEYOND), _BEYOND)
+    at = place + (groups.sizes if place < 0 else np.zeros(len(groups), np.int64))
+    absent = (at < 0) | (at >= groups.sizes)
+    return items.take(pa.array(np.where(absent, 0, groups.offsets[:-1] + at), mask=absent))
+
+
+def sliced(lists: pa.Array, start: int, length: int | None = None) -> pa.Array:
+    """Each list with its ``length`` items from ``start`` on, which counts from the end if negative."""
+    items, groups = of_lists(lists)
+    start, most = min(max(start, -_BEYOND), _BEYOND), _BEYOND if length is None else min(length, _BEYOND)
+    first = np.minimum(np.maximum(groups.sizes + start, 0) if start < 0 else start, groups.sizes)
+    part = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes - first, most))))
+    rows = np.arange(part.offsets[-1]) + np.repeat(groups.offsets[:-1] + first - part.offsets[:-1], part.sizes)
+    offsets = pa.array(part.offsets, pa.int32())
+    return pa.ListArray.from_arrays(offsets, items.take(pa.array(rows)), mask=lists.is_null())
 
 
 def with_items(lists: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Array:

@@ -20,7 +20,7 @@ from headrace.model.expressions import data_types
 from headrace.model.expressions.data_types import DataType, Schema, of_billionths
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.methods import TimeUnit
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import kind_of, type_of
 from headrace.model.time import Instant, instant, is_finite
 from headrace_lab.reference.billionths import ONE, rounded
 from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncated
@@ -87,7 +87,7 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
                 raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
             if result is None:
                 return None
-            match type_of(expr, schema):  # if(c, 1, 2.5) is a float whichever branch is taken
+            match kind_of(expr, schema):  # if(c, 1, 2.5) is a float whichever branch is taken
                 case DataType.FLOAT:
                     return float(result)
                 case DataType.DECIMAL:
@@ -220,13 +220,30 @@ def _strict(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *values: None if None in values else function(*values)
 
 
-def _substring(text: str, start: int, length: int | None = None) -> str:
+def _substring(text: Any, start: int, length: int | None = None) -> Any:
     begin = max(len(text) + start, 0) if start < 0 else start
     return text[begin:] if length is None else text[begin : begin + length]
 
 
 def _matches(text: str, regex: str) -> bool:
     return _compiled(regex).search(text) is not None
+
+
+def _regexp_extract(text: str, regex: str, group: int) -> str | None:
+    where = _compiled(regex).search(text)
+    return None if where is None else where[group] or ""  # nothing, where the group took no part
+
+
+def _regexp_replace(text: str, regex: str, new: str) -> str:
+    parts = re.findall(r"\\(.)|([^\\]+)", new, re.DOTALL)
+    return _compiled(regex).sub(
+        lambda where: "".join(plain or (sign if sign == "\\" else where[int(sign)] or "") for sign, plain in parts),
+        text,
+    )
+
+
+def _item(items: list[Any], place: int) -> Any:
+    return items[place] if -len(items) <= place < len(items) else None
 
 
 @lru_cache(maxsize=1024)
@@ -300,6 +317,11 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ends_with": _strict(str.endswith),
     "matches": _strict(_matches),
     "replace": _strict(str.replace),
+    "regexp_extract": _strict(_regexp_extract),
+    "regexp_replace": _strict(_regexp_replace),
+    "split": _strict(str.split),
+    "item": _strict(_item),
+    "slice": _strict(_substring),
     "is_in": _strict(_is_in),
     "round": _strict(_rounded(round)),
     "round_to": _strict(_round_to),

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError, ValueOverflowError
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, as_numpy, holders, truths
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, as_numpy, holders, items_at, sliced, truths
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
@@ -27,7 +27,7 @@ from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, tr
 from headrace.kernel.expressions.string_bytes import crc32, walked
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.regex import to_re2
+from headrace.model.expressions.regex import to_captures, to_re2
 from headrace.model.expressions.typing import type_of
 from headrace.program.columns import FROM, Call
 
@@ -266,9 +266,13 @@ def _length(value: casts.Datum) -> casts.Datum:
 def _contains(value: casts.Datum, wanted: casts.Datum) -> casts.Datum:
     if not pa.types.is_list(value.type):
         return pc.match_substring(value, wanted.as_py())
-    equal = truths(_numbers(_equal)(pc.list_flatten(value), wanted))
-    holds = np.bincount(holders(value)[equal], minlength=len(value)).astype(np.bool_)
-    return pa.array(holds, mask=as_numpy(value.is_null()))
+    return casts.each(lambda lists: _hold(lists, wanted))(value)
+
+
+def _hold(lists: pa.Array, wanted: casts.Datum) -> pa.Array:
+    equal = truths(_numbers(_equal)(pc.list_flatten(lists), wanted))
+    holds = np.bincount(holders(lists)[equal], minlength=len(lists)).astype(np.bool_)
+    return pa.array(holds, mask=as_numpy(lists.is_null()))
 
 
 def _substring(text: casts.Datum, start: int, length: int | None = None) -> casts.Datum:
@@ -278,6 +282,24 @@ def _substring(text: casts.Datum, start: int, length: int | None = None) -> cast
 
 def _matches(text: casts.Datum, regex: str) -> casts.Datum:
     return pc.match_substring_regex(text, to_re2(regex))
+
+
+def _regexp_extract(text: casts.Datum, regex: str, group: int) -> casts.Datum:
+    return pc.struct_field(pc.extract_regex(text, f"(?P<g0>{to_captures(regex).re2})"), f"g{group}")
+
+
+def _regexp_replace(text: casts.Datum, regex: str, new: str) -> casts.Datum:
+    return pc.replace_substring_regex(text, to_captures(regex).re2, new)
+
+
+def _of_lists(function: Callable[..., pa.Array]) -> Callable[..., casts.Datum]:
+    """``function`` of a column of lists and Python's constants."""
+
+    def over(value: casts.Datum, *constants: pa.Scalar) -> casts.Datum:
+        given = [constant.as_py() for constant in constants]
+        return value if value.type == pa.null() else casts.each(lambda lists: function(lists, *given))(value)
+
+    return over
 
 
 def _is_in(*operands: casts.Datum) -> casts.Datum:
@@ -375,6 +397,11 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "starts_with": _typed(_STRING, _with_constants(pc.starts_with)),
     "ends_with": _typed(_STRING, _with_constants(pc.ends_with)),
     "matches": _typed(_STRING, _with_constants(_matches)),
+    "regexp_extract": _typed(_STRING, _with_constants(_regexp_extract)),
+    "regexp_replace": _typed(_STRING, _with_constants(_regexp_replace)),
+    "split": _typed(_STRING, _with_constants(pc.split_pattern)),
+    "item": _of_lists(items_at),
+    "slice": _of_lists(sliced),
     "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
     "is_in": _is_in,
     "round": _typed(_INT, casts.each(_rounded(partial(pc.round, round_mode="half_to_even")))),

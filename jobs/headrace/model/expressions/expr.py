@@ -15,7 +15,7 @@ from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, Suggesting, called, did_you_mean, keywords, method_keywords, shown
 from headrace.model.combiners import NAME_IT, Aggregate
 from headrace.model.expressions import data_types
-from headrace.model.expressions.methods import Aggregations, NumberMethods, TextMethods, TimeMethods
+from headrace.model.expressions.methods import Aggregations, ListMethods, NumberMethods, TextMethods, TimeMethods
 from headrace.model.time import LONGEST, UNITS, instant
 
 
@@ -29,7 +29,7 @@ def _refused(what: str, write: str) -> Callable[..., NoReturn]:
 
 
 @method_keywords
-class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
+class Expr(Aggregations, NumberMethods, TextMethods, ListMethods, TimeMethods, Suggesting):
     """A node of the tree. Immutable; safe to share between pipelines.
 
     Operators take expressions and constants on either side: ``24 * col("x")``, ``col("at") + timedelta(hours=1)``.
@@ -124,7 +124,7 @@ class Expr(Aggregations, NumberMethods, TextMethods, TimeMethods, Suggesting):
     )
     __contains__ = _refused("in cannot look into", '.contains("text")')
     __iter__ = _refused("Python cannot go through", "a method of it, such as .is_in() or .substring()")
-    __getitem__ = _refused("[] cannot look into", ".substring(start, length)")
+    __getitem__ = _refused("[] cannot look into", ".substring(start, length), or .item(place) of a list")
     __floordiv__ = _refused("// does not work on", "(a / b).floor()")
     __rfloordiv__ = __floordiv__
     __pow__ = _refused("** does not work on", "a product, a * a")

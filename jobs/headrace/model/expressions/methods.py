@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.model.arguments import Arguments, as_expression, method_keywords
 from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
-from headrace.model.expressions.regex import RegexError, to_re2
+from headrace.model.expressions.regex import Captures, RegexError, check_replacement, to_captures, to_re2
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -144,12 +144,7 @@ class TextMethods:
         Places count from 0, so ``substring(0, 2)`` is the first two characters. A negative ``start`` counts from the
         end: ``substring(-3)`` is the last three, or all if there are fewer.
         """
-        given = Arguments("substring")
-        if isinstance(start, bool) or not isinstance(start, int) or not -(2**63) <= start < 2**63:
-            raise given.wrong("start", start, "write a whole number: 0 is the first character, -1 the last")
-        if length is not None:
-            given.whole("length", length, least=0)
-        return self._apply("substring", start, *([] if length is None else [length]))
+        return self._apply("substring", *_part(Arguments("substring"), start, length, "character"))
 
     def contains(self, text: "Scalar | datetime") -> "Expr":
         """Whether ``text`` is anywhere in this string; or whether an item of this list equals it, then of any type.
@@ -188,9 +183,82 @@ class TextMethods:
             Arguments("replace").text("new", new, "-")
         return self._apply("replace", old, new)
 
+    def regexp_extract(self, regex: str, group: int) -> "Expr":
+        r"""What the ``group`` of ``regex`` matched where this string first has it: 1 is the first (...), 0 all of it.
+
+        NULL where ``regex`` matches nowhere, "" where the group took no part. It may have what ``matches`` takes, also
+        lazy repetitions (``.*?``) and groups (``(?:...)`` counts as none); what is repeated has a character at least.
+        """
+        given = Arguments("regexp_extract")
+        captures = _captures(given, regex)
+        if given.whole("group", group, least=0) > captures.groups:
+            raise given.wrong("group", group, f"the pattern has {captures.groups} groups, and 0 is all that it matches")
+        return self._apply("regexp_extract", regex, group)
+
+    def regexp_replace(self, regex: str, new: str) -> "Expr":
+        r"""This string with ``new`` wherever ``regex`` matches, from left to right.
+
+        In ``new``, ``\1`` is what the first group matched, ``\0`` all of it, ``\\`` a backslash. ``regex`` as for
+        ``regexp_extract``; it may not match nothing, as ``a*`` does.
+        """
+        given = Arguments("regexp_replace")
+        captures = _captures(given, regex)
+        if captures.may_be_empty:
+            raise given.wrong("regex", regex, "it matches where nothing is: write a+ for a*")
+        if not isinstance(new, str) or new:
+            given.text("new", new, "-")
+        try:
+            check_replacement(new, captures.groups)
+        except RegexError as error:
+            raise given.wrong("new", new, str(error)) from None
+        return self._apply("regexp_replace", regex, new)
+
+    def split(self, separator: str) -> "Expr":
+        """The parts of this string between each ``separator``, a list: of "a,,b" the parts are "a", "" and "b".
+
+        A string without the separator is its only part. ``item``, ``slice``, ``length`` and ``contains`` read lists.
+        """
+        return self._apply("split", Arguments("split").text("separator", separator, ","))
+
     def crc32(self) -> "Expr":
         """CRC-32 of this string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""
         return self._apply("crc32")
+
+
+def _captures(given: Arguments, regex: str) -> Captures:
+    given.text("regex", regex, "id=([0-9]+)")
+    try:
+        return to_captures(regex)
+    except RegexError as error:
+        raise given.wrong("regex", regex, str(error)) from None
+
+
+def _place(given: Arguments, name: str, place: int, what: str) -> int:
+    if isinstance(place, bool) or not isinstance(place, int) or not -(2**63) <= place < 2**63:
+        raise given.wrong(name, place, f"write a whole number: 0 is the first {what}, -1 the last")
+    return place
+
+
+def _part(given: Arguments, start: int, length: int | None, what: str) -> "list[Scalar]":
+    """Where a part begins and, unless it goes to the end, how long it is."""
+    return [_place(given, "start", start, what), *([] if length is None else [given.whole("length", length, least=0)])]
+
+
+@method_keywords
+class ListMethods:
+    """Functions of a list: of a column that holds one, or of ``split``. Places count from 0."""
+
+    if TYPE_CHECKING:
+
+        def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+    def item(self, place: int) -> "Expr":
+        """The item at ``place``, from the end if that is negative (-1: the last); NULL where there is none."""
+        return self._apply("item", _place(Arguments("item"), "place", place, "item"))
+
+    def slice(self, start: int, length: int | None = None) -> "Expr":
+        """The list of ``length`` items from place ``start`` on, or all, as ``substring`` takes characters."""
+        return self._apply("slice", *_part(Arguments("slice"), start, length, "item"))
 
 
 class TimeUnit(StrEnum):

@@ -1,15 +1,19 @@
-r"""Regular expressions of ``Expr.matches``: a subset that means the same to RE2 and to Python, in a form for RE2.
+r"""Regular expressions of text: a subset that means the same to RE2 and to Python, in a form for RE2.
 
 Characters, ``.``, classes (``[a-z]``, ``[^a-z]``, ``\d \w \s \D \W \S`` of ASCII), groups, ``|``, ``* + ? {2,5}`` and
 their lazy forms, ``^ $ \b``. A pattern is read to ranges of code points, and its form is written from these, so the
 engine's own idea of a class or a newline does not count. ``$`` is the end of the text alone, ``.`` is not a newline,
 ``\s`` is also ``\v``.
+
+Where it counts which characters match, what is repeated has at least one: engines disagree on how often nothing is
+there.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 _LAST = 0x10FFFF
 _MOST = 1000
@@ -30,29 +34,54 @@ class RegexError(ValueError):
 
 @dataclass(frozen=True)
 class Regex:
-    """A pattern as RE2 is given it, and how many ranges of characters it comes to."""
+    """A pattern as RE2 is given it, how many ranges of characters it comes to, and whether it matches no character."""
 
     re2: str
     size: int = 1
+    may_be_empty: bool = False
+
+
+class Captures(NamedTuple):
+    """A pattern as RE2 is given it, its groups called g1, g2; how many these are, and whether it matches nothing."""
+
+    re2: str
+    groups: int
+    may_be_empty: bool
 
 
 @lru_cache(maxsize=1024)
 def to_re2(pattern: str) -> str:
     """``pattern`` as RE2 is given it. Raises RegexError if it is not in the subset."""
-    reader = _Reader(pattern)
-    regex = reader.alternatives()
-    if reader.position < len(pattern):
-        reader.fail("there is no group that ) closes", r"\)")
-    return regex.re2
+    return _Reader(pattern).whole().re2
+
+
+@lru_cache(maxsize=1024)
+def to_captures(pattern: str) -> Captures:
+    """``pattern`` with its groups, which tell what matched. Raises RegexError if it is not in the subset."""
+    reader = _Reader(pattern, captures=True)
+    regex = reader.whole()
+    return Captures(regex.re2, reader.groups, regex.may_be_empty)
+
+
+_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
+
+
+def check_replacement(new: str, groups: int) -> None:
+    r"""Raise RegexError unless each backslash in ``new`` is ``\\`` or names one of so many groups, ``\0`` the whole."""
+    for reference in _REFERENCE.finditer(new):
+        if reference[1] not in ("\\", *map(str, range(min(groups, 9) + 1))):
+            raise RegexError(f"{reference[0]} names no group of the pattern; write \\\\ for a backslash")
 
 
 def _joined(parts: Iterable[Regex], between: str = "") -> Regex:
     pieces = list(parts)
-    return Regex(between.join(piece.re2 for piece in pieces), max(1, sum(piece.size for piece in pieces)))
+    size = max(1, sum(piece.size for piece in pieces))
+    may_be_empty = (any if between else all)(piece.may_be_empty for piece in pieces)
+    return Regex(between.join(piece.re2 for piece in pieces), size, may_be_empty)
 
 
-def _grouped(inner: Regex, repeat: str = "", times: int = 1) -> Regex:
-    return Regex(f"(?:{inner.re2}){repeat}", inner.size * times)
+def _grouped(inner: Regex, kind: str = "?:") -> Regex:
+    return Regex(f"({kind}{inner.re2})", inner.size, inner.may_be_empty)
 
 
 def _of_class(ranges: Ranges) -> Regex:
@@ -75,8 +104,16 @@ class _Reader:
     """Reads a pattern from its start."""
 
     pattern: str
+    captures: bool = False
     position: int = field(default=0, init=False)
     depth: int = field(default=0, init=False)
+    groups: int = field(default=0, init=False)
+
+    def whole(self) -> Regex:
+        regex = self.alternatives()
+        if self.position < len(self.pattern):
+            self.fail("there is no group that ) closes", r"\)")
+        return regex
 
     def fail(self, why: str, write: str) -> NoReturn:
         raise RegexError(f"{why} (at character {self.position}); write {write}")
@@ -114,10 +151,10 @@ class _Reader:
 
     def anchor(self) -> Regex | None:
         if self.take("^"):
-            return Regex("^")
+            return Regex("^", may_be_empty=True)
         if self.take("$"):
-            return Regex(r"\z")
-        return Regex(r"\b") if self.take(r"\b") else None
+            return Regex(r"\z", may_be_empty=True)
+        return Regex(r"\b", may_be_empty=True) if self.take(r"\b") else None
 
     def atom(self) -> Regex:
         if self.take("("):
@@ -133,19 +170,22 @@ class _Reader:
         return _of_class(self.escaped() if self.take("\\") else self.character())
 
     def group(self) -> Regex:
-        if not self.take("?:") and self.next() == "?":
+        is_plain = not self.take("?:")
+        if is_plain and self.next() == "?":
             self.fail(
                 "groups that begin with (? are look-around, flags or names, which the executors do not share",
                 "(?:...), or .lower().matches(...) for either case",
             )
         self.depth += 1
+        self.groups += is_plain
+        kind = f"?P<g{self.groups}>" if is_plain and self.captures else "?:"
         if self.depth > _DEEPEST:
             self.fail("groups are nested too deep", f"at most {_DEEPEST} within each other")
         inner = self.alternatives()
         self.depth -= 1
         if not self.take(")"):
             self.fail("a group is not closed", r") at its end, or \( for the character")
-        return _grouped(inner)
+        return _grouped(inner, kind)
 
     def character(self) -> Ranges:
         code = ord(self.next())
@@ -200,13 +240,17 @@ class _Reader:
         if low_high is None:
             return inner
         low, high = low_high
-        self.take("?")  # lazy: whether there is a match does not depend on it
+        is_lazy = self.take("?")
         if self.next() in tuple("*+?{"):
             self.fail("a repetition cannot be repeated", "a group, (?:a*)*")
         if max(low, high or 0) > _MOST or (high is not None and low > high):
             self.fail("the numbers of a repetition are from low to high", f"{{low,high}} up to {_MOST}")
+        if self.captures and inner.may_be_empty:
+            self.fail("what is repeated may be nothing at all", "at least one character in it: (a+)? for (a*)?")
         repeat = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"
-        return _grouped(inner, repeat, low + 1 if high is None else max(high, 1))
+        times = low + 1 if high is None else max(high, 1)
+        lazy = "?" if is_lazy else ""
+        return Regex(f"(?:{inner.re2}){repeat}{lazy}", inner.size * times, low == 0 or inner.may_be_empty)
 
     def times(self) -> tuple[int, int | None] | None:
         for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):

@@ -134,6 +134,7 @@ _B, _I, _F, _S, _T = (
 )
 _D, _Y, _M = data_types.DataType.DATE, data_types.DataType.BYTES, data_types.DataType.DECIMAL
 Kind = data_types.DataType | None
+AnyKind = Kind | data_types.ListType
 
 _CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
     _B: frozenset({_I, _F, _S, _T}),
@@ -150,8 +151,16 @@ _CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
 def type_of(expr: Expr, schema: data_types.Schema) -> data_types.DataType | None:
     """The type of ``expr`` over columns of ``schema``; None for an untyped NULL.
 
-    Raises PipelineError for an unknown column or operands that do not fit.
+    Raises PipelineError for an unknown column, operands that do not fit, or a list, which is no value.
     """
+    kind = kind_of(expr, schema)
+    if isinstance(kind, data_types.ListType):
+        raise _bad(expr, f"a {data_types.in_words(kind)} is no value; {_READS_LISTS}")
+    return kind
+
+
+def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
+    """The same of an operand, which may be a list that a function reads. Raises PipelineError."""
     match expr:
         case Column(name):
             if name not in schema:
@@ -159,28 +168,23 @@ def type_of(expr: Expr, schema: data_types.Schema) -> data_types.DataType | None
                     f"there is no column {name!r}; {did_you_mean(name, schema)}the columns are "
                     f"{', '.join(sorted(schema))}"
                 )
-            return _value_type(expr, schema[name])
+            return schema[name]
         case Literal(_, kind):
             return kind
         case Binary(op, left, right):
             return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
-        case Function(name, (Column(column), *others)) if isinstance(listed := schema.get(column), data_types.ListType):
-            return _type_over_list(expr, name, listed, [type_of(other, schema) for other in others])
-        case Function(name, args):
-            return _function_type(expr, name, [type_of(a, schema) for a in args])
+        case Function(name, (first, *others)):
+            own, kinds = kind_of(first, schema), [type_of(other, schema) for other in others]
+            if isinstance(own, data_types.ListType):
+                return _type_over_list(expr, name, own, kinds)
+            return _function_type(expr, name, [own, *kinds])
     raise PipelineError(f"{expr!r} is not an expression")
 
 
-def _value_type(expr: Expr, kind: data_types.DataType | data_types.ListType) -> data_types.DataType:
-    if isinstance(kind, data_types.ListType):
-        raise _bad(expr, f"a {data_types.in_words(kind)} is no value; {_READS_LISTS}")
-    return kind
+_READS_LISTS = "length, contains, item, slice and is_null read a list, and so does a transform, which may explode it"
 
 
-_READS_LISTS = "length, contains and is_null read a list, and so does a transform, which may explode it"
-
-
-def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: list[Kind]) -> data_types.DataType:
+def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: list[Kind]) -> AnyKind:
     match name:
         case "length":
             return _I
@@ -189,6 +193,10 @@ def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: li
         case "contains":
             _unify(expr, [kind.item, *others])
             return _B
+        case "item":
+            return kind.item
+        case "slice":
+            return kind
     raise _bad(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_LISTS}")
 
 
@@ -252,7 +260,7 @@ def _hint(op: str, kinds: set[data_types.DataType] | set[Kind]) -> str:  # noqa:
     return ""
 
 
-def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
+def _function_type(expr: Expr, name: str, args: list[Kind]) -> AnyKind:
     if name.startswith("cast_"):
         return _cast_type(expr, args[0], data_types.DataType(name.removeprefix("cast_")))
     if name in {"coalesce", "least", "greatest"}:
@@ -270,9 +278,9 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> Kind:
         raise _bad(expr, f"unknown function {name!r}")
     accepted, result = _SIGNATURES[name]
     # What else there is are constants, checked when it is written; but contains also takes items of lists.
-    for arg in args if name in ("concat", "contains") else args[:1]:
+    for arg in args if name in _OF_OPERANDS else args[:1]:
         if arg is not None and arg not in accepted:
-            raise _bad(expr, f"{name} takes {' or '.join(accepted)}, found {arg}")
+            raise _bad(expr, f"{name} takes {' or '.join(accepted) or 'a list'}, found {arg}")
     if name in ("plus_us", "plus_days") and args[1] not in (_I, None):
         raise _bad(expr, f"a {args[0] or _T} moves by an int, found {args[1]}")
     return result or args[0]
@@ -284,7 +292,10 @@ def _cast_type(expr: Expr, source: Kind, to: data_types.DataType) -> data_types.
     raise _bad(expr, f"a {source} cannot be cast to {to}, only to {', '.join(sorted(_CASTS[source]))}")
 
 
-_SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], Kind]] = {
+_OF_OPERANDS = frozenset({"concat", "contains"})
+"""Functions whose other arguments are of the types of the first; those of the rest are checked when it is written."""
+
+_SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     "not": ((_B,), _B),
     "concat": ((_S,), _S),
     **dict.fromkeys(("negate", "abs", "round_to"), (data_types.NUMERIC, None)),
@@ -298,6 +309,9 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], Kind]] = {
     "to_timestamp": ((_S,), _T),
     "plus_us": ((_T,), _T),
     "plus_days": ((_T, _D), None),
+    **dict.fromkeys(("regexp_extract", "regexp_replace"), ((_S,), _S)),
+    "split": ((_S,), data_types.ListType(_S)),
+    **dict.fromkeys(("item", "slice"), ((), None)),
 }
 """What each function takes, and gives; None is the type of its first argument."""
 
