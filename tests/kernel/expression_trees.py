@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, Literal, col, lit
+from headrace.model.expressions.expr import Expr, Literal, col, is_empty_range, lit
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
 
 Trees = st.SearchStrategy[Expr]
@@ -96,6 +96,11 @@ def _ints(depth: int) -> list[Trees]:
         whole.map(Expr.abs),
         *[_number(depth).map(method) for method in (Expr.round, Expr.floor, Expr.ceil)],
         st.one_of(_number(depth), texts, trees(DataType.BOOL, depth), times).map(lambda a: a.cast(int)),
+        st.builds(Expr.bit_and, whole, whole),
+        st.builds(Expr.bit_or, whole, whole),
+        st.builds(Expr.bit_xor, whole, whole),
+        st.builds(Expr.shift_left, whole, st.integers(0, 62)),
+        st.builds(Expr.shift_right, whole, st.integers(0, 62)),
         texts.map(Expr.length),
         _lists(depth).map(Expr.length),
         texts.map(Expr.crc32),
@@ -115,6 +120,8 @@ def _floats(depth: int) -> list[Trees]:
         fractional.map(lambda a: -a),
         fractional.map(Expr.abs),
         st.builds(Expr.round, fractional, _DIGITS),
+        *[number.map(method) for method in (Expr.sqrt, Expr.ln, Expr.log10, Expr.exp)],
+        st.builds(Expr.power, number, number),
         st.one_of(number, *(trees(kind, depth) for kind in (DataType.STRING, DataType.BOOL, DataType.DECIMAL))).map(
             lambda a: a.cast(float)
         ),
@@ -136,9 +143,16 @@ def _strings(depth: int) -> list[Trees]:
         st.builds(Expr.regexp_extract, texts, st.sampled_from(CAPTURES), st.integers(0, 1)),
         st.builds(Expr.regexp_replace, texts, st.sampled_from(CAPTURES), st.sampled_from(("", "a", r"\1-", r"[\0]"))),
         st.builds(Expr.item, _lists(depth), st.integers(-3, 3)),
+        texts.map(Expr.md5),
+        trees(DataType.BYTES, depth).map(Expr.sha256),
         st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
         st.one_of(_number(depth), *(trees(kind, depth) for kind in _SPELLED)).map(lambda a: a.cast(str)),
     ]
+
+
+def _between(value: Expr, low: Expr, high: Expr) -> Expr:
+    """A range of constants that is empty is refused, so it is turned round."""
+    return value.between(high, low) if is_empty_range(low, high) else value.between(low, high)
 
 
 def _bools(depth: int) -> list[Trees]:
@@ -149,7 +163,7 @@ def _bools(depth: int) -> list[Trees]:
         left = _number(depth) if kind in (DataType.INT, DataType.FLOAT) else trees(kind, depth)
         left = _money(depth) if kind is DataType.DECIMAL else left
         compared += [st.builds(compare, left, left) for compare in _COMPARISONS]
-        compared += [st.builds(Expr.between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
+        compared += [st.builds(_between, left, left, left), left.map(Expr.is_null), left.map(Expr.is_not_null)]
     return [
         *compared,
         st.builds(lambda a, b: a & b, both, both),

@@ -131,6 +131,28 @@ EXPRESSIONS: list[Expr] = [
     *[S.regexp_extract(r"(a|é)?(-|.\b)", group) for group in (0, 1, 2)],
     *[S.regexp_extract(r"^(.*?)(?:(a)|b)+$", group) for group in (1, 2)],
     *[S.regexp_replace("[a-c]|é", "<\\\\\\0>"), S.regexp_replace("(a)?(.)$", r"\2\1"), S.regexp_replace("a", "")],
+    *[
+        getattr(number, name)()
+        for number in (N, X, P, NULL, N.cast(float) / 1e17, X.abs())
+        for name in ("sqrt", "ln", "log10", "exp")
+    ],
+    *[
+        left.power(right)
+        for left, right in (
+            (X, Y),
+            (N, 2),
+            (lit(2), N),
+            (P, Decimal("0.5")),
+            (X, N % 5),
+            (X, NULL),
+            (NULL, NULL),
+            (N, 0.5),
+        )
+    ],
+    *[getattr(left, name)(right) for name in ("bit_and", "bit_or", "bit_xor") for left, right in ((N, M), (N, 6))],
+    *[getattr(N, name)(bits) for name in ("shift_left", "shift_right") for bits in (0, 1, 40, 62)],
+    *[NULL.bit_and(1), N.bit_or(NULL), NULL.shift_left(1), NULL.md5()],
+    *[getattr(left, name)() for left in (S, OF[DataType.BYTES][0]) for name in ("md5", "sha256")],
     *[S.split("a").item(place) for place in (0, 1, -1, 2**62)],
     *[S.split("-").length(), concat(S, "-", U).split("-").contains("a"), NULL.item(0), NULL.split(",").item(0)],
     *[concat(S, "-", U, "-").split("-").slice(*places).item(0) for places in ((1,), (-2,), (-2, 1), (1, 0), (9, 1))],

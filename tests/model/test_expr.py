@@ -146,6 +146,8 @@ def _constants(*values: object) -> list[Any]:
         (lambda: S.regexp_replace("(a)", "C:\\"), "names no group of the pattern"),
         (lambda: S.regexp_replace("()" * 9 + "(a)", "\\"), "names no group of the pattern"),
         (lambda: S.split(""), "split"),
+        (lambda: A.shift_left(63), "write at most 62"),
+        (lambda: A**2, r"\.power\(2\), which is a float"),
         (lambda: S[0], r"\.item\(place\) of a list"),
     ],
 )
@@ -166,6 +168,9 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
         (lit(NOON), ["literal", 1_357_041_600_000_000, "timestamp"]),
         (S.regexp_extract("(a)", 1), ["function", "regexp_extract", ["column", "s"], *_constants("(a)", 1)]),
         (S.regexp_replace("a", "b"), ["function", "regexp_replace", ["column", "s"], *_constants("a", "b")]),
+        (A.power(2), ["function", "power", ["column", "a"], *_constants(2)]),
+        (A.bit_and(A), ["function", "bit_and", ["column", "a"], ["column", "a"]]),
+        (A.shift_right(3), ["function", "shift_right", ["column", "a"], *_constants(3)]),
         (A.item(-1), ["function", "item", ["column", "a"], *_constants(-1)]),
         (A.slice(1, 2), ["function", "slice", ["column", "a"], *_constants(1, 2)]),
         (A + 1, ["binary", "+", ["column", "a"], ["literal", 1, "int"]]),
@@ -191,7 +196,7 @@ def test_the_json_of_an_expression_never_changes(expr: Expr, wanted: list[Any]) 
 
 
 def test_every_method_has_its_own_json() -> None:
-    texts = ("lower", "upper", "strip", "length", "crc32")
+    texts = ("lower", "upper", "strip", "length", "crc32", "md5", "sha256", "sqrt", "ln", "log10", "exp")
     times = ("year", "month", "day", "weekday", "hour", "minute", "second")
     for name in (*texts, "abs", "round", "floor", "ceil", *times):
         assert to_json(operator.methodcaller(name)(A))[:2] == ["function", name]

@@ -147,6 +147,9 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "matches": (S, {"regex": "a+"}),
     "regexp_extract": (S, {"regex": "a+", "group": 0}),
     "regexp_replace": (S, {"regex": "a+", "new": "b"}),
+    "power": (N, {"exponent": 2}),
+    "bit_and": (N, {"other": 2}),
+    "shift_left": (N, {"bits": 2}),
     "split": (S, {"separator": ","}),
     "item": (S, {"place": 1}),
     "slice": (S, {"start": 1, "length": 2}),
@@ -165,7 +168,7 @@ WRONG: list[Any] = [
     hr.AfterCount, hr.FixedWindows, len, col("nowhere"), hr.lit(None), hr.count(), hr.Never(), HOURLY, INPUT, FLIGHTS,
 ]  # fmt: skip
 
-OPERANDS = {"coalesce", "concat", "contains", "greatest", "least", "if_else", "lit"}
+OPERANDS = {"coalesce", "bit_and", "concat", "contains", "greatest", "least", "if_else", "lit", "power"}
 """Their arguments are parts of an expression like those of operators, which have no names: an error shows the value."""
 
 

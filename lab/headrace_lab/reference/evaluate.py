@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
+from hashlib import md5, sha256
 from typing import Any
 from warnings import catch_warnings
 
@@ -279,6 +280,29 @@ def _round_to(number: int | float | Decimal, digits: int) -> int | float | Decim
     return round(number, digits)
 
 
+def _exp(number: float | Decimal) -> float:
+    try:
+        return math.exp(number)
+    except OverflowError:
+        return math.inf
+
+
+def _power(base: float | Decimal, exponent: float | Decimal) -> float | None:
+    base, exponent = float(base), float(exponent)
+    is_whole = not math.isfinite(exponent) or exponent.is_integer()
+    if (base == 0 and exponent < 0) or (base < 0 and not is_whole):
+        return None
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 else math.inf
+
+
+def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
+    digest: str = algorithm(value.encode() if isinstance(value, str) else value).hexdigest()
+    return digest
+
+
 def _part(name: str) -> Callable[[Instant | date, str], int | None]:
     def of(time: Instant | date, zone: str) -> int | None:
         shown = time if isinstance(time, date) else local_time(time, zone)
@@ -327,6 +351,18 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "round_to": _strict(_round_to),
     "floor": _strict(_rounded(math.floor)),
     "ceil": _strict(_rounded(math.ceil)),
+    "sqrt": _strict(lambda number: None if number < 0 else math.sqrt(number)),
+    "ln": _strict(lambda number: None if number <= 0 else math.log(float(number))),
+    "log10": _strict(lambda number: None if number <= 0 else math.log10(float(number))),
+    "exp": _strict(_exp),
+    "power": _strict(_power),
+    "bit_and": _strict(int.__and__),
+    "bit_or": _strict(int.__or__),
+    "bit_xor": _strict(int.__xor__),
+    "shift_left": _strict(lambda number, bits: (number * 2**bits + 2**63) % 2**64 - 2**63),
+    "shift_right": _strict(int.__rshift__),
+    "md5": _strict(lambda value: _hexadecimal(md5, value)),
+    "sha256": _strict(lambda value: _hexadecimal(sha256, value)),
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
     "to_timestamp": _strict(lambda text: _parse_timestamp(text.strip())),
     "local_to_utc": _strict(moment_shown),

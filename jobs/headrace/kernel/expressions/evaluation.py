@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from hashlib import md5, sha256
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +25,7 @@ from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, truncate
-from headrace.kernel.expressions.string_bytes import crc32, walked
+from headrace.kernel.expressions.string_bytes import crc32, hashed, walked
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
@@ -336,6 +337,29 @@ def _round_to(value: casts.Datum, digits: int) -> casts.Datum:
     return casts.each(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
 
 
+def _to_float(value: casts.Datum) -> casts.Datum:
+    return casts.cast(value, DataType.FLOAT)
+
+
+def _of_float(
+    function: Callable[[casts.Datum], casts.Datum], has_none: Callable[[casts.Datum], casts.Datum]
+) -> Callable[[casts.Datum], casts.Datum]:
+    """``function`` of a number as a float; NULL where ``has_none`` of it."""
+
+    def over(value: casts.Datum) -> casts.Datum:
+        number = _to_float(value)
+        return pc.if_else(has_none(number), pa.scalar(None, _FLOAT), function(number))
+
+    return over
+
+
+def _power(base: casts.Datum, exponent: casts.Datum) -> casts.Datum:
+    base, exponent = _to_float(base), _to_float(exponent)
+    is_part = pc.and_(pc.is_finite(exponent), pc.not_equal(pc.floor(exponent), exponent))
+    has_none = pc.or_(pc.and_(pc.equal(base, 0.0), pc.less(exponent, 0.0)), pc.and_(pc.less(base, 0.0), is_part))
+    return pc.if_else(has_none, pa.scalar(None, _FLOAT), pc.power(base, exponent))
+
+
 # --- choices
 
 
@@ -408,6 +432,18 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "round_to": _typed(_INT, _with_constants(_round_to)),
     "floor": _typed(_INT, casts.each(_rounded(pc.floor))),
     "ceil": _typed(_INT, casts.each(_rounded(pc.ceil))),
+    "sqrt": _of_float(pc.sqrt, lambda number: pc.less(number, 0.0)),
+    "ln": _of_float(pc.ln, lambda number: pc.less_equal(number, 0.0)),
+    "log10": _of_float(pc.log10, lambda number: pc.less_equal(number, 0.0)),
+    "exp": lambda value: pc.exp(_to_float(value)),
+    "power": _power,
+    "bit_and": _typed(_INT, pc.bit_wise_and),
+    "bit_or": _typed(_INT, pc.bit_wise_or),
+    "bit_xor": _typed(_INT, pc.bit_wise_xor),
+    "shift_left": _typed(_INT, pc.shift_left),
+    "shift_right": _typed(_INT, pc.shift_right),
+    "md5": _typed(_STRING, casts.each(partial(hashed, algorithm=md5))),
+    "sha256": _typed(_STRING, casts.each(partial(hashed, algorithm=sha256))),
     "plus_us": _plus_us,
     "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
     "to_timestamp": _typed(_STRING, casts.each(partial(casts.read_text, kind=DataType.TIMESTAMP))),

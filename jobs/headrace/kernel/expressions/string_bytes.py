@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -105,6 +106,13 @@ def crc32(strings: pa.Array) -> pa.Array:
     of_zeros = np.array([zlib.crc32(bytes(int(length))) for length in lengths], np.uint32)
     values = (register ^ of_zeros[which]).astype(np.int64)
     return pa.array(values, mask=as_numpy(strings.is_null()) if strings.null_count else None)
+
+
+def hashed(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
+    """The digest of each string in UTF-8, or of bytes, in hexadecimal digits; it is computed once of equal ones."""
+    encoded = values.dictionary_encode()
+    digests = [algorithm(value.as_buffer(), usedforsecurity=False).hexdigest() for value in encoded.dictionary]
+    return pa.array(digests, pa.string()).take(encoded.indices)
 
 
 _Octets = NDArray[np.uint8]

@@ -127,7 +127,7 @@ class Expr(Aggregations, NumberMethods, TextMethods, ListMethods, TimeMethods, S
     __getitem__ = _refused("[] cannot look into", ".substring(start, length), or .item(place) of a list")
     __floordiv__ = _refused("// does not work on", "(a / b).floor()")
     __rfloordiv__ = __floordiv__
-    __pow__ = _refused("** does not work on", "a product, a * a")
+    __pow__ = _refused("** does not work on", "a product, a * a, or .power(2), which is a float")
     __rpow__ = __pow__
     __abs__ = _refused("abs() does not work on", ".abs()")
     __round__ = _refused("round() does not work on", ".round()")
@@ -204,6 +204,9 @@ class Expr(Aggregations, NumberMethods, TextMethods, ListMethods, TimeMethods, S
 
     def _apply(self, name: str, *constants: data_types.Scalar) -> "Expr":
         return Function(name, (self, *map(lit, constants)))
+
+    def _beside(self, name: str, operand: "Operand") -> "Expr":
+        return Function(name, (self, lift(operand)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from headrace.model.expressions.data_types import Scalar
-    from headrace.model.expressions.expr import Expr
+    from headrace.model.expressions.expr import Expr, Operand
 
 
 class Weekday(StrEnum):
@@ -70,6 +70,9 @@ def after_midnight(clock: str) -> timedelta:
 MOST_DIGITS = 15
 """Digits after the point that a number can be rounded to."""
 
+MOST_BITS = 62
+"""Places that an int can be shifted by."""
+
 
 @method_keywords
 class NumberMethods:
@@ -78,6 +81,8 @@ class NumberMethods:
     if TYPE_CHECKING:
 
         def _apply(self, name: str, *constants: Scalar) -> Expr: ...
+
+        def _beside(self, name: str, operand: Operand) -> Expr: ...
 
     def abs(self) -> "Expr":
         """The absolute value of this number."""
@@ -104,6 +109,58 @@ class NumberMethods:
     def ceil(self) -> "Expr":
         """The smallest int that is not below this number; NULL where 64 bits do not hold it."""
         return self._apply("ceil")
+
+    def sqrt(self) -> "Expr":
+        """The square root of this number, a float; NULL of a negative one."""
+        return self._apply("sqrt")
+
+    def ln(self) -> "Expr":
+        """The natural logarithm of this number, a float; NULL of zero and of a negative one.
+
+        The last bit of ``ln``, ``log10``, ``exp`` and ``power`` is that of the machine's C library.
+        """
+        return self._apply("ln")
+
+    def log10(self) -> "Expr":
+        """The logarithm of this number to base 10, a float; NULL of zero and of a negative one."""
+        return self._apply("log10")
+
+    def exp(self) -> "Expr":
+        """e to the power of this number, a float; infinity where that is too large for one."""
+        return self._apply("exp")
+
+    def power(self, exponent: "Operand") -> "Expr":
+        """This number to the power of ``exponent``, a float, also of ints; infinity where that is too large for one.
+
+        NULL of zero to a negative power, and of a negative number to one that is not whole.
+        """
+        return self._beside("power", exponent)
+
+    def bit_and(self, other: "Operand") -> "Expr":
+        """The bits that both this int and ``other`` have; of 64, negative ints in two's complement."""
+        return self._beside("bit_and", other)
+
+    def bit_or(self, other: "Operand") -> "Expr":
+        """The bits that this int or ``other`` has."""
+        return self._beside("bit_or", other)
+
+    def bit_xor(self, other: "Operand") -> "Expr":
+        """The bits that one of this int and ``other`` has, and not both."""
+        return self._beside("bit_xor", other)
+
+    def shift_left(self, bits: int) -> "Expr":
+        """The bits of this int, 0 to 62 places higher; what leaves 64 bits is lost."""
+        return self._apply("shift_left", _shift(Arguments("shift_left"), bits))
+
+    def shift_right(self, bits: int) -> "Expr":
+        """The bits of this int, 0 to 62 places lower; it keeps its sign."""
+        return self._apply("shift_right", _shift(Arguments("shift_right"), bits))
+
+
+def _shift(given: Arguments, bits: int) -> int:
+    if given.whole("bits", bits, least=0) > MOST_BITS:
+        raise given.wrong("bits", bits, f"write at most {MOST_BITS}: an int has 63 bits and its sign")
+    return bits
 
 
 @method_keywords
@@ -219,6 +276,14 @@ class TextMethods:
         A string without the separator is its only part. ``item``, ``slice``, ``length`` and ``contains`` read lists.
         """
         return self._apply("split", Arguments("split").text("separator", separator, ","))
+
+    def md5(self) -> "Expr":
+        """MD5 of this string in UTF-8, or of bytes, as 32 hexadecimal digits; not for secrets."""
+        return self._apply("md5")
+
+    def sha256(self) -> "Expr":
+        """SHA-256 of this string in UTF-8, or of bytes, as 64 hexadecimal digits."""
+        return self._apply("sha256")
 
     def crc32(self) -> "Expr":
         """CRC-32 of this string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""

@@ -292,7 +292,7 @@ def _cast_type(expr: Expr, source: Kind, to: data_types.DataType) -> data_types.
     raise _bad(expr, f"a {source} cannot be cast to {to}, only to {', '.join(sorted(_CASTS[source]))}")
 
 
-_OF_OPERANDS = frozenset({"concat", "contains"})
+_OF_OPERANDS = frozenset({"concat", "contains", "power", "bit_and", "bit_or", "bit_xor"})
 """Functions whose other arguments are of the types of the first; those of the rest are checked when it is written."""
 
 _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
@@ -312,6 +312,9 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     **dict.fromkeys(("regexp_extract", "regexp_replace"), ((_S,), _S)),
     "split": ((_S,), data_types.ListType(_S)),
     **dict.fromkeys(("item", "slice"), ((), None)),
+    **dict.fromkeys(("sqrt", "ln", "log10", "exp", "power"), (data_types.NUMERIC, _F)),
+    **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"), ((_I,), _I)),
+    **dict.fromkeys(("md5", "sha256"), ((_S, _Y), _S)),
 }
 """What each function takes, and gives; None is the type of its first argument."""
 
