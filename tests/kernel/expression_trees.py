@@ -27,6 +27,7 @@ REGEXES = (
     "^(?:[a-c]|x{2,})*?$",
     "[\U0001f600-\U0001f64f]",
 )
+FORMATS = ("%Y-%m-%d", "%d.%m.%Y %H:%M", "%b %d %Y%f", "%H%M%S %Y")
 CAPTURES = (r"(a|é)+", "(?:^|-)([^-]+?)(?:$|-)", r"([a-c]?)(\d+|b)", "(.)$", r"a(b)?", "((?:a|(b))+)")
 _TEXTS = ("", "a", "ab", "é", "-", "ß", "\U0001f600", "1", "Σ")
 _CONSTANTS: dict[DataType, tuple[str | int | float | bool | date | bytes | Decimal, ...]] = {
@@ -144,6 +145,12 @@ def _strings(depth: int) -> list[Trees]:
         st.builds(Expr.regexp_replace, texts, st.sampled_from(CAPTURES), st.sampled_from(("", "a", r"\1-", r"[\0]"))),
         st.builds(Expr.item, _lists(depth), st.integers(-3, 3)),
         texts.map(Expr.md5),
+        st.builds(
+            Expr.strftime,
+            trees(DataType.TIMESTAMP, depth) | trees(DataType.DATE, depth),
+            st.sampled_from(FORMATS),
+            st.sampled_from(ZONES),
+        ),
         trees(DataType.BYTES, depth).map(Expr.sha256),
         st.lists(texts, min_size=1, max_size=3).map(lambda found: concat(*found)),
         st.one_of(_number(depth), *(trees(kind, depth) for kind in _SPELLED)).map(lambda a: a.cast(str)),
@@ -196,6 +203,7 @@ def _timestamps(depth: int) -> list[Trees]:
             lambda a: a.cast(DataType.TIMESTAMP)
         ),
         trees(DataType.STRING, depth).map(Expr.to_timestamp),
+        st.builds(lambda at, text: at.strftime(text).strptime(text), times, st.sampled_from(FORMATS)),
     ]
 
 

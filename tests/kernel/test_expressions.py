@@ -162,6 +162,10 @@ EXPRESSIONS: list[Expr] = [
     *[number.floor() for number in (N, X)],
     *[number.ceil() for number in (N, X)],
     *[T + HOUR, T - HOUR, HOUR + T, T.plus(milliseconds=N % 5), T == NOON, T.is_in([NOON]), NOON < T],
+    *[time.strftime("%Y-%m-%d %H:%M:%S.%f %b%%", zone) for time in (T, D) for zone in ("UTC", "America/New_York")],
+    *[NULL.strftime("%Y"), NULL.strptime("%Y"), T.strftime("é%H", "Asia/Kathmandu")],
+    *[T.strftime(text, "Europe/Berlin").strptime(text) for text in ("%Y%m%d", "%b %d %Y, %H:%M:%S.%f", "%Y")],
+    *[concat(N.cast(str), "/", M.cast(str)).strptime("%Y/%m"), concat(S, "2012").strptime("%b%Y"), S.strptime("%Y")],
     *[getattr(T, part)(zone) for part in PARTS for zone in ("UTC", "America/New_York")],
     *[T.truncate(unit, zone) for unit in TimeUnit for zone in ("UTC", "Australia/Lord_Howe")],
 ]

@@ -170,3 +170,80 @@ def test_a_column_of_odd_forms_is_read_without_a_look_at_each() -> None:
     read = read_text(many, DataType.TIMESTAMP)
     assert read.null_count == 0
     assert pc.count_distinct(read).as_py() == 2
+
+
+FORMATS = {
+    "%d/%m/%Y %H:%M": {
+        "01/01/2013 12:00": NOON,
+        " 1/1/2013 12:0\n": NOON,
+        "31/04/2013 12:00": None,
+        "29/02/2013 12:00": None,
+        "01/13/2013 12:00": None,
+        "01/01/2013 24:00": None,
+        "01/01/2013 12:60": None,
+        "00/01/2013 12:00": None,
+        "01/01/2013 12:00Z": None,
+        "01-01-2013 12:00": None,
+        "01/01/13 12:00": None,
+        "\u06601/01/2013 12:00": None,
+    },
+    "%d/%b/%Y:%H:%M:%S %z": {  # of web servers
+        "01/Jan/2013:12:00:00 +0000": NOON,
+        "1/jAN/2013:12:00:00 +01:30": NOON - HOUR - HOUR // 2,
+        "1/Jan/2013:12:00:00 Z": NOON,
+        "31/Dec/2012:12:00:00 -2400": None,
+        "01/Jan/2013:12:00:00 -0060": None,
+        "01/Jab/2013:12:00:00 Z": None,
+        "31/Dec/9999:23:59:59 -0001": None,
+        "01/Jan/0001:00:00:00 +0001": None,
+        "01/Jan/2013:12:00:60 Z": None,
+    },
+    "%Y%m%d.%f": {"20130101.5": NOON - DAY // 2 + 500 * MILLI, "20130101.1234567": NOON - DAY // 2 + 123_456},
+    "%Y": {"2013": NOON - DAY // 2, "0000": None, "": None},
+    "[%Y] (.*)%%": {"[2013] (.*)%": NOON - DAY // 2, "[2013] x%": None},
+}
+
+
+@pytest.mark.parametrize("written", FORMATS)
+def test_times_in_a_format(written: str) -> None:
+    texts, schema = [*FORMATS[written], None], {"s": DataType.STRING}
+    expr = col("s").strptime(written)
+    wanted = [*FORMATS[written].values(), None]
+    assert [evaluate(expr, {"s": text}, schema) for text in texts] == wanted
+    assert column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+
+
+_FIELDS = st.one_of(
+    st.integers(0, 61).map(str),
+    st.integers(0, 61).map("{:02}".format),
+    st.sampled_from(["2012", "9999", "0000", "Feb"]),
+)
+
+
+@examples(200)
+@given(
+    st.permutations(["%m", "%d", "%H", "%M", "%S", "%f", "%z"]),
+    st.sampled_from(["", " ", "-", "."]),
+    st.lists(st.tuples(st.lists(_FIELDS, min_size=7, max_size=7), st.sampled_from(["", "Z", "+0130"])), min_size=1),
+)
+def test_random_formats_read_what_the_reference_reads(
+    parts: list[str], mark: str, found: list[tuple[list[str], str]]
+) -> None:
+    parts = ["%Y", *parts[:5]]
+    texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in found]
+    expr, schema = col("s").strptime(mark.join(parts)), {"s": DataType.STRING}
+    wanted = [evaluate(expr, {"s": text}, schema) for text in texts]
+    assert column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+
+
+def test_times_are_written_in_a_format() -> None:
+    times, schema = (
+        pa.array([NOON + 5_000_007, None, 2**61], pa.int64()).cast(pa.timestamp("us", "UTC")),
+        {"t": DataType.TIMESTAMP},
+    )
+    for written, zone, wanted in (
+        ("%d/%b/%Y:%H:%M:%S", "UTC", "01/Jan/2013:12:00:05"),
+        ("%Y-%m-%dT%H:%M:%S.%f", "Asia/Kathmandu", "2013-01-01T17:45:05.000007"),
+        ("100%% é", "UTC", "100% é"),
+    ):
+        assert column(col("t").strftime(written, zone), {"t": times}, schema, 3).to_pylist() == [wanted, None, None]

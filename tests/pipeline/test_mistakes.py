@@ -155,6 +155,8 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "slice": (S, {"start": 1, "length": 2}),
     "replace": (S, {"old": "a", "new": "b"}),
     "local_to_utc": (T, {"zone": "Europe/Berlin", "twice": "first", "skipped": "later"}),
+    "strftime": (T, {"format": "%Y", "zone": "UTC"}),
+    "strptime": (S, {"format": "%Y"}),
     "truncate": (T, {"unit": "week", "zone": "UTC", "day_begins": "06:00", "week_begins": "sunday", "year_begins": 1}),
     "hour": (T, {"zone": "UTC"}),
     "event_time": (FLIGHTS, {"at": "at", "bound": "1h", "idle": "1h", "split": "origin", "max_ahead": "1h"}),

@@ -31,6 +31,22 @@ class Duration(int):
         return repr(render_duration(self))
 
 
+MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+"""What ``%b`` stands for, wherever a process runs."""
+
+SHOWN: Final = {"%Y": 4, "%m": 2, "%b": 3, "%d": 2, "%H": 2, "%M": 2, "%S": 2, "%f": 6}
+"""Directives of times in text, and how many characters each writes; ``%%`` is the sign, and ``%z`` is only read."""
+
+
+def format_parts(text: str) -> list[str]:
+    """The directives of ``text`` and what stands between them. Raises ValueError for other directives."""
+    parts = re.findall(r"%.?|[^%]+", text, re.DOTALL)
+    for part in parts:
+        if part.startswith("%") and part not in (*SHOWN, "%%", "%z"):
+            raise ValueError(f"{part} is no directive; there are {' '.join(SHOWN)} %z %%")
+    return ["%" if part == "%%" else part for part in parts]
+
+
 MIN_INSTANT = Instant(-(2**61))
 """-inf: before every element. The watermark starts here."""
 

@@ -8,7 +8,7 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -22,7 +22,7 @@ from headrace.model.expressions.data_types import DataType, Schema, of_billionth
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.methods import TimeUnit
 from headrace.model.expressions.typing import kind_of, type_of
-from headrace.model.time import Instant, instant, is_finite
+from headrace.model.time import MONTHS, Instant, format_parts, instant, is_finite
 from headrace_lab.reference.billionths import ONE, rounded
 from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncated
 
@@ -312,6 +312,48 @@ def _part(name: str) -> Callable[[Instant | date, str], int | None]:
     return of
 
 
+def _strftime(time: Instant | date, text: str, zone: str) -> str | None:
+    shown = datetime.combine(time, datetime.min.time()) if isinstance(time, date) else local_time(time, zone)
+    if shown is None:
+        return None
+    values = {"%Y": f"{shown.year:04}", "%b": MONTHS[shown.month - 1], "%f": f"{shown.microsecond:06}"}
+    twos = {"%m": shown.month, "%d": shown.day, "%H": shown.hour, "%M": shown.minute, "%S": shown.second}
+    values |= {part: f"{value:02}" for part, value in twos.items()}
+    return "".join(values.get(part, part) for part in format_parts(text))
+
+
+def _strptime(text: str, written: str) -> Instant | None:
+    pattern = "".join(_DIRECTIVES.get(part, re.escape(part)) for part in format_parts(written))
+    where = re.fullmatch(pattern, text, re.ASCII)
+    if where is None:
+        return None
+    read = {"m": "1", "d": "1", "H": "0", "M": "0", "S": "0", "f": "0", "z": "Z", **where.groupdict()}
+    name = read.get("b", MONTHS[0]).capitalize()
+    month = int(read["m"]) if "b" not in read else MONTHS.index(name) + 1 if name in MONTHS else 0
+    hour, minute, second, micros = (
+        int(digits) for digits in (read["H"], read["M"], read["S"], read["f"][:6].ljust(6, "0"))
+    )
+    sign, hours, minutes = re.fullmatch(r"(?:Z|([+-])(\d\d):?(\d\d))", read["z"]).groups("0")  # type: ignore[union-attr]
+    try:
+        shown = datetime(int(read["Y"]), month, int(read["d"]), hour, minute, second, micros, UTC)
+    except ValueError:
+        return None
+    if int(hours) > 23 or int(minutes) > 59:
+        return None
+    offset = (int(hours) * 60 + int(minutes)) * 60_000_000
+    moment = Instant(instant(shown) + (offset if sign == "-" else -offset))
+    return None if local_time(moment, "UTC") is None else moment
+
+
+_DIRECTIVES = {
+    "%Y": r"(?P<Y>\d{4})",
+    **{f"%{part}": rf"(?P<{part}>\d{{1,2}})" for part in "mdHMS"},
+    "%f": r"(?P<f>\d{1,9})",
+    "%b": "(?P<b>[A-Za-z]{3})",
+    "%z": r"(?P<z>Z|[+-]\d\d:?\d\d)",
+}
+
+
 def _plus_days(moment: date | Instant, days: int) -> date | int:
     if isinstance(moment, date):
         return moment + timedelta(days)
@@ -366,6 +408,8 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "plus_us": _strict(lambda time, microseconds: time + microseconds),
     "to_timestamp": _strict(lambda text: _parse_timestamp(text.strip())),
     "local_to_utc": _strict(moment_shown),
+    "strftime": _strict(_strftime),
+    "strptime": _strict(lambda text, written: _strptime(text.strip(), written)),
     "truncate": _strict(lambda time, unit, *where: truncated(time, TimeUnit(unit), *where)),
     **{name: _strict(_part(name)) for name in ("year", "month", "day", "hour", "minute", "second")},
     "weekday": _strict(_part("isoweekday")),

@@ -24,7 +24,7 @@ from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, as_nu
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
-from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, truncate
+from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, read_format, spell, truncate
 from headrace.kernel.expressions.string_bytes import crc32, hashed, walked
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
@@ -322,6 +322,14 @@ def _part(name: str, time: casts.Datum, zone: str) -> casts.Datum:
     return part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else part(name, time, zone)
 
 
+def _strftime(time: casts.Datum, text: str, zone: str) -> casts.Datum:
+    return spell(time.cast(TIMESTAMP), text, "UTC") if time.type == DATE else spell(time, text, zone)
+
+
+def _strptime(strings: casts.Datum, text: str) -> casts.Datum:
+    return casts.each(partial(read_format, text=text))(strings)
+
+
 def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
     def over(values: pa.Array) -> pa.Array:
         if values.type == DECIMAL:
@@ -445,6 +453,8 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "md5": _typed(_STRING, casts.each(partial(hashed, algorithm=md5))),
     "sha256": _typed(_STRING, casts.each(partial(hashed, algorithm=sha256))),
     "plus_us": _plus_us,
+    "strftime": _typed(TIMESTAMP, _with_constants(_strftime)),
+    "strptime": _typed(_STRING, _with_constants(_strptime)),
     "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
     "to_timestamp": _typed(_STRING, casts.each(partial(casts.read_text, kind=DataType.TIMESTAMP))),
     "local_to_utc": _typed(TIMESTAMP, _with_constants(local_to_utc)),

@@ -14,11 +14,13 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.columns import TIMESTAMP, Ints, as_numpy
-from headrace.kernel.expressions.casts import Datum, begun, each
+from headrace.kernel.expressions.casts import BLANKS, Datum, begun, each
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
+from headrace.model.time import MONTHS, SHOWN, format_parts
 from headrace.model.windows import periods
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -42,6 +44,73 @@ def part(name: str, time: Datum, zone: str) -> Datum:
 
     value: Datum = each(of)(time)
     return value
+
+
+def spell(time: Datum, text: str, zone: str) -> Datum:
+    """What clocks in ``zone`` show at ``time``, in the format ``text``; NULL outside the years 1 to 9999."""
+
+    def of(times: pa.Array) -> pa.Array:
+        at, known = _instants(times)
+        shown, known = _local(at, known, zone)
+        parts = [_SPELLED[part](shown) if part in SHOWN else part for part in format_parts(text)]
+        spelled = pc.binary_join_element_wise(pa.repeat("", len(shown)), *parts, "")
+        return pc.if_else(pa.array(known), spelled, pa.scalar(None, pa.string()))
+
+    spelled: Datum = each(of)(time)
+    return spelled
+
+
+def read_format(strings: pa.Array, text: str) -> pa.Array:
+    """The moments that ``strings`` say in the format ``text``; NULL where one says none."""
+    parts = format_parts(text)
+    pattern = "".join(f"(?P<{part[1]}>{_READ[part]})" if part in _READ else _escaped(part) for part in parts)
+    fields = pc.extract_regex(pc.utf8_trim(strings, characters=BLANKS), rf"^{pattern}\z")
+
+    def number(part: str, least: int = 0) -> Ints:
+        field = _field(fields, part) if part in parts else None
+        return np.full(len(strings), least, np.int64) if field is None else as_numpy(_NUMBERS.get(part, _digits)(field))
+
+    year, day, offset = number("%Y"), number("%d", 1), number("%z")
+    month = number("%b") if "%b" in parts else number("%m", 1)
+    months = (np.clip(year, 1, 9999) - 1970) * 12 + np.clip(month, 1, 12) - 1
+    first, after = (moved.astype("M8[M]").astype("M8[D]").astype(np.int64) for moved in (months, months + 1))
+    clock = [number(part) for part in ("%H", "%M", "%S")]
+    into = sum(amount * unit for amount, unit in zip(clock, (_HOUR, _MINUTE, _SECOND), strict=True)) + number("%f")
+    at = (first + day - 1) * _DAY + into - offset
+    known = as_numpy(fields.is_valid()) & (year > 0) & (month > 0) & (month < 13) & (day > 0) & (day <= after - first)
+    known &= (clock[0] < 24) & (clock[1] < 60) & (clock[2] < 60) & (abs(offset) < _DAY) & (at >= _FIRST) & (at <= _LAST)
+    return pa.array(np.where(known, at, 0), pa.int64(), mask=~known).cast(TIMESTAMP)
+
+
+def _field(fields: pa.Array, part: str) -> pa.Array:
+    """What was read of a directive, "" where nothing was."""
+    return pc.struct_field(fields, part[1]).fill_null("")
+
+
+def _digits(field: pa.Array) -> pa.Array:
+    return pc.if_else(pc.equal(field, ""), "0", field).cast(pa.int64())
+
+
+def _month_number(field: pa.Array) -> pa.Array:
+    names = pa.array([name.lower() for name in MONTHS], pa.string())
+    return pc.add(pc.index_in(pc.ascii_lower(field), value_set=names).fill_null(-1), 1).cast(pa.int64())
+
+
+def _fraction(field: pa.Array) -> pa.Array:
+    return pc.utf8_slice_codeunits(pc.ascii_rpad(field, 6, "0"), 0, 6).cast(pa.int64())
+
+
+def _offset(field: pa.Array) -> pa.Array:
+    """Microseconds before UTC; a day where it is no offset."""
+    digits = pc.if_else(pc.is_in(field, pa.array(["Z", ""])), "+0000", pc.replace_substring(field, ":", ""))
+    hours, minutes = (_digits(pc.utf8_slice_codeunits(digits, start, start + 2)) for start in (1, 3))
+    size = pc.add(pc.multiply(hours, _HOUR), pc.multiply(minutes, _MINUTE))
+    size = pc.if_else(pc.less(minutes, 60), size, _DAY)
+    return pc.if_else(pc.starts_with(digits, "-"), pc.negate(size), size)
+
+
+def _escaped(text: str) -> str:
+    return "".join(rf"\x{{{ord(character):x}}}" for character in text)
 
 
 def truncate(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
@@ -176,3 +245,23 @@ PARTS: Mapping[str, Callable[[Ints], Ints]] = {
     "second": lambda shown: shown // _SECOND % 60,
 }
 """Parts of local time, of microseconds since clocks showed 1970."""
+
+
+def _padded(value: Callable[[Ints], Ints], width: int) -> Callable[[Ints], pa.Array]:
+    return lambda shown: pc.ascii_lpad(pa.array(value(shown)).cast(pa.string()), width, "0")
+
+
+_NAMES = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
+_SPELLED: Mapping[str, Callable[[Ints], pa.Array]] = {
+    **{part: _padded(PARTS[name], SHOWN[part]) for part, name in _NAMES.items()},
+    "%f": _padded(lambda shown: shown % _SECOND, SHOWN["%f"]),
+    "%b": lambda shown: pa.array(MONTHS, pa.string()).take(pa.array(_month(shown) - 1)),
+}
+_READ = {
+    "%Y": "[0-9]{4}",
+    **dict.fromkeys(("%m", "%d", "%H", "%M", "%S"), "[0-9]{1,2}"),
+    "%f": "[0-9]{1,9}",
+    "%b": "[A-Za-z]{3}",
+    "%z": "Z|[+-][0-9]{2}:?[0-9]{2}",
+}
+_NUMBERS = {"%b": _month_number, "%f": _fraction, "%z": _offset}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.model.arguments import Arguments, as_expression, method_keywords
 from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
 from headrace.model.expressions.regex import Captures, RegexError, check_replacement, to_captures, to_re2
+from headrace.model.time import SHOWN, format_parts
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -191,6 +192,20 @@ class TextMethods:
         """
         return self._apply("to_timestamp")
 
+    def strptime(self, format: str) -> "Expr":  # noqa: A002 (the word of the domain)
+        """The moment that this string says in a ``format`` such as "%d/%m/%Y %H:%M"; NULL if it says none.
+
+        ``%Y`` has four digits; ``%m %d %H %M %S`` one or two; ``%f`` up to nine of a fraction, of which six count;
+        ``%b`` is an English month (Jan) in any case; ``%z`` is Z, +0100 or +01:00. Other characters stand for
+        themselves, and blanks around all of it do not matter. It is of UTC without ``%z``; ``local_to_utc`` makes that
+        another zone.
+        """
+        given = Arguments("strptime")
+        parts = _directives(given, format)
+        if "%Y" not in parts or len(set(parts)) < len(parts) or {"%m", "%b"} <= set(parts):
+            raise given.wrong("format", format, "name the year, %Y, and each part once")
+        return self._apply("strptime", format)
+
     def length(self) -> "Expr":
         """How many characters this string has, or items this list."""
         return self._apply("length")
@@ -288,6 +303,14 @@ class TextMethods:
     def crc32(self) -> "Expr":
         """CRC-32 of this string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""
         return self._apply("crc32")
+
+
+def _directives(given: Arguments, text: str) -> list[str]:
+    try:
+        parts = format_parts(given.text("format", text, "%Y-%m-%d"))
+    except ValueError as error:
+        raise given.wrong("format", text, str(error)) from None
+    return [part for part in parts if part in (*SHOWN, "%z")]
 
 
 def _captures(given: Arguments, regex: str) -> Captures:
@@ -391,6 +414,17 @@ class TimeMethods:
     def second(self, zone: str = "UTC") -> "Expr":
         """The second of the minute, 0 to 59, without its fraction."""
         return self._apply("second", Arguments("second").zone("zone", zone))
+
+    def strftime(self, format: str, zone: str = "UTC") -> "Expr":  # noqa: A002 (the word of the domain)
+        """This time in a ``format`` such as "%Y-%m-%d %H:%M", of a date at midnight.
+
+        ``%Y`` has four digits, ``%m %d %H %M %S`` two, ``%f`` six, ``%b`` is an English month (Jan), ``%%`` the sign.
+        Nothing depends on the language of the machine.
+        """
+        given = Arguments("strftime")
+        if "%z" in _directives(given, format):
+            raise given.wrong("format", format, "%z is only read; write the zone as text")
+        return self._apply("strftime", format, given.zone("zone", zone))
 
     def local_to_utc(
         self, zone: str, twice: Twice | str = Twice.FIRST, skipped: Skipped | str = Skipped.LATER
