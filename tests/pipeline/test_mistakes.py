@@ -150,6 +150,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "power": (N, {"exponent": 2}),
     "bit_and": (N, {"other": 2}),
     "shift_left": (N, {"bits": 2}),
+    "json_field": (S, {"path": "a.b", "type": int}),
     "split": (S, {"separator": ","}),
     "item": (S, {"place": 1}),
     "slice": (S, {"start": 1, "length": 2}),

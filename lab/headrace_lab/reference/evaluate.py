@@ -4,6 +4,7 @@ Values are Python's: int for 64-bit integers, float, str, bool, date, bytes, Dec
 timestamps; the schema tells timestamps from integers where it matters.
 """
 
+import json
 import math
 import re
 import zlib
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import md5, sha256
 from typing import Any
 from warnings import catch_warnings
@@ -243,6 +244,49 @@ def _regexp_replace(text: str, regex: str, new: str) -> str:
     )
 
 
+def _json_field(kind: DataType, text: str, *path: str | int) -> Any:  # noqa: PLR0911 (a line for each type)
+    if _nested(text) > 500:
+        return None
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_int=_number)
+    except ValueError:
+        return None
+    for step in path:
+        is_there = isinstance(value, dict) and step in value if isinstance(step, str) else _has_item(value, step)
+        value = value[step] if is_there else None
+    match kind, value:
+        case (DataType.BOOL, bool()) | (DataType.STRING, str()):
+            return value if isinstance(value, bool) or data_types.is_text(value) else None
+        case (DataType.INT | DataType.FLOAT, bool()):
+            return None
+        case DataType.INT, int():
+            return value if fits(value) else None
+        case DataType.FLOAT, int() | float():
+            return value + 0.0 if math.isfinite(value) else None
+    return None
+
+
+def _has_item(value: Any, place: int) -> bool:
+    return isinstance(value, list) and -len(value) <= place < len(value)
+
+
+def _number(digits: str) -> int | float:
+    return float(digits) if len(digits) > 300 else int(digits)
+
+
+def _refuse(name: str) -> None:
+    raise ValueError(name)
+
+
+def _nested(text: str) -> int:
+    """How many levels of objects and lists ``text`` has, if it is JSON."""
+    depth = deepest = 0
+    for sign in re.sub(r'"(\\.|[^"\\])*"', "", text, flags=re.DOTALL):
+        depth += (sign in "[{") - (sign in "]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
 def _item(items: list[Any], place: int) -> Any:
     return items[place] if -len(items) <= place < len(items) else None
 
@@ -385,6 +429,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "replace": _strict(str.replace),
     "regexp_extract": _strict(_regexp_extract),
     "regexp_replace": _strict(_regexp_replace),
+    **{f"json_{kind.value}": _strict(partial(_json_field, kind)) for kind in data_types.IN_JSON},
     "split": _strict(str.split),
     "item": _strict(_item),
     "slice": _strict(_substring),

@@ -25,8 +25,8 @@ from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, read_format, spell, truncate
-from headrace.kernel.expressions.string_bytes import crc32, hashed, walked
-from headrace.model.expressions.data_types import DataType, ListType, Schema
+from headrace.kernel.expressions.string_bytes import crc32, hashed, json_values, walked
+from headrace.model.expressions.data_types import IN_JSON, DataType, ListType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
 from headrace.model.expressions.typing import type_of
@@ -293,6 +293,10 @@ def _regexp_replace(text: casts.Datum, regex: str, new: str) -> casts.Datum:
     return pc.replace_substring_regex(text, to_captures(regex).re2, new)
 
 
+def _json_field(kind: pa.DataType, text: casts.Datum, *path: str | int) -> casts.Datum:
+    return casts.each(partial(json_values, path=path, kind=kind))(text)
+
+
 def _of_lists(function: Callable[..., pa.Array]) -> Callable[..., casts.Datum]:
     """``function`` of a column of lists and Python's constants."""
 
@@ -431,6 +435,10 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "matches": _typed(_STRING, _with_constants(_matches)),
     "regexp_extract": _typed(_STRING, _with_constants(_regexp_extract)),
     "regexp_replace": _typed(_STRING, _with_constants(_regexp_replace)),
+    **{
+        f"json_{kind.value}": _typed(_STRING, _with_constants(partial(_json_field, ARROW_TYPES[kind])))
+        for kind in IN_JSON
+    },
     "split": _typed(_STRING, _with_constants(pc.split_pattern)),
     "item": _of_lists(items_at),
     "slice": _of_lists(sliced),

@@ -2,23 +2,31 @@
 
 The bytes of a column of strings, eight at a time, and CRC-32 over them.
 
+Values in texts that hold JSON.
+
 Which bytes are UTF-8, a column at a time (RFC 3629).
 
 Automata that walk over lists of codes, all rows at once.
 """
 
+import math
+import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import accumulate
+from json import loads
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Groups, Ints, as_numpy, of_lists
+from headrace.kernel.columns import Groups, Ints, as_numpy, items_at, of_lists, truths
+from headrace.model.expressions.data_types import is_text
 
 Words = NDArray[np.uint64]
 
@@ -111,8 +119,129 @@ def crc32(strings: pa.Array) -> pa.Array:
 def hashed(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
     """The digest of each string in UTF-8, or of bytes, in hexadecimal digits; it is computed once of equal ones."""
     encoded = values.dictionary_encode()
-    digests = [algorithm(value.as_buffer(), usedforsecurity=False).hexdigest() for value in encoded.dictionary]
+    different = encoded.dictionary.cast(pa.binary()).to_pylist()
+    digests = [algorithm(value, usedforsecurity=False).hexdigest() for value in different]
     return pa.array(digests, pa.string()).take(encoded.indices)
+
+
+Step = str | int
+"""The name of a member of an object, or the place of an item of a list."""
+
+_DEEPEST = 500
+_BLANKS = " \t\n\r"
+_FEW = 256
+
+
+def json_values(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+    """What stands at ``path`` in JSON, NULL where that is nothing of ``kind``: string, int64, float64 or bool.
+
+    Arrow reads objects, as many as it can at once. What it reads otherwise than RFC 8259 has it, or not at all, is read
+    by Python.
+    """
+    texts = pc.utf8_trim(texts, characters=_BLANKS)
+    plain = _are_plain(texts) if isinstance(path[0], str) else np.zeros(len(texts), np.bool_)
+    values = _members(texts.filter(pa.array(plain)), path, kind)
+    if not plain.all():
+        others = _members_one_by_one(texts.filter(pa.array(~plain)), path, kind)
+        values = pc.replace_with_mask(
+            pc.replace_with_mask(pa.nulls(len(texts), kind), pa.array(plain), values), pa.array(~plain), others
+        )
+    if kind == pa.float64():  # -0.0 is 0.0
+        values = pc.if_else(pc.is_finite(values), pc.add(values, 0.0), pa.scalar(None, kind))
+    return values
+
+
+def _are_plain(texts: pa.Array) -> NDArray[np.bool_]:
+    """Which may be objects that Arrow reads as they are: it takes NaN for a number, and any depth. One of these cannot
+    end within the next, so as many objects as texts are one of each.
+    """
+    are_objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
+    are_odd = pc.or_(pc.match_substring(texts, "NaN"), pc.match_substring(texts, "Inf"))
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) > 2 * _DEEPEST:
+        are_odd = pc.or_(are_odd, pc.greater(pc.count_substring_regex(texts, "[{[]"), _DEEPEST))
+    return truths(pc.and_not(are_objects, are_odd))
+
+
+def _members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+    """Values of many texts; where one of them stops Arrow, of both halves."""
+    values = _members_at_once(texts, path, kind) if len(texts) else pa.nulls(0, kind)
+    if values is not None:
+        return values
+    if len(texts) <= _FEW:
+        return _members_one_by_one(texts, path, kind)
+    half = len(texts) // 2
+    return pa.concat_arrays([_members(part, path, kind) for part in (texts[:half], texts[half:])])
+
+
+def _members_at_once(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array | None:
+    for step in reversed(path[1:]):
+        kind = pa.struct([(step, kind)]) if isinstance(step, str) else pa.list_(kind)
+    lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
+    schema = pa.schema([(path[0], kind)])
+    try:
+        table = pj.read_json(
+            pa.BufferReader(lines),
+            pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
+            pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+        )
+    except pa.ArrowInvalid:  # it does not say of which text
+        return None
+    if len(table) != len(texts):
+        return None
+    values = table.column(0).combine_chunks()
+    for step in path[1:]:
+        values = pc.struct_field(values, step) if isinstance(step, str) else items_at(values, step)
+    return values
+
+
+def _members_one_by_one(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+    accepted = _ACCEPTED[kind]
+    return pa.array([accepted(_member(text, path)) for text in texts.to_pylist()], kind)
+
+
+def _member(text: str | None, path: Sequence[Step]) -> Any:
+    """What stands at ``path``; None if the text is no JSON."""
+    if text is None or _depth(text) > _DEEPEST:
+        return None
+    try:
+        value = loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+    except ValueError:
+        return None
+    for step in path:
+        if isinstance(step, str):
+            value = value.get(step) if isinstance(value, dict) else None
+        else:
+            value = value[step] if isinstance(value, list) and -len(value) <= step < len(value) else None
+    return value
+
+
+def _depth(text: str) -> int:
+    brackets = [sign for sign in _TOKENS.findall(text) if sign[0] != '"']
+    return max(accumulate(1 if sign in "[{" else -1 for sign in brackets), default=0)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _whole(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and math.isfinite(value) else None
+
+
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{}\]]', re.DOTALL)
+_MOST_DIGITS = 300
+"""Those of a whole number that a float holds."""
+
+_ACCEPTED: dict[pa.DataType, Callable[[Any], Any]] = {
+    pa.string(): lambda value: value if isinstance(value, str) and is_text(value) else None,
+    pa.int64(): lambda value: value if type(value) is int and -(2**63) <= value < 2**63 else None,
+    pa.float64(): _float,
+    pa.bool_(): lambda value: value if isinstance(value, bool) else None,
+}
 
 
 _Octets = NDArray[np.uint8]

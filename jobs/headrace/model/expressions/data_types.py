@@ -41,6 +41,9 @@ class DataType(StrEnum):
 
 NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 
+IN_JSON = (DataType.STRING, DataType.INT, DataType.FLOAT, DataType.BOOL)
+"""What a value in JSON can be read as."""
+
 Schema = Mapping[str, Union[DataType, "ListType"]]
 """Types of columns by name. Columns of a source may be lists, which few expressions read (``typing.type_of``)."""
 

@@ -370,7 +370,7 @@ def render(expr: Expr) -> str:
     raise TypeError(type(expr).__name__)
 
 
-def _render_function(expr: Function) -> str:
+def _render_function(expr: Function) -> str:  # noqa: PLR0911 (a line for each form)
     match expr.name, expr.args:
         case "not", (Function("is_null", (value,)),):
             return f"{render(value)}.is_not_null()"
@@ -378,6 +378,8 @@ def _render_function(expr: Function) -> str:
             return f"{'~' if expr.name == 'not' else '-'}{render(value)}"
         case "round_to", (value, digits):
             return f"{render(value)}.round({render(digits)})"
+        case name, (value, *path) if name.startswith("json_"):
+            return f"{render(value)}.json_field([{', '.join(map(render, path))}], {name.removeprefix('json_')})"
         case "plus_us", (value, amount):
             return f"{render(value)}.plus(microseconds={render(amount)})"
         case name, args if name in _OF_SEVERAL:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 from headrace.model.arguments import Arguments, as_expression, method_keywords
 from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
+from headrace.model.expressions.data_types import IN_JSON, data_type
 from headrace.model.expressions.regex import Captures, RegexError, check_replacement, to_captures, to_re2
 from headrace.model.time import SHOWN, format_parts
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.model.expressions.data_types import Scalar
+    from headrace.model.expressions.columns import Path
+    from headrace.model.expressions.data_types import DataType, Scalar
     from headrace.model.expressions.expr import Expr, Operand
 
 
@@ -285,6 +288,20 @@ class TextMethods:
             raise given.wrong("new", new, str(error)) from None
         return self._apply("regexp_replace", regex, new)
 
+    def json_field(self, path: "Path | Sequence[str | int]", type: "type | DataType") -> "Expr":  # noqa: A002
+        """The value at ``path`` in this string, which holds JSON: text, an int, a float or a bool, as ``type`` says.
+
+        "user.id" is ``id`` in the object ``user``; a sequence has one name for each level, or the place of an item in a
+        list, from the end if negative: ``["items", 0, "price"]``. Of members with one name the last counts. NULL where
+        that leads nowhere, to a value of another type (an int is a float, too) or one that the type does not hold, and
+        where the string is no JSON, or nested deeper than 500 levels.
+        """
+        given = Arguments("json_field")
+        steps = _steps(given, path)
+        if (kind := data_type(given, "type", type)) not in IN_JSON:
+            raise given.wrong("type", type, "write str, int, float or bool, and cast what is read")
+        return self._apply(f"json_{kind.value}", *steps)
+
     def split(self, separator: str) -> "Expr":
         """The parts of this string between each ``separator``, a list: of "a,,b" the parts are "a", "" and "b".
 
@@ -303,6 +320,17 @@ class TextMethods:
     def crc32(self) -> "Expr":
         """CRC-32 of this string in UTF-8, an int from 0 to 2^32 - 1: a hash that every executor computes alike."""
         return self._apply("crc32")
+
+
+def _steps(given: Arguments, path: object) -> list[str | int]:
+    """The names and places that lead to a value in JSON, from the outermost."""
+    steps = path.split(".") if isinstance(path, str) else path
+    if not isinstance(steps, list | tuple) or not steps:
+        raise given.wrong("path", path, 'write the names that lead to it, such as "user.id" or ["items", 0, "price"]')
+    return [
+        _place(given, "path", step, "item") if isinstance(step, int) else given.text("path", step, "user.id")
+        for step in steps
+    ]
 
 
 def _directives(given: Arguments, text: str) -> list[str]:

@@ -315,6 +315,7 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     **dict.fromkeys(("sqrt", "ln", "log10", "exp", "power"), (data_types.NUMERIC, _F)),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"), ((_I,), _I)),
     **dict.fromkeys(("md5", "sha256"), ((_S, _Y), _S)),
+    **{f"json_{kind.value}": ((_S,), kind) for kind in data_types.IN_JSON},
     "strftime": ((_T, _D), _S),
     "strptime": ((_S,), _T),
 }
