@@ -13,11 +13,13 @@ import pyarrow as pa
 from headrace.errors import ValueOverflowError
 from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, compile_aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, of_ids
+from headrace.kernel.expressions.evaluation import column
 from headrace.model.combiners import Aggregate
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Column
+from headrace.model.expressions.typing import columns_of
 from headrace.model.time import Instant, instant
-from headrace_lab.reference import Contents, combine, evaluate, read
+from headrace_lab.reference import Contents, combine
+from headrace_lab.reference import read as kept
 
 SCHEMA = {
     "i": DataType.INT,
@@ -46,7 +48,7 @@ def expected(aggregate: Aggregate, rows: Sequence[Row], groups: int) -> list[Any
     """What the reference makes of each group: a value, or an error."""
     contents = [Contents() for _ in range(groups)]
     for row in rows:
-        contents[row.group].add(read(aggregate, row.record, SCHEMA, Instant(row.at)), row.sign)
+        contents[row.group].add(kept(aggregate, row.record, SCHEMA, Instant(row.at)), row.sign)
     return [_combined(aggregate, one) for one in contents]
 
 
@@ -67,13 +69,17 @@ def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdra
     arranged = sorted(rows, key=lambda row: row.group)
     value = None
     if part.input is not None:
-        assert isinstance(part.input, Column)
-        kind = ARROW_TYPES[SCHEMA[part.input.name]]
-        found = [evaluate(part.input, row.record, SCHEMA) for row in arranged]
-        value = pa.array(found, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found, kind)
+        read = {name: _column(name, arranged) for name in columns_of(part.input)}
+        value = column(part.input, read, SCHEMA, len(arranged))
     at = pa.array([row.at for row in arranged], pa.int64())
     sign = pa.array([row.sign for row in arranged], pa.int64()) if withdrawable else None
     return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged], np.int64), groups)
+
+
+def _column(name: str, rows: Sequence[Row]) -> pa.Array:
+    kind = ARROW_TYPES[SCHEMA[name]]
+    found = [row.record.get(name) for row in rows]
+    return pa.array(found, pa.int64()).cast(kind) if kind == TIMESTAMP else pa.array(found, kind)
 
 
 def folded(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdrawable: bool = False) -> pa.Array:

@@ -15,7 +15,8 @@ from pyarrow import parquet
 
 from headrace.errors import IntegerOverflowError, PipelineError
 from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
-from headrace.kernel.columns import ARROW_TYPES, Groups
+from headrace.kernel.columns import Groups
+from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.model.combiners import Aggregate, Combiner, count
 from headrace.model.expressions.expr import Column, col
 from headrace.model.expressions.typing import output_type
@@ -43,6 +44,9 @@ DECIMALS = [None, *map(Decimal, ("0", "0.01", "0.02", "-7.5", "19.99", "1e-9", "
 EXTREME_DECIMALS = [*DECIMALS, *(Decimal(f"{sign}{10**38 - 1}e-9") for sign in "+-"), Decimal("5e28"), Decimal("1e28")]
 GROUPS = 5
 
+BY = ["ix", "xi", "sb", "bs", "ts", "st", "dm", "md", "yd", "iy", "jj"]
+"""Values, and what they go by."""
+
 WHAT: dict[str, Aggregate] = {
     "elements": count(),
     **{f"known {name}": col(name).count() for name in SCHEMA},
@@ -61,6 +65,16 @@ WHAT: dict[str, Aggregate] = {
     },
     **{f"quantile {q} {name}": col(name).quantile(q) for q in (0.0, 0.1, 1.0) for name in "ixm"},
     **{f"pairs {outer}": col("s").pairs(col("t"), outer) for outer in ("none", "left", "right", "both")},
+    **{
+        f"{how} of {value} by {by}": getattr(col(value), how)(col(by))
+        for how in ("max_by", "min_by")
+        for value, by in BY
+    },
+    **{f"first {k} of {value} by {by}": col(value).list_agg(k, col(by)) for k in (1, 3) for value, by in BY},
+    "all of b": col("b").bool_and(),
+    "one of b": col("b").bool_or(),
+    **{f"mode {name}": col(name).mode() for name in "ixsbtdym"},
+    **{f"quantiles {name}": col(name).quantiles([1.0, 0.0, 0.1]) for name in "ixm"},
     "span": col("j").combine(Span()),
     "bins": col("j").combine(Bins(3)),
     "longest": col("s").combine(Longest()),
@@ -142,15 +156,16 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
     rng, aggregate = Random(seed), WHAT[name]
     rows, number = random_rows(rng, withdrawable=False), rng.randint(1, 6)
     made = accumulator(aggregate, all_kept=True)
-    inputs = sorted({part.input.name for part in made.parts if isinstance(part.input, Column)})
-    fields = [("_", pa.bool_()), *[(field, ARROW_TYPES[SCHEMA[field]]) for field in inputs], (KEPT_AT, pa.int64())]
+    inputs = {str(part.input): part.input for part in made.parts if part.input is not None}
+    types = [(read, arrow_type_of(expr, SCHEMA)) for read, expr in inputs.items()]
+    fields = [("_", pa.bool_()), *types, (KEPT_AT, pa.int64())]
     kept = KeptPart("kept", pa.list_(pa.struct(fields)), None, number)
 
     def bundle(rows: list[Row]) -> pa.Array:
         columns: dict[str, pa.Array] = {}
-        for field in inputs:
-            found, groups = elements(CountPart.of("", col(field)), rows, GROUPS, withdrawable=False)
-            columns[field] = found.value
+        for read, expr in inputs.items():
+            found, groups = elements(CountPart.of("", expr), rows, GROUPS, withdrawable=False)
+            columns[read] = found.value
         found, groups = elements(kept, rows, GROUPS, withdrawable=False)
         columns = {"_": pa.repeat(pa.scalar(True), len(found.at)), **columns, KEPT_AT: found.at}
         value = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
@@ -160,7 +175,7 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
     stored = gathered(kept, [bundle(rows[:cut]), bundle(rows[cut:])], GROUPS)
 
     def field_of(expr: Any) -> str:
-        return str(expr.name)
+        return str(expr)
 
     last = [row for group in range(GROUPS) for row in [r for r in rows if r.group == group][-number:]]
     wanted = expected(aggregate, last, GROUPS)

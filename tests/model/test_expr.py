@@ -13,7 +13,7 @@ import headrace as hr
 from headrace import DataType, Expr, col, lit
 from headrace.errors import PipelineError
 from headrace.model.expressions.expr import render
-from headrace.model.expressions.typing import to_json, type_of
+from headrace.model.expressions.typing import output_type, to_json, type_of
 
 A, S, AT, B = col("a"), col("s"), col("at"), col("b")
 NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
@@ -147,6 +147,14 @@ def _constants(*values: object) -> list[Any]:
         (lambda: S.regexp_replace("()" * 9 + "(a)", "\\"), "names no group of the pattern"),
         (lambda: S.split(""), "split"),
         (lambda: A.shift_left(63), "write at most 62"),
+        (lambda: A.quantiles(0.5), "write a list of numbers from 0 to 1"),
+        (lambda: A.quantiles([0.5, 1.5]), "quantiles"),
+        (lambda: A.max_by("b"), r'write hr.col\("b"\)'),
+        (lambda: A.list_agg(0, B), "list_agg"),
+        (lambda: output_type(A.bool_and(), SCHEMA), "needs a boolean, found int; write a comparison"),
+        (lambda: output_type(S.quantiles([0.5]), SCHEMA), "needs a number, found string"),
+        (lambda: output_type(A.max_by(col("nowhere")), SCHEMA), "there is no column 'nowhere'"),
+        (lambda: output_type(A.list_agg(2, lit(None)), SCHEMA), "bare NULL"),
         (lambda: AT.strftime("%A"), "%A is no directive; there are %Y %m"),
         (lambda: AT.strftime("100%"), "% is no directive"),
         (lambda: AT.strftime("%H %z"), "%z is only read"),

@@ -70,6 +70,13 @@ AGGREGATES = [
     col("n").variance(),
     col("n").first(),
     col("n").last(),
+    col("n").max_by(col("n")),
+    col("n").min_by(col("n")),
+    (col("n") > 3).bool_and(),
+    (col("n") > 3).bool_or(),
+    col("n").mode(),
+    col("n").quantiles([0.5]),
+    col("n").list_agg(2, col("n")),
     col("n").collect(),
     col("n").top(3),
     col("n").distinct(),
@@ -229,7 +236,7 @@ def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         """Windows that nobody has been told of."""
 
     class NewCombiner(StrEnum):
-        MODE = "mode"
+        NEW = "of today"
 
     assert [*forgot_trigger(AfterNothing(col("end")))] == [
         "its class: a word (model/vocabulary)",
@@ -250,10 +257,10 @@ def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "reference/windows",
         "lab: conformance/words",
     ]
-    mode = hr.Aggregate(NewCombiner.MODE, col("n"))  # type: ignore[arg-type]
-    assert [*forgot_combiner(mode)] == ["model/expressions/methods/aggregates", "model/combiners: TRAITS"]
-    monkeypatch.setitem(TRAITS, NewCombiner.MODE, CombinerTraits(ResultType.INPUT))  # type: ignore[arg-type]
-    assert [*forgot_combiner(mode)] == [
+    new = hr.Aggregate(NewCombiner.NEW, col("n"))  # type: ignore[arg-type]
+    assert [*forgot_combiner(new)] == ["model/expressions/methods/aggregates", "model/combiners: TRAITS"]
+    monkeypatch.setitem(TRAITS, NewCombiner.NEW, CombinerTraits(ResultType.INPUT))  # type: ignore[arg-type]
+    assert [*forgot_combiner(new)] == [
         "model/expressions/methods/aggregates", "kernel/aggregates/accumulators", "reference/contents"
     ]  # fmt: skip
     assert [*forgot_functions(["lower", "reverse"])] == [

@@ -136,6 +136,10 @@ BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "k
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "top": (N, {"k": 3}),
     "quantile": (N, {"q": 0.5}),
+    "quantiles": (N, {"qs": [0.5, 0.9]}),
+    "max_by": (N, {"by": S}),
+    "min_by": (N, {"by": S}),
+    "list_agg": (N, {"k": 3, "by": S}),
     "pairs": (N, {"other": S, "outer": "left"}),
     "combine": (S, {"combiner": Longest()}),
     "cast": (N, {"to": int}),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headrace import Aggregate, ListType, count, if_else
 from headrace.errors import PipelineError
-from headrace.model.combiners import Combiner
+from headrace.model.combiners import BY_ANOTHER, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType
 from headrace.model.expressions.expr import col, lit
 from headrace.model.expressions.typing import output_type
@@ -70,6 +70,8 @@ def test_values_and_identities(aggregate: Aggregate, found: Any, of_nothing: Any
 ALL = [
     *[X.count(), X.sum(), X.mean(), X.variance(), X.min(), X.max(), X.first(), X.last()],
     *[X.collect(), X.top(2), X.distinct(), X.approx_distinct(), X.quantile(0.3)],
+    *[X.max_by(-X % 3), X.min_by(X % 3), X.list_agg(2, X % 3), (X > 0).bool_and(), (X > 0).bool_or(), X.mode()],
+    X.quantiles([0.3, 0.9]),
     ODD.pairs(EVEN, "left"),
     X.combine(Bins(3)),
     X.combine(Span()),
@@ -102,7 +104,7 @@ def test_every_combiner_is_tried() -> None:
     assert {aggregate.combiner for aggregate in ALL} == set(Combiner)
 
 
-PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS)
+PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, *BY_ANOTHER)
 
 
 def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_others() -> None:
@@ -111,6 +113,20 @@ def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_oth
     assert (found["count"], found["sum"]) == (1, 17)
     assert (found["min"], found["max"], found["distinct"]) == (5, 7, 2)
     assert (found["collect"], found["top"], found["quantile"]) == ((5, 7, 7), (7, 7), 5)
+    assert (found["mode"], found["quantiles"]) == (7, (5, 7))
+
+
+def test_what_goes_by_another_breaks_ties_by_value_and_leaves_out_what_lacks_either() -> None:
+    def of(aggregate: Aggregate, *pairs: tuple[int | None, int | None]) -> Any:
+        kinds = {"x": DataType.INT, "by": DataType.INT}
+        kept = [read(aggregate, {"x": value, "by": by}, kinds, Instant(0)) for value, by in pairs]
+        return combine(aggregate, [(value, 1) for value in kept])
+
+    pairs = ((4, 2), (9, 2), (7, 1), (3, 1), (None, 0), (1, None), (None, 5))
+    by = col("by")
+    assert (of(X.max_by(by), *pairs), of(X.min_by(by), *pairs)) == (9, 3)
+    assert (of(X.list_agg(3, by), *pairs), of(X.list_agg(9, by), *pairs)) == ((3, 7, 4), (3, 7, 4, 9))
+    assert (of(X.max_by(by)), of(X.list_agg(3, by), (None, 1))) == (None, ())
 
 
 def test_first_and_last_go_by_event_time_and_break_ties_by_value() -> None:

@@ -230,7 +230,7 @@ def _of_stage(stage: Stage) -> Iterator[str]:
             )
     for name, made in stage.aggregation.aggregates.items():
         if made.k is not None and made.k > MANY_VALUES:
-            yield f"aggregate {name} keeps up to {made.k:,} values for each key and window: top is for a few"
+            yield f"aggregate {name} keeps up to {made.k:,} values of each key and window: {made.combiner} is for a few"
 
 
 def _of_expressions(stage: Stage) -> Iterator[str]:

@@ -4,7 +4,7 @@ A TIMESTAMP is microseconds in UTC; users' own objects see an Instant. Stored ro
 something else when they were written, or were not there yet.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar, cast
@@ -162,6 +162,14 @@ class Groups:
         np.cumsum(chosen, out=before[1:])
         return Groups(before[self.offsets])
 
+    def ends(self, k: int, *, are_last: bool) -> "tuple[Ints, Groups]":
+        """The rows of the last ``k`` of each group from the end on, or of the first ``k``; and their groups."""
+        ends = Groups(np.append(0, np.cumsum(np.minimum(self.sizes, k))))
+        place = np.arange(ends.offsets[-1]) - np.repeat(ends.offsets[:-1], ends.sizes)
+        if are_last:
+            return np.repeat(self.offsets[1:] - 1, ends.sizes) - place, ends
+        return np.repeat(self.offsets[:-1], ends.sizes) + place, ends
+
     def flattened(self, lists: pa.Array) -> "tuple[pa.Array, Groups]":
         """The items of all lists of each group, one list after another; ``lists`` are arranged."""
         items, inner = of_lists(lists)
@@ -279,6 +287,14 @@ def to_lists(items: pa.Array, groups: Groups, *, empty_is_null: bool = False) ->
     offsets = pa.array(groups.offsets).cast(pa.int32())  # which refuses more items than a column of lists can have
     mask = pa.array(groups.sizes == 0) if empty_is_null else None
     return pa.ListArray.from_arrays(offsets, items, mask=mask)
+
+
+def side_by_side(columns: Sequence[pa.Array]) -> pa.Array:
+    """A list of its values for each row; an empty one where all are NULL, as they are if one is."""
+    known = np.flatnonzero(valid(columns[0]))
+    rows = known[:, None] + np.arange(len(columns)) * len(columns[0])
+    items = pa.concat_arrays(columns).take(pa.array(rows.ravel()))
+    return to_lists(items, of_ids(np.repeat(known, len(columns)), len(columns[0])))
 
 
 def holders(lists: pa.Array) -> Ints:

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from headrace.kernel import aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, own_arrow_type
+from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.kernel.expressions.string_bytes import Words
 from headrace.kernel.keys import hashes
 from headrace.model.accumulation import Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.typing import to_json, type_of
+from headrace.model.expressions.typing import to_json
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
 from headrace.pipeline.stages import Stage
@@ -201,7 +202,7 @@ class CompiledStage:
 
     def type_of(self, expr: Expr) -> pa.DataType:
         """The type of ``expr`` over the rows that reach the stage, and their size."""
-        return ARROW_TYPES[type_of(expr, {**self.stage.schema, c.SIZE: DataType.INT}) or DataType.BOOL]
+        return arrow_type_of(expr, {**self.stage.schema, c.SIZE: DataType.INT}) or _BOOL
 
     def input_column(self, expr: Expr) -> str:
         """The judged column that holds ``expr``."""

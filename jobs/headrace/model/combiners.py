@@ -140,6 +140,13 @@ class Combiner(StrEnum):
     VARIANCE = "variance"
     FIRST = "first"
     LAST = "last"
+    MAX_BY = "max_by"
+    MIN_BY = "min_by"
+    BOOL_AND = "bool_and"
+    BOOL_OR = "bool_or"
+    MODE = "mode"
+    QUANTILES = "quantiles"
+    LIST_AGG = "list_agg"
     COLLECT = "collect"
     TOP = "top"
     DISTINCT = "distinct"
@@ -179,8 +186,9 @@ class ResultType(StrEnum):
 
 class CombinerTraits(NamedTuple):
     """What is so of a combiner on every executor. ``gives``: the type of its result; ``numeric``: it takes numbers
-    alone; ``invertible``: a value can be taken out of its accumulator again (semantics 9.7); ``timed``: it looks at the
-    event times of values; ``options``: fields of ``Aggregate`` that it needs besides its input.
+    alone; ``boolean``: booleans alone; ``invertible``: a value can be taken out of its accumulator again (semantics
+    9.7); ``timed``: it looks at the event times of values; ``options``: fields of ``Aggregate`` that it needs besides
+    its input.
     """
 
     gives: ResultType
@@ -188,6 +196,7 @@ class CombinerTraits(NamedTuple):
     invertible: bool = False
     timed: bool = False
     options: tuple[str, ...] = ()
+    boolean: bool = False
 
 
 TRAITS: Mapping[Combiner, CombinerTraits] = {
@@ -199,6 +208,13 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
     Combiner.VARIANCE: CombinerTraits(ResultType.FLOAT, numeric=True, invertible=True),
     Combiner.FIRST: CombinerTraits(ResultType.INPUT, timed=True),
     Combiner.LAST: CombinerTraits(ResultType.INPUT, timed=True),
+    Combiner.MAX_BY: CombinerTraits(ResultType.INPUT, options=("other",)),
+    Combiner.MIN_BY: CombinerTraits(ResultType.INPUT, options=("other",)),
+    Combiner.BOOL_AND: CombinerTraits(ResultType.INPUT, boolean=True),
+    Combiner.BOOL_OR: CombinerTraits(ResultType.INPUT, boolean=True),
+    Combiner.MODE: CombinerTraits(ResultType.INPUT),
+    Combiner.QUANTILES: CombinerTraits(ResultType.LIST, numeric=True, options=("qs",)),
+    Combiner.LIST_AGG: CombinerTraits(ResultType.LIST, options=("other", "k")),
     Combiner.COLLECT: CombinerTraits(ResultType.LIST),
     Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
     Combiner.DISTINCT: CombinerTraits(ResultType.INT),
@@ -209,6 +225,9 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
 }
 """All combiners; the word of each in fingerprints and conformance cases is its value."""
 
+
+BY_ANOTHER = frozenset({Combiner.MAX_BY, Combiner.MIN_BY, Combiner.LIST_AGG})
+"""Combiners whose values are in the order of another expression; an element that lacks either is left out."""
 
 NAME_IT = 'name it in what=, and write an expression over hr.col("its name") beside it, under a name of its own'
 """What to write in place of an aggregate in an expression."""
@@ -230,6 +249,7 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
     input=None,
     k=None,
     q=None,
+    qs=None,
     other=None,
     outer=(None, Outer.NONE),
     custom=None,
@@ -239,8 +259,9 @@ def _refused(operator: str) -> Callable[..., NoReturn]:
 class Aggregate(arguments.Suggesting):
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
-    ``k`` is how many values TOP keeps, ``q`` (0 to 1) which quantile QUANTILE gives; PAIRS pairs ``input`` with
-    ``other``, and with NULL as ``outer`` says. ``custom`` is the combiner that a user wrote (CUSTOM).
+    ``k`` is how many values TOP and LIST_AGG keep, ``q`` (0 to 1) which quantile QUANTILE gives, ``qs`` which QUANTILES
+    does; PAIRS pairs ``input`` with ``other``, and with NULL as ``outer`` says; those of ``BY_ANOTHER`` go by
+    ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
 
     >>> what = {"worst": hr.col("delay").max(), "flights": hr.count()}
     >>> what["worst"].describe()
@@ -254,6 +275,7 @@ class Aggregate(arguments.Suggesting):
     other: "Expr | None" = None
     outer: Outer | None = None
     custom: CustomCombiner | None = None
+    qs: tuple[float, ...] | None = None
 
     __add__ = __radd__ = _refused("+")
     __sub__ = __rsub__ = _refused("-")
@@ -273,7 +295,8 @@ class Aggregate(arguments.Suggesting):
 
     def describe(self) -> str:
         """The aggregate in words: ``sum of amount``."""
-        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}")
+        by = f" by {self.other!s}" if self.combiner in BY_ANOTHER else ""
+        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}") + by
 
     @property
     def invertible(self) -> bool:
@@ -302,6 +325,11 @@ def count() -> Aggregate:
 def render_aggregate(aggregate: Aggregate) -> str:
     """``aggregate`` for people, as a function: ``top(amount, k=3)``."""
     name = aggregate.combiner.value if aggregate.custom is None else repr(aggregate.custom)
-    options = {"k": aggregate.k, "q": aggregate.q, "outer": None if aggregate.outer is None else str(aggregate.outer)}
+    options = {
+        "k": aggregate.k,
+        "q": aggregate.q,
+        "qs": aggregate.qs,
+        "outer": None if aggregate.outer is None else str(aggregate.outer),
+    }
     given = [f"{option}={value}" for option, value in options.items() if value not in (None, "none")]
     return f"{name}({', '.join([*map(str, aggregate.inputs), *given])})"

@@ -83,6 +83,15 @@ class Call(Function):
     owner: CustomTrigger
 
 
+BOTH = "both"
+BY, VALUE = "by", "value"
+
+
+def both(by: Expr, value: Expr) -> Function:
+    """A function that no expression can write: a struct of two values, NULL where one of them is."""
+    return Function(BOTH, (by, value))
+
+
 def is_literal(expr: Expr, value: object) -> bool:
     """Whether ``expr`` is the constant ``value``."""
     return isinstance(expr, Literal) and expr.value is value

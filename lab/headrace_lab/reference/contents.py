@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from headrace.model.arguments import user_code
-from headrace.model.combiners import Aggregate, Combiner, CustomCombiner, Outer
+from headrace.model.combiners import BY_ANOTHER, Aggregate, Combiner, CustomCombiner, Outer
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.typing import output_type
 from headrace.model.time import Instant
@@ -61,14 +61,16 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     """What ``aggregate`` keeps of an element, None to leave it out; ``combine`` takes these.
 
     A count without an expression keeps something that is never NULL, first and last the timestamp too, a join what
-    there is on either side.
+    there is on either side, those that go by another expression that and the value.
     """
     if aggregate.input is None:
         return True
     value = _known(evaluate(aggregate.input, record, schema))
     if aggregate.other is not None:
-        pair = value, _known(evaluate(aggregate.other, record, schema))
-        return None if pair == (None, None) else pair
+        other = _known(evaluate(aggregate.other, record, schema))
+        if aggregate.combiner in BY_ANOTHER:
+            return None if value is None or other is None else (other, value)
+        return None if value is None and other is None else (value, other)
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
     return value
@@ -107,10 +109,20 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return ascending[0] if ascending else None
         case Combiner.MAX:
             return ascending[-1] if ascending else None
-        case Combiner.FIRST:
+        case Combiner.FIRST | Combiner.MIN_BY:
             return ascending[0][1] if ascending else None
-        case Combiner.LAST:
+        case Combiner.LAST | Combiner.MAX_BY:
             return ascending[-1][1] if ascending else None
+        case Combiner.LIST_AGG:
+            return tuple(value for _, value in ascending[: aggregate.k])
+        case Combiner.BOOL_AND:
+            return all(ascending) if ascending else None
+        case Combiner.BOOL_OR:
+            return any(ascending) if ascending else None
+        case Combiner.MODE:
+            return _most_frequent(ascending)
+        case Combiner.QUANTILES:
+            return tuple(_nearest_rank(ascending, q) for q in aggregate.qs or () if ascending)
         case Combiner.COLLECT:
             return tuple(ascending)
         case Combiner.TOP:
@@ -200,6 +212,12 @@ def _nearest_rank(ascending: Sequence[Any], q: float) -> Any:
     """The smallest value with a part ``q`` of all values at or below it; ``q`` is the decimal as it is written."""
     rank = math.ceil(Fraction(repr(float(q))) * len(ascending))
     return ascending[max(rank, 1) - 1] if ascending else None
+
+
+def _most_frequent(ascending: Sequence[Any]) -> Any:
+    """The value that stands most often; of several the smallest, which stands first."""
+    runs = [[*group] for _, group in groupby(ascending, ordered)]
+    return max(runs, key=len)[0] if runs else None
 
 
 def collect(contents: Contents) -> tuple[Any, ...]:

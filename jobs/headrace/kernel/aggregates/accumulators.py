@@ -16,10 +16,12 @@ from headrace.kernel.aggregates.bags import Bag, BagPart, CustomPart, bag, pairs
 from headrace.kernel.aggregates.integers import Bools, Floats
 from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
 from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
-from headrace.kernel.columns import ARROW_TYPES, Ints, arrow_type, as_numpy, to_lists
-from headrace.model.combiners import Aggregate, Combiner
+from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, arrow_type, as_numpy, of_lists, side_by_side, to_lists
+from headrace.kernel.expressions.evaluation import arrow_type_of
+from headrace.model.combiners import BY_ANOTHER, Aggregate, Combiner
 from headrace.model.expressions.data_types import DataType, PairsType, Schema
 from headrace.model.expressions.typing import input_type, output_type
+from headrace.program.columns import both
 
 Columns = Mapping[str, pa.Array]
 
@@ -49,11 +51,19 @@ class _Compiler:
         self.prefix, self.aggregate, self.schema, self.withdrawable = prefix, aggregate, schema, withdrawable
         self.takes_all = withdrawable or all_kept
         self.input = aggregate.input
+        if aggregate.combiner in BY_ANOTHER and aggregate.input is not None and aggregate.other is not None:
+            self.input = both(aggregate.other, aggregate.input)
         self.result_type = arrow_type(output_type(aggregate, schema))
 
     @property
     def kind(self) -> DataType:
         return input_type(self.aggregate, self.schema)
+
+    @property
+    def part_type(self) -> pa.DataType:
+        """The type of the values that a part reads."""
+        assert self.input is not None
+        return arrow_type_of(self.input, self.schema)
 
     @property
     def accumulator(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
@@ -70,6 +80,8 @@ class _Compiler:
                 return self._pairs()
             case Combiner.CUSTOM:
                 return self._custom()
+            case Combiner.MODE:
+                return self._of_bag(lambda bag: bag.mode)
             case Combiner.COLLECT:
                 return self._of_bag(lambda bag: to_lists(*bag.copies))
             case Combiner.DISTINCT:
@@ -93,7 +105,7 @@ class _Compiler:
         return aggregates_sums.FloatSumPart.of(name, self.input), lambda part: as_numpy(part.fill_null(0.0))
 
     def _bag(self, *, is_timed: bool = False) -> BagPart:
-        return BagPart.of(f"{self.prefix}_bag", self.input, ARROW_TYPES[self.kind], is_timed=is_timed)
+        return BagPart.of(f"{self.prefix}_bag", self.input, self.part_type, is_timed=is_timed)
 
     def _of_bag(self, result: Callable[[Bag], pa.Array], *, is_timed: bool = False) -> Accumulator:
         return _of(self._bag(is_timed=is_timed), lambda part: result(bag(part)))
@@ -161,43 +173,65 @@ class _Compiler:
         part = CustomPart.of(f"{self.prefix}_own", self.input, combiner)
         return _of(part, part.result)
 
-    def _from_bag(self) -> Accumulator:
+    def _from_bag(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
         """Combiners that order values, over all of them."""
         aggregate = self.aggregate
         match aggregate.combiner:
-            case Combiner.MIN | Combiner.MAX:
-                return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.MAX))
+            case kind if kind in _EXTREMES:
+                return self._of_bag(lambda bag: bag.end(is_last=_EXTREMES[kind]))
             case Combiner.FIRST | Combiner.LAST:
                 return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.LAST), is_timed=True)
             case Combiner.TOP:
-                return self._of_bag(lambda bag: bag.largest(aggregate.k or 1))
+                return self._of_bag(lambda bag: to_lists(*bag.extremes(aggregate.k or 1, are_largest=True)))
+            case Combiner.LIST_AGG:
+                return self._of_bag(lambda bag: _values(*bag.extremes(aggregate.k or 1, are_largest=False)))
             case Combiner.APPROX_DISTINCT:
                 return self._distinct()
             case Combiner.QUANTILE:
                 return self._of_bag(lambda bag: _nearest(bag.there, aggregate.q or 0.0))
+            case Combiner.QUANTILES:
+                return self._of_bag(lambda bag: side_by_side([_nearest(bag.there, q) for q in aggregate.qs or ()]))
         raise AssertionError(aggregate.combiner)
 
-    def _bounded(self) -> Accumulator:
+    def _bounded(self) -> Accumulator:  # noqa: PLR0911 (a line for each combiner)
         """The same where nothing is withdrawn and nothing kept: no more is stored than the result needs."""
-        aggregate, kind, prefix = self.aggregate, ARROW_TYPES[self.kind], self.prefix
+        aggregate, kind, prefix = self.aggregate, self.part_type, self.prefix
         match aggregate.combiner:
-            case Combiner.MIN | Combiner.MAX:
-                is_largest = aggregate.combiner is Combiner.MAX
-                return _of(ExtremePart(f"{prefix}_{aggregate.combiner}", kind, self.input, is_largest), lambda p: p)
+            case combiner if combiner in _EXTREMES:
+                extreme = ExtremePart(f"{prefix}_{combiner}", kind, self.input, _EXTREMES[combiner])
+                return _of(extreme, (lambda p: pc.struct_field(p, 1)) if combiner in BY_ANOTHER else (lambda p: p))
             case Combiner.FIRST | Combiner.LAST:
                 is_latest = aggregate.combiner is Combiner.LAST
                 timed = pa.struct([("at", pa.int64()), ("value", kind)])
                 return _of(TimedPart(f"{prefix}_timed", timed, self.input, is_latest), lambda p: pc.struct_field(p, 1))
             case Combiner.TOP:
                 k = aggregate.k or 1
-                top = TopPart(f"{prefix}_top", pa.list_(kind), self.input, k)
+                top = TopPart(f"{prefix}_top", pa.list_(kind), self.input, k, are_largest=True)
                 return _of(top, lambda p: pc.coalesce(p, pa.scalar([], p.type)) if p.null_count else p)
+            case Combiner.LIST_AGG:
+                first = TopPart(f"{prefix}_first", pa.list_(kind), self.input, aggregate.k or 1, are_largest=False)
+                return _of(first, lambda p: _values(*of_lists(p)))
             case Combiner.APPROX_DISTINCT:
                 return _of(DistinctSketchPart.of(f"{prefix}_hll", self.input), estimate)
             case Combiner.QUANTILE:
                 sketch = QuantileSketchPart.of(f"{prefix}_sketch", self.input, kind)
                 return _of(sketch, lambda p: quantile(p, aggregate.q or 0.0))
+            case Combiner.QUANTILES:
+                sketch = QuantileSketchPart.of(f"{prefix}_sketch", self.input, kind)
+                return _of(sketch, lambda p: side_by_side([quantile(p, q) for q in aggregate.qs or ()]))
         raise AssertionError(aggregate.combiner)
+
+
+_EXTREMES = {
+    **dict.fromkeys((Combiner.MIN, Combiner.MIN_BY, Combiner.BOOL_AND), False),
+    **dict.fromkeys((Combiner.MAX, Combiner.MAX_BY, Combiner.BOOL_OR), True),
+}
+"""Combiners that give one end of all values; whether that is the largest."""
+
+
+def _values(entries: pa.Array, groups: Groups) -> pa.Array:
+    """Lists of values, of entries that go by another."""
+    return to_lists(entries.field(1), groups)
 
 
 def _of(part: aggregates_sums.AccumulatorPart, result: Callable[[pa.Array], pa.Array]) -> Accumulator:

@@ -123,12 +123,20 @@ class Bag:
         mean: Floats = first + add((values - near) * self.times, self.groups) / divisor
         return mean
 
-    def largest(self, k: int) -> pa.Array:
-        """Lists of the ``k`` largest copies, descending."""
+    def extremes(self, k: int, *, are_largest: bool) -> tuple[pa.Array, Groups]:
+        """The ``k`` largest copies, descending, or the smallest, ascending."""
         values, groups = replace(self, times=np.minimum(self.times, k)).copies
-        top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, k))))
-        place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
-        return to_lists(values.take(pa.array(np.repeat(groups.offsets[1:] - 1, top.sizes) - place)), top)
+        rows, extremes = groups.ends(k, are_last=are_largest)
+        return values.take(pa.array(rows)), extremes
+
+    @property
+    def mode(self) -> pa.Array:
+        """The value that is there most often; of several the smallest."""
+        bag = self.there
+        most = bag.groups.reduce(np.maximum, bag.times, 0)
+        is_most = bag.times == np.repeat(most, bag.groups.sizes)
+        rows = np.where(is_most, np.arange(len(bag.times)), len(bag.times))
+        return bag.values.take(pa.array(bag.groups.reduce(np.minimum, rows, 0), mask=bag.groups.sizes == 0))
 
 
 def bag(part: pa.Array) -> Bag:

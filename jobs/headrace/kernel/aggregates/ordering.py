@@ -236,9 +236,10 @@ def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
 
 @dataclass(frozen=True)
 class TopPart(AccumulatorPart):
-    """The k largest values, descending."""
+    """The k largest values, descending, or the smallest, ascending."""
 
     k: int
+    are_largest: bool
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         return self._made(*groups.without_nulls(elements.value))
@@ -248,10 +249,7 @@ class TopPart(AccumulatorPart):
 
     def _made(self, values: pa.Array, groups: Groups) -> pa.Array:
         coded_values = coded(values)
-        top = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes, self.k))))
-        # the largest of a group stand at its end
-        place = np.arange(top.offsets[-1]) - np.repeat(top.offsets[:-1], top.sizes)
-        rows = np.repeat(groups.offsets[1:] - 1, top.sizes) - place
+        rows, top = groups.ends(self.k, are_last=self.are_largest)  # once they are in order
         return to_lists(coded_values.values(sorted_codes(coded_values.codes, groups)[rows]), top, empty_is_null=True)
 
 

@@ -30,6 +30,7 @@ from headrace.model.expressions.data_types import IN_JSON, DataType, ListType, S
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
 from headrace.model.expressions.typing import type_of
+from headrace.program import columns as program
 from headrace.program.columns import FROM, Call
 
 Rows = Mapping[str, casts.Datum]
@@ -87,11 +88,20 @@ def in_type(expr: Expr, values: casts.Datum, schema: Schema, length: int) -> pa.
     """``values`` of ``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     if isinstance(expr, Column) and isinstance(schema.get(expr.name), ListType):
         return values
-    kind = type_of(expr, schema)
-    target = values.type if kind is None else ARROW_TYPES[kind]
+    target = arrow_type_of(expr, schema) or values.type
     if values.type != target:
         values = _as_float(values) if target == _FLOAT else values.cast(target)
     return pa.repeat(values, length) if isinstance(values, pa.Scalar) else values
+
+
+def arrow_type_of(expr: Expr, schema: Schema) -> pa.DataType | None:
+    """The type of ``expr`` over ``schema``; None for a NULL of no type."""
+    match expr:
+        case Function(program.BOTH, parts):
+            kinds = [arrow_type_of(part, schema) for part in parts]
+            return pa.struct([*zip((program.BY, program.VALUE), kinds, strict=True)])
+    kind = type_of(expr, schema)
+    return None if kind is None else ARROW_TYPES[kind]
 
 
 def _applied(expr: Expr, function: Callable[..., casts.Datum], operands: list[casts.Datum]) -> casts.Datum:
@@ -387,6 +397,11 @@ def _coalesce(*values: casts.Datum) -> casts.Datum:
     return first if not rest or not _has_null(first) else pc.coalesce(first, *rest)
 
 
+def _both(by: pa.Array, value: pa.Array) -> pa.Array:
+    lacks = pc.or_(by.is_null(), value.is_null())
+    return pa.StructArray.from_arrays([by, value], names=[program.BY, program.VALUE], mask=lacks)
+
+
 def _field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
     return pc.struct_field(value, name.as_py())
 
@@ -468,6 +483,7 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     "local_to_utc": _typed(TIMESTAMP, _with_constants(local_to_utc)),
     **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
     "plus_days": _plus_days,
+    program.BOTH: casts.each(_both),
     "field": _field,
     "walk": _walk,
 }

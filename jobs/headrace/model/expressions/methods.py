@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from headrace.model.expressions.columns import Path
     from headrace.model.expressions.data_types import DataType, Scalar
     from headrace.model.expressions.expr import Expr, Operand
 
@@ -288,7 +287,7 @@ class TextMethods:
             raise given.wrong("new", new, str(error)) from None
         return self._apply("regexp_replace", regex, new)
 
-    def json_field(self, path: "Path | Sequence[str | int]", type: "type | DataType") -> "Expr":  # noqa: A002
+    def json_field(self, path: "str | Sequence[str | int]", type: "type | DataType") -> "Expr":  # noqa: A002
         """The value at ``path`` in this string, which holds JSON: text, an int, a float or a bool, as ``type`` says.
 
         "user.id" is ``id`` in the object ``user``; a sequence has one name for each level, or the place of an item in a
@@ -537,6 +536,33 @@ class Aggregations:
         """The value of the latest event time, in whatever order elements arrive; of several the largest."""
         return _aggregate(self, Combiner.LAST)
 
+    def max_by(self, by: "Expr") -> Aggregate:
+        """The value where ``by`` is largest; of several the largest. An element that lacks either is left out."""
+        return _aggregate(self, Combiner.MAX_BY, other=_operand(Arguments("max_by"), "by", by))
+
+    def min_by(self, by: "Expr") -> Aggregate:
+        """The value where ``by`` is smallest; of several the smallest. An element that lacks either is left out."""
+        return _aggregate(self, Combiner.MIN_BY, other=_operand(Arguments("min_by"), "by", by))
+
+    def list_agg(self, k: int, by: "Expr") -> Aggregate:
+        """The first ``k`` values in the order of ``by``, smallest first, then of the values, as a list. An element that
+        lacks either is left out.
+        """
+        given = Arguments("list_agg")
+        return _aggregate(self, Combiner.LIST_AGG, k=given.whole("k", k, least=1), other=_operand(given, "by", by))
+
+    def bool_and(self) -> Aggregate:
+        """Whether all values are TRUE; NULL if there are none."""
+        return _aggregate(self, Combiner.BOOL_AND)
+
+    def bool_or(self) -> Aggregate:
+        """Whether a value is TRUE; NULL if there are none."""
+        return _aggregate(self, Combiner.BOOL_OR)
+
+    def mode(self) -> Aggregate:
+        """The most frequent value; of several the smallest. All different values are kept."""
+        return _aggregate(self, Combiner.MODE)
+
     def collect(self) -> Aggregate:
         """Every value, as a sorted list: a bag, since the model promises no order (semantics 8.2)."""
         return _aggregate(self, Combiner.COLLECT)
@@ -569,9 +595,15 @@ class Aggregations:
         of a side whose other side is empty, paired with NULL.
         """
         given = Arguments("pairs")
-        if not isinstance(other, Aggregations):
-            raise given.wrong("other", other, f"not an expression; write {as_expression(other)}")
-        return _aggregate(self, Combiner.PAIRS, other=other, outer=given.choice("outer", outer, Outer))
+        read, how = _operand(given, "other", other), given.choice("outer", outer, Outer)
+        return _aggregate(self, Combiner.PAIRS, other=read, outer=how)
+
+    def quantiles(self, qs: "Sequence[float]") -> Aggregate:
+        """What ``quantile`` gives of each of ``qs``, as a list in their order; all come of one state."""
+        given = Arguments("quantiles")
+        if not isinstance(qs, list | tuple) or not qs:
+            raise given.wrong("qs", qs, "write a list of numbers from 0 to 1, [0.5, 0.9, 0.99]")
+        return _aggregate(self, Combiner.QUANTILES, qs=tuple(float(given.number("qs", q, most=1)) for q in qs))
 
     def combine(self, combiner: CustomCombiner) -> Aggregate:
         """``combiner``, an object of your own class, over every value."""
@@ -579,6 +611,12 @@ class Aggregations:
         write = "an object of your own: subclass CustomCombiner as a frozen dataclass"
         custom = given.instance("combiner", combiner, CustomCombiner, write)  # type: ignore[type-abstract]
         return _aggregate(self, Combiner.CUSTOM, custom=custom)
+
+
+def _operand(given: Arguments, name: str, value: "Expr") -> "Expr":
+    if isinstance(value, Aggregations):
+        return value
+    raise given.wrong(name, value, f"not an expression; write {as_expression(value)}")
 
 
 def _aggregate(value: Aggregations, combiner: Combiner, **options: Any) -> Aggregate:

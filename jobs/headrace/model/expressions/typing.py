@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import did_you_mean
-from headrace.model.combiners import TRAITS, Aggregate, Combiner, ResultType, result_type
+from headrace.model.combiners import BY_ANOTHER, TRAITS, Aggregate, Combiner, ResultType, result_type
 from headrace.model.expressions import data_types
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 
@@ -332,6 +332,10 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
     kind = input_type(aggregate, schema)
     if traits.numeric and kind not in data_types.NUMERIC:
         raise PipelineError(f"{combiner}({aggregate.input!s}) needs a number, found {kind}")
+    if traits.boolean and kind is not _B:
+        raise PipelineError(f"{combiner}({aggregate.input!s}) needs a boolean, found {kind}; write a comparison")
+    if combiner in BY_ANOTHER:
+        _type(combiner, aggregate.other, schema)
     match traits.gives:
         case ResultType.INT:
             return data_types.DataType.INT
