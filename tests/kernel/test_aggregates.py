@@ -71,6 +71,7 @@ WHAT: dict[str, Aggregate] = {
         for value, by in BY
     },
     **{f"first {k} of {value} by {by}": col(value).list_agg(k, col(by)) for k in (1, 3) for value, by in BY},
+    **{f"{by} by {value}": col(value).map_agg(col(by)) for value, by in BY},
     "all of b": col("b").bool_and(),
     "one of b": col("b").bool_or(),
     **{f"mode {name}": col(name).mode() for name in "ixsbtdym"},

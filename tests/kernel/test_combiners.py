@@ -64,6 +64,7 @@ def every(whole: str, fraction: str, text: str) -> dict[str, Aggregate]:
         "lightest": w.min_by(x),
         "early names": s.list_agg(2, w),
         "most often": s.mode(),
+        "weights": s.map_agg(x),
         "all positive": (w > 0).bool_and(),
         "one positive": (w > 0).bool_or(),
         "pairs": w.pairs(s, "both"),

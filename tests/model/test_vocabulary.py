@@ -77,6 +77,7 @@ AGGREGATES = [
     col("n").mode(),
     col("n").quantiles([0.5]),
     col("n").list_agg(2, col("n")),
+    col("n").map_agg(col("n")),
     col("n").collect(),
     col("n").top(3),
     col("n").distinct(),

@@ -100,6 +100,7 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "max by": lambda: of(TEXT.max_by(NUMBER)),
     "min by": lambda: of(TEXT.min_by(NUMBER)),
     "list by": lambda: of(TEXT.list_agg(3, NUMBER)),
+    "map": lambda: of(TEXT.map_agg(NUMBER)),
     "all": lambda: of((NUMBER > 3).bool_and()),
     "one": lambda: of((NUMBER > 3).bool_or()),
     "mode": lambda: of(TEXT.mode()),

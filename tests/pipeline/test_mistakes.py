@@ -139,6 +139,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "quantiles": (N, {"qs": [0.5, 0.9]}),
     "max_by": (N, {"by": S}),
     "min_by": (N, {"by": S}),
+    "map_agg": (N, {"value": S}),
     "list_agg": (N, {"k": 3, "by": S}),
     "pairs": (N, {"other": S, "outer": "left"}),
     "combine": (S, {"combiner": Longest()}),

@@ -28,6 +28,7 @@ WHAT: dict[str, Any] = {
     "dearest": PATH.max_by(SPENT),
     "cheapest": PATH.min_by(SPENT),
     "first": col("n").list_agg(2, SPENT),
+    "spent": PATH.map_agg(SPENT),
     "often": col("n").mode(),
     "all": (SPENT > 1).bool_and(),
     "one": (SPENT > 1).bool_or(),
@@ -70,6 +71,7 @@ def test_both_executors_give_what_the_oracle_gives(executor: Executed, tmp_path:
         "dearest": "/shop/17/buy",
         "cheapest": "/shop/18/buy",
         "first": [6, 5],
+        "spent": [{"left": "/shop/17/buy", "right": 2.5}, {"left": "/shop/18/buy", "right": 1.0}],
         "often": 5,
         "all": False,
         "one": True,
@@ -78,7 +80,7 @@ def test_both_executors_give_what_the_oracle_gives(executor: Executed, tmp_path:
     nothing = dict.fromkeys(WHAT)
     assert {name: second[name] for name in WHAT} == {
         **nothing, "folders": 0, "pages": [""], "digest": second["digest"], "month": "Jan 2026",
-        "flags": 8, "first": [], "often": 3, "quantiles": [3, 3],
+        "flags": 8, "first": [], "spent": [], "often": 3, "quantiles": [3, 3],
     }  # fmt: skip
 
 

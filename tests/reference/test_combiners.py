@@ -70,7 +70,15 @@ def test_values_and_identities(aggregate: Aggregate, found: Any, of_nothing: Any
 ALL = [
     *[X.count(), X.sum(), X.mean(), X.variance(), X.min(), X.max(), X.first(), X.last()],
     *[X.collect(), X.top(2), X.distinct(), X.approx_distinct(), X.quantile(0.3)],
-    *[X.max_by(-X % 3), X.min_by(X % 3), X.list_agg(2, X % 3), (X > 0).bool_and(), (X > 0).bool_or(), X.mode()],
+    *[
+        X.max_by(-X % 3),
+        X.min_by(X % 3),
+        X.list_agg(2, X % 3),
+        X.map_agg(X % 3),
+        (X > 0).bool_and(),
+        (X > 0).bool_or(),
+        X.mode(),
+    ],
     X.quantiles([0.3, 0.9]),
     ODD.pairs(EVEN, "left"),
     X.combine(Bins(3)),
@@ -104,7 +112,7 @@ def test_every_combiner_is_tried() -> None:
     assert {aggregate.combiner for aggregate in ALL} == set(Combiner)
 
 
-PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, *BY_ANOTHER)
+PAIRED = (Combiner.FIRST, Combiner.LAST, Combiner.PAIRS, Combiner.MAP_AGG, *BY_ANOTHER)
 
 
 def test_what_is_withdrawn_before_it_comes_is_owed_to_sums_and_not_there_for_others() -> None:
@@ -126,6 +134,7 @@ def test_what_goes_by_another_breaks_ties_by_value_and_leaves_out_what_lacks_eit
     by = col("by")
     assert (of(X.max_by(by), *pairs), of(X.min_by(by), *pairs)) == (9, 3)
     assert (of(X.list_agg(3, by), *pairs), of(X.list_agg(9, by), *pairs)) == ((3, 7, 4), (3, 7, 4, 9))
+    assert of(by.map_agg(X), *pairs) == ((1, 7), (2, 9))
     assert (of(X.max_by(by)), of(X.list_agg(3, by), (None, 1))) == (None, ())
 
 

@@ -147,6 +147,7 @@ class Combiner(StrEnum):
     MODE = "mode"
     QUANTILES = "quantiles"
     LIST_AGG = "list_agg"
+    MAP_AGG = "map_agg"
     COLLECT = "collect"
     TOP = "top"
     DISTINCT = "distinct"
@@ -215,6 +216,7 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
     Combiner.MODE: CombinerTraits(ResultType.INPUT),
     Combiner.QUANTILES: CombinerTraits(ResultType.LIST, numeric=True, options=("qs",)),
     Combiner.LIST_AGG: CombinerTraits(ResultType.LIST, options=("other", "k")),
+    Combiner.MAP_AGG: CombinerTraits(ResultType.PAIRS, options=("other",)),
     Combiner.COLLECT: CombinerTraits(ResultType.LIST),
     Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
     Combiner.DISTINCT: CombinerTraits(ResultType.INT),
@@ -260,8 +262,8 @@ class Aggregate(arguments.Suggesting):
     """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
 
     ``k`` is how many values TOP and LIST_AGG keep, ``q`` (0 to 1) which quantile QUANTILE gives, ``qs`` which QUANTILES
-    does; PAIRS pairs ``input`` with ``other``, and with NULL as ``outer`` says; those of ``BY_ANOTHER`` go by
-    ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
+    does; PAIRS pairs ``input`` with ``other``, and with NULL as ``outer`` says, MAP_AGG gives one pair for each
+    ``input``; those of ``BY_ANOTHER`` go by ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
 
     >>> what = {"worst": hr.col("delay").max(), "flights": hr.count()}
     >>> what["worst"].describe()

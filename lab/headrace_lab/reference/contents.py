@@ -70,6 +70,8 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
         other = _known(evaluate(aggregate.other, record, schema))
         if aggregate.combiner in BY_ANOTHER:
             return None if value is None or other is None else (other, value)
+        if aggregate.combiner is Combiner.MAP_AGG:
+            return None if value is None or other is None else (value, other)
         return None if value is None and other is None else (value, other)
     if value is not None and aggregate.combiner in (Combiner.FIRST, Combiner.LAST):
         return timestamp, value
@@ -115,6 +117,9 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return ascending[-1][1] if ascending else None
         case Combiner.LIST_AGG:
             return tuple(value for _, value in ascending[: aggregate.k])
+        case Combiner.MAP_AGG:
+            runs = [[*run] for _, run in groupby(ascending, lambda pair: ordered(pair[0]))]
+            return tuple(run[-1] for run in runs)
         case Combiner.BOOL_AND:
             return all(ascending) if ascending else None
         case Combiner.BOOL_OR:

@@ -53,6 +53,8 @@ class _Compiler:
         self.input = aggregate.input
         if aggregate.combiner in BY_ANOTHER and aggregate.input is not None and aggregate.other is not None:
             self.input = both(aggregate.other, aggregate.input)
+        elif aggregate.combiner is Combiner.MAP_AGG and aggregate.input is not None and aggregate.other is not None:
+            self.input = both(aggregate.input, aggregate.other)
         self.result_type = arrow_type(output_type(aggregate, schema))
 
     @property
@@ -80,6 +82,8 @@ class _Compiler:
                 return self._pairs()
             case Combiner.CUSTOM:
                 return self._custom()
+            case Combiner.MAP_AGG:
+                return self._of_bag(lambda bag: bag.last_pairs(self.result_type))
             case Combiner.MODE:
                 return self._of_bag(lambda bag: bag.mode)
             case Combiner.COLLECT:

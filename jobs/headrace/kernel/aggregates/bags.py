@@ -129,6 +129,14 @@ class Bag:
         rows, extremes = groups.ends(k, are_last=are_largest)
         return values.take(pa.array(rows)), extremes
 
+    def last_pairs(self, kind: pa.ListType) -> pa.Array:
+        """The largest pair with each first part, as lists of type ``kind``."""
+        bag = self.there
+        first = coded(bag.values.field(0)).codes
+        is_last = np.append(changes(bag.groups.of_row, first)[1:], np.ones(min(len(first), 1), np.bool_))
+        sides = [bag.values.field(i).filter(pa.array(is_last)) for i in range(2)]
+        return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), bag.groups.within(is_last))
+
     @property
     def mode(self) -> pa.Array:
         """The value that is there most often; of several the smallest."""

@@ -73,9 +73,6 @@ def after_midnight(clock: str) -> timedelta:
 MOST_DIGITS = 15
 """Digits after the point that a number can be rounded to."""
 
-MOST_BITS = 62
-"""Places that an int can be shifted by."""
-
 
 @method_keywords
 class NumberMethods:
@@ -161,8 +158,8 @@ class NumberMethods:
 
 
 def _shift(given: Arguments, bits: int) -> int:
-    if given.whole("bits", bits, least=0) > MOST_BITS:
-        raise given.wrong("bits", bits, f"write at most {MOST_BITS}: an int has 63 bits and its sign")
+    if given.whole("bits", bits, least=0) > 62:
+        raise given.wrong("bits", bits, "write at most 62: an int has 63 bits and its sign")
     return bits
 
 
@@ -296,10 +293,9 @@ class TextMethods:
         where the string is no JSON, or nested deeper than 500 levels.
         """
         given = Arguments("json_field")
-        steps = _steps(given, path)
         if (kind := data_type(given, "type", type)) not in IN_JSON:
             raise given.wrong("type", type, "write str, int, float or bool, and cast what is read")
-        return self._apply(f"json_{kind.value}", *steps)
+        return self._apply(f"json_{kind.value}", *_steps(given, path))
 
     def split(self, separator: str) -> "Expr":
         """The parts of this string between each ``separator``, a list: of "a,,b" the parts are "a", "" and "b".
@@ -550,6 +546,10 @@ class Aggregations:
         """
         given = Arguments("list_agg")
         return _aggregate(self, Combiner.LIST_AGG, k=given.whole("k", k, least=1), other=_operand(given, "by", by))
+
+    def map_agg(self, value: "Expr") -> Aggregate:
+        """One pair for each of these values, in their order, with ``value``; of several of one the largest."""
+        return _aggregate(self, Combiner.MAP_AGG, other=_operand(Arguments("map_agg"), "value", value))
 
     def bool_and(self) -> Aggregate:
         """Whether all values are TRUE; NULL if there are none."""
