@@ -14,7 +14,7 @@ from headrace.kernel.aggregates import integers, sums
 from headrace.kernel.aggregates import sums as aggregates_sums
 from headrace.kernel.aggregates.bags import Bag, BagPart, CustomPart, bag, pairs, result_of_bag
 from headrace.kernel.aggregates.integers import Bools, Floats
-from headrace.kernel.aggregates.ordering import ExtremePart, TimedPart, TopPart, nearest_rank
+from headrace.kernel.aggregates.ordering import ByPart, ExtremePart, TimedPart, TopPart, nearest_rank
 from headrace.kernel.aggregates.sketches import DistinctSketchPart, QuantileSketchPart, estimate, quantile
 from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, arrow_type, as_numpy, of_lists, side_by_side, to_lists
 from headrace.kernel.expressions.evaluation import arrow_type_of
@@ -183,6 +183,8 @@ class _Compiler:
         match aggregate.combiner:
             case kind if kind in _EXTREMES:
                 return self._of_bag(lambda bag: bag.end(is_last=_EXTREMES[kind]))
+            case Combiner.MAX_BY | Combiner.MIN_BY:
+                return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.MAX_BY))
             case Combiner.FIRST | Combiner.LAST:
                 return self._of_bag(lambda bag: bag.end(is_last=aggregate.combiner is Combiner.LAST), is_timed=True)
             case Combiner.TOP:
@@ -202,8 +204,10 @@ class _Compiler:
         aggregate, kind, prefix = self.aggregate, self.part_type, self.prefix
         match aggregate.combiner:
             case combiner if combiner in _EXTREMES:
-                extreme = ExtremePart(f"{prefix}_{combiner}", kind, self.input, _EXTREMES[combiner])
-                return _of(extreme, (lambda p: pc.struct_field(p, 1)) if combiner in BY_ANOTHER else (lambda p: p))
+                return _of(ExtremePart(f"{prefix}_{combiner}", kind, self.input, _EXTREMES[combiner]), lambda p: p)
+            case Combiner.MAX_BY | Combiner.MIN_BY:
+                is_largest = aggregate.combiner is Combiner.MAX_BY
+                return _of(ByPart(f"{prefix}_by", kind, self.input, is_largest), lambda p: pc.struct_field(p, 1))
             case Combiner.FIRST | Combiner.LAST:
                 is_latest = aggregate.combiner is Combiner.LAST
                 timed = pa.struct([("at", pa.int64()), ("value", kind)])
@@ -227,8 +231,8 @@ class _Compiler:
 
 
 _EXTREMES = {
-    **dict.fromkeys((Combiner.MIN, Combiner.MIN_BY, Combiner.BOOL_AND), False),
-    **dict.fromkeys((Combiner.MAX, Combiner.MAX_BY, Combiner.BOOL_OR), True),
+    **dict.fromkeys((Combiner.MIN, Combiner.BOOL_AND), False),
+    **dict.fromkeys((Combiner.MAX, Combiner.BOOL_OR), True),
 }
 """Combiners that give one end of all values; whether that is the largest."""
 

@@ -208,26 +208,36 @@ def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
 
 
 @dataclass(frozen=True)
-class TimedPart(AccumulatorPart):
-    """The value of the latest event time, or of the earliest; of several the largest or smallest."""
+class ByPart(AccumulatorPart):
+    """The value that goes by the largest of something, or the smallest, with that; of several the largest or smallest.
+    Values are structs of both.
+    """
 
-    is_latest: bool
-
-    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        return self._made(known.at, known.value, known.groups)
+    is_largest: bool
 
     def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return self._made(parts.field(0), parts.field(1), groups)
 
-    def _made(self, at: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
-        times, coded_values = as_numpy(at), coded(value)
-        chosen = _extreme(times, groups, self.is_latest)
-        others = -LAST - 1 if self.is_latest else LAST
-        codes = np.where(times == np.repeat(chosen, groups.sizes), coded_values.codes, others)
+    def _made(self, by: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
+        coded_by, coded_values = coded(by), coded(value)
+        chosen = _extreme(coded_by.codes, groups, self.is_largest)
+        others = -LAST - 1 if self.is_largest else LAST
+        codes = np.where(coded_by.codes == np.repeat(chosen, groups.sizes), coded_values.codes, others)
         empty = groups.sizes == 0
-        fields = [pa.array(chosen), coded_values.values(_extreme(codes, groups, self.is_latest), empty)]
+        fields = [
+            coded_by.values(chosen, empty),
+            coded_values.values(_extreme(codes, groups, self.is_largest), empty),
+        ]
         return pa.StructArray.from_arrays(fields, fields=list(self.type), mask=pa.array(empty))
+
+
+@dataclass(frozen=True)
+class TimedPart(ByPart):
+    """The value of the latest event time, or of the earliest; of several the largest or smallest."""
+
+    def fold(self, elements: Elements, groups: Groups) -> pa.Array:
+        known = elements.known(groups)
+        return self._made(known.at, known.value, known.groups)
 
 
 def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
