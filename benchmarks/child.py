@@ -2,9 +2,12 @@
 
 import importlib
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.runs import Measured, Run
+from benchmarks.engines import module_of
+from benchmarks.runs import Measured, Run, tree_cpu
 from benchmarks.workloads import Side
 
 _MODULES = {
@@ -21,8 +24,10 @@ def main() -> None:
     asked, answer = (Path(name) for name in sys.argv[1:3])
     run = Run.from_json(asked.read_text())
     # only the side's own: what a process imports counts from its start to its first commit
-    side = importlib.import_module(f"benchmarks.{_MODULES.get(run.side, 'peers')}")
+    side = importlib.import_module(module_of(run.side) or f"benchmarks.{_MODULES.get(run.side, 'peers')}")
     measured: Measured = side.measure(run)
+    whole = {"process_seconds": time.time() - run.launched, "process_cpu_seconds": tree_cpu()}
+    measured = replace(measured, **whole)
     answer.write_text(measured.to_json())
 
 

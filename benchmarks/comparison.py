@@ -21,6 +21,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.engines import interpreter, settings
 from benchmarks.memory import watched
 from benchmarks.runs import Measured, Results, Run
 from benchmarks.workloads import RESULTS, Side, Workload
@@ -28,7 +29,15 @@ from benchmarks.workloads import RESULTS, Side, Workload
 FOLDER = Path(tempfile.gettempdir()) / "headrace-benchmarks"
 """Generated data and the folders of runs, unless ``--folder`` names another place."""
 
-RATIOS = ("ratio", "cpu_ratio", "epoch_ratio", "first_commit_ratio", "memory_ratio")
+RATIOS = (
+    "ratio",
+    "cpu_ratio",
+    "process_ratio",
+    "process_cpu_ratio",
+    "epoch_ratio",
+    "first_commit_ratio",
+    "memory_ratio",
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,8 @@ class Comparison:
             "peer": _figures(self.peer, rows),
             "ratio": ratio(lambda run: run.wall_seconds),
             "cpu_ratio": ratio(lambda run: run.cpu_seconds),
+            "process_ratio": ratio(lambda run: run.process_seconds),
+            "process_cpu_ratio": ratio(lambda run: run.process_cpu_seconds),
             "epoch_ratio": ratio(_warm),
             "first_commit_ratio": ratio(lambda run: run.first_commit_seconds),
             "memory_ratio": ratio(lambda run: run.peak_memory_bytes),
@@ -89,9 +100,9 @@ def measured(run: Run) -> Measured:
     run.work.mkdir(parents=True, exist_ok=True)
     asked, answer, log = (run.work / name for name in ("run.json", "measured.json", "log.txt"))
     answer.unlink(missing_ok=True)
+    command = [interpreter(run.side), "-m", "benchmarks.child", str(asked), str(answer)]
+    environment = {**os.environ, **settings(run.side), "HEADRACE_CACHE": str(run.cache)}
     asked.write_text(replace(run, launched=time.time()).to_json())
-    command = [sys.executable, "-m", "benchmarks.child", str(asked), str(answer)]
-    environment = {**os.environ, "HEADRACE_CACHE": str(run.cache)}
     with (
         log.open("wb") as output,
         subprocess.Popen(command, stdout=output, stderr=output, env=environment) as process,
@@ -182,6 +193,8 @@ def _figures(runs: Sequence[Measured], rows: int) -> dict[str, Any]:
     return {
         "wall_seconds": wall,
         "cpu_seconds": each(lambda run: run.cpu_seconds),
+        "process_seconds": each(lambda run: run.process_seconds),
+        "process_cpu_seconds": each(lambda run: run.process_cpu_seconds),
         "start_seconds": each(lambda run: run.start_seconds),
         "first_commit_seconds": _known([run.first_commit_seconds for run in runs]),
         "peak_memory_bytes": [run.peak_memory_bytes for run in runs],
@@ -225,7 +238,7 @@ def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mappin
     """A small table on standard output."""
     table = Table(title=title, title_justify="left")
     table.add_column("run")
-    for name in ("wall s", "cpu s", "warm epoch s", "to first commit s", "peak MB", "rows/s"):
+    for name in ("wall s", "cpu s", "process s", "its cpu s", "warm epoch s", "to first commit s", "peak MB", "rows/s"):
         table.add_column(name, justify="right")
     for entry in found:
         for side in ("ours", "peer"):
@@ -234,6 +247,8 @@ def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mappin
                 f"{label(entry)} {side if side == 'ours' else entry['against']}",
                 f"{figures['median_wall_seconds']:.2f}",
                 f"{statistics.median(figures['cpu_seconds']):.2f}",
+                f"{statistics.median(figures['process_seconds']):.2f}",
+                f"{statistics.median(figures['process_cpu_seconds']):.2f}",
                 f"{statistics.median(figures['epoch_seconds']):.2f}",
                 f"{statistics.median(commits):.2f}" if (commits := figures["first_commit_seconds"]) else "-",
                 f"{peak / 1e6:,.0f}" if (peak := statistics.median(figures["peak_memory_bytes"])) else "-",
@@ -242,4 +257,4 @@ def show(title: str, found: Sequence[Mapping[str, Any]], label: Callable[[Mappin
         shown = [told(entry[name]) for name in RATIOS]
         verdict = "agrees" if entry["agrees"] else "DISAGREES"
         table.add_row(f"{label(entry)} peer / ours", *shown, verdict, style="bold", end_section=True)
-    Console(width=180).print(table)
+    Console(width=220).print(table)

@@ -84,6 +84,7 @@ class Measured:
     start of the process, imports and Spark's start included; None if it took in other files before. ``epoch_seconds``:
     from commit to commit. ``rows_sql`` and ``cut``: see ``Results``. ``details``: per epoch, what the side itself tells
     of it. ``peak_memory_bytes``: of the process and all below it, as who started it saw (``benchmarks.memory``).
+    ``process_seconds`` and ``process_cpu_seconds``: from the start of the process, imports, the start of a JVM and all.
     """
 
     wall_seconds: float
@@ -96,6 +97,8 @@ class Measured:
     details: Sequence[Mapping[str, Any]] = field(default_factory=list)
     extra: Mapping[str, float] = field(default_factory=dict)
     peak_memory_bytes: int = 0
+    process_seconds: float = 0.0
+    process_cpu_seconds: float = 0.0
 
     @property
     def results(self) -> Results:
@@ -112,7 +115,7 @@ class Measured:
         return cls(**json.loads(text))
 
 
-def _tree_cpu() -> float:
+def tree_cpu() -> float:
     """CPU seconds of this process and its descendants: the JVM, and Python workers, ended ones too."""
     total = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
@@ -130,11 +133,11 @@ class Stopwatch:
     """Wall and CPU seconds since it was made; CPU of this process and all below it."""
 
     wall: float = field(default_factory=time.monotonic)
-    cpu: float = field(default_factory=_tree_cpu)
+    cpu: float = field(default_factory=tree_cpu)
 
     def read(self) -> tuple[float, float]:
         """Seconds so far: wall, CPU."""
-        return time.monotonic() - self.wall, _tree_cpu() - self.cpu
+        return time.monotonic() - self.wall, tree_cpu() - self.cpu
 
 
 def timed(action: Callable[[], object]) -> float:

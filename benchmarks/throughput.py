@@ -1,10 +1,11 @@
 """Rows per second of whole drains, against Spark's own ways or one DuckDB query, as a ratio within one run.
 
-``python -m benchmarks.throughput --workload tumbling --executor spark|local --against structured_streaming|duckdb
+``python -m benchmarks.throughput --workload tumbling --executor spark|local --against structured_streaming|flink|...
 --rows 20000000 --keys 200000 --epochs 10 --format text|json``. Wall and CPU seconds from the first listing to the last
 commit; the start of Spark is left out on both sides, compiling code is not. Told apart: seconds from the start of the
-process to its first commit, and the most memory of the process with its JVM and workers. Needs memory and disk in
-proportion to the rows.
+process to its first commit, all that the process took from its start, and the most memory of the process with its JVM
+and workers. Other engines (``benchmarks.engines``) compute tumbling windows alone. Needs memory and disk in proportion
+to the rows.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from typing import Any
 
 from benchmarks import data
 from benchmarks.comparison import FOLDER, compare, machine, show, workplace
+from benchmarks.engines import module_of
 from benchmarks.runs import Run
 from benchmarks.workloads import COMPARED, Side, Workload
 
@@ -53,13 +55,16 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--epochs", type=int, default=10, help="files, and so micro-batches")
-    peers = [Side.STRUCTURED_STREAMING, Side.SPARK_BATCH, Side.DUCKDB]
+    peers = [side for side in Side if side not in (Side.OURS, Side.BESIDE, Side.AWAITED, Side.NONE)]
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)
     executor_argument(parser)
     common_arguments(parser)
-    return parser.parse_args()
+    given = parser.parse_args()
+    if module_of(given.against) and given.workload is not Workload.TUMBLING:
+        parser.error(f"{given.against} computes tumbling windows alone")
+    return given
 
 
 def executor_argument(parser: argparse.ArgumentParser) -> None:

@@ -51,11 +51,16 @@ class Side(StrEnum):
     STRUCTURED_STREAMING = "structured_streaming"
     SPARK_BATCH = "spark_batch"
     DUCKDB = "duckdb"
+    POLARS = "polars"
+    FLINK = "flink"
+    FLINK_BATCH = "flink_batch"
+    PATHWAY = "pathway"
+    BYTEWAX = "bytewax"
 
     @property
     def is_batch(self) -> bool:
         """It takes all files as one input, and gives one result per window."""
-        return self in (Side.SPARK_BATCH, Side.DUCKDB)
+        return self in (Side.SPARK_BATCH, Side.DUCKDB, Side.POLARS, Side.FLINK_BATCH, Side.PATHWAY)
 
 
 RESULTS: Mapping[Workload, tuple[str, ...]] = {

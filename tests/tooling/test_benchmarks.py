@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data
+from benchmarks.engines import module_of, requirements
 from benchmarks.landing import paths
+from benchmarks.workloads import Side
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -175,3 +177,30 @@ def test_runs_with_seals_and_without(tmp_path: Path) -> None:
     assert taken["sealed"]["create"] == taken["unsealed"]["create"] + 1
     assert taken["sealed"]["get"] > taken["unsealed"]["get"]
     assert taken["sealed"]["list"] == taken["unsealed"]["list"]
+
+
+@pytest.mark.slow
+def test_throughput_compares_itself_with_another_engine(tmp_path: Path) -> None:
+    shape = ["--rows", "3000", "--keys", "100", "--epochs", "2", "--against", "polars", "--executor", "local"]
+    report = json.loads(run("throughput", *shape, "--format", "json", folder=tmp_path))
+    assert report["agrees"] is True
+    assert report["compared"]["peer"]["sum_of_payments"] == "3000"
+    for side in (report["ours"], report["peer"]):
+        # all that the process took, its start with it, beside what came after the first look at the input
+        assert side["process_seconds"][0] > side["wall_seconds"][0]
+        assert side["process_cpu_seconds"][0] > side["cpu_seconds"][0]
+
+
+@pytest.mark.slow
+def test_another_engine_refuses_a_workload_that_it_has_not(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="polars computes tumbling windows alone"):
+        run("throughput", "--against", "polars", "--workload", "sessions", folder=tmp_path)
+
+
+@pytest.mark.parametrize("engine", [Side.FLINK, Side.PATHWAY, Side.BYTEWAX])
+def test_an_engine_states_one_version_and_that_it_is_measured_outside(engine: Side) -> None:
+    module = module_of(engine)
+    assert module is not None
+    needed = requirements(REPOSITORY / f"{module.replace('.', '/')}.py")
+    assert "==" in needed[0]
+    assert any(each.startswith("psutil") for each in needed)  # what a run counts CPU with
