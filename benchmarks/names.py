@@ -195,7 +195,7 @@ def _look(root: str, how: str) -> dict[str, object]:
     return {
         "new": sum(map(len, found.values())),
         "seconds": round(seconds, 1),
-        "cpu_seconds": round(cpu, 1),
+        "cpu_seconds": round(cpu, 3),
         "requests": requests,
         "peak_mb": _peak(),
     }

@@ -64,7 +64,18 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _landed(folder: Path, files: int) -> Path:
+def side_run(side: Side, landing: Path, given: argparse.Namespace) -> Figures:
+    """One side over these files, in a process of its own."""
+    with workplace(given.folder) as work:
+        for path in landing.iterdir():
+            land_file(path, work / "landing" / "shops", "a")
+        asked = ["--side", side, "--work", str(work), "--executor", given.executor, "--cores", str(given.cores)]
+        command = [sys.executable, "-m", "benchmarks.small_files", *asked, "--memory", given.memory]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return Figures(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def landed(folder: Path, files: int) -> Path:
     """The folder of so many files, written if it is not there yet."""
     landing = folder / "data" / f"small-files-{files}"
     if not landing.is_dir():
@@ -84,17 +95,11 @@ def _record(number: int) -> dict[str, object]:
 
 
 def _compared(given: argparse.Namespace, files: int) -> dict[str, Any]:
-    landing = _landed(given.folder, files)
+    landing = landed(given.folder, files)
     sides: dict[Side, list[Figures]] = {Side.OURS: [], Side.STRUCTURED_STREAMING: []}
     for _ in range(given.repeats):
         for side, runs in sides.items():
-            with workplace(given.folder) as work:
-                for path in landing.iterdir():
-                    land_file(path, work / "landing" / "shops", "a")
-                asked = ["--side", side, "--work", str(work), "--executor", given.executor, "--cores", str(given.cores)]
-                command = [sys.executable, "-m", "benchmarks.small_files", *asked, "--memory", given.memory]
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                runs.append(Figures(**json.loads(done.stdout.splitlines()[-1])))
+            runs.append(side_run(side, landing, given))
     pairs = [*zip(*sides.values(), strict=True)]
     return {
         "files": files,

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import data
+from benchmarks.curves import CURVES, FOLDER, NUMBERS, picture
 from benchmarks.engines import module_of, requirements
 from benchmarks.landing import paths
 from benchmarks.workloads import Side
@@ -204,3 +205,12 @@ def test_an_engine_states_one_version_and_that_it_is_measured_outside(engine: Si
     needed = requirements(REPOSITORY / f"{module.replace('.', '/')}.py")
     assert "==" in needed[0]
     assert any(each.startswith("psutil") for each in needed)  # what a run counts CPU with
+
+
+def test_curves_have_five_points_each_and_their_picture_names_the_axes() -> None:
+    numbers = json.loads((FOLDER / NUMBERS).read_text())
+    assert {name: [point["at"] for point in curve["points"]] for name, curve in numbers.items()} == {
+        name: [*curve.at] for name, curve in CURVES.items()
+    }
+    drawn = picture(numbers)
+    assert all(f">{curve.axis}</text>" in drawn for curve in CURVES.values())
