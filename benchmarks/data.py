@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.landing import paths
@@ -23,7 +24,8 @@ START = 1_767_225_600_000_000
 """2026-01-01T00:00Z in microseconds; event times begin here."""
 
 SECOND = 1_000_000
-DAY = 86_400 * SECOND
+HOUR = 3600 * SECOND
+DAY = 24 * HOUR
 BURSTS_A_DAY = 6.06
 BURST_ROWS = 16.5
 SPACING_SECONDS = 40.0
@@ -66,6 +68,24 @@ def events(cache: Path, parameters: Events) -> Path:
     sizes = [len(part) for part in np.array_split(np.empty(parameters.rows, bool), parameters.files)]
     tables = _cut(_arrivals(parameters), sizes)
     return _kept(cache, "events", asdict(parameters), tables)
+
+
+def repeated(cache: Path, parameters: Events, spans: int) -> Path:
+    """The folder of files of these events, so many times, each time in the span of event time behind the one before:
+    a tenth of what drawing as many takes.
+    """
+    if spans == 1:
+        return events(cache, parameters)
+    once = paths(events(cache, parameters))
+    last = max(pc.max(pq.read_table(path, columns=["at"])["at"]).value for path in once[-2:])
+    span = -(-(last - START) // HOUR) * HOUR
+    tables = (_later(pq.read_table(path), number * span) for number in range(spans) for path in once)
+    return _kept(cache, "repeated", {**asdict(parameters), "spans": spans}, tables)
+
+
+def _later(table: pa.Table, microseconds: int) -> pa.Table:
+    at = pc.add(table["at"], pa.scalar(microseconds, pa.duration("us")))
+    return table.set_column(1, "at", at)
 
 
 def everyone(cache: Path, keys: int, rows_a_file: int = 1_000_000) -> Path:
