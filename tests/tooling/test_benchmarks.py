@@ -4,11 +4,14 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from benchmarks import data
+from benchmarks.cost import Cost, Prices, always_on
 from benchmarks.curves import CURVES, FOLDER, NUMBERS, picture
 from benchmarks.engines import module_of, requirements
 from benchmarks.landing import paths
@@ -214,3 +217,28 @@ def test_curves_have_five_points_each_and_their_picture_names_the_axes() -> None
     }
     drawn = picture(numbers)
     assert all(f">{curve.axis}</text>" in drawn for curve in CURVES.values())
+
+
+def test_a_run_costs_what_its_requests_and_its_task_cost() -> None:
+    requests = {"PutObject": 8.0, "ListObjectsV2": 2.0, "GetObject": 5.0, "DeleteObject": 9.0}
+    prices = Prices(put=1.0, get=0.1, stored_gb_month=2.0, cpu_hour=3600.0, memory_gb_hour=0.0, least_seconds=60.0)
+    dollars = Cost(1000, requests, 0, 5e8, cpu_seconds=1.0, wall_seconds=2.0).dollars(prices)
+    assert dollars == pytest.approx(
+        {"requests": 10.5, "task_by_the_second": 2.0, "task_billed": 60.0, "stored_a_month": 1.0}
+    )
+    assert always_on(Prices(node_hour=1.0, nodes=3, kpu_hour=2.0, kpus=1)) == {"nodes": 2190.0, "managed_flink": 1460.0}
+
+
+def test_repeated_events_are_the_same_events_later(tmp_path: Path) -> None:
+    parameters = data.Events(rows=2000, keys=20, files=2)
+    once, more = paths(data.events(tmp_path, parameters)), paths(data.repeated(tmp_path, parameters, 3))
+    assert len(more) == 6
+    first, second = (pq.read_table(file) for file in (once[0], more[2]))
+    assert first.drop_columns("at").equals(second.drop_columns("at"))
+    later = {after - before for before, after in zip(first["at"].to_pylist(), second["at"].to_pylist(), strict=True)}
+    (span,) = later
+    assert max(row for file in once for row in pq.read_table(file)["at"].to_pylist()) - data_start() <= span
+
+
+def data_start() -> datetime:
+    return datetime.fromtimestamp(data.START / data.SECOND, UTC)
