@@ -56,6 +56,7 @@ _HOMES = {
     "Punctuated": "headrace.model.event_time",
     "Repeatedly": "headrace.model.triggers.composites",
     "Retention": "headrace.pipeline.deployment",
+    "Rows": "headrace.pipeline.output",
     "Sessions": "headrace.model.windows",
     "ShiftedOutputTime": "headrace.model.windows",
     "Signal": "headrace.model.triggers",

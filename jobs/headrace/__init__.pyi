@@ -86,6 +86,7 @@ from headrace.pipeline.deployment import on_files as on_files
 from headrace.pipeline.endpoints import Input as Input
 from headrace.pipeline.endpoints import SparkFunction as SparkFunction
 from headrace.pipeline.output import Output as Output
+from headrace.pipeline.output import Rows as Rows
 from headrace.pipeline.output import count_windows as count_windows
 from headrace.pipeline.output import sliding_count_windows as sliding_count_windows
 from headrace.pipeline.pipeline import Pipeline as Pipeline

@@ -68,6 +68,10 @@ GOOD: dict[str, dict[str, Any]] = {
         "airflow": None, "executor": "local",
         "allow_finishing": False, "allow_double_counting": False,
     },
+    "Rows": {
+        "rows": ["n"], "of": (), "columns": None, "id": "n", "filter": None, "renamed": None, "expectations": (),
+        "usual": (), "sinks": (), "limits": None, "description": "", "formerly": None,
+    },
     "Punctuated": {"asserted": "at", "idle_timeout": "1h"},
     "Repeatedly": {"trigger": COUNT},
     "Retention": {"keep_last": 5, "keep_for": "30d", "keep_tags": True, "schedule": "@daily"},

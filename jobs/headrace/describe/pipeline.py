@@ -309,6 +309,9 @@ def _steps(pipeline: Pipeline) -> list[list[str]]:
             steps.append([f"Spark code {made.transform.name}"])
         if number and made.filter is not None:
             steps.append([f"filter {render_expression(made.filter)}"])
+        if stage.gives_rows:
+            steps.append([f"rows: {', '.join(stage.row_columns)}"])
+            continue
         keys = ", ".join(made.key) or "window alone"
         columns = ", ".join((*made.aggregates, *made.results))
         steps.append([f"{columns} per {keys}: {describe_windows(made.where).partition(';')[0]}"])
@@ -395,6 +398,9 @@ def _idle(event_time: model_event_time.EventTime) -> str | None:
 
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
+    if stage.gives_rows:
+        yield from _rows(pipeline, stage)
+        return
     what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.aggregates.items()]
     what += [f"{name} = {render_expression(expr)}, of each row of these" for name, expr in made.results.items()]
     if made.filter is not None:
@@ -407,6 +413,23 @@ def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     yield Section("where", [describe_windows(made.where), *life(made.where, made.how, watermarks)])
     yield Section("when", panes(stage.when))
     yield Section("how", [*_how(made.how)])
+
+
+def _rows(pipeline: Pipeline, stage: Stage) -> Iterator[Section]:
+    """Rows as they leave."""
+    columns = [
+        name if render_expression(expr) == name else f"{name} = {render_expression(expr)}"
+        for name, expr in stage.row_columns.items()
+    ]
+    what = [*columns, f"one of each {'pane' if pipeline.upstream else 'record'}"]
+    if stage.aggregation.filter is not None:
+        what.append(f"of what passes {render_expression(stage.aggregation.filter)}")
+    if pipeline.id:
+        what.append(f"no two have the same {' and '.join(pipeline.id)}: the audit holds them to it")
+    yield Section("rows", what)
+    leaves = ["with its epoch, also behind the watermark, where its timing is LATE"]
+    leaves += ["it is withdrawn when what it was made of is"] if stage.withdraws else ["it stays for good"]
+    yield Section("when a row leaves", leaves)
 
 
 def _withdrawn(stage: Stage) -> str:

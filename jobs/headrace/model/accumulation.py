@@ -60,7 +60,12 @@ PANE_COLUMNS: tuple[str, ...] = (
 """Columns of every pane, after the key's and the aggregates': timestamps in UTC (NULL for the global window's ends),
 ``epoch`` the micro-batch that emitted it, ``sequence`` its order within (epoch, key)."""
 
-LATE_COLUMNS: tuple[str, ...] = ("event_time", "reason", "input", "file", "raw")
+EVENT_TIME = "event_time"
+ROW_COLUMNS: tuple[str, ...] = (EVENT_TIME, "timing", "is_retraction", "epoch", "sequence")
+"""Columns of every row of an output of rows, after its own: the instant that it is of, in UTC; whether it came behind
+the watermark (LATE); ``epoch`` and ``sequence`` as of panes."""
+
+LATE_COLUMNS: tuple[str, ...] = (EVENT_TIME, "reason", "input", "file", "raw")
 """Columns of every late record, after the key's, that are not pane columns."""
 
 

@@ -114,7 +114,8 @@ def fingerprint_of(meant: Mapping[str, Any]) -> str:
 
 def meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
-    filter, where, when, how, what, columns of results and having, and the loop and its rounds.
+    filter, where, when, how, what, columns of results and having, and the loop and its rounds; of rows their columns
+    and filter.
 
     Batch sizes, expectations, limits, checks against history, schedules, backfills, retention, executors, options of
     Airflow and descriptions may change freely. What is not used does not count. Where outputs have names, stages are
@@ -144,12 +145,15 @@ def parts(stored: Mapping[str, Any]) -> dict[str, str]:
         named["deduplicate"] = stored["deduplicate"]
     for number, stage in enumerate(stored["stages"], start=1):
         named |= {f"stages/{number}/{part}": value for part, value in stage.items()}
-        named |= {f"stages/{number}/what/{name}": value for name, value in stage["what"]}
-        named[f"stages/{number}/what"] = [name for name, _ in stage["what"]]
-        if "results" in stage:
-            named |= {f"stages/{number}/results/{name}": value for name, value in stage["results"]}
-            named[f"stages/{number}/results"] = [name for name, _ in stage["results"]]
+        for kind in _COLUMNS:
+            if kind in stage:
+                named |= {f"stages/{number}/{kind}/{name}": value for name, value in stage[kind]}
+                named[f"stages/{number}/{kind}"] = [name for name, _ in stage[kind]]
     return {name: _digest(value)[:16] for name, value in named.items()}
+
+
+_COLUMNS = ("what", "results", "rows")
+"""Parts of a stage that name columns."""
 
 
 def _digest(value: Any) -> str:
@@ -211,6 +215,8 @@ def _stages(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 
 def _stage(aggregation: Aggregation) -> dict[str, Any]:
+    if aggregation.rows:
+        return {**_used(filter=aggregation.filter), "rows": encoded(aggregation.rows)}
     return _used(
         key=aggregation.key,
         filter=aggregation.filter,
@@ -224,7 +230,6 @@ def _stage(aggregation: Aggregation) -> dict[str, Any]:
     )
 
 
-_VALUES = ("what", "results")
 _OF_ROWS = ("results", "having")
 """Parts of a definition that read the columns of their own aggregation; the others read those of what comes to it."""
 
@@ -270,25 +275,27 @@ def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
 
 def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
     """Old and new names that are declared: the old column is gone, and the new one was not there."""
-    keys = [name for name, _ in old["key"]]
-    values = [name for part in _VALUES for name, _ in old.get(part, ())]
+    keys = [name for name, _ in old.get("key", ())]
+    values = [name for part in _COLUMNS for name, _ in old.get(part, ())]
     then = {*keys, *values}
     declared = {a: b for a, b in stage.aggregation.renamed.items() if a in then and b not in then}
     claims = Counter(declared.values())  # two columns cannot both be the same one: neither is
-    parts = {name: part for part in ("key", *_VALUES) for name, _ in old.get(part, ())}
+    parts = {name: part for part in ("key", *_COLUMNS) for name, _ in old.get(part, ())}
     names = {a: b for a, b in declared.items() if claims[b] == 1 and _part(stage, b) == parts[a]}
     return Formerly(*({names.get(name, name): name for name in columns} for columns in (keys, values)))
 
 
 def _part(stage: Stage, name: str) -> str:
     made = stage.aggregation
+    if made.rows:
+        return "rows"
     return "key" if name in made.key else "what" if name in made.aggregates else "results"
 
 
 def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, above: Mapping[str, str]) -> dict[str, Any]:
     own = formerly.renamed
     stage_then = {part: _reading(value, own if part in _OF_ROWS else above) for part, value in old.items()}
-    for part in ("key", *_VALUES):
+    for part in ("key", *_COLUMNS):
         if part in old:
             stage_then[part] = [[own.get(name, name), value] for name, value in stage_then[part]]
     return stage_then

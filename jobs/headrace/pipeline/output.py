@@ -23,6 +23,7 @@ from headrace.model.triggers.elementary import AfterCount, Default
 from headrace.model.windows import GlobalWindows, WindowFn
 from headrace.pipeline.endpoints import Sink, named_sinks
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
+from headrace.pipeline.rows import RowColumns, Selection, id_columns
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
 from headrace.pipeline.stages import OF_PANES, Aggregation, Loop, LoopError, Stage, grouping
 
@@ -89,6 +90,8 @@ class UnitedPanes:
         several its allowed lateness is at least the longest of theirs (5.2), and rows can be withdrawn if one of them
         withdraws panes.
         """
+        if aggregation.rows:
+            return Stage(aggregation, self.schema, any(above.stage.withdraws for above in self.upstream))
         if len(self.upstream) == 1:
             return replace(self.upstream[0].stage.followed_by(aggregation), schema=self.schema)
         how = aggregation.how
@@ -98,7 +101,7 @@ class UnitedPanes:
         return Stage(replace(aggregation, how=how), self.schema, withdrawable)
 
 
-def upstream_first(outputs: "Mapping[str, Output]") -> list[str]:
+def upstream_first(outputs: "Mapping[str, AnyOutput]") -> list[str]:
     """The names of ``outputs``, each after those that it reads. Raises PipelineError for one that reads an output that
     is not there, or itself, in however many steps.
     """
@@ -124,7 +127,7 @@ def upstream_first(outputs: "Mapping[str, Output]") -> list[str]:
     return ordered
 
 
-def with_upstream(outputs: "Mapping[str, Output]", names: Collection[str]) -> frozenset[str]:
+def with_upstream(outputs: "Mapping[str, AnyOutput]", names: Collection[str]) -> frozenset[str]:
     """The outputs of these ``names``, and those whose panes they need."""
     needed = {*names}
     for name in reversed(upstream_first(outputs)):
@@ -231,14 +234,99 @@ class Output(Suggesting):
         for part, value in first.fields.items():
             set_(self, part, value)
         set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
-        set_(self, "expectations", given.several("expectations", expectations, Expectation, "expect(...)"))
-        set_(self, "usual", given.several("usual", usual, UsualCheck, "usual_volume(within=2)"))
-        set_(self, "sinks", named_sinks(given, sinks))
-        set_(self, "limits", _limits(given, limits))
-        set_(self, "description", given.instance("description", description, str, "text"))
-        set_(self, "formerly", given.optional("formerly", formerly, str, 'a name, or ""'))
+        quality = _Quality(expectations, usual, sinks, limits, description, formerly)
+        for name, value in quality.checked(given).items():
+            set_(self, name, value)
         set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
         set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
+
+
+@keywords
+@dataclass(frozen=True, init=False)
+class Rows(Suggesting):
+    """Rows as an output, beside the pipeline's other ``outputs``: one of each record that passes ``filter``.
+
+    ``rows`` are its columns: expressions by name, or names of columns that are taken as they are. A row leaves with the
+    epoch that read its record, and has the record's ``event_time``; it is withdrawn only if a changelog withdraws the
+    record. A record of which a column cannot be computed is a dead letter. ``id`` names columns that are unique: sinks
+    upsert by them, and the audit holds rows to it. With ``of`` it reads the panes, or rows, of other outputs.
+    All other arguments mean what those of an ``Output`` mean.
+
+    >>> paid = hr.Rows(["id", "shop"], filter=hr.col("status") == "paid", id="id")
+    >>> list(paid.rows)
+    ['id', 'shop']
+    """
+
+    of: tuple[str, ...]
+    columns: Mapping[str, Mapping[str, Expr]]
+    rows: Mapping[str, Expr]
+    id: tuple[str, ...]
+    filter: Expr | None
+    renamed: Mapping[str, str]
+    first: Selection = field(init=False, repr=False, compare=False)
+    expectations: tuple[Expectation, ...]
+    usual: tuple[UsualCheck, ...]
+    sinks: tuple[Sink, ...]
+    limits: Limits | None
+    description: str
+    formerly: str | None
+
+    def __init__(
+        self,
+        rows: RowColumns,
+        *,
+        of: str | Sequence[str] = (),
+        columns: Mapping[str, Mapping[str, Expr]] | None = None,
+        id: str | Sequence[str] | None = None,  # noqa: A002 (the word of the domain)
+        filter: Expr | None = None,  # noqa: A002 (the word of the domain)
+        renamed: Mapping[str, str] | None = None,
+        expectations: Sequence[Expectation] = (),
+        usual: Sequence[UsualCheck] = (),
+        sinks: Sequence[Sink] = (),
+        limits: Limits | None = None,
+        description: str = "",
+        formerly: str | None = None,
+    ) -> None:
+        given = Arguments("Rows")
+        set_ = object.__setattr__
+        first = Selection(given.owner, rows, filter, renamed)
+        set_(self, "first", first)
+        for name in ("rows", "filter", "renamed"):
+            set_(self, name, getattr(first, name))
+        set_(self, "id", id_columns(given, id, first.rows))
+        upstream = _upstream(given, of)
+        set_(self, "of", upstream)
+        set_(self, "columns", _columns(given, columns, upstream))
+        quality = _Quality(expectations, usual, sinks, limits, description, formerly)
+        for name, value in quality.checked(given).items():
+            set_(self, name, value)
+
+
+AnyOutput = Output | Rows
+"""An output of either kind."""
+
+
+@dataclass(frozen=True)
+class _Quality:
+    """Arguments that outputs of both kinds have."""
+
+    expectations: Sequence[Expectation]
+    usual: Sequence[UsualCheck]
+    sinks: Sequence[Sink]
+    limits: Limits | None
+    description: str
+    formerly: str | None
+
+    def checked(self, given: Arguments) -> dict[str, object]:
+        """The values of the fields. Raises PipelineError."""
+        return {
+            "expectations": given.several("expectations", self.expectations, Expectation, "expect(...)"),
+            "usual": given.several("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
+            "sinks": named_sinks(given, self.sinks),
+            "limits": _limits(given, self.limits),
+            "description": given.instance("description", self.description, str, "text"),
+            "formerly": given.optional("formerly", self.formerly, str, 'a name, or ""'),
+        }
 
 
 def _upstream(given: Arguments, of: object) -> tuple[str, ...]:
@@ -269,11 +357,12 @@ def _limits(given: Arguments, limits: object) -> Limits | None:
     return own
 
 
-def named_outputs(given: Arguments, outputs: object) -> dict[str, Output]:
+def named_outputs(given: Arguments, outputs: object) -> dict[str, AnyOutput]:
     """The ``outputs`` of a pipeline by name; none if it has one without a name. Raises PipelineError."""
     if outputs is None:
         return {}
-    named = given.mapping("outputs", outputs, Output, '{"hourly": Output(...), "daily": Output(...)}', least=0)
+    write = '{"hourly": Output(...), "cleaned": Rows(...)}'
+    named: dict[str, AnyOutput] = given.mapping("outputs", outputs, (Output, Rows), write, least=0)  # type: ignore[arg-type] # one of the two
     for name in named:
         if not NAME.fullmatch(name) or name == "py":  # shop.py is a file
             raise given.wrong(

@@ -18,11 +18,13 @@ from headrace.model.expressions.columns import Key, expression
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Expr
 from headrace.model.triggers import Trigger
+from headrace.model.triggers.elementary import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline import output as pipeline_output
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
 from headrace.pipeline.endpoints import OWN, Input, Sink, Source, SparkFunction, named_sinks
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
+from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns
 from headrace.pipeline.scheduling import PIPELINE_NAME, SPARK, executor_name
 from headrace.pipeline.stages import Aggregation, Loop, LoopError, Stage, element_schema, grouping, trigger_nodes
 from headrace.pipeline.validation import check
@@ -32,6 +34,14 @@ _NOT_AS_THEY_ARE: Final = frozenset({"of", "columns", "first", "filter", "limits
 
 _OF_ALL_OUTPUTS: Final = ("deduplicate", "union", "schedule", "retention", "airflow", "executor")
 """What a pipeline says for all its outputs."""
+
+
+_NOTHING: Final[Mapping[str, object]] = {
+    **{name: {} for name in ("key", "what", "renamed", "rows")},
+    **dict.fromkeys(("where", "how", "having", "loop", "first", "_edges")),
+    "id": (),
+}
+"""What a pipeline with outputs has of what each of them has by itself."""
 
 
 class SeveralOutputsError(PipelineError, code="config.several_outputs"):
@@ -62,6 +72,8 @@ class Pipeline(Suggesting):
     their two ends, and the first aggregation is of the values of vertices (see ``Loop``).
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
+    ``rows`` in place of ``key``, ``what``, ``where``, ``when`` and ``how``: each record that passes ``filter`` leaves
+    as a row of these columns, and ``id`` names those that are unique (see ``Rows``).
     ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
     ``Output``); ``filter`` and ``deduplicate`` come before all of them. The pipeline has no key of its own then.
     Raises PipelineError, saying what to change, when the parts do not fit.
@@ -95,7 +107,9 @@ class Pipeline(Suggesting):
     _edges: Aggregation | None = field(init=False, repr=False, compare=False)
     deduplicate: Deduplicate | None
     union: tuple[Input, ...]
-    outputs: Mapping[str, pipeline_output.Output]
+    outputs: Mapping[str, pipeline_output.AnyOutput]
+    rows: Mapping[str, Expr]
+    id: tuple[str, ...]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
     limits: Limits | None
@@ -128,7 +142,9 @@ class Pipeline(Suggesting):
         loop: Loop | None = None,
         deduplicate: Deduplicate | None = None,
         union: Sequence[Input] = (),
-        outputs: Mapping[str, pipeline_output.Output] | None = None,
+        outputs: Mapping[str, pipeline_output.AnyOutput] | None = None,
+        rows: RowColumns | None = None,
+        id: str | Sequence[str] | None = None,  # noqa: A002 (the word of the domain)
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
         limits: Limits | None = None,
@@ -157,28 +173,22 @@ class Pipeline(Suggesting):
         set_(self, "input", _own_input(given, input))
         several = pipeline_output.named_outputs(given, outputs)
         set_(self, "outputs", several)
+        own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "having": having, "loop": loop}
+        own |= {"then": then, "when": None if isinstance(when, Default) else when}
+        own |= {"allow_finishing": allow_finishing, "allow_double_counting": allow_double_counting}
         if several:
-            own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "renamed": renamed}
-            own |= {
-                "then": then,
-                "expectations": expectations,
-                "when": None if when == pipeline_output.AT_THE_END else when,
-            }
-            own |= {
-                "having": having,
-                "loop": loop,
-                "usual": usual,
-                "sinks": sinks,
-                "allow_finishing": allow_finishing,
-                "allow_double_counting": allow_double_counting,
-            }
+            own |= {"renamed": renamed, "rows": rows, "id": id}
+            own |= {"expectations": expectations, "usual": usual, "sinks": sinks}
             pipeline_output.check_apart(given, own)
-            set_(self, "filter", None if filter is None else expression(given, "filter", filter))
-            nothing: dict[str, object] = {"key": {}, "what": {}, "where": None, "when": when, "how": None}
-            nothing |= {"having": None, "renamed": {}, "loop": None, "first": None, "_edges": None}
-            for part, value in nothing.items():
-                set_(self, part, value)
+            parts: dict[str, object] = {**_NOTHING, "when": when}
+            parts |= {"filter": None if filter is None else expression(given, "filter", filter)}
+        elif rows is not None and rows != {}:
+            check_without_windows(given, own)
+            selection = Selection(given.owner, rows, filter, renamed)
+            parts = {**selection.fields, "_edges": None, "id": id_columns(given, id, selection.rows)}
         else:
+            if id is not None and id != ():
+                raise given.wrong("id", id, "it names columns of rows=; what an aggregation gives goes by its key")
             first = grouping(
                 given,
                 loop,
@@ -191,9 +201,9 @@ class Pipeline(Suggesting):
                 having=having,
                 renamed=renamed,
             )
-            set_(self, "_edges", first.edges)
-            for part, value in first.fields.items():
-                set_(self, part, value)
+            parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": ()}
+        for part, value in parts.items():
+            set_(self, part, value)
         once = 'Deduplicate("id", "1d")'
         set_(self, "deduplicate", given.optional("deduplicate", deduplicate, Deduplicate, once))
         set_(self, "union", given.several("union", union, Input, 'csv(...).event_time(...).named("weather")'))

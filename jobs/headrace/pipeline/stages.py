@@ -17,13 +17,13 @@ from functools import cached_property
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import WINDOW_END, WINDOW_START, Accumulation, How, behind, retracting
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Accumulation, How, behind, retracting
 from headrace.model.arguments import REQUIRED, Arguments, Suggesting, keywords, word, words
 from headrace.model.combiners import Aggregate, count
 from headrace.model.expressions.columns import Key, check_reads, expression, in_order, key_columns, result_types
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
-from headrace.model.expressions.typing import columns_of, output_type, readable_types, too_large, type_of
+from headrace.model.expressions.typing import columns_of, output_type, readable_types, row_type, too_large, type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger, check_trigger
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
@@ -262,8 +262,13 @@ class Aggregation(Suggesting):
         set_(self, "having", None if having is None else expression(given, "having", having))
         function = 'SparkFunction("module:function", ...)'
         set_(self, "transform", given.optional("transform", transform, SparkFunction, function))
-        set_(self, "renamed", _renamed(given, renamed, {*self.key, *self.what}))
+        set_(self, "renamed", new_names(given, renamed, {*self.key, *self.what}))
         self._check_results(given)
+
+    @property
+    def rows(self) -> Mapping[str, Expr]:
+        """The columns of rows, where these leave as they are (``pipeline.rows``); none of an aggregation."""
+        return {}
 
     @cached_property
     def aggregates(self) -> Mapping[str, Aggregate]:
@@ -306,7 +311,7 @@ class Aggregation(Suggesting):
             yield from ((type(node).__name__, expr) for expr in inputs(node))
 
 
-def _renamed(given: Arguments, renamed: object, columns: Collection[str]) -> dict[str, str]:
+def new_names(given: Arguments, renamed: object, columns: Collection[str]) -> dict[str, str]:
     if renamed is None:
         return {}
     renames = given.mapping("renamed", renamed, str, '{"old name": "name"}', least=0)
@@ -327,6 +332,7 @@ _WHAT = (
 )
 
 
+_ROW: Schema = {EVENT_TIME: DataType.TIMESTAMP}
 _WINDOW: Schema = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
 
 
@@ -361,6 +367,11 @@ class Stage:
         return Stage(settled, schema, self.withdraws)
 
     @property
+    def gives_rows(self) -> bool:
+        """Whether what reaches it leaves as rows, without a key."""
+        return bool(self.aggregation.rows)
+
+    @property
     def fires_once(self) -> bool:
         """Whether a window has at most one pane: it waits for its end, and expires there."""
         return self.when.waits_for_the_end and self.aggregation.how.allowed_lateness == 0
@@ -368,12 +379,19 @@ class Stage:
     @property
     def withdraws(self) -> bool:
         """Whether its rows can be withdrawn again: where it retracts, and where what replaces a row can be withheld by
-        ``having`` (9.10).
+        ``having`` (9.10); rows as they are, where what they are made of can be.
         """
+        if self.gives_rows:
+            return self.withdrawable
         accumulation = self.aggregation.how.accumulation
         if accumulation is not Accumulation.ACCUMULATING:
             return accumulation is Accumulation.RETRACTING
         return self.aggregation.having is not None and not self.fires_once
+
+    @cached_property
+    def row_columns(self) -> Mapping[str, Expr]:
+        """The columns of rows, but for their event time, which each has by itself."""
+        return {name: expr for name, expr in self.aggregation.rows.items() if name != EVENT_TIME}
 
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
@@ -382,13 +400,18 @@ class Stage:
 
     @cached_property
     def value_types(self) -> Mapping[str, ValueType]:
-        """Aggregates, then columns of results, and their types, in order."""
+        """Aggregates, then columns of results, and their types, in order; or the columns of rows."""
+        if self.gives_rows:
+            return {name: row_type(name, expr, self.schema) for name, expr in self.row_columns.items()}
         aggregates = {name: output_type(made, self.schema) for name, made in self.aggregation.aggregates.items()}
         return {**aggregates, **self._result_types}
 
     @cached_property
     def pane_schema(self) -> Schema:
-        """Columns of its panes that the next stage, columns of results and ``having`` can read."""
+        """Columns of its panes that the next stage, columns of results and ``having`` can read; or those of rows."""
+        if self.gives_rows:
+            columns = {name: kind for name, kind in self.value_types.items() if isinstance(kind, DataType)}
+            return {**columns, **_ROW}
         values = readable_types(self.aggregation.aggregates, self.schema)
         return {**self.key_types, **values, **self._result_types, **_WINDOW}
 

@@ -13,13 +13,21 @@ from typing import TYPE_CHECKING, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.model import windows
-from headrace.model.accumulation import LATE_COLUMNS, PANE_COLUMNS, Accumulation, How, TimestampCombiner
+from headrace.model.accumulation import (
+    EVENT_TIME,
+    LATE_COLUMNS,
+    PANE_COLUMNS,
+    ROW_COLUMNS,
+    Accumulation,
+    How,
+    TimestampCombiner,
+)
 from headrace.model.arguments import words
 from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
 from headrace.model.combiners import Aggregate
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.expressions.data_types import DataType, Schema, is_text
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import columns_of, extent, output_type, too_large, type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger
@@ -27,6 +35,7 @@ from headrace.model.triggers.data_driven import AfterPattern, DataDriven
 from headrace.model.triggers.elementary import Default
 from headrace.pipeline.deployment import FileSchedule
 from headrace.pipeline.endpoints import OWN, Input, Source
+from headrace.pipeline.rows import check_event_time_name
 from headrace.pipeline.sources import FilesSource
 from headrace.pipeline.stages import OF_PANES, Aggregation, LoopError, check_finishing, element_schema, looks_at_values
 from headrace.pipeline.stages import check_own_triggers as check_own
@@ -110,6 +119,10 @@ def check_changelogs(pipeline: "Pipeline") -> None:
             raise PipelineError(f"changelog of input {given.name}: {error}") from None
     if not pipeline.withdraws_records or pipeline.upstream:
         return
+    if pipeline.rows:
+        if (problem := _wrong_time_of_rows(pipeline)) is not None:
+            raise PipelineError(problem)
+        return
     for problem in (_wrong_how(pipeline), _wrong_windows(pipeline), _wrong_trigger(pipeline)):
         if problem is not None:
             raise PipelineError(problem)
@@ -168,14 +181,28 @@ def _wrong_windows(pipeline: "Pipeline") -> str | None:
             f"where: {_WITHDRAWN}, and a withdrawn one may have linked two sessions, which never split; use windows "
             "that do not merge"
         )
-    of_arrival = [given.name for given in pipeline.inputs if given.source.changelog and given.event_time.expr is None]
-    if of_arrival and not isinstance(where, windows.GlobalWindows):
+    of_arrival = _withdrawn_by_arrival(pipeline)
+    if of_arrival is not None and not isinstance(where, windows.GlobalWindows):
         return (
-            f"where: records of input {of_arrival[0]} can be withdrawn, and go by the time of arrival, so a withdrawal "
-            "would come to another window than what it withdraws; give it the event time of the row, or use "
-            "GlobalWindows()"
+            f"where: {of_arrival}, so a withdrawal would come to another window than what it withdraws; give it the "
+            "event time of the row, or use GlobalWindows()"
         )
     return None
+
+
+def _wrong_time_of_rows(pipeline: "Pipeline") -> str | None:
+    of_arrival = _withdrawn_by_arrival(pipeline)
+    if of_arrival is None:
+        return None
+    return (
+        f"rows: {of_arrival}, so a withdrawal would have another event time than the row that it withdraws; give it "
+        "the event time of the row"
+    )
+
+
+def _withdrawn_by_arrival(pipeline: "Pipeline") -> str | None:
+    of_arrival = [given.name for given in pipeline.inputs if given.source.changelog and given.event_time.expr is None]
+    return f"records of input {of_arrival[0]} can be withdrawn, and go by the time of arrival" if of_arrival else None
 
 
 def _wrong_trigger(pipeline: "Pipeline") -> str | None:
@@ -301,6 +328,8 @@ def check(pipeline: "Pipeline") -> None:
         _check_edges(pipeline)
         stages = pipeline.stages
         _check_changelogs(pipeline)
+        times = [given.event_time.expr for given in pipeline.inputs]
+        check_event_time_name(pipeline.rows, [Column(EVENT_TIME)] if pipeline.upstream else times)
     except PipelineError as error:
         kind = LoopError if isinstance(error, LoopError) else PipelineError
         raise kind(f"pipeline {pipeline.name}: {error}") from None
@@ -317,9 +346,10 @@ def check(pipeline: "Pipeline") -> None:
                 f"pipeline {pipeline.name}: key {name!r} is a column of late records; choose another name than "
                 f"{', '.join(LATE_COLUMNS)}"
             )
+    shown = ROW_COLUMNS if pipeline.rows else PANE_COLUMNS
     for expectation in pipeline.expectations:
         try:
-            expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *PANE_COLUMNS])
+            expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *shown])
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     for compared in pipeline.usual:
@@ -337,11 +367,22 @@ def check(pipeline: "Pipeline") -> None:
 
 def _check_sinks(pipeline: "Pipeline") -> None:
     for sink in pipeline.sinks:
+        if pipeline.rows and sink.gets_final_rows and (why := _never_final(pipeline)) is not None:
+            raise PipelineError(f"pipeline {pipeline.name}: sink {sink.name} gets final rows, and {why}")
         for name in (*pipeline.key_types, *pipeline.value_types):
             if (why := sink.refuses_column(name)) is not None:
                 raise PipelineError(
                     f"pipeline {pipeline.name}: sink {sink.name} has no column {name!r}: {why}; rename it"
                 )
+
+
+def _never_final(pipeline: "Pipeline") -> str | None:
+    """Why rows as they are cannot be handed to who cannot take back."""
+    if pipeline.stages[-1].withdraws:
+        return "these can be withdrawn at any time: deliver to a sink that can take back"
+    if not pipeline.id:
+        return 'one that comes again is known by its id: write id=, such as id="order"'
+    return None
 
 
 def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> None:
@@ -426,6 +467,10 @@ def _check_vocabulary(when: Trigger | None, where: windows.WindowFn) -> None:
 def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     aggregation = stage.aggregation
     _check_filter(stage)
+    if stage.gives_rows:
+        _check_names(stage.row_columns, ROW_COLUMNS, "a column of every row")
+        stage.value_types  # noqa: B018 - which says what is wrong with them
+        return
     _check_columns(aggregation.key, aggregation.what, stage)
     _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
@@ -503,23 +548,10 @@ def _of_argument(name: str) -> Iterator[None]:
 
 def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") -> None:
     """The names of columns of a ``key`` and of ``what`` is computed, and the key's types."""
-    spellings: dict[str, str] = {}
-    for name in (*key, *what):
-        if name.startswith("_"):
-            raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
-        if not name or {".", "`", "\0"} & {*name} or not is_text(name):
-            raise PipelineError(
-                f"column {name!r}: a name is text that is not empty and has no dots, backticks or NUL; rename it"
-            )
-        if name.lower() in PANE_COLUMNS:
-            raise PipelineError(f"column {name!r} is a pane column; choose another name than {', '.join(PANE_COLUMNS)}")
-        if name in key and name in what:
+    for name in key:
+        if name in what:
             raise PipelineError(f"column {name!r} is both a key and an aggregate; rename one of them")
-        if spellings.setdefault(name.lower(), name) != name:
-            raise PipelineError(
-                f"columns {spellings[name.lower()]!r} and {name!r} differ only in case, which readers do not tell "
-                "apart; rename one of them"
-            )
+    _check_names((*key, *what), PANE_COLUMNS, "a pane column")
     for name in key:
         expr = stage.aggregation.key[name]
         with _of_argument(f"key[{name!r}]"):
@@ -528,6 +560,25 @@ def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") 
                 raise PipelineError("it is always NULL; give an expression that names a column")
             if kind is DataType.FLOAT:
                 raise PipelineError("it is a float, which does not compare exactly; cast it to int or str")
+
+
+def _check_names(names: Iterable[str], taken: Sequence[str], whose: str) -> None:
+    """The names of columns, of which some are ``taken``, and ``whose`` these are."""
+    spellings: dict[str, str] = {}
+    for name in names:
+        if name.startswith("_"):
+            raise PipelineError(f"column {name!r}: names that start with _ belong to Headrace")
+        if not name or {".", "`", "\0"} & {*name} or not is_text(name):
+            raise PipelineError(
+                f"column {name!r}: a name is text that is not empty and has no dots, backticks or NUL; rename it"
+            )
+        if name.lower() in taken:
+            raise PipelineError(f"column {name!r} is {whose}; choose another name than {', '.join(taken)}")
+        if spellings.setdefault(name.lower(), name) != name:
+            raise PipelineError(
+                f"columns {spellings[name.lower()]!r} and {name!r} differ only in case, which readers do not tell "
+                "apart; rename one of them"
+            )
 
 
 def _check_phase(where: windows.WindowFn, key_types: Schema) -> None:

@@ -36,7 +36,7 @@ from headrace.kernel.windows import count_windows
 from headrace.model.time import instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.endpoints import Input
-from headrace.pipeline.output import Output
+from headrace.pipeline.output import AnyOutput
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.pipeline.upstream_source import UpstreamSource
@@ -282,7 +282,7 @@ def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
     return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
 
 
-def _came_since(catalog: Catalog, defined: Mapping[str, Output], epoch: str) -> str:
+def _came_since(catalog: Catalog, defined: Mapping[str, AnyOutput], epoch: str) -> str:
     """An output of main, or one that is ``defined`` and comes with the next run, that the snapshot of ``epoch`` had
     not; "" if it had all, "of that time" if nobody can tell.
     """

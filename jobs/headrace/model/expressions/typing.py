@@ -181,6 +181,19 @@ def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
     raise PipelineError(f"{expr!r} is not an expression")
 
 
+def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.DataType | data_types.ListType:
+    """The type of ``expr`` as the column ``name`` of rows, which may be a list. Raises PipelineError, also for an untyped
+    NULL.
+    """
+    try:
+        kind = kind_of(expr, schema)
+    except PipelineError as error:
+        raise PipelineError(f"rows[{name!r}]: {error}") from None
+    if kind is None:
+        raise PipelineError(f"rows[{name!r}]: {expr!s} is always NULL; cast it, or leave it out")
+    return kind
+
+
 _READS_LISTS = "length, contains, item, slice and is_null read a list, and so does a transform, which may explode it"
 
 
