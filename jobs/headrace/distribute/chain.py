@@ -113,10 +113,20 @@ class Chain:
         """The stage for which records are judged and grouped, where it takes any: the first, or edges of the loop."""
         return self.stages[0] if self.loop is None else self.loop.edges
 
+    @property
+    def gives_rows(self) -> bool:
+        """Whether elements leave as rows where they are read: its only stage has no part of the keys, and no state."""
+        return self.stages[0].stage.gives_rows
+
+    @property
+    def steps(self) -> int:
+        """How many of its stages have tasks of their own."""
+        return 0 if self.gives_rows else len(self.stages)
+
     @cached_property
     def tables(self) -> tuple[str, ...]:
-        """The names of the tables of state, one for each stage."""
-        return self.names.states(len(self.stages))
+        """The names of the tables of state, one for each stage that has any."""
+        return self.names.states(self.steps)
 
     @cached_property
     def all_tables(self) -> tuple[str, ...]:
@@ -205,13 +215,13 @@ def jobs_of(chains: Sequence[Chain]) -> tuple[Job, ...]:
 
 
 def _cut_by_spark(chain: Chain) -> list[range]:
-    count = len(chain.stages)
+    count = chain.steps
     first_stages = [_stages(chain).start, *(stage for stage in range(1, count) if chain.goes_through_spark(stage))]
     return [range(first, end) for first, end in pairwise([*first_stages, count])]
 
 
 def _stages(chain: Chain) -> range:
-    return range(0 if chain.loop is None else LOOP, len(chain.stages))
+    return range(0 if chain.loop is None else LOOP, chain.steps)
 
 
 def with_downstream(chains: Sequence[Chain], numbers: Set[int]) -> frozenset[int]:

@@ -16,6 +16,7 @@ from headrace.kernel.expressions.evaluation import column
 from headrace.kernel.keys import grouped, hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.windows import Assigned
+from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT
@@ -40,6 +41,23 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
     ]
     groups = grouped(hashes(keys, panes.num_rows), keys, *window)
     return panes.take(pa.array(_last(groups, *(as_numpy(panes.column(name)) for name in ("epoch", "sequence")))))
+
+
+def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """What is left of ``rows`` once those that were withdrawn are taken from equal ones: the oldest that stand; or
+    retractions, where there are more of these.
+    """
+    if not rows.num_rows:
+        return rows
+    columns = [rows.column(name) for name in (*stage.stage.row_columns, EVENT_TIME)]
+    groups = grouped(hashes(columns), columns)
+    order = np.arange(rows.num_rows) if groups.order is None else groups.order
+    signs = np.where(as_numpy(rows.column("is_retraction"))[order], -1, 1)
+    left = np.repeat(groups.reduce(np.add, signs, 0), groups.sizes)
+    is_alike = signs == np.sign(left)
+    before = np.concatenate([[0], np.cumsum(is_alike)])
+    rank = before[1:] - np.repeat(before[groups.offsets[:-1]], groups.sizes)
+    return rows.take(pa.array(np.sort(order[is_alike & (rank <= np.abs(left))])))
 
 
 def scalar_columns(columns: pa.Schema) -> dict[str, DataType]:

@@ -56,7 +56,9 @@ def judge(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) 
 
 
 def decide(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
-    """Which ``rows`` (``with_size``) take part, with their keys: what ``judge`` gives but for ``inputs_of``."""
+    """Which ``rows`` (``with_size``) take part, with their keys, or the columns of rows that leave as they are: what
+    ``judge`` gives but for ``inputs_of``.
+    """
     aggregation, typed, length = stage.stage.aggregation, _types(stage), len(rows[c.EVENT_TIME])
     apart = {name: column_apart(expr, rows, typed, length) for name, expr in aggregation.key.items()}
     keys = {name: values for name, (values, _) in apart.items()}
@@ -72,7 +74,11 @@ def decide(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None)
         values, of_term = apart[term.name]
         judged[c.REJECT] = rejecting(judged[c.REJECT], "value of the edge", of_term, among=admitted)
         judged[c.REJECT] = _wrong_term(term, values, judged)
-    return {**judged, **keys}
+    columns: dict[str, pa.Array] = {}
+    for name, expr in stage.stage.row_columns.items():
+        columns[name], overflows = column_apart(expr, rows, typed, length)
+        judged[c.REJECT] = rejecting(judged[c.REJECT], f"column {name}", overflows, among=admitted)
+    return {**judged, **keys, **columns}
 
 
 def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str, pa.Array]:
@@ -267,7 +273,7 @@ def aggregate(
     the own window of an element (semantics 3.1a). ``hashed``: those of keys of the same rows, for other stages.
     """
     hashed = KeyHashes() if hashed is None else hashed
-    fates = _fates(judged)
+    fates = fates_of(judged)
     placed = _placed(stage, judged, fates)
     windows = placed.windows
     is_late = stage.expired(windows.end, watermark)
@@ -287,7 +293,7 @@ def aggregate(
     )
 
 
-def _fates(judged: Columns) -> NDArray[np.int8]:
+def fates_of(judged: Columns) -> NDArray[np.int8]:
     """What became of each record before it has windows."""
     fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
     if c.SEEN in judged:
@@ -347,6 +353,16 @@ def _account(
         min_accepted=low,
         max_accepted=high,
     )
+
+
+def account_of_rows(judged: Columns, fates: NDArray[np.int8], accepted: Ints) -> Accounting:
+    """What became of elements, by their ``fates``, where those that are ``accepted`` leave as rows."""
+    rows = {Disposition(code): int(number) for code, number in enumerate(np.bincount(fates)) if number}
+    times = judged[c.EVENT_TIME]
+    latest = pc.max(times.filter(pa.array(fates != Disposition.REJECTED))).as_py()
+    ends = pc.min_max(times if len(accepted) == len(fates) else times.take(pa.array(accepted))).as_py()
+    low, high = (None if ends[end] is None else Instant(ends[end]) for end in ("min", "max"))
+    return Accounting(rows, 0, 0, None if latest is None else Instant(latest), low, high)
 
 
 class KeyHashes:

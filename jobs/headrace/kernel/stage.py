@@ -13,7 +13,7 @@ from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, ow
 from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.kernel.expressions.string_bytes import Words
 from headrace.kernel.keys import hashes
-from headrace.model.accumulation import Accumulation, How, TimestampCombiner
+from headrace.model.accumulation import EVENT_TIME, Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import to_json
@@ -50,8 +50,11 @@ class CompiledStage:
         return [name for name in self.keys if name not in terms]
 
     def hashes_of(self, rows: pa.RecordBatch) -> Words:
-        """The hashes of the keys of ``rows``."""
-        return hashes([rows.column(name) for name in self.keys], rows.num_rows)
+        """The hashes of the keys of ``rows``; where these are rows without a key, of their event times: their columns
+        may change, and the part that stored rows are in does not.
+        """
+        names = [EVENT_TIME] if self.stage.gives_rows else self.keys
+        return hashes([rows.column(name) for name in names], rows.num_rows)
 
     def record_hashes_of(self, rows: pa.RecordBatch) -> Words:
         """The hashes of ``rows`` by those columns of the key that users wrote."""
@@ -298,7 +301,12 @@ class CompiledStage:
 
     @cached_property
     def pane_schema(self) -> pa.Schema:
-        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.accumulation``)."""
+        """A pane as readers see it: keys, aggregates, pane columns (``headrace.model.accumulation``); or a row as it
+        leaves.
+        """
+        if self.stage.gives_rows:
+            columns = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
+            return pa.schema([*columns, *_OF_ROWS])
         stamps = {"window_start", "window_end", "pane_time"}
         values = self.stage.value_types
         inner = {f.name: TIMESTAMP if f.name in stamps else f.type for f in self.pane_type}
@@ -320,6 +328,15 @@ class CompiledStage:
         """A state row: the hash of its key, key, window, the epoch that wrote it, bookkeeping."""
         window = [(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.EPOCH)]
         return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *self.bookkeeping.items()])
+
+
+_OF_ROWS = (
+    (EVENT_TIME, TIMESTAMP),
+    ("timing", pa.string()),
+    ("is_retraction", _BOOL),
+    ("epoch", _LONG),
+    ("sequence", _LONG),
+)
 
 
 def _named(wanted: Iterable[Expr | None]) -> list[tuple[str, Expr]]:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.model.accumulation import WINDOW_END, WINDOW_START, Pane
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane
 from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
@@ -31,10 +31,14 @@ class Entrance:
         return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
 
     def missing(self, record: Record) -> str | None:
-        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key.
+        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key; rows have
+        none, but columns that may overflow.
 
         Raises OverflowsInRecordError.
         """
+        if self.stage.gives_rows and self.admits(record):
+            for name, expr in self.stage.row_columns.items():
+                evaluate_of(f"column {name}", expr, record, self.stage.schema)
         of_edge = {term.name for term in self.stage.terms}
         keys = [(name, expr) for name, expr in self.stage.aggregation.key.items() if name not in of_edge]
         values = ((name, evaluate_of(f"key {name}", expr, record, self.stage.schema)) for name, expr in keys)
@@ -74,7 +78,11 @@ class Entrance:
 
 
 def pane_record(stage: Stage, pane: Pane) -> Record:
-    """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite."""
+    """What a stage below ``stage`` reads of ``pane``: key, aggregates and window; NULL for an end that is infinite.
+    Of a row its columns, and its event time.
+    """
+    if stage.gives_rows:
+        return {**dict(zip(stage.value_types, pane.values, strict=True)), EVENT_TIME: pane.timestamp}
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),
         **dict(zip(stage.value_types, pane.values, strict=True)),

@@ -22,7 +22,7 @@ from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import TaskEnvironment, file_name
 from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
-from headrace.distribute.views import newest_records
+from headrace.distribute.views import newest_records, summed_rows
 from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import together
@@ -71,6 +71,8 @@ def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_
     keys = cut(plan.parts)[part]
     chain = work.chains[plan.chain]
     stage = chain.stages[-1]
+    if stage.stage.gives_rows and not stage.stage.withdraws:
+        return _one_after_another(work, plan, part, stop)
     files = [file for file in plan.files if keys.overlaps(file.groups)]
     pieces = keys.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
@@ -81,6 +83,15 @@ def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_
     folded = (_newest(stage, batches, bottom=plan.bottom) for batches in by_piece)
     name = file_name(plan.prefix, chain.names.current, part)
     return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
+
+
+def _one_after_another(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
+    """Rows of which none is withdrawn, as fewer files: each part has some of the files."""
+    chain = work.chains[plan.chain]
+    schema = chain.stages[-1].pane_schema
+    files = plan.files[part * len(plan.files) // plan.parts : (part + 1) * len(plan.files) // plan.parts]
+    rows = (rows for file in files for rows in read_some(work.store, file, schema, plan.names.get(file.path, {})))
+    return put_rows(work.store, file_name(plan.prefix, chain.names.current, part), stop.checked(rows))
 
 
 def _panes_of(work: TaskEnvironment, plan: FoldPlan, file: DataFile, keys: KeyGroupRange) -> Iterator[pa.RecordBatch]:
@@ -102,6 +113,8 @@ def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupR
 
 
 def _newest(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
+    if stage.stage.gives_rows:  # what was withdrawn before it came stays, also at the bottom
+        return summed_rows(stage, together(stage.pane_schema, batches))
     rows = newest_records(stage, together(stage.pane_schema, batches))
     return rows.filter(pc.invert(rows.column("is_retraction"))) if bottom else rows
 

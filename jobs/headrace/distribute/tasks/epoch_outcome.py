@@ -39,12 +39,20 @@ class ChainOutcome:
 
     @cached_property
     def stages(self) -> list[list[task_results.StageOutput]]:
-        """The parts of each stage."""
+        """The parts of each stage; where rows leave as they are, who gave them."""
+        if self.chain.gives_rows:
+            return [[task_results.StageOutput(counts=own.counts, panes=own.rows) for own in self._rows]]
         levels = [
             [task.output for task in level if isinstance(task.output, task_results.StageOutput)]
             for level in self.levels
         ]
         return [parts for parts in levels if parts]
+
+    @property
+    def _rows(self) -> list[task_results.BundleOutput]:
+        """What left as rows of records, or of panes."""
+        taken = [panes.rows for of_stage in self.panes_taken.values() for panes in of_stage]
+        return [*self.bundles, *(rows[self.number] for rows in taken if self.number in rows)]
 
     @cached_property
     def loop(self) -> tuple[task_results.TaskResult, ...]:
@@ -77,7 +85,7 @@ class ChainOutcome:
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of its tables of state after the epoch."""
         tables = {}
-        for table, clocks, stage in zip(self.chain.tables, self.clocks, self.stages, strict=True):
+        for table, clocks, stage in zip(self.chain.tables, self.clocks, self.stages, strict=not self.chain.gives_rows):
             old, tops = self.state.tables[table], [part.state for part in stage]
             tables[table] = layers_after(old, clocks.watermark, self.plan.epoch, tops)
         if self.chain.loop is not None:
@@ -160,8 +168,10 @@ class ChainOutcome:
         )
 
     def _taken(self, stage: int) -> list[Accounting]:
-        taken = (panes.accounting.get(self.number) for panes in self.panes_taken.get(stage, ()))
-        return [accounting for accounting in taken if accounting is not None]
+        panes_taken = self.panes_taken.get(stage, ())
+        taken = (panes.accounting.get(self.number) for panes in panes_taken)
+        rows = [panes.rows[self.number].accounting for panes in panes_taken if self.number in panes.rows]
+        return [*(accounting for accounting in taken if accounting is not None), *rows]
 
     @property
     def panes(self) -> task_results.Files:
@@ -181,12 +191,12 @@ class ChainOutcome:
     @property
     def due_event(self) -> Instant:
         """A lower bound of the watermark at which the chain wants its next activation."""
-        return min(part.due_event for part in self.parts)
+        return min((part.due_event for part in self.parts), default=NEVER)
 
     @property
     def rejected(self) -> task_results.Files:
         """Records that others can take and it cannot, then panes."""
-        logs = [bundle.rejected for bundle in self.bundles]
+        logs = [bundle.rejected for bundle in (self._rows if self.chain.gives_rows else self.bundles)]
         logs += [part.rejected for part in self.parts]
         taken = (panes for of_stage in self.panes_taken.values() for panes in of_stage)
         logs += [panes.rejected.get(self.number, ()) for panes in taken]
@@ -292,7 +302,7 @@ class EpochOutcome:
 
     def _levels_of(self, chain: int) -> list[tuple[task_results.TaskResult, ...]]:
         """The levels of the chain with that number, and those before them in the same jobs."""
-        jobs = [levels for levels in self._by_chain if any(chain in level for level in levels)]
+        jobs = [levels for job, levels in zip(self.work.jobs, self._by_chain, strict=False) if chain in job.stages]
         return [own for levels in jobs for level in levels if (own := level.get(chain, level.get(None)))]
 
     @cached_property
@@ -326,7 +336,7 @@ class EpochOutcome:
         begin = [self.by_number[chain] for chain, own in job.stages.items() if not own.start]
         for above in sorted({above.number for outcome in begin for above in outcome.upstream}):
             outcome = self.by_number[above]
-            in_order = above in self.work.handed_on_in_order
+            in_order = above in self.work.handed_on_in_order and not outcome.chain.gives_rows
             files = outcome.elements_of(len(outcome.stages) - 1) if in_order else outcome.panes
             yield from task_plan.pane_shares(above, files, tasks(sum(file.bytes for file in files)))
         for chain, own in job.stages.items():
@@ -345,7 +355,8 @@ class EpochOutcome:
     @cached_property
     def id_parts(self) -> list[task_results.IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        return [result.output for result in self.jobs[0].levels[1] if isinstance(result.output, task_results.IdsOutput)]
+        below = [result.output for level in self.jobs[0].levels[1:2] for result in level]  # none where all are rows
+        return [output for output in below if isinstance(output, task_results.IdsOutput)]
 
     @cached_property
     def observations(self) -> InputObservations:

@@ -24,6 +24,7 @@ from headrace.distribute.watermark_inputs import InputObservations, ObservationC
 from headrace.formats.file_format import DividedFileError, ScannedRecords
 from headrace.kernel.columns import arrow_type, as_numpy
 from headrace.kernel.delta import Columns, KeyHashes, aggregate, takes_part
+from headrace.kernel.rows import select_rows
 from headrace.model.expressions.data_types import Schema
 from headrace.program import columns as c
 from headrace.sources.changelogs import with_signs
@@ -185,7 +186,17 @@ def for_each_reader(
 def _without_ids(task: EpochTask, judged: Columns, *, rows: NDArray[np.bool_]) -> BundleOutput:
     """What became of those ``rows`` in a chain whose ids count for nothing, since none takes part."""
     apart = {name: values.filter(pa.array(rows)) for name, values in judged.items()}
+    if task.chain.gives_rows:
+        return store_rows(task, apart)
     return BundleOutput(aggregate(task.chain.of_records, apart, task.state.clocks[0].watermark).accounting)
+
+
+def store_rows(task: EpochTask, judged: Columns) -> BundleOutput:
+    """What leaves of ``judged`` elements as rows of the chain of the task, stored."""
+    plan, watermark = task.plan, task.state.clocks[0].watermark
+    leaving = select_rows(task.chain.stages[0], judged, watermark, epoch=plan.epoch, task=task.number)
+    files = task.put(task.chain.names.panes, leaving.rows)
+    return BundleOutput(leaving.accounting, rows=files, counts=leaving.counts)
 
 
 def into_chains(
@@ -199,6 +210,10 @@ def into_chains(
 
     def into(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
         first = own.chain.of_records
+        if own.chain.gives_rows:
+            output = store_rows(own, columns)
+            late = late_rows(first, records, columns, None, task.plan.epoch)
+            return replace(output, late=own.put(own.chain.names.late, late)), {}
         shuffled = exchange.bundle(
             first,
             columns,

@@ -233,7 +233,7 @@ class TaskEnvironment:
     def levels(self) -> int:
         """How many levels of tasks acknowledge an epoch: those of each chain apart, what is before them once."""
         loops = sum(chain.loop is not None for chain in self.chains)
-        return len(self.jobs) + self.tells_ids + loops + sum(len(chain.stages) for chain in self.chains)
+        return len(self.jobs) + self.tells_ids + loops + sum(chain.steps for chain in self.chains)
 
     def number_of(self, output: str) -> int:
         """The number of the chain of an ``output``."""

@@ -9,7 +9,7 @@ output gave, for those that read it (``map_output``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,15 +17,16 @@ import pyarrow.parquet as pq
 
 from headrace.distribute.chain import upstream_of
 from headrace.distribute.tasks.exchange import ShuffleInput, bundle
-from headrace.distribute.tasks.map_side import Bundles, typed
+from headrace.distribute.tasks.map_side import Bundles, store_rows, typed
 from headrace.distribute.tasks.plan import EpochTask, TaskEnvironment, addressed, file_name
-from headrace.distribute.tasks.task_results import Failure, Files, PanesOutput, Stored, isolate_failure
+from headrace.distribute.tasks.task_results import BundleOutput, Failure, Files, PanesOutput, Stored, isolate_failure
 from headrace.distribute.views import dead_panes
 from headrace.kernel.columns import ARROW_TYPES, arrow_type
 from headrace.kernel.delta import Accounting, judge, rejecting
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
+from headrace.model.accumulation import EVENT_TIME
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.state.chunks import parts
@@ -104,6 +105,8 @@ def leaving(result: StageResult) -> pa.RecordBatch:
 def leaving_schema(stage: CompiledStage) -> pa.Schema:
     """The columns of ``leaving``."""
     node = stage.stage
+    if node.gives_rows:  # which say by themselves in which order they left
+        return pa.schema([(f"{ORDER}{c.SEQUENCE}", pa.int64())])
     columns = {name: arrow_type(kind) for name, kind in {**node.key_types, **node.pane_schema}.items()}
     long = pa.int64()
     order = {c.MOMENT: long, c.WINDOW_END: long, c.WINDOW_START: long}
@@ -155,6 +158,7 @@ def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
     rejected: dict[int, Files] = {}
     errors: dict[int, Failure] = {}
     bundles: dict[int, pa.RecordBatch] = {}
+    rows: dict[int, BundleOutput] = {}
     for number, stages in task.job.stages.items():
         if stages.start:  # it goes on with panes of its own
             continue
@@ -163,18 +167,46 @@ def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
         if above not in upstream:
             continue
         with isolate_failure(errors, number, isolates=task.plan.isolates):
+            if own.chain.gives_rows:
+                rows[number] = _rows_for_chain(own, panes, upstream.index(above))
+                continue
             shuffled, dead = _for_chain(own, panes, upstream.index(above))
         if number not in errors:
             accounting[number] = shuffled.aggregated.accounting
             rejected[number] = own.put(f"{REJECTED}-{own.chain.names.output}", dead)
             bundles |= addressed(task.plan, task.job, 0, number, shuffled.parts)
-    return PanesOutput(accounting, rejected, errors), bundles
+    return PanesOutput(accounting, rejected, rows, errors), bundles
 
 
 def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInput, pa.RecordBatch | None]:
     """``panes`` of the output at that ``place`` of those that the chain of the task reads, for its first stage; those
     that it cannot take.
     """
+    stage = task.chain.stages[0]
+    judged, dead = _judged_for_chain(task, panes, place)
+    shuffled = bundle(
+        stage,
+        judged,
+        _order_in(task, panes, place) if stage.is_ordered else None,
+        task.state.clocks[0].watermark,
+        task.output_watermark(),
+        share=task.number,
+        number=task.parts,
+    )
+    return shuffled, dead
+
+
+def _rows_for_chain(task: EpochTask, panes: "_Panes", place: int) -> BundleOutput:
+    """The same where the chain of the task gives rows: what leaves of them, stored."""
+    judged, dead = _judged_for_chain(task, panes, place)
+    output = store_rows(task, judged)
+    return replace(output, rejected=task.put(f"{REJECTED}-{task.chain.names.output}", dead))
+
+
+def _judged_for_chain(
+    task: EpochTask, panes: "_Panes", place: int
+) -> tuple[dict[str, pa.Array], pa.RecordBatch | None]:
+    """``panes`` of the output at that ``place``, judged for the first stage of the chain; those that it cannot take."""
     chain = task.chain
     stage, upstream = chain.stages[0], chain.upstream[place]
     schema, length = upstream.stage.pane_schema, len(panes.columns[c.EVENT_TIME])
@@ -185,17 +217,8 @@ def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInp
         rejects = rejecting(rejects, f"column {name}", overflows)
     elements |= {name: panes.columns[name] for name in (c.EVENT_TIME, c.SIGN)}
     judged = judge(stage, elements, rejects)
-    shuffled = bundle(
-        stage,
-        judged,
-        _order_in(task, panes, place) if stage.is_ordered else None,
-        task.state.clocks[0].watermark,
-        task.output_watermark(),
-        share=task.number,
-        number=task.parts,
-    )
     above, output = f"output {upstream.output}", chain.names.output
-    return shuffled, dead_panes(stage, above, elements, judged, task.plan.epoch, output=output)
+    return judged, dead_panes(stage, above, elements, judged, task.plan.epoch, output=output)
 
 
 def _order_in(task: EpochTask, panes: "_Panes", place: int) -> dict[str, pa.Array]:
@@ -228,7 +251,13 @@ class _Panes:
         columns = typed(rows, stage.stage.pane_schema)
         if order:
             return cls(columns | {name: rows.column(name) for name in (c.EVENT_TIME, c.SIGN)}, order)
+        if stage.stage.gives_rows:
+            at, order = columns[EVENT_TIME].cast(pa.int64()), {f"{ORDER}{c.SEQUENCE}": rows.column("sequence")}
+            return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, order)
         # readers see no time where there is none in the calendar, as at the end of the global window
         at = rows.column("pane_time").cast(pa.int64()).fill_null(GLOBAL_WINDOW_END - 1)
-        sign = pc.if_else(rows.column("is_retraction"), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
-        return cls({**columns, c.EVENT_TIME: at, c.SIGN: sign}, {})
+        return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, {})
+
+
+def _signs(panes: pa.RecordBatch) -> pa.Array:
+    return pc.if_else(panes.column("is_retraction"), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))

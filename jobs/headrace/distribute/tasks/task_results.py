@@ -145,11 +145,15 @@ class Stored:
 
 @dataclass(frozen=True)
 class BundleOutput:
-    """What became of records in the first stage of a chain; those that were late, and those that it cannot take."""
+    """What became of records in the first stage of a chain; those that were late, and those that it cannot take.
+    ``rows``: what left of them, counted by ``counts``, where they leave as rows.
+    """
 
     accounting: Accounting = field(default_factory=Accounting)
     late: Files = ()
     rejected: Files = ()
+    rows: Files = ()
+    counts: Counts | None = None
 
 
 @dataclass(frozen=True)
@@ -215,11 +219,12 @@ class StageOutput:
 @dataclass(frozen=True)
 class PanesOutput:
     """What became of panes in the first stage of the job for each chain, by its number; ``rejected`` have no key
-    there. ``errors``: why there is nothing of other chains.
+    there. ``rows``: what left of them as rows. ``errors``: why there is nothing of other chains.
     """
 
     accounting: Mapping[int, Accounting] = field(default_factory=dict)
     rejected: Mapping[int, Files] = field(default_factory=dict)
+    rows: Mapping[int, BundleOutput] = field(default_factory=dict)
     errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
