@@ -20,7 +20,7 @@ from headrace.model.expressions.expr import Expr, col, lit
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
 from headrace.read.shown_values import as_json
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.views.arrow_types import Given, python_rows, typed_key
+from headrace.read.views.arrow_types import ExplainError, Given, python_rows, typed_key
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.row_files import tables
@@ -160,6 +160,8 @@ class PaneHistory:
     def keys(self, most: int) -> KnownKeys:
         """The keys that there are, at most ``most``: those with the newest panes. Reads the columns of the key."""
         types = self._columns.keys
+        if self._columns.are_rows:  # which have no key
+            return KnownKeys((), (), has_more=False)
         if not types:
             return KnownKeys((), (("null", "all elements"),), has_more=False)
         files, is_all = self._newest_files()
@@ -178,6 +180,8 @@ class PaneHistory:
         """Panes of a key, at most ``most`` rows: whole windows, the newest of them; if the newest alone has more, its
         newest panes. Raises ExplainError.
         """
+        if self._columns.are_rows:
+            raise ExplainError(f"pipeline {self.catalog.pipeline} gives rows as they are, which have no key")
         named = typed_key(self._columns.keys, key, f"pipeline {self.catalog.pipeline}")
         conditions: list[Expr] = [col(name) == lit(value) for name, value in named.items()]
         where = reduce(and_, [col("epoch") >= lit(self._clocks[0].epoch), *conditions])

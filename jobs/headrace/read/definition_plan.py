@@ -191,6 +191,10 @@ def _change(pipeline: Pipeline, name: str, change: str) -> Change:
         case ["inputs", of, *rest]:
             part = "/".join(rest)
             return Change(f"{_PARTS.get(part, part)} of input {of!r}", change)
+        case ["stages", number, "rows"]:
+            return Change("the order of the columns", change, int(number), Action.MIGRATE)
+        case ["stages", number, "rows", column]:
+            return _column_of_rows(pipeline.stages[int(number) - 1], column, change, int(number))
         case ["stages", number, *rest]:
             return _stage_change(pipeline.stages[int(number) - 1], rest, change, int(number))
     return Change({"deduplicate": "deduplication"}.get(name, f"the {name}"), change)
@@ -237,6 +241,15 @@ def _column_of_results(name: str, change: str, number: int) -> Change:
     if change == "is new":
         return Change(part, change, number, Action.MIGRATE, starts_empty=True)
     return Change(part, f"{change}, and rows that stand have what it was", number)
+
+
+def _column_of_rows(stage: Stage, name: str, change: str, number: int) -> Change:
+    """What a column of rows is like one of results; but where rows can be withdrawn none may come, for those that stand
+    without it are known by all their columns.
+    """
+    if change == "is new" and stage.withdrawable:
+        return Change(f"column {name!r}", "is new, and rows that stand without it may be withdrawn", number)
+    return _column_of_results(name, change, number)
 
 
 def _keeps_elements(stage: Stage) -> bool:

@@ -175,6 +175,11 @@ class StageState:
 def check_number(pipeline: Pipeline, number: int) -> None:
     """Raise StateDefinitionError unless ``pipeline`` has an aggregation of that number."""
     there_are = len(pipeline.stages)
+    if pipeline.rows:
+        raise StateDefinitionError(
+            f"pipeline {pipeline.name} gives rows as they are: there are no windows, nothing is kept, and nothing "
+            "waits. Read its views, such as panes"
+        )
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= there_are:
         raise StateDefinitionError(
             f"stage={number!r} is none of the aggregations of {pipeline.name}: they are counted from 1 to {there_are}"

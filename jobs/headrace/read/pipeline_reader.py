@@ -261,13 +261,14 @@ class PipelineReader(Suggesting):
         Raises ExplainError, StateDefinitionError, NoSnapshotError.
         """
         from headrace.read.explanation import explain  # with the kernel
-        from headrace.read.open_windows import StageState
+        from headrace.read.open_windows import StageState, check_number
 
         definition = self._state_definition(pipeline, "explain")
         manifest = self._snapshot_of_output(at).manifest
         if manifest is None:
             raise NoSnapshotError(f"pipeline {self.name} has no snapshot yet at {at}: run it (headrace run)")
         number = len(definition.stages) if stage is None else stage
+        check_number(definition, number)
         return explain(StageState(self._catalog, manifest, definition, number), key, window, epochs)
 
     def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":

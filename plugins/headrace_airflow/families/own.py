@@ -256,7 +256,7 @@ def windows_dag(rooted: RootedPipeline) -> DAG | None:
     outputs = [
         output
         for output, alone in rooted.pipeline.by_output.items()
-        if not isinstance(alone.stages[-1].aggregation.where, GlobalWindows)
+        if not (alone.rows or isinstance(alone.stages[-1].aggregation.where, GlobalWindows))
     ]
     if not options_of(rooted).announce_windows or not outputs:
         return None

@@ -29,7 +29,8 @@ from headrace.errors import RestoreError
 FORMAT = 6
 """The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
 manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
-to a sink that cannot take back, 5 where the content is packed, and 6 of a manifest that names nodes of layers.
+to a sink that cannot take back, 5 where the content is packed, and 6 of a manifest that names nodes of layers, or of
+which an output gives rows.
 """
 
 _PACKED = 5

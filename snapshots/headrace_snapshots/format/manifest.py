@@ -136,6 +136,9 @@ ADOPTED = "adopted"
 FORMERLY = "formerly"
 """What an output was called before, newest name first, "" where it had none; in its schema."""
 
+ROWS = "rows"
+"""What is said of an output that gives rows, in its schema."""
+
 INPUT_WATERMARK = "input_watermark"
 """The watermark that comes to an output that reads others, or what a loop makes, in its progress."""
 
@@ -464,10 +467,12 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
 
     @property
     def format(self) -> int:
-        """The sixth where nodes have files of tables. The third where outputs have names, in which an older reader
-        would find no rows where it looks for them; and where an input has a position, of which it knows nothing.
+        """The sixth where nodes have files of tables, and where some output gives rows, which an older reader would
+        fold by a key and window that they have not. The third where outputs have names, in which one would find no rows
+        where it looks for them; and where an input has a position, of which it knows nothing.
         """
-        if next(self.nodes, None) is not None:
+        gives_rows = any(ROWS in own for own in (self.schema, *self.schema.get(OUTPUTS, {}).values()))
+        if gives_rows or next(self.nodes, None) is not None:
             return 6
         inputs: Mapping[str, JSON] = self.progress.get("inputs") or {}
         return 3 if OUTPUTS in self.schema or any(POSITION in read for read in inputs.values()) else 1

@@ -34,7 +34,7 @@ from headrace_snapshots.datafiles import verify
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
 
-_NEWEST = "_headrace_newest"
+_NEWEST, _RANK, _SUM = "_headrace_newest", "_headrace_rank", "_headrace_sum"
 
 NamedFile = tuple[DataFile, Names]
 """A file, and what it calls columns, if not by their name."""
@@ -46,8 +46,12 @@ def of_files(
     files: Sequence[NamedFile],
     columns: pa.Schema,
     identity: Sequence[str] | None,
+    *,
+    is_summed: bool = False,
 ) -> application.DataFrame:
-    """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction."""
+    """The rows of Parquet files; of those with the same ``identity`` the newest, unless it is a retraction, or where
+    they are to be summed as many as were put there more often than withdrawn.
+    """
     schema = from_arrow_schema(columns)
     if not files:
         return spark.createDataFrame([], schema)
@@ -63,7 +67,9 @@ def of_files(
         keys = scheme_of(store.uri).settings(os.environ)
         read = partial(_rows, store.uri, keys, tuple(files), columns)
         rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
-    return rows if identity is None else newest(rows, identity)
+    if identity is None:
+        return rows
+    return standing(rows, identity) if is_summed else newest(rows, identity)
 
 
 def _local(
@@ -118,6 +124,15 @@ def newest(rows: application.DataFrame, identity: Sequence[str]) -> application.
     return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
 
 
+def standing(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
+    """What stands of ``rows``: of those of one ``identity`` as many as were put there more often than withdrawn."""
+    same = Window.partitionBy(*map(column_named, identity))
+    of_sign = Window.partitionBy(*map(column_named, identity), f.col("is_retraction"))
+    ranked = rows.withColumn(_RANK, f.row_number().over(of_sign.orderBy("epoch", "sequence")))
+    summed = ranked.withColumn(_SUM, f.sum(f.when(f.col("is_retraction"), -1).otherwise(1)).over(same))
+    return summed.where(~f.col("is_retraction") & (f.col(_RANK) <= f.col(_SUM))).drop(_RANK, _SUM)
+
+
 def of_table(spark: application.SparkSession, table: pa.Table) -> application.DataFrame:
     """The rows of a table in memory."""
     return spark.createDataFrame(table)
@@ -164,14 +179,23 @@ def _read(
     return verified_rows(work.store, files, columns, numbers)
 
 
-def newest_since(
-    spark: application.SparkSession, rows: application.DataFrame, identity: Sequence[str], epoch: int, stored_bytes: int
+def standing_since(
+    spark: application.SparkSession,
+    rows: application.DataFrame,
+    identity: Sequence[str] | None,
+    epoch: int,
+    stored_bytes: int,
+    *,
+    is_summed: bool = False,
 ) -> application.DataFrame:
-    """The newest row of each ``identity``, without retractions and without rows of ``epoch`` or before it. ``rows`` are
-    ``stored_bytes`` long in the store.
+    """What stands of ``rows`` as ``of_files`` folds them, which are ``stored_bytes`` long in the store, without rows of
+    ``epoch`` or before it.
     """
-    parts = max(application.tasks_of(spark), 1 + stored_bytes // PART_BYTES)
-    return newest(rows.repartition(parts, *map(column_named, identity)), identity).where(f.col("epoch") > epoch)
+    if identity is not None:
+        parts = max(application.tasks_of(spark), 1 + stored_bytes // PART_BYTES)
+        rows = rows.repartition(parts, *map(column_named, identity))
+        rows = (standing if is_summed else newest)(rows, identity)
+    return rows.where(f.col("epoch") > epoch)
 
 
 def rows_without(

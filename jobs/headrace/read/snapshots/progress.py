@@ -30,7 +30,7 @@ from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, Fields, MalformedError
-from headrace_snapshots.format.manifest import INPUTS, UNNAMED, EpochFields, Manifest
+from headrace_snapshots.format.manifest import INPUTS, ROWS, UNNAMED, EpochFields, Manifest
 from headrace_snapshots.format.output_view import come_to, goes_on, outputs_of
 from headrace_snapshots.names import MAIN, published_of
 
@@ -308,7 +308,8 @@ class MergingWindows:
 @dataclass(frozen=True)
 class LastStage:
     """``lateness`` None: no window ever expires. ``own`` is the class of windows that are of the user's own;
-    ``is_first``: it is the only one, and reads the input.
+    ``is_first``: it is the only one, and reads the input. ``gives_rows``: it is no aggregation, and what it gives is
+    all that was given, less what was withdrawn.
     """
 
     accumulation: Accumulation
@@ -317,6 +318,7 @@ class LastStage:
     own: str | None
     table: str
     is_first: bool
+    gives_rows: bool = False
 
     @classmethod
     def of(cls, manifest: Manifest) -> "LastStage | None":
@@ -324,6 +326,9 @@ class LastStage:
         if not manifest.definition:
             return None
         stages = manifest.definition["stages"]
+        table, is_first = UNNAMED.state(len(stages) - 1), len(stages) == 1
+        if ROWS in stages[-1]:
+            return cls(Accumulation.RETRACTING, Duration(0), None, None, table, is_first, gives_rows=True)
         where = _inner(stages[-1]["where"])
         merging = MergingWindows(bool(where.get("touching_merges", False))) if where.get("is") == "sessions" else None
         return cls(
@@ -331,8 +336,8 @@ class LastStage:
             _lateness([stage["how"] for stage in stages]),
             merging,
             where.get(OWN),
-            UNNAMED.state(len(stages) - 1),
-            len(stages) == 1,
+            table,
+            is_first,
         )
 
     def expired_until(self, manifest: Manifest) -> Instant:
@@ -352,6 +357,8 @@ def takes_patches(manifest: Manifest) -> bool:
     """Whether rows of a snapshot of one output can be patched by a branch that began before another patch."""
     stage = LastStage.of(manifest)
     if stage is None or stage.own is not None or stage.merging is not None or stage.lateness is None:
+        return False
+    if stage.gives_rows:
         return False
     return stage.accumulation is not Accumulation.DISCARDING
 

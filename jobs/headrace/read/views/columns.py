@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
 from headrace_snapshots.format.codec import JsonRecord
-from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, REJECTED, UNNAMED
+from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, OUTPUTS, REJECTED, ROWS, UNNAMED
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +70,26 @@ _REJECTED = {
 }
 
 
+_ROW_INFO = {
+    EVENT_TIME: _TIME,
+    "timing": DataType.STRING,
+    "is_retraction": DataType.BOOL,
+    "epoch": DataType.INT,
+    "sequence": DataType.INT,
+}
+_SIGNED, _ID = "signed", "id"
+
+
+class Folding(StrEnum):
+    """How records become the rows of ``current``. NEWEST: of each key and window the newest record counts, if it is no
+    retraction. SUMMED: of equal rows so many stand as came more often than they were withdrawn. NOTHING: each stands.
+    """
+
+    NEWEST = "newest"
+    SUMMED = "summed"
+    NOTHING = "nothing"
+
+
 class EarlierColumns(JsonRecord, frozen=True):
     """What columns are called in files that epochs up to ``until`` wrote: those of panes, and keys of late rows."""
 
@@ -109,7 +129,8 @@ class ViewColumns:
     what they are called in files of earlier definitions, oldest first. ``output``: whose they are, where outputs have
     names. ``adopted``: the epoch in which main took the output over from a branch last, or in which it came, if not
     with the first; else None. All rows that snapshots name from then on were computed for it. ``formerly``: what the
-    output was called, newest name first.
+    output was called, newest name first. ``folding`` is NEWEST of an aggregation; of rows ``id`` names columns that are
+    unique.
     """
 
     keys: Mapping[str, DataType]
@@ -119,11 +140,16 @@ class ViewColumns:
     output: str = ""
     adopted: int | None = None
     formerly: tuple[str, ...] = ()
+    folding: Folding = Folding.NEWEST
+    id: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pipeline: Pipeline) -> "ViewColumns":
         """Columns of the definition ``pipeline``."""
-        return cls(pipeline.key_types, pipeline.value_types, pipeline.record_key_types)
+        last = pipeline.stages[-1]
+        of_rows = Folding.SUMMED if last.withdraws else Folding.NOTHING
+        folding = of_rows if last.gives_rows else Folding.NEWEST
+        return cls(pipeline.key_types, pipeline.value_types, pipeline.record_key_types, folding=folding, id=pipeline.id)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
@@ -134,6 +160,8 @@ class ViewColumns:
         }
         own |= {} if self.adopted is None else {ADOPTED: self.adopted}
         own |= {FORMERLY: [*self.formerly]} if self.formerly else {}
+        if self.are_rows:
+            own[ROWS] = {_SIGNED: self.folding is Folding.SUMMED, _ID: [*self.id]}
         return {**own, "before": [older.to_json() for older in self.before]} if self.before else own
 
     @classmethod
@@ -147,6 +175,8 @@ class ViewColumns:
             value.get("output", ""),
             value.get(ADOPTED),
             tuple(value.get(FORMERLY, ())),
+            _folding(value.get(ROWS)),
+            tuple(value.get(ROWS, {}).get(_ID, ())),
         )
 
     def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
@@ -167,20 +197,37 @@ class ViewColumns:
         return older.late if view is View.LATE else older.panes
 
     @property
+    def are_rows(self) -> bool:
+        """Whether they are those of rows, and not of what an aggregation gives."""
+        return self.folding is not Folding.NEWEST
+
+    @property
+    def extent(self) -> tuple[str, str]:
+        """The columns that say where in event time a row begins and ends; of a row both are its instant."""
+        return (EVENT_TIME, EVENT_TIME) if self.are_rows else (WINDOW_START, WINDOW_END)
+
+    @property
     def identity(self) -> list[str]:
-        """What tells the rows of ``current`` from each other."""
-        return [*self.keys, WINDOW_START, WINDOW_END]
+        """What tells the rows of ``current`` from each other, of rows as far as they can be told."""
+        return [*self.values, EVENT_TIME] if self.are_rows else [*self.keys, WINDOW_START, WINDOW_END]
+
+    @property
+    def known_by(self) -> list[str]:
+        """What a table elsewhere knows rows by: of rows their id, or with what they came."""
+        if not self.are_rows:
+            return self.identity
+        return [*self.id] or ["epoch", "sequence"]
 
     @property
     def decided(self) -> list[str]:
         """What a release is about: key, window and values. Taking released values back needs no other decision."""
-        return [*self.identity, *self.values]
+        return [*dict.fromkeys((*self.identity, *self.values))]
 
     def types(self, view: View) -> dict[str, ValueType]:
         """The columns of ``view``."""
         match view:
             case View.CURRENT | View.PANES:
-                return {**self.keys, **self.values, **_PANE_INFO}
+                return {**self.keys, **self.values, **(_ROW_INFO if self.are_rows else _PANE_INFO)}
             case View.LATE:
                 return {**self.late_keys, "event_time": _TIME, **_WINDOW, **_ORIGIN, **_RAW}
             case View.REJECTED:
@@ -195,6 +242,8 @@ class ViewColumns:
     def order(self, view: View) -> list[str]:
         """How the rows of ``view`` are ordered."""
         match view:
+            case View.CURRENT | View.PANES if self.are_rows:
+                return [EVENT_TIME, "epoch", "sequence"] if view is View.CURRENT else ["epoch", "sequence"]
             case View.CURRENT:
                 return [WINDOW_START, *self.keys, WINDOW_END]
             case View.PANES:
@@ -203,6 +252,13 @@ class ViewColumns:
                 return ["epoch", "event_time", *self.late_keys, WINDOW_START, WINDOW_END]
             case View.REJECTED:
                 return ["epoch", "file", "position"]
+
+
+def _folding(rows: Mapping[str, Any] | None) -> Folding:
+    """How rows are folded of which a manifest says this, None: that they are results of an aggregation."""
+    if rows is None:
+        return Folding.NEWEST
+    return Folding.SUMMED if rows[_SIGNED] else Folding.NOTHING
 
 
 def schema_of(columns: Mapping[str, ViewColumns], fingerprints: Mapping[str, str]) -> dict[str, Any]:

@@ -107,10 +107,16 @@ class Needed:
 ALL: Final = Needed()
 
 
-def needed(stated: Iterable[ColumnBounds], keys: Mapping[str, DataType]) -> Needed:
-    """Where rows are for which all ``stated`` bounds hold; ``keys`` are the columns of the key, in order."""
+def needed(
+    stated: Iterable[ColumnBounds],
+    keys: Mapping[str, DataType],
+    extent: tuple[str, str] = (WINDOW_START, WINDOW_END),
+) -> Needed:
+    """Where rows are for which all ``stated`` bounds hold; ``keys`` are the columns of the key, in order, ``extent``
+    those that say where in event time a row is.
+    """
     bounds = list(stated)
-    windows = [_interval(bound) for bound in bounds if bound.column in (WINDOW_START, WINDOW_END)]
+    windows = [_interval(bound) for bound in bounds if bound.column in extent]
     epochs = [_interval(bound) for bound in bounds if bound.column == _EPOCH]
     return Needed(_groups(bounds, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, overload
 from headrace.installed import require, require_library
 from headrace.model.arguments import Arguments, Suggesting, shown
 from headrace.model.expressions.expr import Expr
+from headrace.read.views.columns import Folding
 from headrace.read.views.conditions import QueryError, RowCondition, order_by
 from headrace.read.views.database import database, identifier, in_utc, kept, quoted, without_rows, working_folder
 from headrace.read.views.sources import OutputFiles, RowSource
@@ -236,7 +237,10 @@ class LazyView(Suggesting):
                 'col("flights") > 30, or filter the DataFrame'
             )
         named = [(file, source.names[file.path]) for file in source.data_files]
-        frame = frames.of_files(spark, source.catalog.store, named, source.columns, source.identity)
+        is_summed = source.definition.folding is Folding.SUMMED
+        frame = frames.of_files(
+            spark, source.catalog.store, named, source.columns, source.identity, is_summed=is_summed
+        )
         if where is not None:
             frame = frames.filtered(spark, frame, source.columns, where)
         return frame.select(*map(frames.column_named, self._columns))

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from headrace.read.views.columns import ViewColumns
+from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.conditions import ALL, Needed
 from headrace.read.views.database import check_room, identifier, in_memory, literal, quoted
 from headrace_snapshots.datafiles import check, local_copy, verify
@@ -226,6 +226,41 @@ def newest_of(
     )
 
 
+def standing_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
+    """A query of ``columns`` of what stands of the records among ``rows`` (SQL), which have those of ``shown``."""
+    match shown.folding:
+        case Folding.NEWEST:
+            return newest_of(rows, columns, shown.identity)
+        case Folding.SUMMED:
+            return summed_of(rows, columns, shown.identity)
+    return f"select {quoted(columns)} from {rows}"
+
+
+_SUM, _RANK = '"_headrace_sum"', '"_headrace_rank"'
+
+
+def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str:
+    """A query of ``columns`` of those ``rows`` (SQL) that stand: of equal ones as many as were put there more often
+    than withdrawn, the oldest of them.
+    """
+    same = quoted(identity)
+    ranked = f"row_number() over (partition by {same}, {GONE} order by {quoted(PLACE)}) as {_RANK}"
+    summed = f"sum(case when {GONE} then -1 else 1 end) over (partition by {same}) as {_SUM}"
+    stands = f"not {GONE} and {_RANK} <= {_SUM}"
+    return f"select {quoted(columns)} from (select *, {ranked}, {summed} from {rows}) where {stands}"
+
+
+def number_standing(rows: str, shown: ViewColumns) -> str:
+    """A query of how many rows ``standing_of`` finds, which reads ``rows`` once and little of them."""
+    match shown.folding:
+        case Folding.NEWEST:
+            return number_of(rows, shown.identity)
+        case Folding.SUMMED:
+            sums = f"select sum(case when {GONE} then -1 else 1 end) as n from {rows} group by {quoted(shown.identity)}"
+            return f"select coalesce(sum(greatest(n, 0)), 0)::bigint from ({sums})"
+    return f"select count(*) from {rows}"
+
+
 def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
     """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
     newest = f"max({{'place': {row_of(place)}, 'gone': {gone}}}) as newest"
@@ -246,7 +281,7 @@ def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":
     """``current`` of the records of ``rows``, in memory."""
     with in_memory(rows.num_rows) as connection:
         connection.register("rows", rows)
-        query = newest_of("rows", rows.schema.names, columns.identity)
+        query = standing_of("rows", rows.schema.names, columns)
         return connection.sql(query).to_arrow_table().cast(rows.schema)
 
 

@@ -7,13 +7,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.time import Instant, is_finite
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import ways_out
-from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
+from headrace.read.views.columns import LOG_OF_VIEW, Folding, View, ViewColumns
 from headrace.read.views.conditions import ALL, Needed, QueryError, RowCondition, RowSchema, needed
 from headrace.read.views.database import no_rows, quoted, sql_types
-from headrace.read.views.row_files import NamedFile, brought, check_files, newest_of, rows_of
+from headrace.read.views.row_files import NamedFile, brought, check_files, rows_of, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -91,7 +92,8 @@ class OutputFiles:
     def where(self, condition: RowCondition) -> "OutputFiles":
         """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
         keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
-        return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys))
+        extent = (WINDOW_START, WINDOW_END) if self.view is View.LATE else self.definition.extent
+        return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys, extent))
 
     @property
     def column_names(self) -> Sequence[str]:
@@ -131,13 +133,13 @@ class OutputFiles:
 
     @property
     def identity(self) -> Sequence[str] | None:
-        """Key and window for ``current``."""
-        return self.definition.identity if self.view is View.CURRENT else None
+        """Key and window for ``current``; of rows that can be withdrawn all their columns."""
+        return self.definition.identity if self._is_folded else None
 
     @property
     def rows(self) -> int | None:
         """Row count from the manifest; None if the view must be folded."""
-        return None if self.view is View.CURRENT and self._records else self._records
+        return None if self._is_folded and self._records else self._records
 
     def describe(self) -> str:
         """Says how many rows there are; for ``current``, how many records it is folded from."""
@@ -179,7 +181,7 @@ class OutputFiles:
         rows = rows_of(named, sql_types(self.definition.types(self.view)))
         if self.identity is None:
             return connection.sql(f"select {quoted(self.column_names)} from {rows}")
-        return connection.sql(newest_of(rows, self.column_names, self.identity))
+        return connection.sql(standing_of(rows, self.column_names, self.definition))
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """An empty batch with the types of the definition."""
@@ -197,10 +199,18 @@ class OutputFiles:
             file
             for first, last, files in self._by_epochs
             if self.until is None or last <= self.until
-            if self.needed.may_be_of(first, last, is_folded=self.view is View.CURRENT)
+            if self._may_be_of(first, last)
             for file in files
             if self.needed.may_be_in(file.groups, file.windows)
         )
+
+    def _may_be_of(self, first: int, last: int) -> bool:
+        """Whether records of these epochs are needed: what is summed needs all, an older one may be what is
+        withdrawn.
+        """
+        if self._is_folded and self.definition.folding is Folding.SUMMED:
+            return True
+        return self.needed.may_be_of(first, last, is_folded=self._is_folded)
 
     @cached_property
     def names(self) -> "Mapping[str, Names]":
@@ -222,6 +232,11 @@ class OutputFiles:
             records = [] if log is None else [*self.catalog.files(log, since_epoch=self.needed.before)]
         named = ((record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records)
         return [(epoch, epoch, files) for epoch, files in named]
+
+    @property
+    def _is_folded(self) -> bool:
+        """Whether records become rows only once they are read."""
+        return self.view is View.CURRENT and self.definition.folding is not Folding.NOTHING
 
     @property
     def _records(self) -> int:

@@ -14,14 +14,14 @@ from headrace.distribute.spark.application import DataFrame, SparkSession, is_co
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.frames import newest_since, rows_without, stored_rows
+from headrace.distribute.spark.frames import rows_without, standing_since, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_running, is_submitted, spark_session
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import ExpectationView
+from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.columns import View as ReadersView
-from headrace.read.views.columns import ViewColumns
 from headrace.runs.executors.choice import stored_bytes
 from headrace.runs.reporting.results import redacted
 from headrace.sources.landing import Landing
@@ -98,7 +98,9 @@ class SparkExecution:
             return arrow_frame(self.store, columns, view, audited, released)
         rows = self._stored_rows(view, audited, columns)
         if view is ExpectationView.CURRENT:
-            rows = newest_since(self.spark, rows, columns.identity, audited.since, size)
+            identity = None if columns.folding is Folding.NOTHING else columns.identity
+            is_summed = columns.folding is Folding.SUMMED
+            rows = standing_since(self.spark, rows, identity, audited.since, size, is_summed=is_summed)
         for release in released:
             rows = rows_without(
                 rows, self._stored_rows(ExpectationView.PANES, release.files, release.columns), columns.decided
