@@ -240,6 +240,8 @@ class ChangeRecords(ABC):
     """Records that lead from snapshot ``before`` to ``after``, numbered from ``first`` on. ``columns``: ``_change``,
     ``_sign``, ``_epoch``, then key, window and values, with their types.
 
+    ``identity`` names the columns that records of one row have in common: key and window, or the id of a row that is no
+    result of an aggregation, or all of its columns.
     ``added`` rows come (sign 1), ``withdrawn`` go (sign -1). ``restarts``: the first record, of sign 0, says that all
     before it is void, since what it led to is not known any more; its other columns are NULL. ``reason``: why these are
     all rows, or all panes, if they are.
@@ -256,6 +258,7 @@ class ChangeRecords(ABC):
     added: int
     withdrawn: int
     reason: FillReason | None = field(default=None, kw_only=True)
+    identity: Sequence[str] = field(default=(), kw_only=True)
 
     @property
     def number(self) -> int:

@@ -52,7 +52,7 @@ from pyiceberg.types import (
 from sqlalchemy.exc import IntegrityError
 
 from headrace.ext import sinks as sink_ports
-from headrace.model.accumulation import WINDOW_START
+from headrace.model.accumulation import EVENT_TIME, WINDOW_START
 from headrace.model.expressions import data_types
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
 
@@ -110,8 +110,14 @@ def partitions(schema: Schema, by: str | None) -> PartitionSpec:
     """How a new table is partitioned."""
     if by is None:
         return PartitionSpec()
-    source = schema.find_field(WINDOW_START).field_id
-    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{WINDOW_START}_{by}"))
+    begin = begin_of(schema.column_names)
+    source = schema.find_field(begin).field_id
+    return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{begin}_{by}"))
+
+
+def begin_of(columns: Collection[str]) -> str:
+    """The column that says when a row begins: its window does, or it is of that instant."""
+    return WINDOW_START if WINDOW_START in columns else EVENT_TIME
 
 
 def is_same(left: IcebergType, right: IcebergType) -> bool:
@@ -262,7 +268,7 @@ class IcebergTarget(sink_ports.OpenSink):
             properties={_HELD: json.dumps(asdict(after))},
         )
         with WrittenFiles(transaction) as written:
-            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            number = written.add(changes.rows(ordered_by=[begin_of(changes.columns)]))
             _commit(transaction, after, (), written)
         return sink_ports.AppliedCounts(0, number)
 
@@ -277,7 +283,8 @@ class IcebergTarget(sink_ports.OpenSink):
             _alter(transaction, table, before.columns, changes.columns)
         transaction.set_properties({_HELD: json.dumps(asdict(after))})
         with WrittenFiles(transaction) as written:
-            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            begin = [begin_of(changes.columns)] if changes.columns else []
+            number = written.add(changes.rows(ordered_by=begin))
             _commit(transaction, after, [task.file for task in tasks], written)
         return sink_ports.AppliedCounts(removed, number)
 
@@ -290,7 +297,8 @@ class IcebergTarget(sink_ports.OpenSink):
         removed = 0
         days = changes.days()
         with WrittenFiles(transaction) as written:
-            for task in table.scan(_on(days)).plan_files() if days else ():
+            begin = begin_of(changes.columns)
+            for task in table.scan(_on(days, begin)).plan_files() if days else ():
                 met, gone = changes.met_by(rows_of(table, task, changes.identity))
                 if not met:
                     continue
@@ -298,7 +306,7 @@ class IcebergTarget(sink_ports.OpenSink):
                 removed += gone
                 if task.delete_files or met < task.file.record_count:
                     written.add([*changes.untouched(rows_of(table, task)).to_batches()])
-            number = written.add(changes.rows(ordered_by=[WINDOW_START]))
+            number = written.add(changes.rows(ordered_by=[begin]))
             _commit(transaction, after, replaced, written)
         return sink_ports.AppliedCounts(removed, number)
 
@@ -361,19 +369,19 @@ def _alter(transaction: "Transaction", table: "Table", held: Collection[str], co
                 update.add_column((name,), kind)
 
 
-def _on(days: Sequence[int | None]) -> BooleanExpression:
-    """Rows whose windows begin on one of ``days`` (since 1970)."""
+def _on(days: Sequence[int | None], begin: str) -> BooleanExpression:
+    """Rows that begin, as the column ``begin`` says, on one of ``days`` (since 1970)."""
     known = {day for day in days if day is not None}
     starts = sorted(day for day in known if day - 1 not in known)
     ends = sorted(day + 1 for day in known if day + 1 not in known)
     if len(starts) > _RANGES:
         starts, ends = starts[:1], ends[-1:]
     terms: list[BooleanExpression] = [
-        And(GreaterThanOrEqual(WINDOW_START, start * _DAY), LessThan(WINDOW_START, end * _DAY))
+        And(GreaterThanOrEqual(begin, start * _DAY), LessThan(begin, end * _DAY))
         for start, end in zip(starts, ends, strict=True)
     ]
     if None in days:
-        terms.append(IsNull(WINDOW_START))
+        terms.append(IsNull(begin))
     first, *others = terms
     return Or(first, *others) if others else first
 

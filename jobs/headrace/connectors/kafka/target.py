@@ -40,7 +40,6 @@ from headrace.connectors.kafka.definition import KafkaUnreachableError, UnknownT
 from headrace.connectors.kafka.offsets import OffsetRange
 from headrace.ext import sinks as sink_ports
 from headrace.formats.fields import as_json
-from headrace.model.accumulation import WINDOW_END
 from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
 from headrace.read.diff.target_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
@@ -369,7 +368,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         for batch in records.batches():
             sent: list[asyncio.Future[Any]] = []
             partitions = await patience.of(producer.partitions_for(self._topic))
-            for send in self._sends(producer, batch, partitions):
+            for send in self._sends(producer, batch, records.identity, partitions):
                 record = await send()  # which has a time limit of its own
                 record.add_done_callback(_looked_at)
                 sent.append(record)
@@ -379,15 +378,14 @@ class ChangeTopic(sink_ports.OpenChangeLog):
             await patience.acknowledged(sent)
 
     def _sends(
-        self, producer: AIOKafkaProducer, batch: "pa.RecordBatch", partitions: set[int]
+        self, producer: AIOKafkaProducer, batch: "pa.RecordBatch", identity: Sequence[str], partitions: set[int]
     ) -> Iterator[Callable[[], Awaitable[asyncio.Future[Any]]]]:
         """A call for each record of ``batch``, in order. One that says that all before it is void goes everywhere."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         every = np.arange(batch.num_rows)
         values = as_json(columns, every, for_all=True).to_pylist()
-        names = [*columns]
-        identity = names[names.index(sink_ports.EPOCH) + 1 : names.index(WINDOW_END) + 1] if WINDOW_END in names else []
-        keys = as_json({name: columns[name] for name in identity}, every, for_all=True).to_pylist() or [_OF_ALL]
+        there = [name for name in identity if name in columns]
+        keys = as_json({name: columns[name] for name in there}, every, for_all=True).to_pylist() or [_OF_ALL]
         places = [*range(self._partitions)]
         for key, value, sign in zip(keys, values, columns[sink_ports.SIGN].to_pylist(), strict=True):
             if sign:

@@ -19,7 +19,8 @@ from headrace.connectors.published.definition import PublishedSource
 from headrace.errors import RestoreError
 from headrace.ext import sources as source_ports
 from headrace.kernel.columns import arrow_type
-from headrace.model.expressions.data_types import ValueType
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
+from headrace.model.expressions.data_types import DataType, ValueType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
 from headrace.pipeline.endpoints import Source
 from headrace.pipeline.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME
@@ -28,7 +29,7 @@ from headrace.read.diff.layered_tables import LaterPanes, current_files, files_o
 from headrace.read.snapshots.progress import discards, has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.row_files import PLACE, brought, newest_of
+from headrace.read.views.row_files import PLACE, brought, standing_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.files import DataFile
@@ -75,8 +76,9 @@ class StepElements:
         for epoch, file in later.by_epoch:
             names = later.columns.names(View.PANES, epoch)
             then = {name: names.get(name, name) for name in schema.names}
+            then |= dict.fromkeys(_TIMES, EVENT_TIME) if later.columns.are_rows else {}
             content = pa.BufferReader(verify(self.read.store, file))
-            columns = [name for name in then.values() if name is not None]
+            columns = [name for name in dict.fromkeys(then.values()) if name is not None]
             yield _in_form(pq.read_table(content, columns=columns, use_threads=False), then, schema)
 
     def _taken_back(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
@@ -116,10 +118,21 @@ class StepElements:
         known = columns.types(View.CURRENT)
         there = [name for name in shown if name in known]
         fold = fold_of_current(columns, there)
-        rows = newest_of(fold.rows(current_files(manifest, local, fold)), there, columns.identity)
+        rows = fold.rows(current_files(manifest, local, fold))
+        if columns.are_rows:
+            times = ", ".join(f"{identifier(EVENT_TIME)} as {identifier(name)}" for name in _TIMES)
+            standing = standing_of(rows, [*there, EVENT_TIME], columns)
+            rows = f"select * exclude ({identifier(EVENT_TIME)}), {times} from ({standing})"
+            known |= dict.fromkeys(_TIMES, DataType.TIMESTAMP)
+        else:
+            rows = standing_of(rows, there, columns)
         later = sql_types({name: kind for name, kind in shown.items() if name not in known})
         nulls = "".join(f", cast(null as {kind}) as {identifier(name)}" for name, kind in later.items())
         return f"select *{nulls} from ({rows})" if nulls else rows
+
+
+_TIMES: Final = (WINDOW_START, WINDOW_END, PANE_TIME)
+"""What a reader knows of when a pane is. Of a row all three are its event time."""
 
 
 def _in_form(table: pa.Table, names: Mapping[str, str | None], schema: pa.Schema) -> pa.Table:

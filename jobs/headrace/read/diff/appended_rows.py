@@ -47,7 +47,7 @@ from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputT
 from headrace.read.diff import changes as diff_changes
 from headrace.read.diff.layered_tables import LaterPanes
 from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, discards, has_panes
-from headrace.read.views.columns import ViewColumns
+from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.database import identifier, literal, quoted, without_rows
 from headrace.read.views.row_files import GONE, PLACE
 from headrace_snapshots.catalog import Catalog
@@ -212,6 +212,7 @@ def records_between(
             reason=source.reason,
             database=connection,
             order=() if records is None else (*records.order,),
+            identity=source.columns.id or (*source.columns.identity,),
         )
 
 
@@ -311,6 +312,13 @@ def final_rows_between(
 def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
     """Windows that end no later than that have expired."""
     stage = LastStage.of(manifest)
+    if stage is not None and stage.gives_rows:
+        if ViewColumns.from_json(manifest.schema).folding is Folding.NOTHING:
+            return MAX_INSTANT
+        raise NeverFinalError(
+            f"rows of pipeline {catalog.pipeline} can be withdrawn at any time, so none is ever final: give it another "
+            "sink, which can take back"
+        )
     if stage is None or stage.lateness is None:
         raise NeverFinalError(
             f"windows of pipeline {catalog.pipeline} never expire (allowed_lateness=None), so no row is ever final: "
@@ -328,14 +336,14 @@ def _ended_by(until: Instant) -> str:
 
 def _part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
     shown = diff_changes.delivered_columns(view)
-    texts = " || ".join(_text(name, shown[name]) for name in view.identity)
+    texts = " || ".join(_text(name, shown[name]) for name in (view.id or view.identity))
     id_ = f"substr(sha256({literal(of)} || {texts}), 1, 32) as {ID}"
     database = changes.database
     database.execute(
         f"create temp table {_FINAL} as select {id_}, {quoted(shown)} from {changes.table} where {condition}"
     )
     ((number,),) = database.sql(f"select count(*) from {_FINAL}").fetchall()
-    return _Part(database, f"from {_FINAL} order by {quoted([WINDOW_END, *view.identity])}", int(number))
+    return _Part(database, f"from {_FINAL} order by {quoted([view.extent[1], *view.identity])}", int(number))
 
 
 def _text(name: str, kind: ValueType) -> str:

@@ -20,10 +20,11 @@ from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import ValueType
 from headrace.moved import moved
 from headrace.read.diff import layered_tables
+from headrace.read.diff.row_sets import RowSets
 from headrace.read.snapshots.progress import has_panes
-from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
-from headrace.read.views.row_files import GONE, PLACE, brought, newest_of, same_identity
+from headrace.read.views.row_files import GONE, PLACE, brought, newest_of, same_identity, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -46,10 +47,13 @@ _ROW = "_headrace_row"
 @dataclass(frozen=True)
 class StoredChanges(Changes):
     """Changes that are read from a ``database``, where a ``table`` has their rows. It is open as long as the context
-    that gave them.
+    that gave them. ``begin``: the column of when a row begins;
+    ``begins_before`` (SQL): when rows began that are replaced, where that may be another time.
     """
 
     database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
+    begin: str = field(default=WINDOW_START, kw_only=True)
+    begins_before: str | None = field(default=None, kw_only=True)
     table: ClassVar[str] = _CHANGES
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
@@ -63,12 +67,16 @@ class StoredChanges(Changes):
 
     def days(self) -> list[int | None]:
         """The days on which windows that change begin: days since 1970, and None for windows without a beginning."""
-        day = f"date_diff('day', date '1970-01-01', cast({identifier(WINDOW_START)} as date))"
-        rows = self.database.sql(f"select distinct {day} as day from {_CHANGES} order by day").fetchall()
+        day = f"date_diff('day', date '1970-01-01', cast({identifier(self.begin)} as date))"
+        begins = f"select {identifier(self.begin)} from {_CHANGES}"
+        begins += "" if self.begins_before is None else f" union all {self.begins_before}"
+        rows = self.database.sql(f"select distinct {day} as day from ({begins}) order by day").fetchall()
         return [day for (day,) in rows]
 
     def windows(self) -> list[tuple[int, int]]:
-        """The windows that change and have both ends: microseconds since 1970 UTC."""
+        """The windows that change and have both ends: microseconds since 1970 UTC. Rows have none."""
+        if self.begin != WINDOW_START:
+            return []
         ends = [f"epoch_us({identifier(name)})" for name in (WINDOW_START, WINDOW_END)]
         there = " and ".join(f"{identifier(name)} is not null" for name in (WINDOW_START, WINDOW_END))
         if not self.columns:  # nothing is published
@@ -113,9 +121,17 @@ class StoredChanges(Changes):
 
 
 def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
-    """Key, window and values: what a copy of ``current`` has, in this order."""
+    """Key, window and values: what records of ``current`` have, in this order; of rows their columns and event time."""
     types = columns.types(View.CURRENT)
+    if columns.are_rows:
+        return {name: types[name] for name in columns.identity}
     return {name: types[name] for name in (*columns.keys, WINDOW_START, WINDOW_END, *columns.values)}
+
+
+def table_columns(columns: ViewColumns) -> dict[str, ValueType]:
+    """What a copy of ``current`` has: the same, and by what rows are known that have no id."""
+    types = columns.types(View.CURRENT)
+    return {**delivered_columns(columns), **{name: types[name] for name in columns.known_by}}
 
 
 @contextmanager
@@ -139,10 +155,12 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
             source.kind,
             before,
             after.snapshot_id,
-            delivered_columns(columns),
-            columns.identity,
+            table_columns(columns),
+            columns.known_by,
             reason=source.reason,
             database=connection,
+            begin=columns.extent[0],
+            begins_before=source.begins_before,
         )
 
 
@@ -153,7 +171,8 @@ def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeO
         return AllRows(after, reason_unknown(before))
     if not are_alike(start, after):
         return AllRows(after, FillReason.COLUMNS)
-    if _goes_on(start, after) and _is_line(catalog, start, after):
+    is_summed = ViewColumns.from_json(after.schema).folding is Folding.SUMMED  # what is equal to a row may lie far back
+    if not is_summed and _goes_on(start, after) and _is_line(catalog, start, after):
         return _NewestPanes(catalog, start, after)
     return DifferingRows(start, after)
 
@@ -193,7 +212,8 @@ def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
 def are_alike(before: Manifest, after: Manifest) -> bool:
     """Whether rows of two snapshots have the same columns and key."""
     left, right = (ViewColumns.from_json(side.schema) for side in (before, after))
-    return delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
+    same_rows = (left.folding, left.id) == (right.folding, right.id)
+    return same_rows and delivered_columns(left) == delivered_columns(right) and {*left.keys} == {*right.keys}
 
 
 @dataclass(frozen=True)
@@ -245,15 +265,35 @@ class RecordOrigin(ABC):
         """How records become rows of ``current``."""
         return layered_tables.fold_of_current(self.columns, [*self.shown])
 
+    @property
+    def in_table(self) -> list[str]:
+        """The columns that a table has."""
+        return [*table_columns(self.columns)]
+
 
 class ChangeOrigin(RecordOrigin):
-    """Where changes to a snapshot are read from."""
+    """Where changes to a snapshot are read from. ``begins_before``: when rows began that are replaced (SQL)."""
+
+    begins_before: str | None = None
 
     def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
         """Make the table of changes; ``local`` says where each file is."""
         if not self.files or not self._prepare(connection, local):
-            nothing = f"select *, false as {GONE} from ({no_rows(self.shown)})"
+            nothing = f"select *, false as {GONE} from ({no_rows(table_columns(self.columns))})"
             connection.execute(f"create temp table {_CHANGES} as {nothing}")
+        elif self.columns.id:
+            self._check_ids(connection)
+
+    def _check_ids(self, connection: "duckdb.DuckDBPyConnection") -> None:
+        """Raise UndeliverableError if two rows that come have the same id."""
+        ids = quoted(self.columns.id)
+        twice = f"select {ids} from {_CHANGES} where not {GONE} group by {ids} having count(*) > 1 order by all limit 1"
+        for row in connection.sql(twice).fetchall():
+            named = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns.id, row, strict=True))
+            raise sinks.UndeliverableError(
+                f"two rows have the same id ({named}), and a table has one row of each. Nothing was delivered: correct "
+                "id= or the input, or deliver to a table of changes"
+            )
 
     @abstractmethod
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
@@ -274,18 +314,19 @@ class AllRows(ChangeOrigin):
         return layered_tables.files_of(self.after, UNNAMED.current)
 
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+        rows = self._rows(local, self.in_table)
         # a view: rows pass once, and need not fit into the database
-        connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({self._rows(local)})")
+        connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({rows})")
         return True
 
     def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
-        query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._rows(local)})"
+        query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._rows(local, [*self.shown])})"
         return RecordQuery(query, self.columns.identity)
 
-    def _rows(self, local: Mapping[str, Path]) -> str:
+    def _rows(self, local: Mapping[str, Path], shown: Sequence[str]) -> str:
         files = layered_tables.current_files(self.after, local, self.fold)
-        return newest_of(self.fold.rows(files), [*self.shown], self.columns.identity)
+        return standing_of(self.fold.rows(files), shown, self.columns)
 
 
 class _NewestPanes(ChangeOrigin):
@@ -302,7 +343,10 @@ class _NewestPanes(ChangeOrigin):
         return self.panes.files
 
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
-        newest = newest_of(self.panes.rows(local, self.fold), [*self.shown, GONE], self.fold.identity, gone="false")
+        panes = self.panes.rows(local, self.fold)
+        newest = newest_of(panes, [*self.in_table, GONE], self.fold.identity, gone="false")
+        if self.columns.are_rows:  # each of which stands
+            newest = f"select {quoted([*self.in_table, GONE])} from {panes}"
         connection.execute(f"create temp table {_CHANGES} as {newest}")
         return True
 
@@ -331,6 +375,13 @@ class DifferingRows(ChangeOrigin):
         ]
 
     def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+        if self.columns.are_rows:
+            sets = self._row_sets(local)
+            is_apart = sets.compare(connection)
+            if is_apart:
+                connection.execute(f"create temp table {_CHANGES} as {sets.changes(self.in_table, GONE)}")
+                self.begins_before = sets.times_before()
+            return is_apart
         compared = self._compared(local)
         if not compared.compare(connection):
             return False
@@ -339,15 +390,26 @@ class DifferingRows(ChangeOrigin):
         return True
 
     def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
-        compared = self._compared(local)
-        if not compared.compare(connection):
+        if self.columns.are_rows:
+            sets = self._row_sets(local)
+            is_apart, shown = sets.compare(connection), [*self.shown]
+            withdrawn, put_in_place = sets.withdrawn(shown), sets.put_in_place(shown)
+        else:
+            compared = self._compared(local)
+            is_apart = compared.compare(connection)
+            withdrawn, put_in_place = compared.withdrawn(), compared.put_in_place()
+        if not is_apart:
             return None
         parts = (
             f"select {sign} as {SIGN}, null::bigint as {EPOCH}, * from ({rows})"
-            for sign, rows in ((-1, compared.withdrawn()), (1, compared.put_in_place()))
+            for sign, rows in ((-1, withdrawn), (1, put_in_place))
         )
         # what is taken back comes first
         return RecordQuery(" union all ".join(parts), [SIGN, *self.columns.identity])
+
+    def _row_sets(self, local: Mapping[str, Path]) -> RowSets:
+        before, after = (layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides)
+        return RowSets(before, after, self.fold, self.columns)
 
     def _compared(self, local: Mapping[str, Path]) -> layered_tables.ComparedTable:
         before, after = (layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides)

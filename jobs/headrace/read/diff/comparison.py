@@ -17,6 +17,7 @@ import duckdb
 from headrace.model.time import NEVER, Instant, render
 from headrace.program import columns as c
 from headrace.read.diff import layered_tables
+from headrace.read.diff.row_sets import RowSets
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
@@ -492,6 +493,8 @@ class _Tables:
         if not schemas:
             return OutputDiff(layered_tables.RowCounts())
         left, right = schemas[0], schemas[-1]
+        if left.are_rows or right.are_rows:
+            return self._rows_apart(left, right, limit)
         shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
         fold = layered_tables.fold_of_current(left, (*shared, *_PANE))
         if left.keys != right.keys:
@@ -511,6 +514,20 @@ class _Tables:
         compared = layered_tables.ComparedTable(before, after, fold, shared, _PANE)
         rows = compared.counts(self.connection)
         first = compared.first(self.connection, limit, left.order(View.CURRENT))
+        return OutputDiff(rows, tuple(first), _columns_apart(left, right))
+
+    def _rows_apart(self, left: ViewColumns, right: ViewColumns, limit: int) -> OutputDiff:
+        """``current`` where it has rows as they are: these compare where both sides have the same columns."""
+        folds = [layered_tables.fold_of_current(side, ()) for side in (left, right)]
+        sides = zip((self.before, self.after), folds, strict=True)
+        before, after = (layered_tables.current_files(side, self.local, fold) for side, fold in sides)
+        if (left.folding, left.values) != (right.folding, right.values):
+            numbers = (fold.number(self.connection, files) for fold, files in zip(folds, (before, after), strict=True))
+            rows = layered_tables.RowCounts.apart(*numbers)
+            return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
+        sets = RowSets(before, after, folds[1], right)
+        rows = sets.counts(self.connection)
+        first = sets.first(self.connection, limit, right.order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
     def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:

@@ -28,7 +28,17 @@ from headrace.read.shown_values import json_value
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, quoted, sql_types, working_folder
-from headrace.read.views.row_files import GONE, PLACE, NamedFile, brought, number_of, row_of, rows_of, same_identity
+from headrace.read.views.row_files import (
+    GONE,
+    PLACE,
+    NamedFile,
+    brought,
+    number_of,
+    number_standing,
+    row_of,
+    rows_of,
+    same_identity,
+)
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -96,12 +106,14 @@ class RowChange:
 class RecordFold:
     """How records become rows: of those of one ``identity`` the one of the greatest ``place`` counts, unless it is
     ``gone`` (SQL). ``types``: the columns, and their types in SQL, that are looked at where files have other names.
+    ``rows_as_they_are``: the columns of records that are rows, and are not folded so.
     """
 
     identity: tuple[str, ...]
     place: tuple[str, ...]
     gone: str
     types: Mapping[str, str] = field(default_factory=dict)
+    rows_as_they_are: ViewColumns | None = None
 
     def rows(self, files: Sequence[NamedFile]) -> str:
         """The records in ``files`` (SQL)."""
@@ -111,7 +123,10 @@ class RecordFold:
         """How many rows there are in ``files``."""
         if not files:
             return 0
-        query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
+        if self.rows_as_they_are is not None:
+            query = number_standing(self.rows(files), self.rows_as_they_are)
+        else:
+            query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
         ((rows,),) = connection.sql(query).fetchall()
         return int(rows)
 
@@ -254,10 +269,12 @@ def files_of(manifest: Manifest, table: str) -> list[DataFile]:
 
 
 def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
-    """A fold to ``current`` over key, window and ``others``."""
+    """A fold to ``current`` over key, window and ``others``; of rows over all their columns."""
     types = sql_types(columns.types(View.CURRENT))
     names = dict.fromkeys((*columns.identity, *others, *PLACE, GONE))
-    return RecordFold(tuple(columns.identity), PLACE, GONE, {name: types[name] for name in names})
+    as_they_are = columns if columns.are_rows else None
+    known = {name: types[name] for name in names}
+    return RecordFold(tuple(columns.identity), PLACE, GONE, known, as_they_are)
 
 
 def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[NamedFile]:

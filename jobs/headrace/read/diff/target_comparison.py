@@ -139,21 +139,32 @@ def compare_with_table(
     ReadResourcesError, and what ``theirs`` raises.
     """
     view = ViewColumns.from_json(manifest.schema)
-    columns = compared.of(delivered_columns(view), [*view.keys])
+    columns = compared.of(delivered_columns(view), [*view.keys, *view.id])
     identity = [name for name in view.identity if name in columns]
+    copies = ""
+    if view.are_rows:
+        identity = [*view.id] or [*columns]
+        if not view.id:  # equal rows are told by their number
+            copies, identity = f", row_number() over (partition by {quoted(columns)}) as {_COPY}", [*columns, _COPY]
     with (
         changes_between(catalog, None, manifest) as changes,
         theirs({compared.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
     ):
         database = changes.database
-        database.execute(f"create temp view ours as select {quoted(columns)}, true as {THERE} from {changes.table}")
+        database.execute(
+            f"create temp view ours as select {quoted(columns)}, true as {THERE}{copies} from {changes.table}"
+        )
         read = with_whole_times(batches)
         with comparable(columns, compared, read.schema):
             database.register(THEIR_BATCHES, read)
-            database.execute(f"create temp table theirs as {read_as(columns, compared, read.schema)}")
+            theirs_read = read_as(columns, compared, read.schema)
+            database.execute(f"create temp table theirs as select *{copies} from ({theirs_read})")
             database.execute(f"create temp table compared as {differing(columns, identity, compared.tolerance)}")
         database.unregister(THEIR_BATCHES)
         return counted_sides(database, manifest.snapshot_id, identity, limit)
+
+
+_COPY = "_headrace_copy"
 
 
 def counted_sides(

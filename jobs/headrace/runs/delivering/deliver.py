@@ -31,7 +31,7 @@ from headrace.model.time import whole_seconds
 from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff.appended_rows import final_rows_between, records_between
-from headrace.read.diff.changes import changes_between, delivered_columns
+from headrace.read.diff.changes import changes_between, delivered_columns, table_columns
 from headrace.read.views.columns import ViewColumns
 from headrace.runs.delivering.delivery_notes import DeliveryNote, note
 from headrace.runs.stages import DeliverOutput
@@ -185,7 +185,7 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
             catalog.pipeline,
             output,
             published,
-            _columns(manifest, held),
+            _columns(manifest, held, target),
             _number(target, held),
             at=whole_seconds(datetime.now(UTC)),
         )
@@ -310,11 +310,14 @@ def _records(
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
 
 
-def _columns(manifest: Manifest | None, held: sink_ports.SinkState | None) -> Mapping[str, str]:
+def _columns(
+    manifest: Manifest | None, held: sink_ports.SinkState | None, target: sink_ports.OpenTarget
+) -> Mapping[str, str]:
     """Columns with their types in words; those that are ``held`` where nothing is published."""
     if manifest is None:
         return {} if held is None else held.columns
-    columns = delivered_columns(ViewColumns.from_json(manifest.schema))
+    shown = ViewColumns.from_json(manifest.schema)
+    columns = delivered_columns(shown) if isinstance(target, sink_ports.OpenChangeLog) else table_columns(shown)
     return {name: in_words(kind) for name, kind in columns.items()}
 
 

@@ -1,0 +1,174 @@
+"""Rows of two snapshots beside each other, where these are rows as they are, and not what aggregations give.
+
+They are multisets, and signs add up: what both snapshots have in the same files cancels out. Where nothing is withdrawn
+each row stands by itself. Else those count that are equal to one which only one side has a record of.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from headrace.read.diff.layered_tables import (
+    ChangeKind,
+    RecordFold,
+    RowChange,
+    RowCounts,
+    current_files,
+    files_of,
+    fold_of_current,
+)
+from headrace.read.views.arrow_types import python_rows
+from headrace.read.views.columns import Folding, ViewColumns
+from headrace.read.views.database import database, identifier, quoted, working_folder
+from headrace.read.views.row_files import PLACE, NamedFile, brought, number_standing, same_identity, standing_of
+from headrace_snapshots.format.files import DataFile
+from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    import duckdb
+
+_TOUCHED, _BEFORE, _AFTER = (f"headrace_rows_{name}" for name in ("touched", "before", "after"))
+_NOTHING: Final = "limit 0"
+
+
+@dataclass(frozen=True)
+class RowSets:
+    """The files of ``current`` on either side, whose records ``fold`` reads; ``columns`` say how they are folded."""
+
+    before: Sequence[NamedFile]
+    after: Sequence[NamedFile]
+    fold: RecordFold
+    columns: ViewColumns
+
+    def compare(self, connection: "duckdb.DuckDBPyConnection") -> bool:
+        """Put what may differ of either side into a table of ``connection``; False if both are made of the same
+        files.
+        """
+        for table in (_TOUCHED, _BEFORE, _AFTER):
+            connection.execute(f"drop table if exists {table}")
+        sides = {_BEFORE: (self.before, self.after), _AFTER: (self.after, self.before)}
+        apart = sorted({*self.before} ^ {*self.after}, key=str)
+        if not apart:
+            return False
+        is_summed = self.columns.folding is Folding.SUMMED
+        if is_summed:
+            connection.execute(
+                f"create temp table {_TOUCHED} as select distinct {quoted(self.columns.identity)} "
+                f"from {self.fold.rows(apart)}"
+            )
+        for table, (own, other) in sides.items():
+            files = [*own] if is_summed else sorted({*own} - {*other}, key=str)
+            connection.execute(f"create temp table {table} as {self._standing(files or apart, there=bool(files))}")
+        return True
+
+    def _standing(self, files: Sequence[NamedFile], *, there: bool) -> str:
+        rows = self.fold.rows(files)
+        if self.columns.folding is Folding.SUMMED:
+            same = same_identity("f", "t", self.columns.identity)
+            rows = f"(select f.* from {rows} f semi join {_TOUCHED} t on {same})"
+        names = dict.fromkeys((*self.columns.identity, *PLACE))
+        return f"{standing_of(rows, [*names], self.columns)}{'' if there else f' {_NOTHING}'}"
+
+    def changes(self, shown: Sequence[str], gone: str) -> str:
+        """A query of what a table that is known by ``ViewColumns.known_by`` gets, once they are compared: rows with
+        ``shown`` columns that come or are others, and those that go; as column ``gone`` which is which.
+        """
+        known = self.columns.known_by
+        same_row, same_key = (same_identity("a", "b", names) for names in (shown, known))
+        nulls = ", ".join(f"b.{identifier(name)}" for name in shown)
+        return (
+            f"select {', '.join(f'a.{identifier(name)}' for name in shown)}, false as {gone} from {_AFTER} a "
+            f"anti join {_BEFORE} b on {same_row} "
+            f"union all select {nulls}, true as {gone} from {_BEFORE} b anti join {_AFTER} a on {same_key}"
+        )
+
+    def times_before(self) -> str:
+        """A query of the event times of rows that went, or became others, once they are compared."""
+        return f"select {identifier(self.columns.extent[0])} from {_BEFORE}"
+
+    def withdrawn(self, shown: Sequence[str]) -> str:
+        """A query of the rows that go, one for each time, once they are compared."""
+        return self._without(_BEFORE, _AFTER, shown)
+
+    def put_in_place(self, shown: Sequence[str]) -> str:
+        """A query of the rows that come, one for each time, once they are compared."""
+        return self._without(_AFTER, _BEFORE, shown)
+
+    @staticmethod
+    def _without(table: str, other: str, shown: Sequence[str]) -> str:
+        return f"select {quoted(shown)} from {table} except all select {quoted(shown)} from {other}"
+
+    def counts(self, connection: "duckdb.DuckDBPyConnection") -> RowCounts:
+        """How many rows there are, come and go; once that is asked, ``first`` can be."""
+        before = self._number(connection)
+        if not self.compare(connection):
+            return RowCounts(before, before)
+        content = self.columns.identity
+        removed, added = (
+            _counted(connection, query) for query in (self.withdrawn(content), self.put_in_place(content))
+        )
+        changed = min(removed, added, self._changed(connection))
+        return RowCounts(before, before + added - removed, added - changed, removed - changed, changed)
+
+    def _number(self, connection: "duckdb.DuckDBPyConnection") -> int:
+        if not self.before:
+            return 0
+        return _counted(connection, number_standing(self.fold.rows(self.before), self.columns), is_number=True)
+
+    def _changed(self, connection: "duckdb.DuckDBPyConnection") -> int:
+        """How many ids both sides have, with other rows."""
+        return _counted(connection, self._pairs()) if self.columns.id else 0
+
+    def _pairs(self) -> str:
+        """A query of ids that go with one row and come with another."""
+        content, ids = self.columns.identity, quoted(self.columns.id)
+        sides = (f"select {ids} from ({query})" for query in (self.withdrawn(content), self.put_in_place(content)))
+        return " intersect ".join(sides)
+
+    def first(self, connection: "duckdb.DuckDBPyConnection", limit: int, order: Sequence[str]) -> list[RowChange]:
+        """The first ``limit`` of the rows that come or go, by the columns of ``order``, once they are counted."""
+        if {*self.before} == {*self.after}:
+            return []
+        content = self.columns.identity
+        parts = (
+            f"select '{kind}' as _headrace_kind, * from ({query})"
+            for kind, query in (
+                (ChangeKind.REMOVED, self.withdrawn(content)),
+                (ChangeKind.ADDED, self.put_in_place(content)),
+            )
+        )
+        shown = [name for name in order if name in content] or content
+        rows = connection.sql(f"select * from ({' union all '.join(parts)}) order by {quoted(shown)}, 1 limit {limit}")
+        return [_change(row) for row in python_rows(rows.to_arrow_table())]
+
+
+def rows_with_shared_ids(store: ObjectStore, manifest: Manifest, ids: Sequence[str], panes: Sequence[DataFile]) -> int:
+    """How many ids that rows in the files of ``panes`` have are those of several rows that stand in ``manifest``, which
+    is as an output sees it. Raises BrokenObjectError.
+    """
+    columns = ViewColumns.from_json(manifest.schema)
+    if not panes or not {*ids} <= {*columns.values}:
+        return 0
+    files = {file.path: file for file in (*panes, *files_of(manifest, UNNAMED.current))}
+    with working_folder() as folder:
+        local = dict(zip(files, brought(store, [*files.values()], folder), strict=True))
+        with database(folder, [*local.values()], is_for_us=True) as connection:
+            fold = fold_of_current(columns, ())
+            touched = f"select distinct {quoted(ids)} from {fold.rows([NamedFile(local[file.path]) for file in panes])}"
+            connection.execute(f"create temp table {_TOUCHED} as {touched}")
+            rows = fold.rows(current_files(manifest, local, fold))
+            same = same_identity("f", "t", ids)
+            rows = f"(select f.* from {rows} f semi join {_TOUCHED} t on {same})"
+            shared = f"select 1 from ({standing_of(rows, ids, columns)}) group by {quoted(ids)} having count(*) > 1"
+            return _counted(connection, shared)
+
+
+def _change(row: dict[str, object]) -> RowChange:
+    kind = ChangeKind(str(row.pop("_headrace_kind")))
+    return RowChange(kind, row, {} if kind is ChangeKind.REMOVED else None, {} if kind is ChangeKind.ADDED else None)
+
+
+def _counted(connection: "duckdb.DuckDBPyConnection", query: str, *, is_number: bool = False) -> int:
+    ((number,),) = connection.sql(query if is_number else f"select count(*) from ({query})").fetchall()
+    return int(number)
