@@ -1,22 +1,32 @@
 """Limits of a pipeline: what is found beside each, as values that are kept with the audit, and the checks that find it.
 
-A check holds what the catalog and the landing prefix say against a limit. It starts nothing, and reads no rows. Limits
+A check holds what the catalog and the landing prefix say against a limit. It starts nothing, and reads no rows, but to
+find ids that two rows have where ``id=`` says that they are unique. Limits
 of records are about the epochs that readers have not seen, together: the range that an audit is of. A record that a
 person has released does not count again where its file is read again, after a recovery for one. Ages are about main
 alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any, Final
 
-from headrace.audit.range import UnpublishedRange, counts_of, released_again
+from headrace.audit.range import UnpublishedRange, audited_files, counts_of, released_again
 from headrace.model import time as model_time
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.quality import WORDS, Limit, Limits, Severity, bound_text, is_more
+from headrace.pipeline.quality import (
+    IDS_OF_ROWS,
+    WORDS,
+    ExpectationView,
+    Limit,
+    Limits,
+    Severity,
+    bound_text,
+    is_more,
+)
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
@@ -166,10 +176,12 @@ def check_limits(
     """
     ages = tuple(_ages(pipeline, catalog, now)) if branch == MAIN and pipeline.limits is not None else ()
     limits = {output: alone.limits for output, alone in pipeline.by_output.items()}
-    return {
-        output: (*_shares(limits[output], seen_catalog(catalog, output), epochs), *ages)
-        for output, epochs in unpublished.items()
-    }
+    findings: dict[str, tuple[LimitFinding, ...]] = {}
+    for output, epochs in unpublished.items():
+        seen = seen_catalog(catalog, output)
+        ids = pipeline.by_output[output].id
+        findings[output] = (*_shares(limits[output], seen, epochs), *_ids(ids, seen, epochs), *ages)
+    return findings
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
@@ -190,6 +202,29 @@ def _shares(limits: Limits | None, catalog: Catalog, unpublished: UnpublishedRan
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
     return share_findings(limits, left, [epochs.entry for epochs in released])
+
+
+# --- ids of rows ------------------------------------------------------------------------------------------------------
+
+
+def _ids(ids: Sequence[str], catalog: Catalog, unpublished: UnpublishedRange | None) -> Iterator[LimitFinding]:
+    """Whether ids that rows of the epochs have are of one row each, of all that stand. Values are not told: what is
+    found goes to logs, alerts and pages for all.
+    """
+    if not ids or unpublished is None:
+        return
+    from headrace.read.diff.row_sets import rows_with_shared_ids  # with DuckDB
+
+    manifest = catalog.manifest(unpublished.until)
+    files = audited_files(catalog, unpublished.after, manifest).files[ExpectationView.PANES]
+    number = rows_with_shared_ids(catalog.store, manifest, ids, files)
+    yield LimitFinding(
+        name=IDS_OF_ROWS,
+        bounds={Severity.FAIL: f"one row for each {' and '.join(ids)}"},
+        severity=Severity.FAIL if number else None,
+        observed=float(number),
+        said=f"{number:,} ids have more than one row" if number != 1 else "1 id has more than one row",
+    )
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------

@@ -200,7 +200,11 @@ class Limit(Generic[Most]):
         return ", ".join(f"more than {bound_text(bound)} {severity}s" for severity, bound in [*self.bounds()][::-1])
 
 
+IDS_OF_ROWS: Final = "ids"
+"""What is found of ids that rows share goes by this name, beside limits."""
+
 WORDS: Final = {
+    IDS_OF_ROWS: "ids of rows",
     "rejected": "dead letters",
     "late": "late drops",
     "watermark_age": "age of the watermark",

@@ -309,6 +309,11 @@ def _check_last_stage(main: Manifest) -> None:
             f"main of {name} is at snapshot {main.snapshot_id}, which an older version of Headrace wrote and which "
             "does not say its definition: run the pipeline once, then patch it"
         )
+    if stage.gives_rows:
+        raise UnpatchableError(
+            f"{name} gives rows as they are, which are not patched yet: only a whole branch can be promoted (without "
+            "--patch)"
+        )
     if stage.own is not None:
         raise UnpatchableError(
             f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge: "
