@@ -68,7 +68,7 @@ def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spar
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
             return
-        recorded = [_epoch(epoch, landed) for epoch in recorded_epochs(catalog, head)]
+        recorded = recorded_of(catalog, head, landed)
         note(f"{recorded!r}")
         expected = run_outputs(pipeline, recorded)
         manifests = list(catalog.ancestry(head))[::-1]
@@ -120,6 +120,11 @@ DROPPED = (
     "retractions_dropped",
     "state_rows",
 )
+
+
+def recorded_of(catalog: Catalog, head: str, landed: Mapping[str, Sequence[Record]]) -> list[Epoch]:
+    """The epochs up to ``head`` as the reference reads them."""
+    return [_epoch(epoch, landed) for epoch in recorded_epochs(catalog, head)]
 
 
 def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> Epoch:

@@ -1,0 +1,175 @@
+"""Random pipelines of rows, alone, beside aggregations, and below and above them, in runs over landed files."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import assume, note
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace import col
+from headrace.errors import PipelineError
+from headrace.model.accumulation import Pane
+from headrace.model.expressions.expr import Expr
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.process import process
+from headrace_lab.reference import run_outputs
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import seen_by
+from headrace_snapshots.store import open_store
+from tests.changelogs.signed_scenarios import signed_scenarios
+from tests.process.random_runs import Schedule, recorded_of, run
+from tests.process.several import output_of
+from tests.process.wider import wider_scenarios
+from tests.reading import read
+from tests.reference.scenarios import Scenario
+
+COLUMNS: Mapping[str, Expr] = {
+    "user": col("user"),
+    "word": col("word").upper(),
+    "x": col("x") * 3 + 1,
+    "part": col("part"),
+    "large": col("x") * 3_000_000_000_000_000_000,
+    "price": col("price"),
+    "day": col("day"),
+    "octets": col("octets"),
+    "end": hr.coalesce(col("end"), False),
+    "at": col("at"),
+}
+_FILTERS = st.sampled_from([None, None, col("x") > 0, col("end")])
+_OF_PANES: Mapping[str, Expr] = {"total": col("total"), "many": col("n") > 1, "double": col("share") * 2}
+
+
+@st.composite
+def row_columns(draw: st.DrawFn) -> dict[str, Expr]:
+    """Some of the columns."""
+    names = draw(st.lists(st.sampled_from([*COLUMNS]), min_size=1, max_size=5, unique=True))
+    return {name: COLUMNS[name] for name in names}
+
+
+@st.composite
+def row_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
+    """A pipeline of rows over input as wide as it gets, or over records of both signs; perhaps with other outputs."""
+    scenario = draw(signed_scenarios() if is_signed else wider_scenarios())
+    whole = scenario.pipeline
+    shared: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
+    rows = hr.Rows(draw(row_columns()), filter=draw(_FILTERS))
+    try:
+        if draw(st.booleans()):
+            made = hr.Pipeline("rows", whole.input, rows=rows.rows, filter=rows.filter, **shared)
+        else:
+            made = hr.Pipeline("rows", whole.input, outputs=draw(_outputs(output_of(whole), rows)), **shared)
+    except PipelineError:
+        assume(False)
+        raise
+    return Scenario(made, scenario.epochs)
+
+
+@st.composite
+def _outputs(draw: st.DrawFn, aggregated: hr.Output, rows: hr.Rows) -> dict[str, Any]:
+    """Rows beside what is aggregated; rows of its panes; what is aggregated of rows; rows of rows."""
+    outputs: dict[str, Any] = {"rows": rows, "aggregated": aggregated}
+    if draw(st.booleans()):
+        names = draw(st.lists(st.sampled_from([*_OF_PANES]), min_size=1, unique=True))
+        outputs["of_panes"] = hr.Rows({name: _OF_PANES[name] for name in names}, of="aggregated")
+    if draw(st.booleans()):
+        first = next(iter(rows.rows))
+        outputs["again"] = hr.Rows([first, "event_time"], of="rows", filter=col(first).is_not_null())
+    if draw(st.booleans()):
+        outputs["counted"] = hr.Output(
+            of="rows",
+            what={"n": hr.count()},
+            where=hr.FixedWindows("7us"),
+            when=hr.on_update(),
+            how=hr.retracting(draw(st.sampled_from(["0s", "20us"]))),
+        )
+    return {name: outputs[name] for name in draw(st.permutations([*outputs]))}
+
+
+Row = tuple[Any, ...]
+
+
+def check_rows(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None) -> None:
+    """Each epoch of each output of rows gives the rows that the reference gives, with their signs; what stands is their
+    sum; and a replay gives the same.
+    """
+    pipeline = scenario.pipeline
+    note(f"{pipeline!r}")
+    with TemporaryDirectory() as folder:
+        root = Path(folder)
+        landed = run(scenario, root, schedule, executors, spark)
+        catalog = Catalog(open_store(root.as_uri()), pipeline.name)
+        head = catalog.head().refs.get("main")
+        if head is None:
+            return
+        expected = run_outputs(pipeline, recorded_of(catalog, head, landed))
+        manifests = [*catalog.ancestry(head)][::-1]
+        of_rows = {name: alone for name, alone in pipeline.by_output.items() if alone.rows}
+        for name, alone in of_rows.items():
+            found = rows_by_epoch(alone, root, "main", len(manifests), name)
+            assert found == [Counter(map(shown, result.panes)) for result in expected[name]]
+            check_standing(alone, root, name, found)
+            for result, manifest in zip(expected[name], manifests, strict=True):
+                _check_counts(seen_by(manifest, name).counts, result.panes)
+        if schedule.mode is Mode.MICRO_BATCH:
+            options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
+            process(pipeline, root.as_uri(), options, spark=spark)
+            for name, alone in of_rows.items():
+                again, once = (rows_by_epoch(alone, root, ref, len(manifests), name) for ref in ("again", "main"))
+                assert again == once
+
+
+def _check_counts(counts: Mapping[str, int], panes: Sequence[Pane]) -> None:
+    added = [pane for pane in panes if not pane.is_retraction]
+    assert counts["panes"] == len(added)
+    assert counts["panes_late"] == sum(pane.timing == "LATE" for pane in added)
+    assert counts["retractions"] == len(panes) - len(added)
+    assert counts["state_rows"] == 0
+
+
+def check_standing(pipeline: hr.Pipeline, root: Path, output: str, found: Sequence[Counter[Row]]) -> None:
+    """``current`` has each row as often as it came more often than it was withdrawn."""
+    summed: Counter[Row] = Counter()
+    for (*row, _, is_retraction), number in (item for epoch in found for item in epoch.items()):
+        summed[tuple(row)] += -number if is_retraction else number
+    table = read(pipeline, root.as_uri(), "current", "main", output)
+    standing = Counter(row[:-2] for row in rows_of(pipeline, table))
+    assert standing == +summed
+
+
+def rows_by_epoch(pipeline: hr.Pipeline, root: Path, branch: str, epochs: int, output: str) -> list[Counter[Row]]:
+    """The rows of each epoch: values, event time, timing, and whether they are withdrawn."""
+    found: list[Counter[Row]] = [Counter() for _ in range(epochs)]
+    table = read(pipeline, root.as_uri(), "panes", branch, output)
+    places = table.select(["epoch", "sequence"]).to_pylist()
+    assert len({(place["epoch"], place["sequence"]) for place in places}) == len(places)
+    for place, row in zip(places, rows_of(pipeline, table), strict=True):
+        found[place["epoch"]][row] += 1
+    return found
+
+
+def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
+    """The rows of a view as ``shown`` gives them."""
+    for number, column in enumerate(table.schema):
+        if pa.types.is_timestamp(column.type):
+            table = table.set_column(number, column.name, table.column(number).cast(pa.int64()))
+    names = [*pipeline.value_types, "event_time", "timing", "is_retraction"]
+    return [tuple(comparable(row[name]) for name in names) for row in table.to_pylist()]
+
+
+def shown(pane: Pane) -> Row:
+    """A row of the reference as readers see it."""
+    values = tuple(map(comparable, pane.values))
+    return (*values, int(pane.timestamp), pane.timing.value, pane.is_retraction)
+
+
+def comparable(value: Any) -> Any:
+    """A value that equals itself: NaN by its name, -0.0 as 0.0, floats as far as executors must agree."""
+    if isinstance(value, float):
+        return "NaN" if math.isnan(value) else float(f"{value + 0.0:.9g}")
+    return tuple(map(comparable, value)) if isinstance(value, list) else value

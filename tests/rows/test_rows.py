@@ -1,0 +1,289 @@
+"""Rows that leave as they are: what readers see of them, run by run."""
+
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.audit.store import AuditFailedError, LimitExceededError
+from headrace.errors import PipelineError
+from headrace.read.open_windows import StateDefinitionError
+from headrace.runs.publishing.patch import UnpatchableError
+from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Orders:
+    return Orders(tmp_path)
+
+
+def test_each_record_is_a_row(orders: Orders) -> None:
+    orders.run(rows(), order("a", 3), order("b", 4, 5), order("a", 3))
+    expected = {("a", "ONE", 6, minute(0)): 2, ("b", "ONE", 8, minute(5)): 1}
+    assert orders.current(rows()) == Counter(expected)
+
+
+def test_what_the_filter_removes_leaves_no_row_and_moves_the_watermark(orders: Orders) -> None:
+    orders.run(rows(filter=col("price") > 3), order("a", 1, 300), order("b", 4))
+    assert orders.current(rows()) == Counter({("b", "ONE", 8, minute(0)): 1})
+    assert orders.handle(rows()).snapshots().to_json()[-1]["watermark"] == "2026-05-01T04:00:00Z"
+
+
+def test_a_row_behind_the_watermark_leaves_and_is_late(orders: Orders) -> None:
+    orders.run(rows(), order("a", minute=300))
+    orders.run(rows(), order("late", minute=10), order("on time", minute=250))
+    panes = orders.handle(rows()).panes(where="epoch = 1", columns=["id", "timing"]).to_json()
+    assert panes == [{"id": "late", "timing": "LATE"}, {"id": "on time", "timing": "ON_TIME"}]
+    assert orders.handle(rows()).late().count() == 0
+
+
+def test_a_record_that_cannot_give_a_column_is_a_dead_letter(orders: Orders) -> None:
+    orders.run(rows(), order("a", 2**62), order("b", 1), order("c", None))
+    assert orders.current(rows()) == Counter({("b", "ONE", 2, minute(0)): 1, ("c", "ONE", None, minute(0)): 1})
+    (letter,) = orders.handle(rows()).rejected().to_json()
+    assert letter["reason"] == "column double: (price * 2) leaves 64 bits"
+
+
+def test_a_filtered_record_is_no_dead_letter_for_a_column(orders: Orders) -> None:
+    orders.run(rows(filter=col("price") < 10), order("a", 2**62), order("b", 1))
+    assert orders.handle(rows()).rejected().count() == 0
+
+
+def test_duplicates_are_told_first(orders: Orders) -> None:
+    once = rows(deduplicate=hr.Deduplicate("id", "1h"))
+    orders.run(once, order("a"), order("a", 2), order("b", minute=400))
+    orders.run(once, order("b", minute=401), order("old", minute=1))
+    assert orders.current(once) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(400)): 1})
+    (late,) = orders.handle(once).late().to_json()
+    assert (late["reason"], late["window_start"], late["event_time"]) == (
+        "id beyond its horizon",
+        None,
+        "2026-05-01T00:01:00Z",
+    )
+
+
+def test_rows_stand_as_often_as_they_came_more_often_than_they_went(orders: Orders) -> None:
+    orders.run(signed(), order("a", sign=1), order("a", sign=1), order("b", sign=1), order("owed", sign=-1))
+    orders.run(signed(), order("a", sign=-1), order("b", sign=-1), order("owed", sign=1))
+    assert orders.current(signed()) == Counter({("a", "ONE", 2, minute(0)): 1})
+    assert orders.handle(signed()).current().count() == 1
+    assert orders.handle(signed()).panes().count() == 7
+
+
+@pytest.mark.parametrize("pipeline", [rows(), signed()], ids=["appended", "signed"])
+def test_many_epochs_are_folded_and_stand_the_same(orders: Orders, pipeline: hr.Pipeline) -> None:
+    expected: Counter[tuple[Any, ...]] = Counter()
+    for number in range(40):
+        sign = -1 if pipeline.withdraws_records and number % 3 == 2 else 1
+        records = [order(f"{number % 7}", 1, one, sign=sign) for one in range(3)]
+        for record, at in zip(records, range(3), strict=True):
+            expected[record["id"], "ONE", 2, minute(at)] += sign
+        orders.run(pipeline, *records)
+    assert orders.current(pipeline) == +expected
+    head = orders.handle(pipeline).catalog.head().refs["main"]
+    assert len(orders.handle(pipeline).catalog.manifest(head).tables["current"]) < 20
+    assert orders.handle(pipeline).panes().count() == 120
+
+
+def test_files_without_rows_of_a_time_are_not_read(orders: Orders) -> None:
+    for number in range(4):
+        orders.run(rows(), order(str(number), minute=60 * number))
+    view = orders.handle(rows()).current(where="event_time >= '2026-05-01T02:30:00Z'")
+    assert [row["id"] for row in view.to_json()] == ["3"]
+    for file in orders.handle(rows()).panes().files()[:3]:
+        Path(file).write_bytes(b"damaged")
+    assert [row["id"] for row in view.to_json()] == ["3"]
+
+
+def test_an_epoch_without_rows_stores_no_file(orders: Orders) -> None:
+    orders.run(rows(), order("a", minute=10))
+    orders.run(rows(filter=None), order("b", minute=2, at=None))
+    main = orders.handle(rows()).catalog
+    manifest = main.manifest(main.head().refs["main"])
+    assert (manifest.counts["rejected"], manifest.counts["panes"], manifest.counts["state_rows"]) == (1, 0, 0)
+    assert {*manifest.tables} == {"current"}
+
+
+def test_a_list_is_a_column(orders: Orders) -> None:
+    tags = hr.ListType(hr.DataType.STRING)
+    source = hr.json("landing/orders", {"id": str, "tags": tags, "at": datetime}).event_time("at", bound="1h")
+    pipeline = hr.Pipeline("tagged", source, rows=["id", "tags"], executor="local")
+    orders.run(pipeline, order("a", tags=["x", None]), order("b", tags=None))
+    assert [row["tags"] for row in orders.handle(pipeline).current().to_json()] == [["x", None], None]
+
+
+def test_rows_beside_aggregations_below_them_and_above(orders: Orders) -> None:
+    hourly = hr.Output(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update())
+    counted = hr.Output(of="paid", key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update())
+    outputs: dict[str, Any] = {
+        "paid": hr.Rows(["id", "shop", "price"], filter=col("price") > 1),
+        "hourly": hourly,
+        "counted": counted,
+        "dear": hr.Rows(["id", "event_time"], of="paid", filter=col("price") > 2),
+        "changes": hr.Rows({"shop": col("shop"), "n": col("n"), "at": col("window_start")}, of="hourly"),
+    }
+    pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(pipeline, order("a", 1), order("b", 2, 5), order("c", 3, 70))
+    assert orders.current(pipeline, "paid") == Counter({("b", "one", 2, minute(5)): 1, ("c", "one", 3, minute(70)): 1})
+    assert orders.current(pipeline, "dear") == Counter({("c", minute(70)): 1})
+    reader = orders.handle(pipeline)
+    counts = [(row["window_start"], row["n"]) for row in reader["counted"].current().to_json()]
+    assert counts == [("2026-05-01T00:00:00Z", 1), ("2026-05-01T01:00:00Z", 1)]
+    orders.run(pipeline, order("d", 9, 6))
+    last = minute(60).replace(minute=59, hour=0, second=59, microsecond=999_999)
+    changes = orders.current(pipeline, "changes")
+    assert changes[("one", 2, minute(0), last)] == 0
+    assert changes[("one", 3, minute(0), last)] == 1
+
+
+def test_another_pipeline_reads_rows_and_goes_back_with_them(orders: Orders) -> None:
+    above = signed()
+    read = hr.published("orders", {"id": str, "double": int})
+    below = hr.Pipeline(
+        "below",
+        read,
+        key="id",
+        what={"total": col("double").sum(), "n": hr.count()},
+        where=hr.FixedWindows("1h"),
+        when=hr.on_update(),
+        how=hr.retracting("2d"),
+        executor="local",
+    )
+
+    def totals() -> dict[str, tuple[int, int]]:
+        handle = orders.handle(below)
+        handle.run()
+        return {row["id"]: (row["total"], row["n"]) for row in handle.current().to_json()}
+
+    orders.run(above, order("a", 5, sign=1), order("a", 5, sign=1), order("b", 7, sign=1))
+    assert totals() == {"a": (20, 2), "b": (14, 1)}
+    first = orders.handle(above).catalog.head().refs["published"]
+    orders.run(above, order("a", 5, sign=-1), order("c", 1, sign=1))
+    assert totals() == {"a": (10, 1), "b": (14, 1), "c": (2, 1)}
+    orders.handle(above).rollback(to=first)
+    assert totals() == {"a": (20, 2), "b": (14, 1)}
+
+
+def test_a_replay_a_batch_and_other_cuts_stand_the_same(orders: Orders) -> None:
+    for number in range(3):
+        orders.run(rows(), order("a", number, number), order("b", 1))
+    once = orders.current(rows())
+    orders.handle(rows()).run(mode="replay", branch="again")
+    assert orders.current(rows(), at="again") == once
+    orders.handle(rows()).run(mode="batch", branch="whole")
+    assert orders.current(rows(), at="whole") == once
+    assert orders.handle(rows()).diff("main", "whole").output.rows.differing == 0
+
+
+def test_a_backfill_of_changed_rows_is_promoted(orders: Orders) -> None:
+    orders.run(rows(), order("a", 1), order("b", 2))
+    changed = rows(rows={**COLUMNS, "double": col("price") * 3})
+    assert "headrace run refuses" in str(orders.handle(changed).plan())
+    orders.handle(changed).backfill(promote=True)
+    assert orders.current(changed) == Counter({("a", "ONE", 3, minute(0)): 1, ("b", "ONE", 6, minute(0)): 1})
+
+
+def test_a_range_of_event_time_is_computed_again(orders: Orders) -> None:
+    orders.run(rows(), order("a", 1), order("b", 2, 3000))
+    orders.land("0000", order("a", 5))
+    orders.handle(rows()).backfill(start="2026-05-01", end="2026-05-02", branch="fix")
+    assert orders.current(rows(), at="fix")[("a", "ONE", 10, minute(0))] == 1
+    with pytest.raises(UnpatchableError, match="gives rows as they are"):
+        orders.handle(rows()).promote("fix", patch=True, dry_run=False)
+
+
+def test_columns_come_and_go(orders: Orders) -> None:
+    orders.run(rows(), order("a", 1))
+    fewer = rows(rows={"id": col("id"), "price": col("price")})
+    handle = orders.handle(fewer)
+    orders.land("0001", order("b", 2))
+    handle.run(allow_new_aggregates=True)
+    assert orders.current(fewer) == Counter({("a", None, minute(0)): 1, ("b", 2, minute(0)): 1})
+    renamed = rows(rows={"order": col("id"), "price": col("price")}, renamed={"id": "order"})
+    orders.run(renamed, order("c", 3))
+    assert {row[0] for row in orders.current(renamed)} == {"a", "b", "c"}
+
+
+def test_a_new_column_of_rows_that_can_be_withdrawn_is_a_replay(orders: Orders) -> None:
+    orders.run(signed(), order("a", 1, sign=1))
+    more = signed(rows={**COLUMNS, "price": col("price")})
+    assert "rows that stand without it may be withdrawn" in str(orders.handle(more).plan())
+
+
+def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:
+    known = rows(id="id")
+    orders.run(known, order("a", 1), order("b", 1))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each id"):
+        orders.run(known, order("a", 2))
+    assert orders.current(known) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
+
+
+def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:
+    known = signed(id="id")
+    orders.run(known, order("a", 1, sign=1))
+    orders.run(known, order("a", 1, sign=-1), order("a", 2, sign=1))
+    assert orders.current(known) == Counter({("a", "ONE", 4, minute(0)): 1})
+
+
+def test_expectations_are_of_rows(orders: Orders) -> None:
+    expected = hr.expect("expect_column_values_to_be_between", column="double", min_value=0)
+    held = rows(expectations=[expected])
+    orders.run(held, order("a", 1))
+    with pytest.raises(AuditFailedError, match="double"):
+        orders.run(held, order("b", -1))
+    assert orders.current(held) == Counter({("a", "ONE", 2, minute(0)): 1})
+
+
+def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
+    orders.run(rows(), order("a"))
+    with pytest.raises(StateDefinitionError, match="gives rows as they are"):
+        orders.handle(rows()).explain()
+    with pytest.raises(StateDefinitionError, match="nothing is kept"):
+        orders.handle(rows()).state()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"rows": {}}, "write"),
+        ({"rows": ["id"], "key": "id"}, "rows= gives each record as a row"),
+        ({"rows": ["id"], "what": {"n": hr.count()}}, "rows= gives each record as a row"),
+        ({"rows": ["id"], "where": hr.FixedWindows("1h")}, "rows= gives each record as a row"),
+        ({"rows": ["id"], "when": hr.on_update()}, "rows= gives each record as a row"),
+        ({"rows": ["nothing"]}, "there is no column 'nothing'"),
+        ({"rows": {"_id": col("id")}}, "names that start with _"),
+        ({"rows": {"epoch": col("id")}}, "is a column of every row"),
+        ({"rows": {"id": col("id"), "ID": col("id")}}, "differ only in case"),
+        ({"rows": {"event_time": col("id")}}, "every row has its event time under this name"),
+        ({"rows": {"no": hr.lit(None)}}, "is always NULL"),
+        ({"rows": ["id"], "id": "shop"}, "there is no column 'shop'; rows have id"),
+        ({"rows": ["id"], "id": {"id": col("shop")}}, "it names columns of rows"),
+        ({"rows": ["id"], "sinks": [hr.final_rows("mail:send")]}, "one that comes again is known by its id"),
+        (
+            {"key": "id", "what": {"n": hr.count()}, "where": hr.FixedWindows("1h"), "id": "id"},
+            "it names columns of rows",
+        ),
+    ],
+)
+def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        hr.Pipeline("orders", ORDERS, **arguments)
+
+
+def test_rows_that_can_be_withdrawn_are_never_final() -> None:
+    with pytest.raises(PipelineError, match="these can be withdrawn at any time"):
+        signed(id="id", sinks=[hr.final_rows("mail:send")])
+
+
+def test_a_withdrawal_by_time_of_arrival_is_refused() -> None:
+    with pytest.raises(PipelineError, match="would have another event time"):
+        hr.Pipeline("orders", CHANGES.source.arrival_time(), rows=["id"])
+
+
+def test_the_event_time_may_be_named_as_a_column() -> None:
+    source = hr.json("landing/orders", {"id": str, "event_time": datetime}).event_time("event_time", bound="1h")
+    assert [*hr.Pipeline("orders", source, rows=["id", "event_time"]).value_types] == ["id"]
