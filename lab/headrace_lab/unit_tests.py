@@ -19,7 +19,7 @@ from headrace.sources.landing import SHOWN, check_budgets
 from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.deployment import ReadRecord
 from headrace.testing.pipeline_run import GivenEpoch, StepOutput
-from headrace.testing.results import PaneRow, Row, TimeSpan
+from headrace.testing.results import OutputRow, PaneRow, Row, TimeSpan
 from headrace.testing.steps import real
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace_lab.reference.evaluate import evaluate
@@ -103,6 +103,9 @@ class ReferenceTestExecutor:
         }
 
     def _pane(self, number: int, pane: ModelPane) -> PaneRow:
+        if self._alone.rows:
+            values = _named(self._alone.value_types, pane.values)
+            return OutputRow.of(number, values, _pane_time(pane), pane.timing, is_retraction=pane.is_retraction)
         return PaneRow(
             step=number,
             key=_named(self._alone.key_types, pane.key),

@@ -17,7 +17,7 @@ from headrace.distribute.local import LocalEngine
 from headrace.ext.sources import SOURCES, OpenSource, SourceSplit
 from headrace.ext.stores import ObjectStore
 from headrace.installed import EntryPointGroup
-from headrace.model.accumulation import PANE_COLUMNS, WINDOW_END, WINDOW_START, Timing
+from headrace.model.accumulation import EVENT_TIME, PANE_COLUMNS, ROW_COLUMNS, WINDOW_END, WINDOW_START, Timing
 from headrace.model.arguments import Arguments, keywords, shown
 from headrace.model.event_time import Ingestion
 from headrace.model.time import MIN_INSTANT, Instant, render
@@ -30,7 +30,7 @@ from headrace.read.views.row_files import tables
 from headrace.sources.landing import Landing
 from headrace.state.file_cache import RowsInMemory
 from headrace.testing.deployment import RecordsFile, landed, stand_in
-from headrace.testing.results import PaneRow, Panes, Result, Row, StepResults, TimeSpan, current_of, in_order
+from headrace.testing.results import OutputRow, PaneRow, Panes, Result, Row, StepResults, TimeSpan, current_of, in_order
 from headrace.testing.steps import Step, UnitTestError, watermark_time
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import REJECTED, UNNAMED, OutputTables
@@ -189,7 +189,8 @@ def _outcome(
 
 def _columns(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     own = (*pipeline.key_types, *pipeline.value_types)
-    panes = (*own, "window", *(name for name in PANE_COLUMNS if name not in _UNSEEN))
+    about = ROW_COLUMNS if pipeline.rows else ("window", *PANE_COLUMNS)
+    panes = (*own, *(name for name in about if name not in _UNSEEN))
     late = (*pipeline.record_key_types, "window", *LATE_COLUMNS)
     return {"panes": panes, "current": panes, "late": late, "rejected": REJECTED_COLUMNS}
 
@@ -340,6 +341,10 @@ class LocalTestExecutor:
         return [row for row in rows if row[OUTPUT] == self._names.output]
 
     def _pane(self, number: int, row: Row) -> PaneRow:
+        if self._columns.are_rows:
+            values = {name: _value(row[name]) for name in self._columns.values}
+            timing, is_retraction = Timing(row["timing"]), row["is_retraction"]
+            return OutputRow.of(number, values, row[EVENT_TIME], timing, is_retraction=is_retraction)
         return PaneRow(
             step=number,
             key={name: row[name] for name in self._columns.keys},
@@ -366,7 +371,7 @@ def _python_rows(table: pa.Table) -> list[Row]:
     """Rows with aware times; of panes and windows one beyond the years that Python has is None, as in
     ``testing.steps.real``.
     """
-    times = {WINDOW_START, WINDOW_END, "pane_time", "event_time"}
+    times = {WINDOW_START, WINDOW_END, "pane_time", EVENT_TIME}
     rows = python_rows(table)
     return [
         {name: None if name in times and isinstance(value, str) else value for name, value in row.items()}

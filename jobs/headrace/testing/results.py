@@ -8,13 +8,14 @@ Users' tests and conformance cases are compared by this; what a row is, and what
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
-from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Timing
 from headrace.model.arguments import Arguments, Suggesting, did_you_mean, keywords
 from headrace.model.expressions.typing import constant_to_json
 from headrace.model.time import instant, parse
@@ -75,6 +76,38 @@ class PaneRow:
         sign = "retraction of " if self.is_retraction else ""
         columns = " ".join(f"{name}={shown(value)}" for name, value in {**self.key, **self.values}.items())
         return f"<{sign}{self.timing} #{self.index} {self.window} {columns}>"
+
+
+@dataclass(frozen=True, repr=False)
+class OutputRow(PaneRow):
+    """A row that left as it is, or its withdrawal (``is_retraction``), of a pipeline or an output of ``rows``. It has no
+    key and no window; ``time`` is its event time.
+    """
+
+    @classmethod
+    def of(
+        cls, step: int, values: Mapping[str, Any], time: datetime | None, timing: Timing, *, is_retraction: bool
+    ) -> "OutputRow":
+        """The row of these ``values``."""
+        return cls(step, {}, TimeSpan(time, time), values, timing, 0, is_retraction, True, True, time)
+
+    @property
+    def row(self) -> Row:
+        """Its columns, as the view ``panes`` has them."""
+        about = {EVENT_TIME: self.time, "timing": str(self.timing), "is_retraction": self.is_retraction}
+        return {**self.values, **about}
+
+    @property
+    def content(self) -> tuple[str, ...]:
+        """What equal rows have in common."""
+        return tuple(
+            repr(value + 0.0 if isinstance(value, float) else value) for value in (*self.values.values(), self.time)
+        )
+
+    def __repr__(self) -> str:
+        sign = "withdrawal of " if self.is_retraction else ""
+        columns = " ".join(f"{name}={shown(value)}" for name, value in self.values.items())
+        return f"<{sign}{self.timing} row {text_of(self.time)} {columns}>"
 
 
 def shown(value: Any) -> str:
@@ -145,7 +178,13 @@ class Result(StepResults):
 
 
 def current_of(panes: Iterable[PaneRow]) -> Panes:
-    """The newest of ``panes`` for each key and window, unless it is a retraction; by window and key."""
+    """The newest of ``panes`` for each key and window, unless it is a retraction; by window and key. Of rows those that
+    stand, by time.
+    """
+    panes = [*panes]
+    rows = [pane for pane in panes if isinstance(pane, OutputRow)]
+    if rows:
+        return _standing(rows)
     newest: dict[tuple[Any, ...], PaneRow] = {}
     for pane in panes:
         newest[(*pane.key.values(), pane.window)] = pane
@@ -154,9 +193,24 @@ def current_of(panes: Iterable[PaneRow]) -> Panes:
     return Panes(sorted(left, key=lambda pane: (_first(pane.window.start), *rank(pane), _last(pane.window.end))))
 
 
+def _standing(rows: Sequence[OutputRow]) -> Panes:
+    """Of equal ``rows`` as many as came more often than they were withdrawn, the oldest of them."""
+    left: Counter[tuple[str, ...]] = Counter()
+    for row in rows:
+        left[row.content] += -1 if row.is_retraction else 1
+    standing = []
+    for row in rows:
+        if not row.is_retraction and left[row.content] > 0:
+            left[row.content] -= 1
+            standing.append(row)
+    return Panes(sorted(standing, key=lambda row: _first(row.time)))
+
+
 def in_order(panes: Iterable[PaneRow]) -> list[PaneRow]:
-    """Panes of one step as ``StepResults.panes`` has them; those of a window are in order already."""
+    """Panes of one step as ``StepResults.panes`` has them; those of a window, and rows, are in order already."""
     listed = [*panes]
+    if any(isinstance(pane, OutputRow) for pane in listed):
+        return listed
     rank = _ranking(listed)
     return sorted(listed, key=lambda p: (*rank(p), _first(p.window.start), _last(p.window.end)))
 
