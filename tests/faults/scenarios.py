@@ -133,6 +133,13 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
         ],
     ),
     "several_outputs": with_outputs("several_outputs"),
+    "rows": hr.Pipeline(
+        "rows",
+        _clicks(),
+        rows={"id": col("id"), "user": col("user"), "spent": col("price") * 2},
+        filter=col("price") > 1,
+        deduplicate=hr.Deduplicate("id", "2h"),
+    ),
 }
 
 
