@@ -287,3 +287,10 @@ def test_a_withdrawal_by_time_of_arrival_is_refused() -> None:
 def test_the_event_time_may_be_named_as_a_column() -> None:
     source = hr.json("landing/orders", {"id": str, "event_time": datetime}).event_time("event_time", bound="1h")
     assert [*hr.Pipeline("orders", source, rows=["id", "event_time"]).value_types] == ["id"]
+
+
+def test_a_list_that_is_computed_is_a_column(orders: Orders) -> None:
+    pipeline = rows(rows={"parts": col("id").split("-"), "words": col("shop").split("n").slice(1)})
+    orders.run(pipeline, order("a-b-c"), order("d"))
+    found = [(row["parts"], row["words"]) for row in orders.handle(pipeline).current().to_json()]
+    assert found == [(["a", "b", "c"], ["e"]), (["d"], ["e"])]

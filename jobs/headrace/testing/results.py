@@ -80,8 +80,8 @@ class PaneRow:
 
 @dataclass(frozen=True, repr=False)
 class OutputRow(PaneRow):
-    """A row that left as it is, or its withdrawal (``is_retraction``), of a pipeline or an output of ``rows``. It has no
-    key and no window; ``time`` is its event time.
+    """A row that left as it is, or its withdrawal (``is_retraction``), of a pipeline or an output of ``rows``. It has
+    no key and no window; ``time`` is its event time.
     """
 
     @classmethod
@@ -194,7 +194,7 @@ def current_of(panes: Iterable[PaneRow]) -> Panes:
 
 
 def _standing(rows: Sequence[OutputRow]) -> Panes:
-    """Of equal ``rows`` as many as came more often than they were withdrawn, the oldest of them."""
+    """What stands of ``rows``: of equal ones as many as came more often than they were withdrawn."""
     left: Counter[tuple[str, ...]] = Counter()
     for row in rows:
         left[row.content] += -1 if row.is_retraction else 1

@@ -20,16 +20,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, DateOverflowError, IntegerOverflowError, ValueOverflowError
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, as_numpy, holders, items_at, sliced, truths
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    DATE,
+    DECIMAL,
+    TIMESTAMP,
+    arrow_type,
+    as_numpy,
+    holders,
+    items_at,
+    sliced,
+    truths,
+)
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
 from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, read_format, spell, truncate
 from headrace.kernel.expressions.string_bytes import crc32, hashed, json_values, walked
-from headrace.model.expressions.data_types import IN_JSON, DataType, ListType, Schema
+from headrace.model.expressions.data_types import IN_JSON, DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.typing import kind_of
 from headrace.program import columns as program
 from headrace.program.columns import FROM, Call
 
@@ -86,8 +97,6 @@ def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
 
 def in_type(expr: Expr, values: casts.Datum, schema: Schema, length: int) -> pa.Array:
     """``values`` of ``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
-    if isinstance(expr, Column) and isinstance(schema.get(expr.name), ListType):
-        return values
     target = arrow_type_of(expr, schema) or values.type
     if values.type != target:
         values = _as_float(values) if target == _FLOAT else values.cast(target)
@@ -100,8 +109,8 @@ def arrow_type_of(expr: Expr, schema: Schema) -> pa.DataType | None:
         case Function(program.BOTH, parts):
             kinds = [arrow_type_of(part, schema) for part in parts]
             return pa.struct([*zip((program.BY, program.VALUE), kinds, strict=True)])
-    kind = type_of(expr, schema)
-    return None if kind is None else ARROW_TYPES[kind]
+    kind = kind_of(expr, schema)
+    return None if kind is None else arrow_type(kind)
 
 
 def _applied(expr: Expr, function: Callable[..., casts.Datum], operands: list[casts.Datum]) -> casts.Datum:

@@ -182,8 +182,8 @@ def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
 
 
 def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.DataType | data_types.ListType:
-    """The type of ``expr`` as the column ``name`` of rows, which may be a list. Raises PipelineError, also for an untyped
-    NULL.
+    """The type of ``expr`` as the column ``name`` of rows, which may be a list. Raises PipelineError, also for an
+    untyped NULL.
     """
     try:
         kind = kind_of(expr, schema)
