@@ -1,0 +1,2 @@
+SELECT auction, bidder, price, channel, url, date_time, extra
+FROM bids
