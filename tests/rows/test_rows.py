@@ -250,6 +250,8 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
     ("arguments", "said"),
     [
         ({"rows": {}}, "write"),
+        ({"rows": ["id", {"double": col("price") * 2}]}, r"write \{.*\}, or \[\"id\", \"amount\"\]$"),
+        ({"rows": {"shop": "shop"}}, r"rows\['shop'\]='shop'.*write \{.*\}, or \[\"id\", \"amount\"\]$"),
         ({"rows": ["id"], "key": "id"}, "rows= gives each record as a row"),
         ({"rows": ["id"], "what": {"n": hr.count()}}, "rows= gives each record as a row"),
         ({"rows": ["id"], "where": hr.FixedWindows("1h")}, "rows= gives each record as a row"),

@@ -45,7 +45,7 @@ class Selection(Aggregation):
         self, owner: str, rows: object, condition: Expr | None = None, renamed: Mapping[str, str] | None = None
     ) -> None:
         given = Arguments(owner)
-        columns = key_columns(given, "rows", rows)
+        columns = key_columns(given, "rows", rows, _ROWS)
         if not columns:
             raise given.wrong("rows", rows, f"it names no column; write {_ROWS}")
         nothing: dict[str, Aggregate | Expr] = {}

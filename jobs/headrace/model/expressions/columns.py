@@ -42,12 +42,12 @@ def read(given: Arguments, name: str, value: object) -> Expr:
     raise given.wrong(name, value, 'write the name of a column, or an expression such as col("price") * 2')
 
 
-def key_columns(given: Arguments, name: str, value: object) -> dict[str, Expr]:
-    """The columns of a key, by name and in order."""
+def key_columns(given: Arguments, name: str, value: object, forms: str = _KEY) -> dict[str, Expr]:
+    """The columns of a key, by name and in order. ``forms`` says how they may be written, for messages."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
-        return given.mapping(name, value, Expr, _KEY, least=0)
+        return given.mapping(name, value, Expr, forms, least=0)
     if isinstance(value, Expr) and not isinstance(value, Column):
         column = min(columns_of(value), default="name")
         raise PipelineError(
@@ -58,7 +58,7 @@ def key_columns(given: Arguments, name: str, value: object) -> dict[str, Expr]:
     names = [part.name if isinstance(part, Column) else part for part in written]
     columns = [part for part in names if isinstance(part, str) and part]
     if not columns or len(columns) < len(names):
-        raise given.wrong(name, value, f"write {_KEY}")
+        raise given.wrong(name, value, f"write {forms}")
     twice = sorted({part for part in columns if columns.count(part) > 1})
     if twice:
         raise given.wrong(name, value, f"it names {', '.join(twice)} twice")
