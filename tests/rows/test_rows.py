@@ -264,6 +264,8 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
         ({"rows": {"no": hr.lit(None)}}, "is always NULL"),
         ({"rows": ["id"], "id": "shop"}, "there is no column 'shop'; rows have id"),
         ({"rows": ["id"], "id": {"id": col("shop")}}, "it names columns of rows"),
+        ({"rows": ["id"], "id": col("price") * 2}, "it names columns of rows"),
+        ({"rows": ["id"], "id": col("shop")}, "there is no column 'shop'; rows have id"),
         ({"rows": ["id"], "sinks": [hr.final_rows("mail:send")]}, "one that comes again is known by its id"),
         (
             {"key": "id", "what": {"n": hr.count()}, "where": hr.FixedWindows("1h"), "id": "id"},

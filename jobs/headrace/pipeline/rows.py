@@ -75,9 +75,10 @@ class Selection(Aggregation):
 
 def id_columns(given: Arguments, id_: object, rows: Mapping[str, Expr]) -> tuple[str, ...]:
     """The argument ``id``: columns of ``rows``. Raises PipelineError."""
-    if isinstance(id_, Mapping):
+    if isinstance(id_, Mapping | Expr) and not isinstance(id_, Column):
         raise given.wrong("id", id_, "it names columns of rows; write an expression there, and its name here")
-    columns = {} if id_ == () else key_columns(given, "id", id_)
+    is_empty = isinstance(id_, tuple) and not id_  # of a pipeline that is copied; an expression has no truth
+    columns = {} if is_empty else key_columns(given, "id", id_)
     for name, expr in columns.items():
         if not (isinstance(expr, Column) and expr.name == name):
             raise given.wrong("id", id_, "it names columns of rows; write an expression there, and its name here")
