@@ -168,6 +168,38 @@ def test_another_pipeline_reads_rows_and_goes_back_with_them(orders: Orders) -> 
     assert totals() == {"a": (20, 2), "b": (14, 1)}
 
 
+def reader(*columns: str, **schema: Any) -> hr.Pipeline:
+    """A pipeline that gives the rows that it reads, in ``columns``."""
+    return hr.Pipeline("below", hr.published("orders", schema), rows=[*columns], executor="local")
+
+
+def test_a_reader_that_begins_while_a_withdrawal_is_owed_owes_it_too(orders: Orders) -> None:
+    below = reader("id", "double", id=str, double=int)
+    orders.run(signed(), order("a", sign=1), order("owed", sign=-1), order("owed", sign=-1))
+    orders.run(below)
+    assert orders.current(below) == Counter({("a", 2, minute(0)): 1})
+    orders.run(signed(), order("owed", sign=1), order("owed", sign=1), order("owed", sign=1))
+    orders.run(below)
+    assert orders.current(below) == Counter({("a", 2, minute(0)): 1, ("owed", 2, minute(0)): 1})
+
+
+def test_what_is_owed_is_owed_by_the_promoted_rows_alone(orders: Orders) -> None:
+    below = reader("id", "double", id=str, double=int)
+    orders.run(signed(), order("a", sign=1), order("owed", sign=-1))
+    orders.run(below)
+    changed = signed(rows={**COLUMNS, "double": col("price") * 3})
+    orders.handle(changed).backfill(promote=True)
+    orders.run(below)
+    assert orders.current(below) == Counter({("a", 3, minute(0)): 1})
+    orders.run(changed, order("owed", sign=1))
+    orders.run(below)
+    assert orders.current(below) == Counter({("a", 3, minute(0)): 1})
+    owed = orders.handle(below).panes(where="id = 'owed'", columns=["double", "is_retraction"]).to_json()
+    assert Counter((row["double"], row["is_retraction"]) for row in owed) == Counter(
+        {(2, True): 1, (2, False): 1, (3, True): 1, (3, False): 1}
+    )
+
+
 def test_a_replay_a_batch_and_other_cuts_stand_the_same(orders: Orders) -> None:
     for number in range(3):
         orders.run(rows(), order("a", number, number), order("b", 1))

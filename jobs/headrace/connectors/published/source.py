@@ -29,7 +29,7 @@ from headrace.read.diff.layered_tables import LaterPanes, current_files, files_o
 from headrace.read.snapshots.progress import discards, has_panes
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.row_files import PLACE, brought, standing_of
+from headrace.read.views.row_files import PLACE, SIGN, brought, signs_of
 from headrace_snapshots.datafiles import verify
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.files import DataFile
@@ -89,31 +89,35 @@ class StepElements:
         return pa.concat_tables([*back, *on])
 
     def _difference(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
-        """Rows that readers saw at one snapshot and do not see at the other, withdrawn; then those that are new."""
+        """Rows of one snapshot that the other does not have, withdrawn; then those that are new. A withdrawal whose row
+        has not come is one less of it.
+        """
         sides = [side for side in (begin, end) if side is not None]
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
         with working_folder() as folder:
             local = dict(zip(files, brought(self.read.store, [*files.values()], folder), strict=True))
             with database(folder, [*local.values()], is_for_us=True) as connection:
-                before, after = (self._rows(side, local) for side in (begin, end))
-                columns = quoted(name for name in self.types if name != IS_RETRACTION)
-                connection.execute(f"create temp table headrace_before as {before}")
-                connection.execute(f"create temp table headrace_after as {after}")
-                apart = " union all ".join(
-                    f"(select {columns}, {sign} as {IS_RETRACTION} from "
-                    f"(select {columns} from headrace_{one} except all select {columns} from headrace_{other}))"
-                    for one, other, sign in (("before", "after", "true"), ("after", "before", "false"))
+                before, after = (self._signs(side, local) for side in (begin, end))
+                columns = quoted(self._shown)
+                apart = (
+                    f"select {columns}, sum({SIGN})::bigint as {SIGN} from "
+                    f"({after} union all select {columns}, -{SIGN} from ({before})) group by {columns}"
                 )
-                rows = connection.sql(f"select * from ({apart}) order by {IS_RETRACTION} desc, {columns}")
-                table = rows.to_arrow_table()
+                changes = f"select {columns}, {SIGN} < 0 as {IS_RETRACTION}, unnest(range(abs({SIGN}))) from ({apart})"
+                table = connection.sql(f"{changes} order by {IS_RETRACTION} desc, {columns}").to_arrow_table()
         schema = pa.schema([(name, arrow_type(kind)) for name, kind in self.types.items()])
         return _in_form(table, {name: name for name in schema.names}, schema)
 
-    def _rows(self, manifest: Manifest | None, local: Mapping[str, Path]) -> str:
-        """The rows that readers see at a snapshot (SQL). A column that had not come by then is NULL."""
-        shown = {name: kind for name, kind in self.types.items() if name != IS_RETRACTION}
+    @property
+    def _shown(self) -> dict[str, ValueType]:
+        """The columns that are read of a row, beside its sign."""
+        return {name: kind for name, kind in self.types.items() if name != IS_RETRACTION}
+
+    def _signs(self, manifest: Manifest | None, local: Mapping[str, Path]) -> str:
+        """The rows of a snapshot with their signs (SQL). A column that had not come by then is NULL."""
+        shown = self._shown
         if manifest is None or not files_of(manifest, UNNAMED.current):
-            return no_rows(shown)
+            return no_rows({**shown, SIGN: DataType.INT})
         columns = ViewColumns.from_json(manifest.schema)
         known = columns.types(View.CURRENT)
         there = [name for name in shown if name in known]
@@ -121,14 +125,15 @@ class StepElements:
         rows = fold.rows(current_files(manifest, local, fold))
         if columns.are_rows:
             times = ", ".join(f"{identifier(EVENT_TIME)} as {identifier(name)}" for name in _TIMES)
-            standing = standing_of(rows, [*there, EVENT_TIME], columns)
-            rows = f"select * exclude ({identifier(EVENT_TIME)}), {times} from ({standing})"
+            signs = signs_of(rows, [*there, EVENT_TIME], columns)
+            rows = f"select * exclude ({identifier(EVENT_TIME)}), {times} from ({signs})"
             known |= dict.fromkeys(_TIMES, DataType.TIMESTAMP)
         else:
-            rows = standing_of(rows, there, columns)
-        later = sql_types({name: kind for name, kind in shown.items() if name not in known})
-        nulls = "".join(f", cast(null as {kind}) as {identifier(name)}" for name, kind in later.items())
-        return f"select *{nulls} from ({rows})" if nulls else rows
+            rows = signs_of(rows, there, columns)
+        types = sql_types(shown)
+        nulls = {name: f"cast(null as {kind})" for name, kind in types.items() if name not in known}
+        selected = ", ".join(f"{nulls.get(name, identifier(name))} as {identifier(name)}" for name in shown)
+        return f"select {selected}, {SIGN} from ({rows})"
 
 
 _TIMES: Final = (WINDOW_START, WINDOW_END, PANE_TIME)

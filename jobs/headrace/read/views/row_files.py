@@ -236,6 +236,19 @@ def standing_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
     return f"select {quoted(columns)} from {rows}"
 
 
+SIGN: Final = "_headrace_sign"
+_SIGNED: Final = f"case when {GONE} then -1 else 1 end"
+
+
+def signs_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
+    """A query of ``columns`` and ``SIGN``, which add up to what stands of the records among ``rows`` (SQL); where these
+    are summed, less the withdrawals whose rows have not come.
+    """
+    if shown.folding is Folding.SUMMED:
+        return f"select {quoted(columns)}, {_SIGNED} as {SIGN} from {rows}"
+    return f"select *, 1 as {SIGN} from ({standing_of(rows, columns, shown)})"
+
+
 _SUM, _RANK = '"_headrace_sum"', '"_headrace_rank"'
 
 
@@ -245,7 +258,7 @@ def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str
     """
     same = quoted(identity)
     ranked = f"row_number() over (partition by {same}, {GONE} order by {quoted(PLACE)}) as {_RANK}"
-    summed = f"sum(case when {GONE} then -1 else 1 end) over (partition by {same}) as {_SUM}"
+    summed = f"sum({_SIGNED}) over (partition by {same}) as {_SUM}"
     stands = f"not {GONE} and {_RANK} <= {_SUM}"
     return f"select {quoted(columns)} from (select *, {ranked}, {summed} from {rows}) where {stands}"
 
@@ -256,7 +269,7 @@ def number_standing(rows: str, shown: ViewColumns) -> str:
         case Folding.NEWEST:
             return number_of(rows, shown.identity)
         case Folding.SUMMED:
-            sums = f"select sum(case when {GONE} then -1 else 1 end) as n from {rows} group by {quoted(shown.identity)}"
+            sums = f"select sum({_SIGNED}) as n from {rows} group by {quoted(shown.identity)}"
             return f"select coalesce(sum(greatest(n, 0)), 0)::bigint from ({sums})"
     return f"select count(*) from {rows}"
 
