@@ -1,7 +1,7 @@
 """Rows that leave as they are: what readers see of them, run by run."""
 
 from collections import Counter
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from headrace import col
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import PipelineError
 from headrace.read.open_windows import StateDefinitionError
+from headrace.read.upstream import UpstreamPanesError
 from headrace.runs.publishing.patch import UnpatchableError
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
 
@@ -198,6 +199,51 @@ def test_what_is_owed_is_owed_by_the_promoted_rows_alone(orders: Orders) -> None
     assert Counter((row["double"], row["is_retraction"]) for row in owed) == Counter(
         {(2, True): 1, (2, False): 1, (3, True): 1, (3, False): 1}
     )
+
+
+def test_a_column_of_a_row_is_read_before_its_event_time_is_by_that_name(orders: Orders) -> None:
+    hourly = hr.Output(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), when=hr.on_update(),
+                       how=hr.retracting())  # fmt: skip
+    outputs = {"hourly": hourly, "r": hr.Rows(["n", "window_start"], of="hourly")}
+    above = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    read = hr.published("orders.r", {"n": int, "window_start": datetime})
+    below = hr.Pipeline("below", read, rows=["n", "window_start", "window_end"], executor="local")
+    for records in ([order("a", 1, 10), order("b", 1, 70)], [order("a", 1, 11), order("c", 1, 130)]):
+        orders.run(above, *records)
+        orders.run(below)
+        last = [minute(60 * hour) - timedelta(microseconds=1) for hour in (1, 2, 3)]
+        expected = {(n, start, at, at) for (n, start, at) in orders.current(above, "r") if at in last}
+        assert {*orders.current(below)} == expected
+
+
+@pytest.mark.parametrize("column", ["pane_time", "window_start", "window_end"])
+def test_the_event_time_of_a_row_has_many_names_for_its_reader(orders: Orders, column: str) -> None:
+    below = hr.Pipeline("below", hr.published("orders", {"id": str, column: datetime}),
+                        rows={"id": col("id"), "then": col(column)}, executor="local")  # fmt: skip
+    changed = rows(rows={**COLUMNS, "id": col("id").upper()})
+    for above, records in ((rows(), [order("a", 1, 10)]), (rows(), [order("b", 1, 3000)]), (changed, [])):
+        if records:
+            orders.run(above, *records)
+        else:
+            orders.handle(above).backfill(promote=True)
+        orders.run(below)
+        expected = Counter({(row[0], row[-1], row[-1]): number for row, number in orders.current(above).items()})
+        assert orders.current(below) == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"pane_time": col("at")}, "readers know the event time of rows by that name: name it otherwise there"),
+        ({"window_end": col("id")}, "has a column window_end of its own as string, and for readers it is a timestamp"),
+    ],
+)
+def test_a_column_whose_name_means_something_else_is_not_read(
+    orders: Orders, columns: dict[str, Any], said: str
+) -> None:
+    orders.run(rows(rows={"id": col("id"), **columns}), order("a"))
+    with pytest.raises(UpstreamPanesError, match=said):
+        orders.run(reader("id", id=str))
 
 
 def test_a_replay_a_batch_and_other_cuts_stand_the_same(orders: Orders) -> None:

@@ -23,7 +23,7 @@ from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import in_words
 from headrace.model.time import MIN_INSTANT, Instant, render
-from headrace.pipeline.upstream_source import OF_PANES, PUBLISHED_KIND, UpstreamSource
+from headrace.pipeline.upstream_source import OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
 from headrace.read.snapshots.progress import common_epoch
 from headrace.read.views.columns import View, ViewColumns
 from headrace.sources.progress import in_calendar, instant_of, instants_of
@@ -262,7 +262,9 @@ class ReadPipeline:
         window's would all count.
         """
         where = f"{self.source} (snapshot {manifest.snapshot_id})"
-        types = ViewColumns.from_json(manifest.schema).types(View.PANES)
+        columns = ViewColumns.from_json(manifest.schema)
+        self._check_times(where, columns)
+        types = columns.types(View.PANES)
         for name, field in self.source.fields.items():
             if name in OF_PANES:
                 continue
@@ -280,6 +282,21 @@ class ReadPipeline:
                 f"{where} accumulates, and a window may have several panes: all of them would count. Write "
                 f"retracting() or discarding() into {self.source.upstream} (semantics 7.6)"
             )
+
+    @staticmethod
+    def _check_times(where: str, columns: ViewColumns) -> None:
+        """Raise UpstreamPanesError if rows have a column of a name that has another meaning for their readers."""
+        for name, kind in columns.values.items():
+            if name == PANE_TIME:
+                raise UpstreamPanesError(
+                    f"{where} has a column {name} of its own, and readers know the event time of rows by that name: "
+                    "name it otherwise there"
+                )
+            if OF_PANES.get(name, kind) is not kind:
+                raise UpstreamPanesError(
+                    f"{where} has a column {name} of its own as {in_words(kind)}, and for readers it is a "
+                    f"{in_words(OF_PANES[name])}: name it otherwise there"
+                )
 
 
 def _last_stage(manifest: Manifest) -> Mapping[str, Any]:

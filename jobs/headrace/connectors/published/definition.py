@@ -94,9 +94,10 @@ def published(
     Its panes are the elements, with their retractions and the times of panes; its output watermark is that of this
     input. What it takes back, by a rollback, a promotion or a patch, is taken back here by the next run. ``schema``
     names the columns of its key and values to read; or it is that pipeline itself, if the file can import it: then all
-    of them. Beside them are ``window_start``, ``window_end``, ``pane_time`` and ``is_retraction``. ``root`` is the URI
-    of the root that it lies under, if that is another one. An epoch reads at most ``max_files`` snapshots of it, and
-    about ``max_bytes`` of panes; more, if one has more.
+    of them. Beside them are ``window_start``, ``window_end``, ``pane_time`` and ``is_retraction``; of a row these times
+    are its event time, unless it has such columns. ``root`` is the URI of the root that it lies under, if that is
+    another one. An epoch reads at most ``max_files`` snapshots of it, and about ``max_bytes`` of panes; more, if one
+    has more.
 
     >>> hr.published("delays.hourly", {"airport": str, "flights": int}).source.place
     'delays.hourly'

@@ -19,7 +19,7 @@ from headrace.connectors.published.definition import PublishedSource
 from headrace.errors import RestoreError
 from headrace.ext import sources as source_ports
 from headrace.kernel.columns import arrow_type
-from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
+from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import DataType, ValueType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
 from headrace.pipeline.endpoints import Source
@@ -75,8 +75,8 @@ class StepElements:
         later = LaterPanes.of(self.read.catalog, end, since)
         for epoch, file in later.by_epoch:
             names = later.columns.names(View.PANES, epoch)
-            then = {name: names.get(name, name) for name in schema.names}
-            then |= dict.fromkeys(_TIMES, EVENT_TIME) if later.columns.are_rows else {}
+            places = {name: _place(later.columns, name) for name in schema.names}
+            then = {name: None if place is None else names.get(place, place) for name, place in places.items()}
             content = pa.BufferReader(verify(self.read.store, file))
             columns = [name for name in dict.fromkeys(then.values()) if name is not None]
             yield _in_form(pq.read_table(content, columns=columns, use_threads=False), then, schema)
@@ -119,25 +119,25 @@ class StepElements:
         if manifest is None or not files_of(manifest, UNNAMED.current):
             return no_rows({**shown, SIGN: DataType.INT})
         columns = ViewColumns.from_json(manifest.schema)
-        known = columns.types(View.CURRENT)
-        there = [name for name in shown if name in known]
+        places = {name: _place(columns, name) for name in shown}
+        there = [*dict.fromkeys(place for place in places.values() if place is not None)]
         fold = fold_of_current(columns, there)
-        rows = fold.rows(current_files(manifest, local, fold))
-        if columns.are_rows:
-            times = ", ".join(f"{identifier(EVENT_TIME)} as {identifier(name)}" for name in _TIMES)
-            signs = signs_of(rows, [*there, EVENT_TIME], columns)
-            rows = f"select * exclude ({identifier(EVENT_TIME)}), {times} from ({signs})"
-            known |= dict.fromkeys(_TIMES, DataType.TIMESTAMP)
-        else:
-            rows = signs_of(rows, there, columns)
-        types = sql_types(shown)
-        nulls = {name: f"cast(null as {kind})" for name, kind in types.items() if name not in known}
-        selected = ", ".join(f"{nulls.get(name, identifier(name))} as {identifier(name)}" for name in shown)
-        return f"select {selected}, {SIGN} from ({rows})"
+        signs = signs_of(fold.rows(current_files(manifest, local, fold)), there, columns)
+        selected = (
+            f"{f'cast(null as {kind})' if (place := places[name]) is None else identifier(place)} as {identifier(name)}"
+            for name, kind in sql_types(shown).items()
+        )
+        return f"select {', '.join(selected)}, {SIGN} from ({signs})"
 
 
-_TIMES: Final = (WINDOW_START, WINDOW_END, PANE_TIME)
-"""What a reader knows of when a pane is. Of a row all three are its event time."""
+def _place(columns: ViewColumns, name: str) -> str | None:
+    """What a snapshot calls the column that is read as ``name``; None: it has none. Of a row the event time says when
+    it is, where it has no column of its own of that name.
+    """
+    known = columns.types(View.CURRENT)
+    if columns.are_rows and name in OF_PANES and name not in known:
+        return EVENT_TIME
+    return name if name in known else None
 
 
 def _in_form(table: pa.Table, names: Mapping[str, str | None], schema: pa.Schema) -> pa.Table:
