@@ -1,6 +1,7 @@
 """Rows that leave as they are: what readers see of them, run by run."""
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -216,7 +217,7 @@ def test_a_column_of_a_row_is_read_before_its_event_time_is_by_that_name(orders:
         assert {*orders.current(below)} == expected
 
 
-@pytest.mark.parametrize("column", ["pane_time", "window_start", "window_end"])
+@pytest.mark.parametrize("column", ["event_time", "pane_time", "window_start", "window_end"])
 def test_the_event_time_of_a_row_has_many_names_for_its_reader(orders: Orders, column: str) -> None:
     below = hr.Pipeline("below", hr.published("orders", {"id": str, column: datetime}),
                         rows={"id": col("id"), "then": col(column)}, executor="local")  # fmt: skip
@@ -229,6 +230,24 @@ def test_the_event_time_of_a_row_has_many_names_for_its_reader(orders: Orders, c
         orders.run(below)
         expected = Counter({(row[0], row[-1], row[-1]): number for row, number in orders.current(above).items()})
         assert orders.current(below) == expected
+
+
+def test_a_pipeline_is_the_schema_of_its_rows(orders: Orders) -> None:
+    columns = {"id": col("id"), "then": col("event_time")}
+    below = hr.Pipeline("below", hr.published("orders", rows()), rows=columns, executor="local")
+    for number in range(2):
+        orders.run(rows(), order("a", 1, number))
+        orders.run(below)
+    assert orders.current(below) == Counter({("a", minute(0), minute(0)): 1, ("a", minute(1), minute(1)): 1})
+
+
+def test_where_rows_came_can_be_read_if_they_stay(orders: Orders) -> None:
+    columns = {"id": col("id"), "when": col("timing"), "place": col("epoch") * 10 + col("sequence")}
+    below = replace(reader("id", id=str, timing=str, epoch=int, sequence=int), rows=columns)
+    for records in ([order("a", 1, 300)], [order("b"), order("c", 1, 300)]):
+        orders.run(rows(), *records)
+        orders.run(below)
+    assert {row[:3] for row in orders.current(below)} == {("a", "ON_TIME", 0), ("b", "LATE", 10), ("c", "ON_TIME", 11)}
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,8 @@ class StepElements:
 
     def _panes(self, end: Manifest, since: int) -> pa.Table:
         """Panes and retractions of the epochs after ``since``."""
-        order = {name: pa.int64() for name in PLACE}
-        schema = pa.schema([*((name, arrow_type(kind)) for name, kind in self.types.items()), *order.items()])
+        types = {**self.types, **dict.fromkeys(PLACE, DataType.INT)}
+        schema = pa.schema([(name, arrow_type(kind)) for name, kind in types.items()])
         tables = [schema.empty_table(), *self._tables(end, since, schema)]
         rows = pa.concat_tables(tables)
         return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in PLACE])).select([*self.types])
