@@ -665,7 +665,11 @@ def test_a_reader_that_may_not_write_there_says_what_may_happen(pair: Pair) -> N
 
 @pytest.mark.parametrize(
     ("schema", "problem"),
-    [({"x": int}, "has no column x; it has k"), ({"s": str}, "has column s as int, and it is declared as str")],
+    [
+        ({"x": int}, "has no column x; it has k"),
+        ({"s": str}, "has column s as int, and it is declared as str"),
+        ({"epoch": int}, "by epoch what it withdraws would still count. Leave it out"),
+    ],
 )
 def test_columns_are_those_that_are_published(pair: Pair, schema: dict[str, Any], problem: str) -> None:
     pair.land(("a", 1, "00:01"))

@@ -265,6 +265,13 @@ def test_a_column_whose_name_means_something_else_is_not_read(
         orders.run(reader("id", id=str))
 
 
+@pytest.mark.parametrize(("column", "kind"), [("timing", str), ("epoch", int), ("sequence", int)])
+def test_how_rows_came_that_can_be_withdrawn_is_not_read(orders: Orders, column: str, kind: type) -> None:
+    orders.run(signed(), order("a", sign=1))
+    with pytest.raises(UpstreamPanesError, match=f"by {column} what it withdraws would still count. Leave it out"):
+        orders.run(reader("id", id=str, **{column: kind}))
+
+
 def test_a_replay_a_batch_and_other_cuts_stand_the_same(orders: Orders) -> None:
     for number in range(3):
         orders.run(rows(), order("a", number, number), order("b", 1))

@@ -12,11 +12,11 @@ The pipeline that is read: its catalog, as its output that is read sees it, and 
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourcePosition, SourceSplit
@@ -25,7 +25,7 @@ from headrace.model.expressions.data_types import in_words
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.pipeline.upstream_source import OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
 from headrace.read.snapshots.progress import common_epoch
-from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.sources.progress import in_calendar, instant_of, instants_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -188,6 +188,15 @@ GONE = (MissingSnapshotError, BrokenObjectError, UnknownOutputError)
 
 _ENDS = ("default", "after watermark")
 
+_OF_RECORDS: Final[Mapping[Folding, Collection[str]]] = {
+    Folding.NEWEST: ("epoch", "sequence"),
+    Folding.SUMMED: ("timing", "epoch", "sequence"),
+    Folding.NOTHING: (),
+}
+"""Columns that a withdrawal has otherwise than what it withdraws. ``timing`` is one of aggregations, too, which readers
+may go by: it could always be read there.
+"""
+
 
 class UpstreamPanesError(FixConfigError, code="config.upstream_panes"):
     """What another pipeline publishes cannot be read as it is declared, or would count twice."""
@@ -264,6 +273,7 @@ class ReadPipeline:
         where = f"{self.source} (snapshot {manifest.snapshot_id})"
         columns = ViewColumns.from_json(manifest.schema)
         self._check_times(where, columns)
+        self._check_signed(where, columns)
         types = columns.types(View.PANES)
         for name, field in self.source.fields.items():
             if name in OF_PANES:
@@ -282,6 +292,15 @@ class ReadPipeline:
                 f"{where} accumulates, and a window may have several panes: all of them would count. Write "
                 f"retracting() or discarding() into {self.source.upstream} (semantics 7.6)"
             )
+
+    def _check_signed(self, where: str, columns: ViewColumns) -> None:
+        """Raise UpstreamPanesError if a column is read that a withdrawal has otherwise than what it withdraws."""
+        for name, field in self.source.fields.items():
+            if field.place in _OF_RECORDS[columns.folding]:
+                raise UpstreamPanesError(
+                    f"{where} can be withdrawn, and column {field.named(name)} of a withdrawal says how that came: "
+                    f"by {field.place} what it withdraws would still count. Leave it out of the schema"
+                )
 
     @staticmethod
     def _check_times(where: str, columns: ViewColumns) -> None:
