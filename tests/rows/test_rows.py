@@ -333,6 +333,17 @@ def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -
     assert orders.current(known) == Counter({("a", "ONE", 4, minute(0)): 1})
 
 
+@pytest.mark.parametrize("ids", ["event_time", ["id", "event_time"]])
+def test_the_event_time_may_be_an_id(orders: Orders, ids: Any) -> None:
+    source = hr.json("landing/orders", {"id": str, "event_time": datetime}).event_time("event_time", bound="1h")
+    known = hr.Pipeline("orders", source, rows=["id", "event_time"], id=ids, executor="local")
+    first, second = (order("a", event_time=f"2026-05-01T00:0{minute}:00Z") for minute in range(2))
+    orders.run(known, first, second)
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(known, second)
+    assert orders.handle(known).current().count() == 2
+
+
 def test_expectations_are_of_rows(orders: Orders) -> None:
     expected = hr.expect("expect_column_values_to_be_between", column="double", min_value=0)
     held = rows(expectations=[expected])

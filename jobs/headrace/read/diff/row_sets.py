@@ -148,7 +148,7 @@ def rows_with_shared_ids(store: ObjectStore, manifest: Manifest, ids: Sequence[s
     is as an output sees it. Raises BrokenObjectError.
     """
     columns = ViewColumns.from_json(manifest.schema)
-    if not panes or not {*ids} <= {*columns.values}:
+    if not panes or not columns.are_rows or not {*ids} <= {*columns.identity}:
         return 0
     files = {file.path: file for file in (*panes, *files_of(manifest, UNNAMED.current))}
     with working_folder() as folder:
