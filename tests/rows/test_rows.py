@@ -10,11 +10,14 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.audit.limits import check_limits
+from headrace.audit.range import unpublished_ranges
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import PipelineError
 from headrace.read.open_windows import StateDefinitionError
 from headrace.read.upstream import UpstreamPanesError
 from headrace.runs.publishing.patch import UnpatchableError
+from headrace_snapshots.names import MAIN
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
 
 
@@ -324,6 +327,49 @@ def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:
     with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each id"):
         orders.run(known, order("a", 2))
     assert orders.current(known) == Counter({("a", "ONE", 2, minute(0)): 1, ("b", "ONE", 2, minute(0)): 1})
+
+
+RENAMED = rows(rows={"order": col("id"), "double": col("price") * 2}, renamed={"id": "order"}, id="order")
+
+
+@pytest.mark.parametrize("more", [[], [order("b")]], ids=["nothing new", "another epoch"])
+def test_an_id_that_is_renamed_holds_back_what_was_held_back(orders: Orders, more: list[dict[str, Any]]) -> None:
+    known = rows(id="id")
+    orders.run(known, order("a", 1))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(known, order("a", 2))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row; the limit is one row for each order"):
+        orders.run(RENAMED, *more)
+    assert orders.handle(RENAMED).current().count() == 1
+
+
+def test_a_renamed_id_is_found_where_it_stands(orders: Orders) -> None:
+    orders.run(rows(id="id"), order("a", 1))
+    orders.run(RENAMED, order("b", 1))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(RENAMED, order("a", 2))
+
+
+def test_of_a_new_id_rows_that_stand_have_none(orders: Orders) -> None:
+    orders.run(rows(rows={"double": col("price") * 2}), order("a", 1), publish=False)
+    known = rows(id="id")
+    orders.run(known, order("b", 1), allow_new_aggregates=True)
+    assert {row[0] for row in orders.current(known)} == {None, "b"}
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(known, order(None, 1))
+
+
+def test_a_definition_that_cannot_go_on_changes_nothing_of_what_is_held_back(orders: Orders) -> None:
+    known = rows(id="id")
+    orders.run(known, order("a", 1))
+    with pytest.raises(LimitExceededError):
+        orders.run(known, order("a", 2))
+    catalog, changed = orders.handle(known).catalog, rows(id="shop", rows={**COLUMNS, "shop": col("shop")})
+    for pipeline in (known, changed):  # the second as Airflow looks at it, where a file was changed meanwhile
+        found = check_limits(pipeline, catalog, MAIN, unpublished_ranges(catalog, MAIN, [""]), datetime.now)
+        assert [finding.line() for finding in found[""]] == [
+            "FAILED: ids of rows: 1 id has more than one row; the limit is one row for each id"
+        ]
 
 
 def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:

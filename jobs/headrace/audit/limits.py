@@ -8,7 +8,7 @@ alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from itertools import islice
@@ -20,14 +20,15 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import (
     IDS_OF_ROWS,
     WORDS,
-    ExpectationView,
     Limit,
     Limits,
     Severity,
     bound_text,
     is_more,
 )
+from headrace.read.definition_plan import Action, columns_after, plan
 from headrace.read.snapshots.progress import StoredProgress
+from headrace.read.views.columns import ViewColumns
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -179,8 +180,8 @@ def check_limits(
     findings: dict[str, tuple[LimitFinding, ...]] = {}
     for output, epochs in unpublished.items():
         seen = seen_catalog(catalog, output)
-        ids = pipeline.by_output[output].id
-        findings[output] = (*_shares(limits[output], seen, epochs), *_ids(ids, seen, epochs), *ages)
+        ids = _ids(pipeline.by_output[output], seen, epochs)
+        findings[output] = (*_shares(limits[output], seen, epochs), *ids, *ages)
     return findings
 
 
@@ -207,24 +208,34 @@ def _shares(limits: Limits | None, catalog: Catalog, unpublished: UnpublishedRan
 # --- ids of rows ------------------------------------------------------------------------------------------------------
 
 
-def _ids(ids: Sequence[str], catalog: Catalog, unpublished: UnpublishedRange | None) -> Iterator[LimitFinding]:
+def _ids(alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange | None) -> Iterator[LimitFinding]:
     """Whether ids that rows of the epochs have are of one row each, of all that stand. Values are not told: what is
     found goes to logs, alerts and pages for all.
     """
-    if not ids or unpublished is None:
+    if not alone.id or unpublished is None:
         return
-    from headrace.read.diff.row_sets import rows_with_shared_ids  # with DuckDB
+    from headrace.read.diff.row_sets import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
 
     manifest = catalog.manifest(unpublished.until)
-    files = audited_files(catalog, unpublished.after, manifest).files[ExpectationView.PANES]
-    number = rows_with_shared_ids(catalog.store, manifest, ids, files)
+    columns = _columns_now(alone, manifest)
+    if not columns.id:
+        return
+    audited = audited_files(catalog, unpublished.after, manifest)
+    number = rows_with_shared_ids(catalog.store, RowsOfEpochs(manifest, columns, audited.panes))
     yield LimitFinding(
         name=IDS_OF_ROWS,
-        bounds={Severity.FAIL: f"one row for each {' and '.join(ids)}"},
+        bounds={Severity.FAIL: f"one row for each {' and '.join(columns.id)}"},
         severity=Severity.FAIL if number else None,
         observed=float(number),
         said=f"{number:,} ids have more than one row" if number != 1 else "1 id has more than one row",
     )
+
+
+def _columns_now(alone: Pipeline, manifest: Manifest) -> ViewColumns:
+    """The columns of rows as a run calls them that continues from ``manifest``; as that does where none can."""
+    if plan(alone, manifest).action is Action.REPLAY:
+        return ViewColumns.from_json(manifest.schema)
+    return columns_after(alone, manifest)
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------

@@ -153,6 +153,11 @@ class AuditedFiles:
     since: int
     epochs: Mapping[str, int]
 
+    @property
+    def panes(self) -> list[tuple[DataFile, int]]:
+        """The files of panes, each with the epoch that wrote it."""
+        return [(file, self.epochs[file.path]) for file in self.files[ExpectationView.PANES]]
+
     def names(self, view: ExpectationView, columns: "ViewColumns") -> "dict[str, Names]":
         """What the files of ``view`` call its ``columns``, by their paths."""
         from headrace.read.views.columns import View as ReadersView  # with Arrow, which parsing DAGs does without

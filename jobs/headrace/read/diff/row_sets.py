@@ -4,8 +4,9 @@ They are multisets, and signs add up: what both snapshots have in the same files
 each row stands by itself. Else those count that are equal to one which only one side has a record of.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from headrace.read.diff.layered_tables import (
@@ -13,12 +14,10 @@ from headrace.read.diff.layered_tables import (
     RecordFold,
     RowChange,
     RowCounts,
-    current_files,
-    files_of,
     fold_of_current,
 )
 from headrace.read.views.arrow_types import python_rows
-from headrace.read.views.columns import Folding, ViewColumns
+from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.read.views.database import database, identifier, quoted, working_folder
 from headrace.read.views.row_files import PLACE, NamedFile, brought, number_standing, same_identity, standing_of
 from headrace_snapshots.format.files import DataFile
@@ -143,24 +142,50 @@ class RowSets:
         return [_change(row) for row in python_rows(rows.to_arrow_table())]
 
 
-def rows_with_shared_ids(store: ObjectStore, manifest: Manifest, ids: Sequence[str], panes: Sequence[DataFile]) -> int:
-    """How many ids that rows in the files of ``panes`` have are those of several rows that stand in ``manifest``, which
-    is as an output sees it. Raises BrokenObjectError.
+@dataclass(frozen=True)
+class RowsOfEpochs:
+    """What stands in ``manifest``, which is as an output sees it, and which of it some epochs touched: ``panes`` are
+    the files that these wrote. ``columns`` are what rows have, by their present names, and the id that is to be unique.
     """
-    columns = ViewColumns.from_json(manifest.schema)
-    if not panes or not columns.are_rows or not {*ids} <= {*columns.identity}:
+
+    manifest: Manifest
+    columns: ViewColumns
+    panes: Sequence[tuple[DataFile, int]]
+
+    @property
+    def files(self) -> list[DataFile]:
+        """All files whose rows are looked at."""
+        return [file for file, _ in (*self.panes, *self._current)]
+
+    def standing(self, local: Mapping[str, Path]) -> str:
+        """A query of what stands with an id that rows of the epochs have; files are where they are ``local``."""
+        ids, identity = self.columns.id, self.columns.identity
+        same = same_identity("f", "t", ids)
+        touched = f"(select distinct {quoted(ids)} from {self._rows(self.panes, local)})"
+        rows = f"(select f.* from {self._rows(self._current, local)} f semi join {touched} t on {same})"
+        return standing_of(rows, identity, self.columns)
+
+    @property
+    def _current(self) -> list[tuple[DataFile, int]]:
+        layers = self.manifest.tables.get(UNNAMED.current, ())
+        return [(file, layer.last_epoch) for layer in layers for file in layer.files]
+
+    def _rows(self, files: Sequence[tuple[DataFile, int]], local: Mapping[str, Path]) -> str:
+        fold = fold_of_current(self.columns, ())
+        names = ((local[file.path], self.columns.names(View.PANES, epoch)) for file, epoch in files)
+        return fold.rows([NamedFile.of(path, then, [*fold.types]) for path, then in names])
+
+
+def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs) -> int:
+    """How many ids that ``rows`` have are those of several of them. Raises BrokenObjectError."""
+    if not rows.panes:
         return 0
-    files = {file.path: file for file in (*panes, *files_of(manifest, UNNAMED.current))}
+    files = {file.path: file for file in rows.files}
     with working_folder() as folder:
         local = dict(zip(files, brought(store, [*files.values()], folder), strict=True))
         with database(folder, [*local.values()], is_for_us=True) as connection:
-            fold = fold_of_current(columns, ())
-            touched = f"select distinct {quoted(ids)} from {fold.rows([NamedFile(local[file.path]) for file in panes])}"
-            connection.execute(f"create temp table {_TOUCHED} as {touched}")
-            rows = fold.rows(current_files(manifest, local, fold))
-            same = same_identity("f", "t", ids)
-            rows = f"(select f.* from {rows} f semi join {_TOUCHED} t on {same})"
-            shared = f"select 1 from ({standing_of(rows, ids, columns)}) group by {quoted(ids)} having count(*) > 1"
+            ids = quoted(rows.columns.id)
+            shared = f"select 1 from ({rows.standing(local)}) group by {ids} having count(*) > 1"
             return _counted(connection, shared)
 
 
