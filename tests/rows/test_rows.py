@@ -372,6 +372,75 @@ def test_a_definition_that_cannot_go_on_changes_nothing_of_what_is_held_back(ord
         ]
 
 
+def release_shared(orders: Orders, pipeline: hr.Pipeline) -> int:
+    """Readers see two rows with the id "a", the second since a person released it: by the log entry that is given."""
+    orders.run(pipeline, order("a", 1, sign=1))
+    with pytest.raises(LimitExceededError):
+        orders.run(pipeline, order("a", 2, sign=1))
+    orders.handle(pipeline).release("main", message="ada: it was sold again")
+    return orders.handle(pipeline).catalog.head().entry
+
+
+@pytest.mark.parametrize("known", [rows(id="id"), signed(id="id")], ids=["appended", "signed"])
+def test_ids_that_were_released_are_shared_again_by_the_same_rows(orders: Orders, known: hr.Pipeline) -> None:
+    entry = release_shared(orders, known)
+    orders.run(known, order("b", 1, sign=1))
+    done = orders.handle(known).backfill(branch="again")
+    orders.handle(known).promote("again")
+    said = f"ids of rows: 0 ids have more than one row (without the ids that log entry {entry} released)"
+    assert said in done.warnings
+    assert orders.current(known).total() == 3
+
+
+def test_ids_that_were_released_are_shared_again_after_a_recovery(orders: Orders) -> None:
+    outputs: dict[str, Any] = {"all": hr.Rows(COLUMNS, id="id"), "dear": hr.Rows(["id"], filter=col("price") > 2)}
+    known = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(known, order("a", 1))
+    good = orders.handle(known).catalog.head().refs["main"]
+    with pytest.raises(LimitExceededError):
+        orders.run(known, order("a", 3))
+    orders.handle(known).release("main", message="ada: it was sold again", output="all")
+    orders.handle(known).recover(good)
+    assert orders.current(known, "all") == Counter({("a", "ONE", 2, minute(0)): 1, ("a", "ONE", 6, minute(0)): 1})
+
+
+@pytest.mark.parametrize("new", [order("a", 3), order("a", 2), order("c")], ids=["other", "a copy", "another id"])
+def test_a_release_of_ids_is_of_its_rows_alone(orders: Orders, new: dict[str, Any]) -> None:
+    known = rows(id="id")
+    release_shared(orders, known)
+    orders.run(known, order("c", 1))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(known, new)
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.handle(known).backfill(promote=True)
+    assert orders.current(known).total() == 3
+
+
+def test_ids_that_nobody_was_asked_about_are_not_released_with_others(orders: Orders) -> None:
+    orders.run(rows(), order("old", 1), order("old", 2))
+    known = rows(id="id")
+    release_shared(orders, known)
+    with pytest.raises(LimitExceededError, match=r"1 id has more than one row \(without the ids that log entry"):
+        orders.handle(known).backfill(promote=True)
+
+
+def test_a_release_of_rows_is_none_of_another_id(orders: Orders) -> None:
+    release_shared(orders, rows(id="id"))
+    with pytest.raises(LimitExceededError, match="the limit is one row for each shop"):
+        orders.handle(rows(id="shop")).backfill(promote=True)
+
+
+def test_a_release_of_ids_whose_rows_are_lost_asks_again(orders: Orders) -> None:
+    known = rows(id="id")
+    release_shared(orders, known)
+    catalog = orders.handle(known).catalog
+    first, *_ = catalog.files(catalog.manifest(catalog.head().refs["published"]).logs["panes"])
+    for file in first.files:
+        (orders.folder / file.path).unlink()
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.handle(known).backfill(promote=True)
+
+
 def test_an_id_that_is_withdrawn_and_comes_again_is_of_one_row(orders: Orders) -> None:
     known = signed(id="id")
     orders.run(known, order("a", 1, sign=1))

@@ -3,18 +3,20 @@
 A check holds what the catalog and the landing prefix say against a limit. It starts nothing, and reads no rows, but to
 find ids that two rows have where ``id=`` says that they are unique. Limits
 of records are about the epochs that readers have not seen, together: the range that an audit is of. A record that a
-person has released does not count again where its file is read again, after a recovery for one. Ages are about main
+person has released does not count again where its file is read again, after a recovery for one; nor does an id of which
+no other rows stand than those that were released. Ages are about main
 alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from itertools import islice
-from typing import Any, Final
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.audit.range import UnpublishedRange, audited_files, counts_of, released_again
+from headrace.audit.range import UnpublishedRange, audited_files, counts_of, released_again, released_panes
 from headrace.model import time as model_time
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import (
@@ -29,11 +31,16 @@ from headrace.pipeline.quality import (
 from headrace.read.definition_plan import Action, columns_after, plan
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import ViewColumns
+from headrace.read.views.row_files import check_files
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.output_catalog import seen_catalog
+
+if TYPE_CHECKING:
+    from headrace.read.diff.row_sets import RowsOfEpochs
 
 _SECOND: Final = 1_000_000
 _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FAILED"}
@@ -45,7 +52,7 @@ class LimitFinding:
 
     ``severity`` is that of the bound that is exceeded, None if none is. ``observed`` is a share from 0 to 1, or an age
     in seconds; None: there is nothing to measure. ``said`` is what was measured, for people; ``since`` the time that an
-    age is measured from, in ISO 8601. ``released``: the log entries that released records which are left out.
+    age is measured from, in ISO 8601. ``released``: the log entries that released records, or ids, which are left out.
     """
 
     name: str
@@ -64,7 +71,8 @@ class LimitFinding:
     def describe(self) -> str:
         """For people: what was found, and the bound if it is exceeded, on one line."""
         entries = " and ".join(map(str, self.released))
-        apart = f" (without the records that log entry {entries} released)" if entries else ""
+        what = "ids" if self.name == IDS_OF_ROWS else "records"
+        apart = f" (without the {what} that log entry {entries} released)" if entries else ""
         bound = "" if self.severity is None else f"; the limit is {self.bounds[self.severity]}"
         age = (
             ""
@@ -214,21 +222,48 @@ def _ids(alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange | None
     """
     if not alone.id or unpublished is None:
         return
-    from headrace.read.diff.row_sets import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
-
     manifest = catalog.manifest(unpublished.until)
     columns = _columns_now(alone, manifest)
     if not columns.id:
         return
-    audited = audited_files(catalog, unpublished.after, manifest)
-    number = rows_with_shared_ids(catalog.store, RowsOfEpochs(manifest, columns, audited.panes))
+    number, entries = _shared_ids(catalog, unpublished, manifest, columns)
     yield LimitFinding(
         name=IDS_OF_ROWS,
         bounds={Severity.FAIL: f"one row for each {' and '.join(columns.id)}"},
         severity=Severity.FAIL if number else None,
         observed=float(number),
         said=f"{number:,} ids have more than one row" if number != 1 else "1 id has more than one row",
+        released=entries,
     )
+
+
+def _shared_ids(
+    catalog: Catalog, unpublished: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+) -> tuple[int, tuple[int, ...]]:
+    """How many ids have more than one row, without those that were released; and the log entries that released some."""
+    from headrace.read.diff.row_sets import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
+
+    rows = RowsOfEpochs(manifest, columns, audited_files(catalog, unpublished.after, manifest).panes)
+    (number,) = rows_with_shared_ids(catalog.store, rows)
+    released = dict(_released_rows(catalog, columns)) if number else {}
+    if not released:
+        return number, ()
+    counts = rows_with_shared_ids(catalog.store, rows, [*released.values()])
+    steps = zip(released, pairwise(counts), strict=True)
+    return counts[-1], tuple(entry for entry, (before, after) in steps if after < before)
+
+
+def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[int, RowsOfEpochs]]":
+    """The rows of each release that holds and was about the same ids, by its log entry."""
+    from headrace.read.diff.row_sets import RowsOfEpochs
+
+    for released in released_panes(catalog, columns):
+        if released.columns.id != columns.id:
+            continue
+        rows = RowsOfEpochs(catalog.manifest(released.release.snapshot), released.columns, released.files.panes)
+        with suppress(BrokenObjectError):  # nobody knows its rows any more
+            check_files(catalog.store, rows.files)
+            yield released.release.entry, rows
 
 
 def _columns_now(alone: Pipeline, manifest: Manifest) -> ViewColumns:

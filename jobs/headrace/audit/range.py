@@ -250,7 +250,7 @@ def released_panes(catalog: Catalog, columns: ViewColumns) -> Iterator[ReleasedP
         except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):  # nobody knows its rows any more
             continue
         own = ViewColumns.from_json(manifest.schema)
-        if (own.keys, own.values) == (columns.keys, columns.values):
+        if (own.keys, own.values, own.are_rows) == (columns.keys, columns.values, columns.are_rows):
             yield ReleasedPanes(release, files, own)
 
 

@@ -4,7 +4,7 @@ They are multisets, and signs add up: what both snapshots have in the same files
 each row stands by itself. Else those count that are equal to one which only one side has a record of.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import duckdb
 
 _TOUCHED, _BEFORE, _AFTER = (f"headrace_rows_{name}" for name in ("touched", "before", "after"))
+_SHARED: Final = "headrace_rows_shared"
 _NOTHING: Final = "limit 0"
 
 
@@ -176,17 +177,33 @@ class RowsOfEpochs:
         return fold.rows([NamedFile.of(path, then, [*fold.types]) for path, then in names])
 
 
-def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs) -> int:
-    """How many ids that ``rows`` have are those of several of them. Raises BrokenObjectError."""
+def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs, decided: Sequence[RowsOfEpochs] = ()) -> list[int]:
+    """How many ids that ``rows`` have are those of several of them; then, for each of ``decided``, how many are left of
+    which some row is not among those that its epochs left with the id. Raises BrokenObjectError.
+    """
     if not rows.panes:
-        return 0
-    files = {file.path: file for file in rows.files}
+        return [0]
+    files = {file.path: file for side in (rows, *decided) for file in side.files}
     with working_folder() as folder:
         local = dict(zip(files, brought(store, [*files.values()], folder), strict=True))
         with database(folder, [*local.values()], is_for_us=True) as connection:
-            ids = quoted(rows.columns.id)
-            shared = f"select 1 from ({rows.standing(local)}) group by {ids} having count(*) > 1"
-            return _counted(connection, shared)
+            return [_shared(connection, rows, query) for query in _left(rows, decided, local)]
+
+
+def _left(rows: RowsOfEpochs, decided: Sequence[RowsOfEpochs], local: Mapping[str, Path]) -> Iterator[str]:
+    """Queries of the rows that share their id, then of those that each of ``decided`` leaves of them."""
+    ids, content = quoted(rows.columns.id), quoted(rows.columns.identity)
+    yield f"select * from ({rows.standing(local)}) qualify count(*) over (partition by {ids}) > 1"
+    same = same_identity("s", "o", rows.columns.id)
+    for side in decided:
+        others = f"select * from {_SHARED} except all select {content} from ({side.standing(local)})"
+        yield f"select s.* from {_SHARED} s semi join ({others}) o on {same}"
+
+
+def _shared(connection: "duckdb.DuckDBPyConnection", rows: RowsOfEpochs, query: str) -> int:
+    """How many ids the rows of ``query`` have, which become the table that the next one reads."""
+    connection.execute(f"create or replace temp table {_SHARED} as {query}")
+    return _counted(connection, f"select distinct {quoted(rows.columns.id)} from {_SHARED}")
 
 
 def _change(row: dict[str, object]) -> RowChange:
