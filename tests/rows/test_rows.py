@@ -17,6 +17,7 @@ from headrace.errors import PipelineError
 from headrace.read.open_windows import StateDefinitionError
 from headrace.read.upstream import UpstreamPanesError
 from headrace.runs.publishing.patch import UnpatchableError
+from headrace.runs.restore import ChangedPipelineError
 from headrace_snapshots.names import MAIN
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
 
@@ -319,6 +320,18 @@ def test_a_new_column_of_rows_that_can_be_withdrawn_is_a_replay(orders: Orders) 
     orders.run(signed(), order("a", 1, sign=1))
     more = signed(rows={**COLUMNS, "price": col("price")})
     assert "rows that stand without it may be withdrawn" in str(orders.handle(more).plan())
+
+
+def test_a_plan_of_rows_says_rows(orders: Orders) -> None:
+    assert "\nrows: begin\n" in str(orders.handle(rows()).plan())
+    orders.run(rows(), order("a", 1))
+    assert "\nrows: keep\n" in str(orders.handle(rows()).plan())
+    more = str(orders.handle(rows(rows={**COLUMNS, "price": col("price")})).plan())
+    assert "\n  rows: column 'price' is new\nrows: migrate (column 'price' is new)\n" in more
+    assert "for column 'price' of rows: (a) `headrace run orders --allow-new-aggregates`: rows that stand have" in more
+    with pytest.raises(ChangedPipelineError, match=r"filter is new \(rows\)") as changed:
+        orders.run(rows(filter=col("price") > 1))
+    assert "aggregation" not in f"{more} {changed.value}"
 
 
 def test_ids_that_rows_share_hold_a_run_back(orders: Orders) -> None:

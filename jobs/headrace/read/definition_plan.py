@@ -55,7 +55,8 @@ _PARTS = {
 class Change:
     """A part of a pipeline that is not what it was. ``stage``: its aggregation, counted from 1, None if all read it.
     ``action``: what becomes of state for it; ``starts_empty``: an aggregate, whose state would know nothing of what was
-    read before, or a column of results, which rows that stand do not have.
+    read before, or a column of results, which rows that stand do not have. ``of_rows``: the stage gives rows as they
+    are, and is no aggregation.
     """
 
     part: str
@@ -63,13 +64,23 @@ class Change:
     stage: int | None = None
     action: Action = Action.REPLAY
     starts_empty: bool = False
+    of_rows: bool = False
 
     def __str__(self) -> str:
         return f"{self.part} {self.change}"
 
+    @property
+    def place(self) -> str:
+        """Which part of the pipeline it is of, for people; "" if all read it."""
+        return "" if self.stage is None else _place(self.stage, self.of_rows)
+
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         return {"part": self.part, "change": self.change, "stage": self.stage, "action": self.action.value}
+
+
+def _place(stage: int, of_rows: bool) -> str:
+    return "rows" if of_rows else f"aggregation {stage}"
 
 
 def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
@@ -90,6 +101,8 @@ def changes(pipeline: Pipeline, before: Renamed) -> list[Change]:
     now = definition(pipeline)
     changed = [*_upstream(pipeline, before.definition), *_renames(pipeline, before)]
     changed += _differences(pipeline, before.definition, now)
+    if pipeline.stages[0].gives_rows:
+        changed = [replace(change, of_rows=change.stage is not None) for change in changed]
     return changed or [Change("the definition", "has changed")]
 
 
@@ -116,9 +129,7 @@ def _upstream(pipeline: Pipeline, before: Mapping[str, Any]) -> Iterator[Change]
 
 def named(changed: Sequence[Change]) -> str:
     """Changes one after another, in words."""
-    return "; ".join(
-        f"{change}{'' if change.stage is None else f' (aggregation {change.stage})'}" for change in changed
-    )
+    return "; ".join(f"{change}{f' ({change.place})' if change.place else ''}" for change in changed)
 
 
 def _renames(pipeline: Pipeline, before: Renamed) -> Iterator[Change]:
@@ -266,11 +277,12 @@ _UNKNOWN = "has changed; the snapshot is too old to say which part of it"
 
 @dataclass(frozen=True)
 class StagePlan:
-    """What becomes of the state of an aggregation, and why."""
+    """What becomes of the state of an aggregation, or of rows as they are, and why."""
 
     number: int
     action: Action
     reasons: Sequence[str] = ()
+    of_rows: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -295,19 +307,27 @@ class Plan:
     output: str = ""
 
     @property
+    def are_rows(self) -> bool:
+        """Whether it gives rows as they are, and has no aggregations."""
+        return any(stage.of_rows for stage in self.stages)
+
+    @property
     def starting_empty(self) -> list[str]:
         """The aggregates that a run would begin with nothing, if it is told to."""
         if self.action is not Action.MIGRATE:
             return []
-        return [f"{change.part} of aggregation {change.stage}" for change in self.changes if change.starts_empty]
+        return [f"{change.part} of {change.place}" for change in self.changes if change.starts_empty]
 
     @property
     def choice(self) -> str:
-        """What there is to choose where aggregates are new."""
-        return (
-            f"(a) `headrace run {self.pipeline} --allow-new-aggregates`: the new aggregates count only new data, also "
-            f"in open windows, and are NULL in older panes, as new columns of results are. (b) {self._replay}"
+        """What there is to choose where aggregates, or columns of rows, are new."""
+        begins = (
+            "rows that stand have NULL in the new columns"
+            if self.are_rows
+            else "the new aggregates count only new data, also in open windows, and are NULL in older panes, as new "
+            "columns of results are"
         )
+        return f"(a) `headrace run {self.pipeline} --allow-new-aggregates`: {begins}. (b) {self._replay}"
 
     @property
     def _replay(self) -> str:
@@ -318,9 +338,9 @@ class Plan:
                 "then readers see what they see now"
             )
         return (
-            f"`headrace backfill {self.pipeline} --promote`: a branch computes the full history again, of all "
-            "aggregations, and becomes main and published once its audit succeeds; until then readers see what they "
-            "see now"
+            f"`headrace backfill {self.pipeline} --promote`: a branch computes the full history again"
+            f"{'' if self.are_rows else ', of all aggregations'}, and becomes main and published once its audit "
+            "succeeds; until then readers see what they see now"
         )
 
     @property
@@ -373,10 +393,10 @@ class Plan:
         lacks = ", which lacks it" if self.action is Action.BEGIN and self.snapshot is not None else ""
         yield f"{what} as it is written now, against {at}{lacks}"
         for change in self.changes:
-            yield f"  {'' if change.stage is None else f'aggregation {change.stage}: '}{change}"
+            yield f"  {f'{change.place}: ' if change.place else ''}{change}"
         for stage in self.stages:
             reasons = f" ({'; '.join(stage.reasons)})" if stage.reasons else ""
-            yield f"aggregation {stage.number}: {stage.action}{reasons}"
+            yield f"{_place(stage.number, stage.of_rows)}: {stage.action}{reasons}"
         for name in self.code:
             yield f"the code of {name} has changed: state stays as it is (headrace run --strict refuses)"
         yield self.run
@@ -402,14 +422,13 @@ class Plan:
 
 def plan(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
     """What a run of ``pipeline`` would do with the state of the snapshot of ``manifest``."""
-    numbers = range(1, len(pipeline.stages) + 1)
     if manifest is None:
-        return Plan(pipeline.name, None, None, Action.BEGIN, [StagePlan(number, Action.BEGIN) for number in numbers])
+        return Plan(pipeline.name, None, None, Action.BEGIN, _all_stages(pipeline, Action.BEGIN))
     made = partial(
         Plan, pipeline.name, manifest.snapshot_id, manifest.epoch, code=changed_code(pipeline, manifest.code)
     )
     if manifest.fingerprint == fingerprint(pipeline):
-        return made(Action.KEEP, [StagePlan(number, Action.KEEP) for number in numbers])
+        return made(Action.KEEP, _all_stages(pipeline, Action.KEEP))
     if not manifest.definition:
         unknown = Change("the definition", _UNKNOWN)
         return made(Action.REPLAY, _stages(pipeline, [unknown]), [unknown])
@@ -461,6 +480,10 @@ def _unknown_name(pipeline: Pipeline, manifest: Manifest, name: str, others: Seq
     )
 
 
+def _all_stages(pipeline: Pipeline, action: Action) -> list[StagePlan]:
+    return [StagePlan(number, action, (), stage.gives_rows) for number, stage in enumerate(pipeline.stages, start=1)]
+
+
 def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:
     """The plan of each aggregation: REPLAY if it cannot take over its state, or if its input means something else. One
     that looks at all columns of its input cannot take over its state if any of them changes.
@@ -476,7 +499,7 @@ def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:
         columns = read if number == 1 else [change for change in changed if change.stage == number - 1]
         if not replays and columns and _looks_at_all(stage):
             replays = [f"it looks at all columns of what it reads: {change}" for change in columns]
-        plans.append(StagePlan(number, Action.REPLAY if replays else action, [*reasons, *replays]))
+        plans.append(StagePlan(number, Action.REPLAY if replays else action, [*reasons, *replays], stage.gives_rows))
     return plans
 
 

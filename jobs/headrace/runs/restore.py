@@ -100,9 +100,13 @@ def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) 
             else f"`headrace backfill {difference.pipeline}` (or the backfill DAG), which replays all input into a new "
             "branch and cuts over"
         )
+        means = (
+            "Rows that stand are of what it was"
+            if difference.are_rows
+            else "Its state means something else now (`headrace plan` says of which aggregations)"
+        )
         raise ChangedPipelineError(
-            f"{definition_change(difference, output)}. Its state means something else now (`headrace plan` says of "
-            f"which aggregations). Run {again}; or take the change back"
+            f"{definition_change(difference, output)}. {means}. Run {again}; or take the change back"
         )
     if difference.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(
