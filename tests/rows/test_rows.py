@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import headrace as hr
@@ -14,6 +16,7 @@ from headrace.audit.limits import check_limits
 from headrace.audit.range import unpublished_ranges
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import PipelineError
+from headrace.read.diff.target_comparison import ComparedColumnsError
 from headrace.read.open_windows import StateDefinitionError
 from headrace.read.upstream import UpstreamPanesError
 from headrace.runs.publishing.patch import UnpatchableError
@@ -470,6 +473,23 @@ def test_the_event_time_may_be_an_id(orders: Orders, ids: Any) -> None:
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
         orders.run(known, second)
     assert orders.handle(known).current().count() == 2
+
+
+def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
+    floats = {"id": col("id"), "third": col("price").cast(float) / 3.0}
+    file = tmp_path / "theirs.parquet"
+    orders.run(rows(rows=floats), order("a", 1), order("b", None))
+    theirs = orders.handle(rows(rows=floats)).current(columns=["id", "third", "event_time"]).to_arrow()
+    nearly = pc.multiply(theirs.column("third"), 1 + 1e-12)
+    pq.write_table(theirs.set_column(1, "third", nearly), file)
+    target = f"parquet:{file}"
+    with pytest.raises(ComparedColumnsError, match=r"rows without id= are compared as they are"):
+        orders.handle(rows(rows=floats)).compare_with(target, tolerance=1e-9)
+    assert orders.handle(rows(rows=floats)).compare_with(target).only_theirs == 1
+    assert orders.handle(rows(rows=floats)).compare_with(target, without=["third"]).is_equal
+    known = rows(rows=floats, id="id")
+    orders.run(known, order("c", None, at=None))
+    assert orders.handle(known).compare_with(target, tolerance=1e-9).is_equal
 
 
 def test_expectations_are_of_rows(orders: Orders) -> None:

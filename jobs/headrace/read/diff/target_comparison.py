@@ -139,6 +139,7 @@ def compare_with_table(
     ReadResourcesError, and what ``theirs`` raises.
     """
     view = ViewColumns.from_json(manifest.schema)
+    _check_tolerance(view, compared.tolerance)
     columns = compared.of(delivered_columns(view), [*view.keys, *view.id])
     identity = [name for name in view.identity if name in columns]
     copies = ""
@@ -162,6 +163,15 @@ def compare_with_table(
             database.execute(f"create temp table compared as {differing(columns, identity, compared.tolerance)}")
         database.unregister(THEIR_BATCHES)
         return counted_sides(database, manifest.snapshot_id, identity, limit)
+
+
+def _check_tolerance(view: ViewColumns, tolerance: float) -> None:
+    """Raise ComparedColumnsError where nothing says which two rows may be equal within the ``tolerance``."""
+    if tolerance and view.are_rows and not view.id:
+        raise ComparedColumnsError(
+            "rows without id= are compared as they are, by all their columns, so floats cannot differ within a "
+            "tolerance: say id= in the definition and run it, or leave the tolerance out (--tolerance)"
+        )
 
 
 _COPY = "_headrace_copy"
