@@ -20,12 +20,13 @@ from headrace.ext.sinks import (
     OpenChangeLog,
     OpenSink,
     OpenTarget,
+    SinkRefusedError,
     SinkState,
     UndeliverableError,
 )
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace_snapshots.errors import RefusedError
-from tests.rows.orders import Orders, minute, order, rows, signed
+from tests.rows.orders import ORDERS, Orders, minute, order, rows, signed
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
 
@@ -241,6 +242,28 @@ def test_iceberg_moves_a_row_with_its_id_to_another_day(tmp_path: Path, monkeypa
     orders.run(pipeline, order("a", 1, sign=-1), order("a", 2, 5000, sign=1))
     orders.handle(pipeline).deliver()
     assert sorted((row["id"], row["double"]) for row in world.rows()) == [("a", 4), ("b", 2)]
+
+
+@pytest.mark.slow
+def test_iceberg_keeps_no_partitions_by_a_column_that_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lake").mkdir()
+    world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    orders, of_rows = Orders(tmp_path), rows(sinks=[world.sink])
+    hourly = hr.FixedWindows("1h")
+    counted = hr.Pipeline(
+        "orders", ORDERS, key="id", what={"n": hr.count()}, where=hourly, sinks=[world.sink], executor="local"
+    )
+    orders.run(of_rows, order("a"))
+    orders.handle(of_rows).deliver()
+    for pipeline, begin in ((counted, "event_time"), (of_rows, "window_start")):
+        orders.handle(pipeline).backfill(promote=True)
+        with pytest.raises(SinkRefusedError, match=f"is partitioned by {begin}.*: drop the table"):
+            orders.handle(pipeline).deliver()
+        with world.catalog() as catalog:
+            catalog.drop_table("reports.sales")
+        orders.handle(pipeline).deliver()
+        assert len(world.rows()) == orders.handle(pipeline).current().count()
 
 
 def test_postgres(tmp_path: Path, warehouse: Warehouse) -> None:

@@ -280,13 +280,25 @@ class IcebergTarget(sink_ports.OpenSink):
         removed = table.scan().count()
         transaction = table.transaction()
         if changes.columns:
-            _alter(transaction, table, before.columns, changes.columns)
+            gone = _gone(table, before.columns, changes.columns)
+            self._check_partitions(table, gone)
+            _alter(transaction, table, gone, changes.columns)
         transaction.set_properties({_HELD: json.dumps(asdict(after))})
         with WrittenFiles(transaction) as written:
             begin = [begin_of(changes.columns)] if changes.columns else []
             number = written.add(changes.rows(ordered_by=begin))
             _commit(transaction, after, [task.file for task in tasks], written)
         return sink_ports.AppliedCounts(removed, number)
+
+    def _check_partitions(self, table: "Table", gone: Collection[str]) -> None:
+        """Raise SinkRefusedError if what the table is partitioned by goes: its partitions stay what they were made."""
+        for part in table.spec().fields:
+            name = table.schema().find_column_name(part.source_id)
+            if name in gone:
+                raise sink_ports.SinkRefusedError(
+                    f"table {self._place} is partitioned by {name}, a column that goes (rows have an event time, "
+                    "aggregations have windows): drop the table, and the next delivery makes it again; or name another"
+                )
 
     def _change(
         self, table: "Table", changes: sink_ports.Changes, after: sink_ports.SinkState
@@ -351,22 +363,28 @@ def _changes_rows(snapshot: "Snapshot") -> bool:
     return snapshot.summary.operation is not Operation.REPLACE and {*numbers} != {"0"}
 
 
-def _alter(transaction: "Transaction", table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> None:
-    """The ``columns`` in place of those that are ``held``, whichever of both the table has: one that somebody has taken
-    back has newer columns than its rows, which were not taken back.
+def _gone(table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> list[str]:
+    """The columns of the table that ``columns`` take the place of: what is ``held`` and no more wanted, and what has
+    another type.
     """
     there = {field.name: field.field_type for field in table.schema().fields}
-    wanted = {name: iceberg_type(kind) for name, kind in columns.items()}
-    stay = {name for name, kind in wanted.items() if name in there and is_same(there[name], kind)}
-    gone = [name for name in there if name not in stay and (name in held or name in wanted)]
-    if not gone and stay == wanted.keys():
+    stay = {name for name, kind in columns.items() if name in there and is_same(there[name], iceberg_type(kind))}
+    return [name for name in there if name not in stay and (name in held or name in columns)]
+
+
+def _alter(transaction: "Transaction", table: "Table", gone: Collection[str], columns: Mapping[str, ValueType]) -> None:
+    """The ``columns`` in place of those that are ``gone``, whichever of both the table has: one that somebody has taken
+    back has newer columns than its rows, which were not taken back.
+    """
+    there = {field.name for field in table.schema().fields}
+    come = [name for name in columns if name in gone or name not in there]
+    if not gone and not come:
         return
     with transaction.update_schema(allow_incompatible_changes=True) as update:
         for name in gone:
             update.delete_column((name,))
-        for name, kind in wanted.items():
-            if name not in stay:
-                update.add_column((name,), kind)
+        for name in come:
+            update.add_column((name,), iceberg_type(columns[name]))
 
 
 def _on(days: Sequence[int | None], begin: str) -> BooleanExpression:
