@@ -85,6 +85,9 @@ from headrace.pipeline.deployment import on_assets as on_assets
 from headrace.pipeline.deployment import on_files as on_files
 from headrace.pipeline.endpoints import Input as Input
 from headrace.pipeline.endpoints import SparkFunction as SparkFunction
+from headrace.pipeline.group_rows import distinct as distinct
+from headrace.pipeline.group_rows import newest as newest
+from headrace.pipeline.group_rows import top as top
 from headrace.pipeline.output import Output as Output
 from headrace.pipeline.output import Rows as Rows
 from headrace.pipeline.output import count_windows as count_windows

@@ -7,7 +7,7 @@ from headrace.distribute.spark.application import SparkSession
 from tests.process.random_runs import SCHEDULES, Schedule
 from tests.reference.scenarios import Scenario
 from tests.reference.strategies import examples
-from tests.rows.random_rows import check_rows, row_scenarios
+from tests.rows.random_rows import check_rows, group_scenarios, row_scenarios
 
 
 @pytest.mark.slow
@@ -35,6 +35,29 @@ def test_rows_on_spark_are_those_of_the_reference(spark: SparkSession, scenario:
 @given(row_scenarios(is_signed=True), SCHEDULES)
 @settings(examples(1), suppress_health_check=list(HealthCheck))
 def test_signed_rows_on_spark_are_those_of_the_reference(
+    spark: SparkSession, scenario: Scenario, schedule: Schedule
+) -> None:
+    check_rows(scenario, schedule, ["spark", "local"], spark)
+
+
+@pytest.mark.slow
+@given(group_scenarios(), SCHEDULES)
+@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+def test_rows_of_groups_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
+    check_rows(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow
+@given(group_scenarios(is_signed=True), SCHEDULES)
+@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+def test_rows_of_groups_of_both_signs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
+    check_rows(scenario, schedule, ["local"])
+
+
+@pytest.mark.spark
+@given(group_scenarios(), SCHEDULES)
+@settings(examples(2), suppress_health_check=list(HealthCheck))
+def test_rows_of_groups_on_spark_are_those_of_the_reference(
     spark: SparkSession, scenario: Scenario, schedule: Schedule
 ) -> None:
     check_rows(scenario, schedule, ["spark", "local"], spark)

@@ -24,6 +24,7 @@ from headrace.model.time import render as render_time
 from headrace.model.triggers.elementary import AfterProcessingTime, panes
 from headrace.model.windows import GlobalWindows, SlidingWindows, WindowFn, describe_windows, window_at
 from headrace.pipeline.endpoints import Input, Sink
+from headrace.pipeline.group_rows import Distinct, Newest, Top
 from headrace.pipeline.output import upstream_first
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource, NameOrder
@@ -310,7 +311,7 @@ def _steps(pipeline: Pipeline) -> list[list[str]]:
         if number and made.filter is not None:
             steps.append([f"filter {render_expression(made.filter)}"])
         if stage.gives_rows:
-            steps.append([f"rows: {', '.join(stage.row_columns)}"])
+            steps.append([f"{_taken(stage)}: {', '.join(stage.value_types)}"])
             continue
         keys = ", ".join(made.key) or "window alone"
         columns = ", ".join((*made.aggregates, *made.results))
@@ -398,7 +399,7 @@ def _idle(event_time: model_event_time.EventTime) -> str | None:
 
 def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
     made = stage.aggregation
-    if stage.gives_rows:
+    if stage.is_stateless:
         yield from _rows(pipeline, stage)
         return
     what = [f"{name} = {render_aggregate(aggregate)}" for name, aggregate in made.aggregates.items()]
@@ -407,7 +408,10 @@ def _stage(pipeline: Pipeline, stage: Stage, number: int) -> Iterator[Section]:
         what.append(f"of what passes {render_expression(made.filter)}")
     if made.having is not None:
         what.append(f"only rows leave of which {render_expression(made.having)} is true{_withdrawn(stage)}")
-    yield Section("what", [*what, f"per {_keys(made.key)}"])
+    if stage.gives_rows:
+        what = [_taken(stage), f"columns: {', '.join(stage.value_types)}", *what]
+        what += [f"no two have the same {' and '.join(pipeline.id)}: the audit holds them to it"] if pipeline.id else []
+    yield Section("rows" if stage.gives_rows else "what", [*what, f"per {_keys(made.key)}"])
     reads_records = number == 1 and not pipeline.upstream
     watermarks = [given.event_time.watermark for given in pipeline.inputs] if reads_records else []
     yield Section("where", [describe_windows(made.where), *life(made.where, made.how, watermarks)])
@@ -430,6 +434,19 @@ def _rows(pipeline: Pipeline, stage: Stage) -> Iterator[Section]:
     leaves = ["with its epoch, also behind the watermark, where its timing is LATE"]
     leaves += ["it is withdrawn when what it was made of is"] if stage.withdraws else ["it stays for good"]
     yield Section("when a row leaves", leaves)
+
+
+def _taken(stage: Stage) -> str:
+    """Which rows leave."""
+    match getattr(stage.aggregation, "take", None):
+        case Newest(order):
+            by = "event time" if order is None else render_expression(order)
+            return f"the newest row by {by}"
+        case Top(number, by):
+            return f"the {number:,} rows with the largest {render_expression(by)}"
+        case Distinct():
+            return "each distinct row"
+    return "rows"
 
 
 def _withdrawn(stage: Stage) -> str:

@@ -114,14 +114,14 @@ class Chain:
         return self.stages[0] if self.loop is None else self.loop.edges
 
     @property
-    def gives_rows(self) -> bool:
+    def is_stateless(self) -> bool:
         """Whether elements leave as rows where they are read: its only stage has no part of the keys, and no state."""
-        return self.stages[0].stage.gives_rows
+        return self.stages[0].stage.is_stateless
 
     @property
     def steps(self) -> int:
         """How many of its stages have tasks of their own."""
-        return 0 if self.gives_rows else len(self.stages)
+        return 0 if self.is_stateless else len(self.stages)
 
     @cached_property
     def tables(self) -> tuple[str, ...]:

@@ -49,7 +49,7 @@ def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     if not rows.num_rows:
         return rows
-    columns = [rows.column(name) for name in (*stage.stage.row_columns, EVENT_TIME)]
+    columns = [rows.column(name) for name in (*stage.stage.value_types, EVENT_TIME)]
     groups = grouped(hashes(columns), columns)
     order = np.arange(rows.num_rows) if groups.order is None else groups.order
     signs = np.where(as_numpy(rows.column("is_retraction"))[order], -1, 1)

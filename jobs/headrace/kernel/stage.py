@@ -19,9 +19,11 @@ from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import to_json
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
+from headrace.pipeline.group_rows import Distinct, GroupRows, Top
 from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
+from headrace.program.columns import row_of
 from headrace.program.firing import FiringPlan, compile_firing
 from headrace.program.triggers import Node, TriggerPlace, compile_trigger
 from headrace.program.triggers.leaves import AT, RECORD
@@ -140,8 +142,28 @@ class CompiledStage:
     def accumulators(self) -> Mapping[str, aggregates.Accumulator]:
         """Accumulators by aggregate."""
         stage, all_kept = self.stage, self.how.keep_last is not None
+        if (rows := self.rows_part) is not None:
+            return {c.ROWS: aggregates.Accumulator((rows,), lambda parts: rows.leaving(parts[rows.name]))}
         return aggregates.compile_aggregates(
             stage.aggregation.aggregates, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
+        )
+
+    @cached_property
+    def rows_part(self) -> aggregates.RowsPart | None:
+        """What is kept of a group where some of its rows leave; None where no rows of groups do."""
+        made = self.stage.aggregation
+        if not isinstance(made, GroupRows):
+            return None
+        by = [] if made.taken_by is None else [made.taken_by]
+        row = row_of([*by, *self.stage.row_columns.values()])
+        return aggregates.RowsPart.of(
+            "_a0_rows",
+            row,
+            arrow_type_of(row, self.stage.schema),
+            number=made.take.number if isinstance(made.take, Top) else 1,
+            has_by=bool(by),
+            are_distinct=isinstance(made.take, Distinct),
+            withdrawable=self.stage.withdrawable,
         )
 
     @cached_property
@@ -176,6 +198,8 @@ class CompiledStage:
     @cached_property
     def keeps_times(self) -> bool:
         """Whether event times belong to what is kept of the last elements."""
+        if self.rows_part is not None:
+            return True
         return any(isinstance(part, aggregates.BagPart) and part.is_timed for part in self.aggregated)
 
     @cached_property
@@ -285,6 +309,10 @@ class CompiledStage:
     def pane_type(self) -> pa.StructType:
         """A pane as it is remembered: window in granules, aggregates, pane info."""
         values = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
+        if self.stage.gives_rows:
+            kinds = [arrow_type(self.stage.value_types[name]) for name in self.stage.row_columns]
+            row = [("at", _LONG), *((str(place), kind) for place, kind in enumerate(kinds))]
+            values = [(c.ROWS, pa.list_(pa.struct(row)))]
         return pa.struct(
             [
                 ("window_start", _LONG),

@@ -25,6 +25,7 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import constant_to_json, to_json
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.pipeline.endpoints import Input, Source
+from headrace.pipeline.group_rows import GroupRows
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource
 from headrace.pipeline.stages import Aggregation, Stage
@@ -215,6 +216,9 @@ def _stages(pipeline: Pipeline) -> list[dict[str, Any]]:
 
 
 def _stage(aggregation: Aggregation) -> dict[str, Any]:
+    if isinstance(aggregation, GroupRows):
+        names = ("key", "filter", "take", "where", "when", "how", "rows")
+        return _used(**{name: getattr(aggregation, name) for name in names})
     if aggregation.rows:
         return {**_used(filter=aggregation.filter), "rows": encoded(aggregation.rows)}
     return _used(

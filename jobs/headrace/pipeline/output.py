@@ -22,8 +22,9 @@ from headrace.model.triggers.composites import Repeatedly
 from headrace.model.triggers.elementary import AfterCount, Default
 from headrace.model.windows import GlobalWindows, WindowFn
 from headrace.pipeline.endpoints import Sink, named_sinks
+from headrace.pipeline.group_rows import GroupRows, Take
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
-from headrace.pipeline.rows import RowColumns, Selection, id_columns
+from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns, named_columns
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
 from headrace.pipeline.stages import OF_PANES, Aggregation, Loop, LoopError, Stage, grouping
 
@@ -90,7 +91,7 @@ class UnitedPanes:
         several its allowed lateness is at least the longest of theirs (5.2), and rows can be withdrawn if one of them
         withdraws panes.
         """
-        if aggregation.rows:
+        if aggregation.rows and not aggregation.takes_rows:
             return Stage(aggregation, self.schema, any(above.stage.withdraws for above in self.upstream))
         if len(self.upstream) == 1:
             return replace(self.upstream[0].stage.followed_by(aggregation), schema=self.schema)
@@ -98,7 +99,7 @@ class UnitedPanes:
         for above in self.upstream:
             how = behind(above.stage.aggregation.how, how)
         withdrawable = any(above.stage.withdraws for above in self.upstream)
-        return Stage(replace(aggregation, how=how), self.schema, withdrawable)
+        return Stage(aggregation.settled(aggregation.when, how), self.schema, withdrawable)
 
 
 def upstream_first(outputs: "Mapping[str, AnyOutput]") -> list[str]:
@@ -244,22 +245,33 @@ class Output(Suggesting):
 @keywords
 @dataclass(frozen=True, init=False)
 class Rows(Suggesting):
-    """Rows as an output, beside the pipeline's other ``outputs``: one of each record that passes ``filter``.
+    """Rows as an output, beside the pipeline's other ``outputs``: one of each record that passes ``filter``, or some of
+    each group.
 
     ``rows`` are its columns: expressions by name, or names of columns that are taken as they are. A row leaves with the
     epoch that read its record, and has the record's ``event_time``; it is withdrawn only if a changelog withdraws the
     record. A record of which a column cannot be computed is a dead letter. ``id`` names columns that are unique: sinks
     upsert by them, and the audit holds rows to it. With ``of`` it reads the panes, or rows, of other outputs.
+    With ``take`` those rows of each ``key`` leave that it says: ``newest``, ``top`` or ``distinct``. ``rows`` are then
+    all columns of what comes unless they are named, and the key's. ``where``, ``when`` and ``how`` mean what they mean
+    of an ``Output``; left out they are one group for all time that fires whenever it changes. A row that counts no more
+    is withdrawn. Of windows rows have ``window_start`` and ``window_end``.
     All other arguments mean what those of an ``Output`` mean.
 
     >>> paid = hr.Rows(["id", "shop"], filter=hr.col("status") == "paid", id="id")
     >>> list(paid.rows)
     ['id', 'shop']
+    >>> current = hr.Rows(key="id", take=hr.newest("updated_at"), id="id")
     """
 
     of: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Expr]]
     rows: Mapping[str, Expr]
+    key: Mapping[str, Expr]
+    take: Take | None
+    where: WindowFn
+    when: Trigger | None
+    how: How
     id: tuple[str, ...]
     filter: Expr | None
     renamed: Mapping[str, str]
@@ -273,10 +285,15 @@ class Rows(Suggesting):
 
     def __init__(
         self,
-        rows: RowColumns,
+        rows: RowColumns = (),
         *,
         of: str | Sequence[str] = (),
         columns: Mapping[str, Mapping[str, Expr]] | None = None,
+        key: Key = None,
+        take: Take | None = None,
+        where: WindowFn | None = None,
+        when: Trigger | None = AT_THE_END,
+        how: How | None = None,
         id: str | Sequence[str] | None = None,  # noqa: A002 (the word of the domain)
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         renamed: Mapping[str, str] | None = None,
@@ -289,12 +306,30 @@ class Rows(Suggesting):
     ) -> None:
         given = Arguments("Rows")
         set_ = object.__setattr__
-        first = Selection(given.owner, rows, filter, renamed)
-        set_(self, "first", first)
-        for name in ("rows", "filter", "renamed"):
-            set_(self, name, getattr(first, name))
-        set_(self, "id", id_columns(given, id, first.rows))
         upstream = _upstream(given, of)
+        if take is None:
+            check_without_windows(given, {"key": key, "where": where, "when": when, "how": how})
+            first: Selection = Selection(given.owner, rows, filter, renamed)
+        else:
+            first = GroupRows(
+                given.owner,
+                rows,
+                key=key,
+                where=where,
+                when=when,
+                how=how,
+                take=take,
+                condition=filter,
+                renamed=renamed if rows else None,
+            )
+        set_(self, "first", first)
+        for name in ("key", "where", "when", "how", "filter"):
+            set_(self, name, getattr(first, name))
+        set_(self, "rows", first.rows if take is None or rows else {})
+        set_(self, "renamed", first.renamed if self.rows else {**(renamed or {})})
+        set_(self, "take", take)
+        names = id_columns(given, id, first.rows) if self.rows else named_columns(given, id)
+        set_(self, "id", names)
         set_(self, "of", upstream)
         set_(self, "columns", _columns(given, columns, upstream))
         quality = _Quality(expectations, usual, sinks, limits, description, formerly)

@@ -10,19 +10,20 @@ from operator import and_
 from typing import Any, Final
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, How
 from headrace.model.arguments import Arguments, Suggesting, keywords
 from headrace.model.combiners import Aggregate
 from headrace.model.event_time import Deduplicate, EventTime
 from headrace.model.expressions.columns import Key, expression
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.expr import Column, Expr
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.elementary import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline import output as pipeline_output
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
 from headrace.pipeline.endpoints import OWN, Input, Sink, Source, SparkFunction, named_sinks
+from headrace.pipeline.group_rows import GroupRows, Take, check_no_aggregate
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
 from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns
 from headrace.pipeline.scheduling import PIPELINE_NAME, SPARK, executor_name
@@ -32,13 +33,15 @@ from headrace.pipeline.validation import check
 _NOT_AS_THEY_ARE: Final = frozenset({"of", "columns", "first", "filter", "limits", "description", "formerly"})
 """Fields of an output that a pipeline with it alone lacks, or has with something more."""
 
+_ENDS: Final = (WINDOW_START, WINDOW_END)
+
 _OF_ALL_OUTPUTS: Final = ("deduplicate", "union", "schedule", "retention", "airflow", "executor")
 """What a pipeline says for all its outputs."""
 
 
 _NOTHING: Final[Mapping[str, object]] = {
     **{name: {} for name in ("key", "what", "renamed", "rows")},
-    **dict.fromkeys(("where", "how", "having", "loop", "first", "_edges")),
+    **dict.fromkeys(("where", "how", "having", "loop", "first", "_edges", "take")),
     "id": (),
 }
 """What a pipeline with outputs has of what each of them has by itself."""
@@ -73,7 +76,8 @@ class Pipeline(Suggesting):
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
     ``rows`` in place of ``key``, ``what``, ``where``, ``when`` and ``how``: each record that passes ``filter`` leaves
-    as a row of these columns, and ``id`` names those that are unique (see ``Rows``).
+    as a row of these columns, and ``id`` names those that are unique; with ``take`` some rows of each ``key`` leave
+    (see ``Rows``).
     ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
     ``Output``); ``filter`` and ``deduplicate`` come before all of them. The pipeline has no key of its own then.
     Raises PipelineError, saying what to change, when the parts do not fit.
@@ -109,6 +113,7 @@ class Pipeline(Suggesting):
     union: tuple[Input, ...]
     outputs: Mapping[str, pipeline_output.AnyOutput]
     rows: Mapping[str, Expr]
+    take: Take | None
     id: tuple[str, ...]
     then: tuple[Aggregation, ...]
     expectations: tuple[Expectation, ...]
@@ -144,6 +149,7 @@ class Pipeline(Suggesting):
         union: Sequence[Input] = (),
         outputs: Mapping[str, pipeline_output.AnyOutput] | None = None,
         rows: RowColumns | None = None,
+        take: Take | None = None,
         id: str | Sequence[str] | None = None,  # noqa: A002 (the word of the domain)
         then: Sequence[Aggregation] = (),
         expectations: Sequence[Expectation] = (),
@@ -175,16 +181,16 @@ class Pipeline(Suggesting):
         set_(self, "outputs", several)
         own: dict[str, object] = {"key": key, "what": what, "where": where, "how": how, "having": having, "loop": loop}
         own |= {"then": then, "when": None if isinstance(when, Default) else when}
+        own |= {"rows": rows, "take": take}
         own |= {"allow_finishing": allow_finishing, "allow_double_counting": allow_double_counting}
         if several:
-            own |= {"renamed": renamed, "rows": rows, "id": id}
+            own |= {"renamed": renamed, "id": id}
             own |= {"expectations": expectations, "usual": usual, "sinks": sinks}
             pipeline_output.check_apart(given, own)
             parts: dict[str, object] = {**_NOTHING, "when": when}
             parts |= {"filter": None if filter is None else expression(given, "filter", filter)}
-        elif rows is not None and rows != {}:
-            check_without_windows(given, own)
-            selection = Selection(given.owner, rows, filter, renamed)
+        elif take is not None or (rows is not None and rows != {}):
+            selection = self._selection(given, own, filter, renamed)
             parts = {**selection.fields, "_edges": None, "id": id_columns(given, id, selection.rows)}
         else:
             if id is not None and id != ():
@@ -201,7 +207,7 @@ class Pipeline(Suggesting):
                 having=having,
                 renamed=renamed,
             )
-            parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": ()}
+            parts = {**first.fields, "_edges": first.edges, "rows": {}, "id": (), "take": None}
         for part, value in parts.items():
             set_(self, part, value)
         once = 'Deduplicate("id", "1d")'
@@ -301,6 +307,32 @@ class Pipeline(Suggesting):
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)
+
+    def _selection(
+        self, given: Arguments, own: Mapping[str, Any], condition: Expr | None, renamed: Mapping[str, str] | None
+    ) -> Selection:
+        """What its rows are made of."""
+        rows, take = own["rows"], own["take"]
+        if take is None:
+            check_without_windows(given, own)
+            return Selection(given.owner, rows, condition, renamed)
+        check_no_aggregate(given, own)
+        where_when_how = {name: own[name] for name in ("where", "when", "how")}
+        return GroupRows(
+            given.owner,
+            rows or self._columns_that_come,
+            key=own["key"],
+            take=take,
+            condition=condition,
+            renamed=renamed,
+            **where_when_how,
+        )
+
+    @property
+    def _columns_that_come(self) -> dict[str, Expr]:
+        """The columns of what comes to its first stage that hold one value each."""
+        schema = pipeline_output.UnitedPanes(self.upstream).schema if self.upstream else self.schema
+        return {name: Column(name) for name, kind in schema.items() if isinstance(kind, DataType) and name not in _ENDS}
 
     @property
     def of_edges(self) -> tuple[Aggregation, ...]:

@@ -64,7 +64,7 @@ class Selection(Aggregation):
     def fields(self) -> Mapping[str, object]:
         """The fields of a pipeline that has it."""
         parts = {name: getattr(self, name) for name in _FIELDS}
-        return {**parts, "first": self, "loop": None, "rows": self.columns}
+        return {**parts, "first": self, "loop": None, "rows": self.columns, "take": None}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """What is computed of what reaches it, each with its purpose."""
@@ -73,23 +73,28 @@ class Selection(Aggregation):
             yield "the filter", self.filter
 
 
-def id_columns(given: Arguments, id_: object, rows: Mapping[str, Expr]) -> tuple[str, ...]:
-    """The argument ``id``: columns of ``rows``. Raises PipelineError."""
+def named_columns(given: Arguments, id_: object) -> tuple[str, ...]:
+    """The argument ``id``: names of columns. Raises PipelineError."""
     if isinstance(id_, Mapping | Expr) and not isinstance(id_, Column):
         raise given.wrong("id", id_, "it names columns of rows; write an expression there, and its name here")
     is_empty = isinstance(id_, tuple) and not id_  # of a pipeline that is copied; an expression has no truth
-    columns = {} if is_empty else key_columns(given, "id", id_)
-    for name, expr in columns.items():
-        if not (isinstance(expr, Column) and expr.name == name):
-            raise given.wrong("id", id_, "it names columns of rows; write an expression there, and its name here")
+    return () if is_empty else tuple(key_columns(given, "id", id_))
+
+
+def id_columns(given: Arguments, id_: object, rows: Mapping[str, Expr]) -> tuple[str, ...]:
+    """The argument ``id``: columns of ``rows``. Raises PipelineError."""
+    columns = named_columns(given, id_)
+    for name in columns:
         if name not in rows:
             raise given.wrong("id", id_, f"there is no column {name!r}; rows have {', '.join(rows)}")
-    return tuple(columns)
+    return columns
 
 
 def check_without_windows(given: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that aggregations have of their ``own`` is given beside ``rows``."""
     for name, value in own.items():
+        if name in ("rows", "take"):
+            continue
         is_expr = isinstance(value, Expr)  # the truth of an expression is nobody's to tell
         if is_expr or (value and value != _AS_THEY_ARE.get(name)):
             raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")

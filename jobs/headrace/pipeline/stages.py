@@ -28,7 +28,7 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger, check_trigger
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.model.triggers.elementary import Default, inputs, predicates
-from headrace.model.windows import WindowFn
+from headrace.model.windows import GlobalWindows, WindowFn
 from headrace.pipeline.endpoints import SparkFunction
 
 TRIGGER_KINDS: tuple[type[Trigger], ...] = (*words(Trigger).values(), CustomTrigger)
@@ -270,6 +270,20 @@ class Aggregation(Suggesting):
         """The columns of rows, where these leave as they are (``pipeline.rows``); none of an aggregation."""
         return {}
 
+    def settled(self, when: Trigger | None, how: How) -> "Aggregation":
+        """The same with another trigger and lateness."""
+        return replace(self, when=when, how=how)
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether some of the rows of each group leave (``pipeline.group_rows``)."""
+        return False
+
+    @property
+    def taken_by(self) -> Expr | None:
+        """What these are taken by, before their event time."""
+        return None
+
     @cached_property
     def aggregates(self) -> Mapping[str, Aggregate]:
         """What is computed of elements."""
@@ -360,16 +374,19 @@ class Stage:
         """The next stage. It continues the trigger if it has none (4.7), and its allowed lateness is at
         least that of this one (5.2)."""
         above = self.aggregation.how
-        settled = replace(
-            aggregation, when=aggregation.when or self.when.continuation, how=behind(above, aggregation.how)
-        )
+        settled = aggregation.settled(aggregation.when or self.when.continuation, behind(above, aggregation.how))
         schema = self.pane_schema if aggregation.transform is None else aggregation.transform.returns
         return Stage(settled, schema, self.withdraws)
 
     @property
     def gives_rows(self) -> bool:
-        """Whether what reaches it leaves as rows, without a key."""
+        """Whether what leaves are rows: of what reaches it, or some of each group."""
         return bool(self.aggregation.rows)
+
+    @property
+    def is_stateless(self) -> bool:
+        """Whether each element leaves as a row by itself, without a key."""
+        return self.gives_rows and not self.aggregation.takes_rows
 
     @property
     def fires_once(self) -> bool:
@@ -381,7 +398,7 @@ class Stage:
         """Whether its rows can be withdrawn again: where it retracts, and where what replaces a row can be withheld by
         ``having`` (9.10); rows as they are, where what they are made of can be.
         """
-        if self.gives_rows:
+        if self.is_stateless:
             return self.withdrawable
         accumulation = self.aggregation.how.accumulation
         if accumulation is not Accumulation.ACCUMULATING:
@@ -393,6 +410,12 @@ class Stage:
         """The columns of rows, but for their event time, which each has by itself."""
         return {name: expr for name, expr in self.aggregation.rows.items() if name != EVENT_TIME}
 
+    @property
+    def shows_windows(self) -> bool:
+        """Whether its rows say the window of their group."""
+        where = self.aggregation.where
+        return self.aggregation.takes_rows and not isinstance(where, GlobalWindows)
+
     @cached_property
     def key_types(self) -> Mapping[str, DataType]:
         """Key columns and their types, in order."""
@@ -402,7 +425,8 @@ class Stage:
     def value_types(self) -> Mapping[str, ValueType]:
         """Aggregates, then columns of results, and their types, in order; or the columns of rows."""
         if self.gives_rows:
-            return {name: row_type(name, expr, self.schema) for name, expr in self.row_columns.items()}
+            columns = {name: row_type(name, expr, self.schema) for name, expr in self.row_columns.items()}
+            return {**columns, **_WINDOW} if self.shows_windows else columns
         aggregates = {name: output_type(made, self.schema) for name, made in self.aggregation.aggregates.items()}
         return {**aggregates, **self._result_types}
 

@@ -18,6 +18,8 @@ from headrace.model.accumulation import (
     LATE_COLUMNS,
     PANE_COLUMNS,
     ROW_COLUMNS,
+    WINDOW_END,
+    WINDOW_START,
     Accumulation,
     How,
     TimestampCombiner,
@@ -27,8 +29,8 @@ from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
 from headrace.model.combiners import Aggregate
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
 from headrace.model.expressions.data_types import DataType, Schema, is_text
-from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.typing import columns_of, extent, output_type, too_large, type_of
+from headrace.model.expressions.expr import Column, Expr, render
+from headrace.model.expressions.typing import columns_of, extent, kind_of, output_type, too_large, type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.data_driven import AfterPattern, DataDriven
@@ -119,7 +121,7 @@ def check_changelogs(pipeline: "Pipeline") -> None:
             raise PipelineError(f"changelog of input {given.name}: {error}") from None
     if not pipeline.withdraws_records or pipeline.upstream:
         return
-    if pipeline.rows:
+    if pipeline.rows and pipeline.take is None:
         if (problem := _wrong_time_of_rows(pipeline)) is not None:
             raise PipelineError(problem)
         return
@@ -468,8 +470,8 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     aggregation = stage.aggregation
     _check_filter(stage)
     if stage.gives_rows:
-        _check_names(stage.row_columns, ROW_COLUMNS, "a column of every row")
-        stage.value_types  # noqa: B018 - which says what is wrong with them
+        _check_rows(stage)
+    if stage.is_stateless:
         return
     _check_columns(aggregation.key, aggregation.what, stage)
     _check_phase(aggregation.where, stage.key_types)
@@ -481,6 +483,29 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
             _check_inputs_of(aggregate, stage)
             output_type(aggregate, stage.schema)
     _check_results(stage)
+
+
+def _check_rows(stage: "Stage") -> None:
+    """The columns of rows, and what rows of a group go by."""
+    ends = (WINDOW_START, WINDOW_END) if stage.shows_windows else ()
+    _check_names(stage.row_columns, (*ROW_COLUMNS, *ends), "a column of every row")
+    kinds = stage.value_types
+    if stage.is_stateless:
+        return
+    for name, kind in kinds.items():
+        if not isinstance(kind, DataType):
+            raise PipelineError(f"rows[{name!r}]: it is a list, and rows of a group are compared; take a value of it")
+    if stage.withdrawable and stage.aggregation.how.accumulation is Accumulation.DISCARDING:
+        raise PipelineError(
+            "how=discarding() gives the rows of what came since the last pane, and what comes here can be withdrawn "
+            "later: use retracting(...)"
+        )
+    by = stage.aggregation.taken_by
+    if by is not None:
+        with _of_argument("take"):
+            of_by = kind_of(by, stage.schema)
+            if not isinstance(of_by, DataType):
+                raise PipelineError(f"{render(by)} is {'NULL' if of_by is None else 'a list'}, which has no order")
 
 
 def _check_filter(stage: "Stage") -> None:

@@ -49,6 +49,7 @@ HELD = "_held"  # of the delta's elements that are not behind the output waterma
 SIZE = "_size"  # bytes of an element
 RECORD = "_record"  # what users' own objects see of an element
 TIMES = "_times"  # event times of the delta's elements, where a user's own function stamps them in merged windows
+ROWS = "_rows"  # the rows of a group that leave
 KEPT = "_kept_last"  # the last elements of a window, where it holds no more
 MOMENT = "_moment"  # when in the epoch a pane was emitted (kernel.step)
 SEQUENCE = "_sequence"  # its place among the records of its window
@@ -90,6 +91,14 @@ BY, VALUE = "by", "value"
 def both(by: Expr, value: Expr) -> Function:
     """A function that no expression can write: a struct of two values, NULL where one of them is."""
     return Function(BOTH, (by, value))
+
+
+ROW = "row"
+
+
+def row_of(values: Sequence[Expr]) -> Function:
+    """A function that no expression can write: a struct of ``values``, each of which may be NULL."""
+    return Function(ROW, tuple(values))
 
 
 def is_literal(expr: Expr, value: object) -> bool:

@@ -202,13 +202,18 @@ def _change(pipeline: Pipeline, name: str, change: str) -> Change:
         case ["inputs", of, *rest]:
             part = "/".join(rest)
             return Change(f"{_PARTS.get(part, part)} of input {of!r}", change)
-        case ["stages", number, "rows"]:
-            return Change("the order of the columns", change, int(number), Action.MIGRATE)
-        case ["stages", number, "rows", column]:
-            return _column_of_rows(pipeline.stages[int(number) - 1], column, change, int(number))
+        case ["stages", number, "rows", *column]:
+            return _rows_change(pipeline.stages[int(number) - 1], column, change, int(number))
         case ["stages", number, *rest]:
             return _stage_change(pipeline.stages[int(number) - 1], rest, change, int(number))
     return Change({"deduplicate": "deduplication"}.get(name, f"the {name}"), change)
+
+
+def _rows_change(stage: Stage, column: Sequence[str], change: str, number: int) -> Change:
+    part = f"column {column[0]!r}" if column else "the order of the columns"
+    if not stage.is_stateless:
+        return Change(part, f"{change}, and rows of groups are kept with what it was", number)
+    return _column_of_rows(stage, column[0], change, number) if column else Change(part, change, number, Action.MIGRATE)
 
 
 def _stage_change(stage: Stage, part: Sequence[str], change: str, number: int) -> Change:

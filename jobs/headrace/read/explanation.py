@@ -165,7 +165,8 @@ class WindowExplained:
         for pane in self.last_panes:
             kind = "withdrawn" if pane["is_retraction"] else str(pane["timing"]).lower().replace("_", " ")
             values = ", ".join(f"{name} = {value}" for name, value in pane["values"].items())
-            yield f"  pane {pane['pane_index']}, {kind}, of epoch {pane['epoch']}: {values}"
+            what = f"pane {pane['pane_index']}" if "pane_index" in pane else "row"
+            yield f"  {what}, {kind}, of epoch {pane['epoch']}: {values}"
         if self.late:
             elements = "element was" if self.late == 1 else "elements were"
             yield f"  {self.late:,} {elements} dropped: too late for it (headrace read --view late)"
@@ -516,13 +517,17 @@ class _Asked:
         """The panes of the key, by window, in the order of emission; none but of the last aggregation."""
         if self.state.number < len(self.state.pipeline.stages):
             return {}
-        names = [*self.state.stage.stage.value_types]
+        stage = self.state.stage.stage
+        names = [name for name in stage.value_types if name not in _WINDOW]
+        about = [name for name in _ABOUT_PANES if not stage.gives_rows or name != "pane_index"]
+        has_windows = not stage.gives_rows or stage.shows_windows
         panes: dict[Window, list[dict[str, Any]]] = {}
         # of windows that are not asked for nothing is said; windows of users' own code may have no ends
-        at = None if isinstance(self.state.stage.where, CustomWindows) else self.at
-        for row in replace(self._of_key, at=at).of(View.PANES, [*_WINDOW, *_ABOUT_PANES, *names]):
+        at = None if isinstance(self.state.stage.where, CustomWindows) or not has_windows else self.at
+        for row in replace(self._of_key, at=at).of(View.PANES, [*(_WINDOW if has_windows else ()), *about, *names]):
             values = {name: row[name] for name in names}
-            others = {name: value for name, value in row.items() if name not in values}
+            of_no_window = {} if has_windows else dict.fromkeys(_WINDOW)
+            others = of_no_window | {name: value for name, value in row.items() if name not in values}
             panes.setdefault(_window(others), []).append({**others, "values": values})
         return panes
 

@@ -175,7 +175,7 @@ class StageState:
 def check_number(pipeline: Pipeline, number: int) -> None:
     """Raise StateDefinitionError unless ``pipeline`` has an aggregation of that number."""
     there_are = len(pipeline.stages)
-    if pipeline.rows:
+    if pipeline.stages[0].is_stateless:
         raise StateDefinitionError(
             f"pipeline {pipeline.name} gives rows as they are: there are no windows, nothing is kept, and nothing "
             "waits. Read its views, such as panes"
@@ -430,6 +430,7 @@ def _listed(value: Any, length: int) -> list[Any]:
     return [value.as_py()] * length if isinstance(value, pa.Scalar) else list(value.to_pylist())
 
 
+TAKEN = "_rows_taken"
 STAGE, NEW, PANES, NOT_EARLY = "_stage", "_new_elements", "_panes", "_panes_not_early"
 WAITS_FOR, DUE_WATERMARK, DUE_TIME, EPOCH = "_waits_for", "_due_watermark", "_due_time", "_epoch"
 
@@ -439,7 +440,7 @@ _NO_LIMIT = 2**62
 
 def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
     """The columns of the view for aggregation ``number``: key, aggregates so far, window, and what Headrace says of it,
-    whose names begin with _.
+    whose names begin with _. Of rows of groups ``_rows_taken`` is in the place of aggregates: how many leave.
 
     ``_stage`` is the number of the aggregation; ``_new_elements`` counts what came since the last pane, ``_panes``
     those that the window has emitted, and ``_panes_not_early`` those among them on time or late; ``_waits_for`` says
@@ -448,10 +449,11 @@ def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
     """
     panes = CompiledStage(pipeline.stages[number - 1]).pane_schema
     own = pipeline.stages[number - 1]
-    named = [*own.key_types, *own.value_types]
+    values = [(TAKEN, pa.int64())] if own.gives_rows else [panes.field(name) for name in own.value_types]
     return pa.schema(
         [
-            *(panes.field(name) for name in named),
+            *(panes.field(name) for name in own.key_types),
+            *values,
             (WINDOW_START, TIMESTAMP),
             (WINDOW_END, TIMESTAMP),
             (STAGE, pa.int64()),
@@ -472,10 +474,14 @@ def open_only(windows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
-    """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane."""
+    """The aggregates of what open ``windows`` hold: in discarding mode, of what came since the last pane; of rows of
+    groups how many are taken.
+    """
     rows = {name: windows.column(name) for name in windows.schema.names}
     every = np.arange(windows.num_rows)
     so_far = results(stage, rows, every, np.zeros(len(every), np.bool_))
+    if stage.stage.gives_rows:
+        return {TAKEN: pc.list_value_length(so_far[c.ROWS]).cast(pa.int64())}
     return {name: values.cast(stage.pane_type.field(name).type) for name, values in so_far.items()}
 
 

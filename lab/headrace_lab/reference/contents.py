@@ -65,9 +65,9 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     """
     if aggregate.input is None:
         return True
-    value = _known(evaluate(aggregate.input, record, schema))
+    value = known(evaluate(aggregate.input, record, schema))
     if aggregate.other is not None:
-        other = _known(evaluate(aggregate.other, record, schema))
+        other = known(evaluate(aggregate.other, record, schema))
         if aggregate.combiner in BY_ANOTHER:
             return None if value is None or other is None else (other, value)
         if aggregate.combiner is Combiner.MAP_AGG:
@@ -78,7 +78,7 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
     return value
 
 
-def _known(value: Any) -> Any:
+def known(value: Any) -> Any:
     """``value`` as it is found again among others: NaN is no other than itself only where it is the same object."""
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 

@@ -19,7 +19,7 @@ from headrace_lab.reference.elements import DroppedElement, Element
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
 from headrace_lab.reference.intake import Intake, Rejected, Taken
 from headrace_lab.reference.loop import LoopedChain, LoopRun
-from headrace_lab.reference.rows import RowsRun
+from headrace_lab.reference.rows import GroupRowsRun, RowsRun
 from headrace_lab.reference.stages import Entrance, pane_record
 
 
@@ -108,7 +108,9 @@ class _OutputRun:
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
         groupings = [entrance.grouping for entrance in self._entrances]
         self._chain: Chain | RowsRun = Chain(groupings, between)
-        if pipeline.rows:
+        if pipeline.take is not None:
+            self._chain = GroupRowsRun(pipeline.stages[0], groupings[0])
+        elif pipeline.rows:
             self._chain = RowsRun(pipeline.stages[0])
         if pipeline.loop is not None and pipeline.edges is not None:
             loop = LoopRun(pipeline.edges, pipeline.stages[0], pipeline.loop)

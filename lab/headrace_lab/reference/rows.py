@@ -1,15 +1,24 @@
-"""Rows that leave as they are, one of each element: nothing is kept between two epochs but the watermark."""
+"""Rows that leave as they are, one of each element: nothing is kept between two epochs but the watermark.
 
-from collections.abc import Iterable, Mapping, Sequence
+Rows of a group that leave: what is taken of all rows that it has, less what left before.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headrace.model.accumulation import Pane, Timing
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
+from headrace.pipeline.group_rows import Distinct, GroupRows, Top
 from headrace.pipeline.stages import Stage
+from headrace_lab.reference.chain import Chain
+from headrace_lab.reference.contents import Contents, known
 from headrace_lab.reference.elements import Element, Output
-from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.evaluate import Record, evaluate, ordered
+from headrace_lab.reference.operator import Grouping
 
 
 class RowsRun:
@@ -64,3 +73,66 @@ class RowsRun:
 
 def _value(expr: Any, record: Any, stage: Stage) -> Any:
     return evaluate(expr, record, stage.schema)
+
+
+def kept(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
+    """What a group keeps of an element: what its row goes by, its event time, its columns."""
+    by = stage.aggregation.taken_by
+    columns = tuple(known(_value(expr, record, stage)) for expr in stage.row_columns.values())
+    return None if by is None else known(_value(by, record, stage)), timestamp, columns
+
+
+def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
+    """The value of a pane: the rows of a window that leave, each its event time and its columns."""
+
+    def extract(contents: Contents) -> tuple[Any, ...]:
+        there = [(row, times) for row, times in contents.net if times > 0]
+        if isinstance(aggregation.take, Distinct):
+            first: dict[tuple[Any, ...], Instant] = {}
+            for (_, at, columns), _ in there:
+                first[columns] = min(at, first.get(columns, at))
+            return (tuple((at, columns) for columns, at in first.items()),)
+        copies = [row for row, times in there for _ in range(times)]
+        copies.sort(key=_order, reverse=True)
+        number = aggregation.take.number if isinstance(aggregation.take, Top) else 1
+        return (tuple((at, columns) for _, at, columns in copies[:number]),)
+
+    return extract
+
+
+def _order(row: tuple[Any, ...]) -> Any:
+    by, at, columns = row
+    return _nulls_first(by), at, tuple(map(_nulls_first, columns))
+
+
+def _nulls_first(value: Any) -> Any:
+    return (0,) if value is None else (1, ordered(value))
+
+
+class GroupRowsRun(Chain):
+    """A grouping whose panes are rows of a group: each leaves as what is new in them."""
+
+    def __init__(self, stage: Stage, grouping: Grouping) -> None:
+        super().__init__([grouping], [])
+        self._stage = stage
+
+    def step(self, elements: Iterable[Element] = (), **clocks: Any) -> Output:
+        """One epoch."""
+        output = super().step(elements, **clocks)
+        return Output(tuple(self._rows(output.panes)), output.drops)
+
+    def _rows(self, panes: Sequence[Pane]) -> list[Pane]:
+        net: Counter[Any] = Counter()
+        last: dict[Any, Pane] = {}
+        for pane in panes:
+            for at, columns in pane.values[0]:
+                row = (pane.key, pane.window, at, columns)
+                net[row] += -1 if pane.is_retraction else 1
+                last[row, pane.is_retraction] = pane
+        return [self._row(row, last[row, number < 0]) for row, number in net.items() for _ in range(abs(number))]
+
+    def _row(self, row: tuple[Any, ...], pane: Pane) -> Pane:
+        _, window, at, columns = row
+        ends = (window.start, window.end) if self._stage.shows_windows else ()
+        values, own = (*columns, *ends), Window(at, Instant(at + 1))
+        return replace(pane, key=(), window=own, values=values, timestamp=at, index=0, nonspeculative_index=0)

@@ -9,11 +9,13 @@ from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
 from headrace.model.windows import Window
+from headrace.pipeline.group_rows import GroupRows
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.contents import extract_with, read
 from headrace_lab.reference.elements import Element, Key
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 from headrace_lab.reference.operator import Grouping
+from headrace_lab.reference.rows import kept, take_rows
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Entrance:
         """Its where, when, how and what."""
         a, stage = self.stage.aggregation, self.stage
         extract = extract_with(list(a.aggregates.values()), stage.schema)
+        if isinstance(a, GroupRows):
+            return Grouping(a.where, stage.when, a.how, take_rows(a), stage.schema, stage.key_types)
         compute, having = partial(computed, stage), partial(lets_out, stage)
         return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
 
@@ -70,11 +74,17 @@ class Entrance:
         return Element(
             key=tuple(evaluate(expr, record, schema) for expr in a.key.values()),
             timestamp=timestamp,
-            value=tuple(read(aggregate, record, schema, timestamp) for aggregate in a.aggregates.values()),
+            value=self._value(record, timestamp),
             is_retraction=is_retraction,
             record=record,
             size=element_size(record, schema),
         )
+
+    def _value(self, record: Record, timestamp: Instant) -> tuple[Any, ...]:
+        a, schema = self.stage.aggregation, self.stage.schema
+        if a.takes_rows:
+            return kept(self.stage, record, timestamp)
+        return tuple(read(aggregate, record, schema, timestamp) for aggregate in a.aggregates.values())
 
 
 def pane_record(stage: Stage, pane: Pane) -> Record:

@@ -40,7 +40,7 @@ class ChainOutcome:
     @cached_property
     def stages(self) -> list[list[task_results.StageOutput]]:
         """The parts of each stage; where rows leave as they are, who gave them."""
-        if self.chain.gives_rows:
+        if self.chain.is_stateless:
             return [[task_results.StageOutput(counts=own.counts, panes=own.rows) for own in self._rows]]
         levels = [
             [task.output for task in level if isinstance(task.output, task_results.StageOutput)]
@@ -85,7 +85,9 @@ class ChainOutcome:
     def tables(self) -> dict[str, tuple[Layer, ...]]:
         """The layers of its tables of state after the epoch."""
         tables = {}
-        for table, clocks, stage in zip(self.chain.tables, self.clocks, self.stages, strict=not self.chain.gives_rows):
+        for table, clocks, stage in zip(
+            self.chain.tables, self.clocks, self.stages, strict=not self.chain.is_stateless
+        ):
             old, tops = self.state.tables[table], [part.state for part in stage]
             tables[table] = layers_after(old, clocks.watermark, self.plan.epoch, tops)
         if self.chain.loop is not None:
@@ -196,7 +198,7 @@ class ChainOutcome:
     @property
     def rejected(self) -> task_results.Files:
         """Records that others can take and it cannot, then panes."""
-        logs = [bundle.rejected for bundle in (self._rows if self.chain.gives_rows else self.bundles)]
+        logs = [bundle.rejected for bundle in (self._rows if self.chain.is_stateless else self.bundles)]
         logs += [part.rejected for part in self.parts]
         taken = (panes for of_stage in self.panes_taken.values() for panes in of_stage)
         logs += [panes.rejected.get(self.number, ()) for panes in taken]
@@ -336,7 +338,7 @@ class EpochOutcome:
         begin = [self.by_number[chain] for chain, own in job.stages.items() if not own.start]
         for above in sorted({above.number for outcome in begin for above in outcome.upstream}):
             outcome = self.by_number[above]
-            in_order = above in self.work.handed_on_in_order and not outcome.chain.gives_rows
+            in_order = above in self.work.handed_on_in_order and not outcome.chain.stages[-1].stage.gives_rows
             files = outcome.elements_of(len(outcome.stages) - 1) if in_order else outcome.panes
             yield from task_plan.pane_shares(above, files, tasks(sum(file.bytes for file in files)))
         for chain, own in job.stages.items():

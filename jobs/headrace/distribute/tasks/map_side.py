@@ -186,7 +186,7 @@ def for_each_reader(
 def _without_ids(task: EpochTask, judged: Columns, *, rows: NDArray[np.bool_]) -> BundleOutput:
     """What became of those ``rows`` in a chain whose ids count for nothing, since none takes part."""
     apart = {name: values.filter(pa.array(rows)) for name, values in judged.items()}
-    if task.chain.gives_rows:
+    if task.chain.is_stateless:
         return store_rows(task, apart)
     return BundleOutput(aggregate(task.chain.of_records, apart, task.state.clocks[0].watermark).accounting)
 
@@ -210,7 +210,7 @@ def into_chains(
 
     def into(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
         first = own.chain.of_records
-        if own.chain.gives_rows:
+        if own.chain.is_stateless:
             output = store_rows(own, columns)
             late = late_rows(first, records, columns, None, task.plan.epoch)
             return replace(output, late=own.put(own.chain.names.late, late)), {}

@@ -28,6 +28,7 @@ from headrace.ext.stores import do_both
 from headrace.kernel.columns import as_numpy
 from headrace.kernel.delta import judge
 from headrace.kernel.loops import CompiledLoop, Messages, NewEdges, Rounds
+from headrace.kernel.rows import TASK_BITS, counts_of_rows, rows_of_groups
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import Hashes
 from headrace.kernel.step import Counts, Emitted, StageResult, in_emitted_order
@@ -134,6 +135,8 @@ class StagePart:
     @property
     def hands_on_in_order(self) -> bool:
         """Whether its panes are stored with their order, for a later job."""
+        if self.stage.stage.gives_rows:  # which say by themselves in which order they left
+            return False
         if self.is_last:
             return self.task.of_chain in self.task.work.handed_on_in_order
         return self.task.chain.goes_through_spark(self.number + 1)
@@ -215,6 +218,7 @@ class _PartOutputs:
     panes: ParquetWriter
     counts: Counts | None = None
     changed: int = 0
+    rows: int = 0
     emitted: list[Emitted] = field(default_factory=list)
     elements: list[pa.RecordBatch] = field(default_factory=list)
 
@@ -230,10 +234,16 @@ class _PartOutputs:
     def store(self, result: StageResult) -> None:
         """Store ``result``, and count it."""
         part = self.part
-        self.counts = Counts.of_all([self.counts, result.counts])
         self.changed += result.changes.num_rows
-        if part.is_last:
-            self.panes.add(result.panes())
+        if part.stage.stage.gives_rows:
+            rows = rows_of_groups(result, first=(part.task.number << TASK_BITS) + self.rows)
+            self.rows += rows.num_rows
+            self.counts = Counts.of_all([self.counts, counts_of_rows(rows, result.counts)])
+            self.panes.add(rows)
+        else:
+            self.counts = Counts.of_all([self.counts, result.counts])
+            if part.is_last:
+                self.panes.add(result.panes())
         if part.hands_on_in_order:
             self.elements.append(tables.leaving(result))
         elif not part.is_last and len(result.emission.row):

@@ -167,7 +167,7 @@ def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
         if above not in upstream:
             continue
         with isolate_failure(errors, number, isolates=task.plan.isolates):
-            if own.chain.gives_rows:
+            if own.chain.is_stateless:
                 rows[number] = _rows_for_chain(own, panes, upstream.index(above))
                 continue
             shuffled, dead = _for_chain(own, panes, upstream.index(above))

@@ -2,6 +2,7 @@
 
 from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
 from headrace.kernel.aggregates.bags import KEPT_AT, BagPart, KeptPart, unpacked
+from headrace.kernel.aggregates.group_rows import RowsPart
 from headrace.kernel.aggregates.sums import AccumulatorPart, CountPart, Elements
 
 __all__ = [
@@ -12,6 +13,7 @@ __all__ = [
     "CountPart",
     "Elements",
     "KeptPart",
+    "RowsPart",
     "compile_aggregates",
     "unpacked",
 ]

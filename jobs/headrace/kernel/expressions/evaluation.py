@@ -109,6 +109,8 @@ def arrow_type_of(expr: Expr, schema: Schema) -> pa.DataType | None:
         case Function(program.BOTH, parts):
             kinds = [arrow_type_of(part, schema) for part in parts]
             return pa.struct([*zip((program.BY, program.VALUE), kinds, strict=True)])
+        case Function(program.ROW, parts):
+            return pa.struct([(str(place), arrow_type_of(part, schema)) for place, part in enumerate(parts)])
     kind = kind_of(expr, schema)
     return None if kind is None else arrow_type(kind)
 
@@ -411,6 +413,17 @@ def _both(by: pa.Array, value: pa.Array) -> pa.Array:
     return pa.StructArray.from_arrays([by, value], names=[program.BY, program.VALUE], mask=lacks)
 
 
+def _row(*values: pa.Array) -> pa.Array:
+    """A struct of ``values``, in which equal floats look alike."""
+    fields = [_alike(value) if pa.types.is_floating(value.type) else value for value in values]
+    return pa.StructArray.from_arrays(fields, names=[str(place) for place in range(len(fields))])
+
+
+def _alike(floats: pa.Array) -> pa.Array:
+    known = pc.add(floats, 0.0)  # -0.0 is 0.0
+    return pc.if_else(pc.is_nan(known), pa.scalar(math.nan), known)
+
+
 def _field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
     return pc.struct_field(value, name.as_py())
 
@@ -493,6 +506,7 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
     **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
     "plus_days": _plus_days,
     program.BOTH: casts.each(_both),
+    program.ROW: casts.each(_row),
     "field": _field,
     "walk": _walk,
 }

@@ -100,7 +100,8 @@ class EarlierColumns(JsonRecord, frozen=True):
     @classmethod
     def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
         """Columns of the definition that made the snapshot of epoch ``until``, as ``columns`` are called now."""
-        then = {**stages[-1].keys, **stages[-1].values}
+        windows = {name: name for name in (WINDOW_START, WINDOW_END)}  # which rows of windows have among their values
+        then = {**windows, **stages[-1].keys, **stages[-1].values}
         panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
         late = {name: stages[0].keys.get(name, name) for name in columns.late_keys}  # edges of a loop keep their names
         return cls(until, _differing(panes), _differing(late))
@@ -149,7 +150,8 @@ class ViewColumns:
         last = pipeline.stages[-1]
         of_rows = Folding.SUMMED if last.withdraws else Folding.NOTHING
         folding = of_rows if last.gives_rows else Folding.NEWEST
-        return cls(pipeline.key_types, pipeline.value_types, pipeline.record_key_types, folding=folding, id=pipeline.id)
+        keys = {} if last.gives_rows else pipeline.key_types
+        return cls(keys, pipeline.value_types, pipeline.record_key_types, folding=folding, id=pipeline.id)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""

@@ -311,8 +311,7 @@ def _check_last_stage(main: Manifest) -> None:
         )
     if stage.gives_rows:
         raise UnpatchableError(
-            f"{name} gives rows as they are, which are not patched yet: only a whole branch can be promoted (without "
-            "--patch)"
+            f"{name} gives rows, which are not patched yet: only a whole branch can be promoted (without --patch)"
         )
     if stage.own is not None:
         raise UnpatchableError(
