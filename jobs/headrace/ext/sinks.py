@@ -178,8 +178,9 @@ class FillReason(StrEnum):
 @dataclass(frozen=True)
 class Changes(ABC):
     """What makes rows of snapshot ``before`` rows of ``after`` (None: without a row). ``columns``: key, window and
-    values with their types, in order; ``identity``: those that tell rows apart. A change of ``ALL_ROWS`` replaces all
-    rows that there are, and has a ``reason``.
+    values with their types, in order; ``identity``: those that tell rows apart; ``begin``: the one that says when a row
+    begins, for targets that are partitioned by time. A change of ``ALL_ROWS`` replaces all rows that there are, and has
+    a ``reason``.
 
     It can be read as long as the call lasts that it was given to, in one thread, as often as need be.
     """
@@ -190,6 +191,7 @@ class Changes(ABC):
     columns: Mapping[str, ValueType]
     identity: Sequence[str]
     reason: FillReason | None = field(default=None, kw_only=True)
+    begin: str = field(default="window_start", kw_only=True)
 
     @abstractmethod
     def removed(self) -> "Iterator[pa.RecordBatch]":

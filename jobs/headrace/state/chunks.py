@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from headrace.kernel.columns import Ints
-from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
+from headrace.model.accumulation import EVENT_TIME, ROW_COLUMNS, WINDOW_END, WINDOW_START
 from headrace_snapshots.datafiles import verified_range
 from headrace_snapshots.format.codec import JsonRecord, checksum
 from headrace_snapshots.format.files import DataFile
@@ -131,8 +131,9 @@ def windows_of(rows: pa.RecordBatch) -> Pair | None:
     """When the first window of ``rows`` begins and the last one ends, of rows without windows their first and last
     instant; None where no window is finite.
     """
-    there = {*rows.schema.names}
-    names = next((names for names in (_WINDOW, _INSTANT) if {*names} <= there), ())
+    there = rows.schema.names
+    are_rows = tuple(there[-len(ROW_COLUMNS) :]) == ROW_COLUMNS  # whose own columns may be called as ends of windows
+    names = _INSTANT if are_rows else next((names for names in (_WINDOW, _INSTANT) if {*names} <= {*there}), ())
     ends = [pc.min_max(rows.column(name).cast(pa.int64())) for name in names]
     known = [extremes[end].as_py() for extremes in ends for end in ("min", "max") if extremes[end].is_valid]
     return (min(known), max(known)) if known else None

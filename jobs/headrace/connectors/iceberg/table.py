@@ -52,7 +52,6 @@ from pyiceberg.types import (
 from sqlalchemy.exc import IntegrityError
 
 from headrace.ext import sinks as sink_ports
-from headrace.model.accumulation import EVENT_TIME, WINDOW_START
 from headrace.model.expressions import data_types
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
 
@@ -106,18 +105,12 @@ def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
     )
 
 
-def partitions(schema: Schema, by: str | None) -> PartitionSpec:
-    """How a new table is partitioned."""
+def partitions(schema: Schema, by: str | None, begin: str) -> PartitionSpec:
+    """How a new table is partitioned, whose column ``begin`` says when a row begins."""
     if by is None:
         return PartitionSpec()
-    begin = begin_of(schema.column_names)
     source = schema.find_field(begin).field_id
     return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{begin}_{by}"))
-
-
-def begin_of(columns: Collection[str]) -> str:
-    """The column that says when a row begins: its window does, or it is of that instant."""
-    return WINDOW_START if WINDOW_START in columns else EVENT_TIME
 
 
 def is_same(left: IcebergType, right: IcebergType) -> bool:
@@ -264,11 +257,11 @@ class IcebergTarget(sink_ports.OpenSink):
         transaction = self._catalog.create_table_transaction(
             self._identifier,
             schema,
-            partition_spec=partitions(schema, self._partition_by),
+            partition_spec=partitions(schema, self._partition_by, changes.begin),
             properties={_HELD: json.dumps(asdict(after))},
         )
         with WrittenFiles(transaction) as written:
-            number = written.add(changes.rows(ordered_by=[begin_of(changes.columns)]))
+            number = written.add(changes.rows(ordered_by=[changes.begin]))
             _commit(transaction, after, (), written)
         return sink_ports.AppliedCounts(0, number)
 
@@ -285,7 +278,7 @@ class IcebergTarget(sink_ports.OpenSink):
             _alter(transaction, table, gone, changes.columns)
         transaction.set_properties({_HELD: json.dumps(asdict(after))})
         with WrittenFiles(transaction) as written:
-            begin = [begin_of(changes.columns)] if changes.columns else []
+            begin = [changes.begin] if changes.columns else []
             number = written.add(changes.rows(ordered_by=begin))
             _commit(transaction, after, [task.file for task in tasks], written)
         return sink_ports.AppliedCounts(removed, number)
@@ -309,8 +302,7 @@ class IcebergTarget(sink_ports.OpenSink):
         removed = 0
         days = changes.days()
         with WrittenFiles(transaction) as written:
-            begin = begin_of(changes.columns)
-            for task in table.scan(_on(days, begin)).plan_files() if days else ():
+            for task in table.scan(_on(days, changes.begin)).plan_files() if days else ():
                 met, gone = changes.met_by(rows_of(table, task, changes.identity))
                 if not met:
                     continue
@@ -318,7 +310,7 @@ class IcebergTarget(sink_ports.OpenSink):
                 removed += gone
                 if task.delete_files or met < task.file.record_count:
                     written.add([*changes.untouched(rows_of(table, task)).to_batches()])
-            number = written.add(changes.rows(ordered_by=[begin]))
+            number = written.add(changes.rows(ordered_by=[changes.begin]))
             _commit(transaction, after, replaced, written)
         return sink_ports.AppliedCounts(removed, number)
 

@@ -47,12 +47,10 @@ _ROW = "_headrace_row"
 @dataclass(frozen=True)
 class StoredChanges(Changes):
     """Changes that are read from a ``database``, where a ``table`` has their rows. It is open as long as the context
-    that gave them. ``begin``: the column of when a row begins;
-    ``begins_before`` (SQL): when rows began that are replaced, where that may be another time.
+    that gave them. ``begins_before`` (SQL): when rows began that are replaced, where that may be another time.
     """
 
     database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
-    begin: str = field(default=WINDOW_START, kw_only=True)
     begins_before: str | None = field(default=None, kw_only=True)
     table: ClassVar[str] = _CHANGES
 
