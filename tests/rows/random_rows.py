@@ -76,6 +76,7 @@ _TAKES = st.one_of(
     st.just(hr.newest()),
     st.just(hr.distinct()),
     st.sampled_from(_TAKEN_BY).map(hr.newest),
+    st.builds(lambda by: hr.newest(by, deleted=col("end")), st.sampled_from([*_TAKEN_BY, None])),
     st.builds(lambda number, by: hr.top(number, by=by), st.integers(1, 3), st.sampled_from(_TAKEN_BY)),
 )
 

@@ -439,9 +439,10 @@ def _rows(pipeline: Pipeline, stage: Stage) -> Iterator[Section]:
 def _taken(stage: Stage) -> str:
     """Which rows leave."""
     match getattr(stage.aggregation, "take", None):
-        case Newest(order):
+        case Newest(order, deleted):
             by = "event time" if order is None else render_expression(order)
-            return f"the newest row by {by}"
+            unless = "" if deleted is None else f", unless {render_expression(deleted)}"
+            return f"the newest row by {by}{unless}"
         case Top(number, by):
             return f"the {number:,} rows with the largest {render_expression(by)}"
         case Distinct():

@@ -87,8 +87,8 @@ def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
 
 
 def net_rows(columns: Sequence[pa.Array], signs: Ints, group: Ints) -> Ints:
-    """Those of some rows, in their order, that are left where a row and its withdrawal in one ``group`` make nothing:
-    of equal ones the last.
+    """Find which of some rows are left where a row and its withdrawal in one ``group`` make nothing: of equal ones the
+    last, in their order.
     """
     if not (signs < 0).any():
         return np.arange(len(signs))

@@ -155,13 +155,15 @@ class CompiledStage:
         if not isinstance(made, GroupRows):
             return None
         by = [] if made.taken_by is None else [made.taken_by]
-        row = row_of([*by, *self.stage.row_columns.values()])
+        unless = [] if made.taken_unless is None else [made.taken_unless]
+        row = row_of([*by, *unless, *self.stage.row_columns.values()])
         return aggregates.RowsPart.of(
             "_a0_rows",
             row,
             arrow_type_of(row, self.stage.schema),
             number=made.take.number if isinstance(made.take, Top) else 1,
             has_by=bool(by),
+            has_unless=bool(unless),
             are_distinct=isinstance(made.take, Distinct),
             withdrawable=self.stage.withdrawable,
         )

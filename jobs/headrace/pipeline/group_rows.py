@@ -31,17 +31,27 @@ class Take(Suggesting):
         """What they go by before their event time."""
         return None
 
+    @property
+    def unless(self) -> Expr | None:
+        """Where it is TRUE, a row counts and does not leave."""
+        return None
 
-@word("newest", order=None)
+
+@word("newest", order=None, deleted=None)
 @dataclass(frozen=True)
 class Newest(Take):
-    """The row with the largest ``order``; None: with the latest event time."""
+    """The row with the largest ``order``; None: with the latest event time. Nothing where that is ``deleted``."""
 
     order: Expr | None = None
+    deleted: Expr | None = None
 
     @property
     def by(self) -> Expr | None:
         return self.order
+
+    @property
+    def unless(self) -> Expr | None:
+        return self.deleted
 
 
 @word("top", number=REQUIRED, value=REQUIRED)
@@ -64,16 +74,19 @@ class Distinct(Take):
 
 
 @keywords
-def newest(order: Expr | str | None = None) -> Take:
+def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> Take:
     """The newest row of each group, as a whole: that with the largest ``order``, an expression or the name of a column;
     without it, the one with the latest event time. A NULL is lower than any value; of two with the same the later
-    counts, then the one whose columns are larger.
+    counts, then the one whose columns are larger. Where ``deleted`` is TRUE of the newest row, no row leaves: it is
+    remembered, so that an older one which comes late does not come back to life.
 
-    >>> latest = hr.Rows(key="id", take=hr.newest("updated_at"))
+    >>> latest = hr.Rows(key="id", take=hr.newest("updated_at", deleted=hr.col("op") == "d"))
     >>> list(latest.key)
     ['id']
     """
-    return Newest(None if order is None else _one(Arguments("newest"), "order", order))
+    given = Arguments("newest")
+    by = None if order is None else _one(given, "order", order)
+    return Newest(by, None if deleted is None else expression(given, "deleted", deleted))
 
 
 @keywords
@@ -170,6 +183,10 @@ class GroupRows(Selection):
         return None if self.take is None else self.take.by
 
     @property
+    def taken_unless(self) -> Expr | None:
+        return None if self.take is None else self.take.unless
+
+    @property
     def fields(self) -> Mapping[str, object]:
         return {**super().fields, "take": self.take}
 
@@ -178,6 +195,8 @@ class GroupRows(Selection):
         yield from super().expressions()
         if self.taken_by is not None:
             yield "what rows are taken by", self.taken_by
+        if self.taken_unless is not None:
+            yield "whether they are deleted", self.taken_unless
         for node in () if self.when is None else trigger_nodes(self.when):
             yield from ((type(node).__name__, expr) for expr in inputs(node))
 

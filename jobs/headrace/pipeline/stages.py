@@ -284,6 +284,11 @@ class Aggregation(Suggesting):
         """What these are taken by, before their event time."""
         return None
 
+    @property
+    def taken_unless(self) -> Expr | None:
+        """Where it is TRUE, one of these counts and does not leave."""
+        return None
+
     @cached_property
     def aggregates(self) -> Mapping[str, Aggregate]:
         """What is computed of elements."""

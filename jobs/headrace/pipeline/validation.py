@@ -46,6 +46,7 @@ from headrace.pipeline.stages import trigger_nodes as nodes
 from headrace.pipeline.upstream_source import UpstreamSource
 
 if TYPE_CHECKING:
+    from headrace.pipeline.output import Upstream
     from headrace.pipeline.pipeline import Pipeline
     from headrace.pipeline.stages import Stage
 
@@ -121,9 +122,11 @@ def check_changelogs(pipeline: "Pipeline") -> None:
             raise PipelineError(f"changelog of input {given.name}: {error}") from None
     if not pipeline.withdraws_records or pipeline.upstream:
         return
+    if pipeline.rows:
+        for problem in (_wrong_time_of_rows(pipeline), _wrong_columns_of_rows(pipeline)):
+            if problem is not None:
+                raise PipelineError(problem)
     if pipeline.rows and pipeline.take is None:
-        if (problem := _wrong_time_of_rows(pipeline)) is not None:
-            raise PipelineError(problem)
         return
     for problem in (_wrong_how(pipeline), _wrong_windows(pipeline), _wrong_trigger(pipeline)):
         if problem is not None:
@@ -200,6 +203,18 @@ def _wrong_time_of_rows(pipeline: "Pipeline") -> str | None:
         f"rows: {of_arrival}, so a withdrawal would have another event time than the row that it withdraws; give it "
         "the event time of the row"
     )
+
+
+def _wrong_columns_of_rows(pipeline: "Pipeline") -> str | None:
+    shared = {name for given in pipeline.inputs for name in getattr(given.source.changelog, "shared", ())}
+    (stage,) = pipeline.stages
+    for what, expr in stage.aggregation.expressions():
+        if what != "the filter" and (read := sorted(columns_of(expr) & shared)):
+            return (
+                f"rows: {what} reads {read[0]!r}, which the envelope of a change has for both rows, so a withdrawal "
+                "would have another value than the row that it withdraws; leave it out"
+            )
+    return None
 
 
 def _withdrawn_by_arrival(pipeline: "Pipeline") -> str | None:
@@ -363,6 +378,7 @@ def check(pipeline: "Pipeline") -> None:
     for above in pipeline.upstream:
         place = f"pipeline {pipeline.name}: output {above.output}"
         _check_edge(above.stage, stages[0], place, pipeline.allow_double_counting)
+        _check_order(above, stages[0], place)
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
@@ -490,17 +506,21 @@ def _check_rows(stage: "Stage") -> None:
     ends = (WINDOW_START, WINDOW_END) if stage.shows_windows else ()
     _check_names(stage.row_columns, (*ROW_COLUMNS, *ends), "a column of every row")
     kinds = stage.value_types
+    why = "what is withdrawn is" if stage.is_stateless else "rows of a group are"
+    for name, kind in kinds.items() if stage.withdraws or not stage.is_stateless else ():
+        if not isinstance(kind, DataType):
+            raise PipelineError(f"rows[{name!r}]: it is a list, and {why} compared with rows; take a value of it")
     if stage.is_stateless:
         return
-    for name, kind in kinds.items():
-        if not isinstance(kind, DataType):
-            raise PipelineError(f"rows[{name!r}]: it is a list, and rows of a group are compared; take a value of it")
     if stage.withdrawable and stage.aggregation.how.accumulation is Accumulation.DISCARDING:
         raise PipelineError(
             "how=discarding() gives the rows of what came since the last pane, and what comes here can be withdrawn "
             "later: use retracting(...)"
         )
-    by = stage.aggregation.taken_by
+    by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
+    if unless is not None:
+        with _of_argument("take"):
+            _expect_type("deleted", unless, stage.schema, DataType.BOOL)
     if by is not None:
         with _of_argument("take"):
             of_by = kind_of(by, stage.schema)
@@ -627,6 +647,23 @@ def _check_when(when: Trigger, where: windows.WindowFn, how: How, allow_finishin
         check_finishing(when, how.allowed_lateness)
 
 
+def _check_order(above: "Upstream", lower: "Stage", place: str) -> None:
+    """Whether rows that ``lower`` reads are in the order in which they came, where it goes by that."""
+    by_order = next(
+        (type(node).__name__ for node in nodes(lower.when) if isinstance(node, AfterPattern | CustomTrigger)), None
+    )
+    if lower.aggregation.how.keep_last is not None:
+        by_order = "keep_last"
+    made = above.pipeline
+    if by_order is None or not above.stage.gives_rows:
+        return
+    if made.deduplicate is not None or made.upstream or made.take is not None:
+        raise PipelineError(
+            f"{place} gives rows in no order where duplicates are told, and of panes and groups, and {by_order} goes "
+            "by the order in which they come; let it read what the rows are made of"
+        )
+
+
 def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_counting: bool) -> None:
     """What panes of ``upper`` mean to ``lower``."""
     accumulation = upper.aggregation.how.accumulation
@@ -646,6 +683,11 @@ def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_countin
         raise PipelineError(
             f"{place} withdraws panes, and the aggregation downstream of it keeps only its last elements and may have "
             "forgotten these panes; leave out keep_last there, or use how=discarding() in it"
+        )
+    if accumulation is Accumulation.ACCUMULATING and lower.gives_rows and not upper.fires_once:
+        raise PipelineError(
+            f"{place} accumulates, so rows of a pane and of its refinements would all stand; use how=retracting() or "
+            "how=discarding() in it"
         )
     if accumulation is Accumulation.ACCUMULATING and not allow_double_counting and not upper.fires_once:
         raise PipelineError(

@@ -76,10 +76,11 @@ def _value(expr: Any, record: Any, stage: Stage) -> Any:
 
 
 def kept(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
-    """What a group keeps of an element: what its row goes by, its event time, its columns."""
-    by = stage.aggregation.taken_by
+    """What a group keeps of an element: what its row goes by, its event time, whether it is deleted, its columns."""
+    by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
     columns = tuple(known(_value(expr, record, stage)) for expr in stage.row_columns.values())
-    return None if by is None else known(_value(by, record, stage)), timestamp, columns
+    is_deleted = None if unless is None else _value(unless, record, stage)
+    return None if by is None else known(_value(by, record, stage)), timestamp, is_deleted, columns
 
 
 def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
@@ -89,20 +90,20 @@ def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
         there = [(row, times) for row, times in contents.net if times > 0]
         if isinstance(aggregation.take, Distinct):
             first: dict[tuple[Any, ...], Instant] = {}
-            for (_, at, columns), _ in there:
+            for (_, at, _, columns), _ in there:
                 first[columns] = min(at, first.get(columns, at))
             return (tuple((at, columns) for columns, at in first.items()),)
         copies = [row for row, times in there for _ in range(times)]
         copies.sort(key=_order, reverse=True)
         number = aggregation.take.number if isinstance(aggregation.take, Top) else 1
-        return (tuple((at, columns) for _, at, columns in copies[:number]),)
+        return (tuple((at, columns) for _, at, is_deleted, columns in copies[:number] if is_deleted is not True),)
 
     return extract
 
 
 def _order(row: tuple[Any, ...]) -> Any:
-    by, at, columns = row
-    return _nulls_first(by), at, tuple(map(_nulls_first, columns))
+    by, at, is_deleted, columns = row
+    return _nulls_first(by), at, _nulls_first(is_deleted), tuple(map(_nulls_first, columns))
 
 
 def _nulls_first(value: Any) -> Any:

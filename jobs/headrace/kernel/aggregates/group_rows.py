@@ -1,6 +1,7 @@
 """Rows of a group as a part of its contents, and those of them that leave: the newest, the first few, the distinct.
 
-A row is a struct of what it goes by, if by anything, and its columns, with its event time. It is kept with how often it
+A row is a struct of what it goes by, if by anything, whether it is deleted, where that is asked, and its columns, with
+its event time. It is kept with how often it
 is there, which is below 0 where it is withdrawn before it came. Where no row can be withdrawn, those that can never
 leave any more are not kept.
 """
@@ -27,7 +28,8 @@ TIMES: Final = "times"
 class RowsPart(AccumulatorPart):
     """Distinct rows of a group in order, with how often each is there, never 0.
 
-    ``has_by``: the first field is what rows go by, before their event time; ``are_distinct``: event time comes after
+    ``has_by``: the first field is what rows go by, before their event time; ``has_unless``: the next one says of which
+    rows nothing leaves; ``are_distinct``: event time comes after
     all columns, and each row leaves once; else the ``number`` largest leave. ``withdrawable``: rows can be withdrawn.
     """
 
@@ -35,6 +37,7 @@ class RowsPart(AccumulatorPart):
 
     number: int
     has_by: bool
+    has_unless: bool
     are_distinct: bool
     withdrawable: bool
 
@@ -47,12 +50,13 @@ class RowsPart(AccumulatorPart):
         *,
         number: int,
         has_by: bool,
+        has_unless: bool,
         are_distinct: bool,
         withdrawable: bool,
     ) -> "RowsPart":
         """The rows that ``row`` makes of elements, of the struct type ``kind``."""
         entry = pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())])
-        return cls(name, pa.list_(entry), row, number, has_by, are_distinct, withdrawable)
+        return cls(name, pa.list_(entry), row, number, has_by, has_unless, are_distinct, withdrawable)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         assert elements.value is not None
@@ -79,8 +83,11 @@ class RowsPart(AccumulatorPart):
             rows, groups = np.repeat(rows, copies), Groups(before[groups.offsets])
             ends, groups = groups.ends(self.number, are_last=True)
             rows = rows[ends]
-        taken = pa.array(rows)
         columns = entries.field(1).flatten()[int(self.has_by) :]
+        if self.has_unless:
+            stays = ~as_numpy(columns.pop(0).take(pa.array(rows)).fill_null(False))
+            rows, groups = rows[stays], groups.within(stays)
+        taken = pa.array(rows)
         return to_lists(_struct([entries.field(0).take(taken), *(column.take(taken) for column in columns)]), groups)
 
     def _made(self, at: pa.Array, rows: pa.Array, times: Ints, groups: Groups) -> pa.Array:

@@ -1,0 +1,295 @@
+"""Rows of a group that leave: the newest, the first few, the distinct; what readers see of them, run by run."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.audit.store import LimitExceededError
+from headrace.errors import PipelineError
+from headrace.runs.publishing.patch import UnpatchableError
+from headrace.runs.restore import ChangedPipelineError
+from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
+from tests.rows.test_delivered_rows import Table, deliver_to
+
+HOUR = hr.FixedWindows("1h")
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Orders:
+    return Orders(tmp_path)
+
+
+def taking(take: Any, rows: Any = ("id", "price"), **more: Any) -> hr.Pipeline:
+    """Rows of each shop."""
+    parts = {"key": "shop", "executor": "local", **more}
+    return hr.Pipeline("orders", parts.pop("source", ORDERS), rows=rows, take=take, **parts)
+
+
+def seen(orders: Orders, pipeline: hr.Pipeline) -> list[tuple[Any, ...]]:
+    """The id and price of each row that stands, by id."""
+    rows = orders.handle(pipeline).current(columns=["id", "price"]).to_json()
+    return sorted((row["id"], row["price"]) for row in rows)
+
+
+def test_the_newest_row_of_a_key_is_one_that_was(orders: Orders) -> None:
+    newest = taking(hr.newest())
+    orders.run(newest, order("a", 1, 10), order("b", None, 20))
+    assert seen(orders, newest) == [("b", None)]
+    orders.run(newest, order("late", 3, 15))
+    assert seen(orders, newest) == [("b", None)]
+    orders.run(newest, order("c", 2, 30))
+    panes = orders.handle(newest).panes(where="epoch = 2", columns=["id", "is_retraction"]).to_json()
+    assert panes == [{"id": "b", "is_retraction": True}, {"id": "c", "is_retraction": False}]
+
+
+def test_the_order_decides_before_event_time_and_null_is_lowest(orders: Orders) -> None:
+    newest = taking(hr.newest("price"))
+    orders.run(newest, order("a", None, 50), order("b", 5, 10), order("c", 5, 20), order("d", 1, 59))
+    assert seen(orders, newest) == [("c", 5)]
+
+
+def test_all_columns_of_records_are_those_of_rows_unless_they_are_named(orders: Orders) -> None:
+    newest = hr.Pipeline("orders", ORDERS, key={"name": col("shop").upper()}, take=hr.newest(), executor="local")
+    assert [*newest.value_types] == ["name", "id", "shop", "price", "at"]
+    orders.run(newest, order("a", 1), order("b", 2, 1, shop="One"), order("c", 3, shop="two"))
+    rows = orders.handle(newest).current(columns=["name", "id"]).to_json()
+    assert sorted((row["name"], row["id"]) for row in rows) == [("ONE", "b"), ("TWO", "c")]
+
+
+def test_what_is_deleted_does_not_come_back_with_an_older_row(orders: Orders) -> None:
+    newest = taking(hr.newest(deleted=col("price") < 0), key="id", rows=["price"])
+    orders.run(newest, order("a", 1, 10), order("b", 2, 10))
+    orders.run(newest, order("a", -1, 20))
+    assert seen(orders, newest) == [("b", 2)]
+    orders.run(newest, order("a", 5, 15))
+    assert seen(orders, newest) == [("b", 2)]
+    orders.run(newest, order("a", 7, 30))
+    assert seen(orders, newest) == [("a", 7), ("b", 2)]
+
+
+def test_the_top_rows_of_each_window_say_their_window(orders: Orders) -> None:
+    top = taking(hr.top(2, by="price"), where=HOUR, when=hr.on_update(), how=hr.retracting("1d"))
+    orders.run(top, order("a", 1), order("b", 3, 5), order("c", 2, 6), order("d", 9, 60))
+    assert seen(orders, top) == [("b", 3), ("c", 2), ("d", 9)]
+    orders.run(top, order("late", 5, 7))
+    assert seen(orders, top) == [("b", 3), ("d", 9), ("late", 5)]
+    (row,) = orders.handle(top).current(where="id = 'late'", columns=["window_start", "window_end"]).to_json()
+    assert row == {"window_start": "2026-05-01T00:00:00Z", "window_end": "2026-05-01T01:00:00Z"}
+
+
+def test_equal_rows_count_as_often_as_they_came(orders: Orders) -> None:
+    top = taking(hr.top(3, by="price"))
+    orders.run(top, order("a", 2), order("a", 2), order("b", 1), order("c", 0))
+    assert seen(orders, top) == [("a", 2), ("a", 2), ("b", 1)]
+
+
+def test_distinct_rows_have_the_event_time_of_the_first(orders: Orders) -> None:
+    distinct = taking(hr.distinct())
+    orders.run(distinct, order("a", 1, 10), order("a", 1, 20), order("b", 1))
+    assert orders.current(distinct) == Counter({("one", "a", 1, minute(10)): 1, ("one", "b", 1, minute(0)): 1})
+    orders.run(distinct, order("a", 1, 5))
+    assert orders.current(distinct) == Counter({("one", "a", 1, minute(5)): 1, ("one", "b", 1, minute(0)): 1})
+
+
+def test_what_stays_does_not_leave_again(orders: Orders) -> None:
+    top = taking(hr.top(2, by="price"))
+    orders.run(top, order("a", 1), order("b", 3))
+    orders.run(top, order("c", 2))
+    assert orders.handle(top).panes(where="epoch = 1").count() == 2
+    orders.run(top, order("d", 0))
+    assert orders.handle(top).panes(where="epoch = 2").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("take", "first", "then"),
+    [
+        (hr.newest(), [("c", 1)], [("b", 3)]),
+        (hr.top(2, by="price"), [("a", 5), ("b", 3)], [("a", 5), ("b", 3)]),
+        (hr.distinct(), [("a", 5), ("b", 3), ("c", 1)], [("a", 5), ("b", 3)]),
+    ],
+    ids=["newest", "top", "distinct"],
+)
+def test_what_is_withdrawn_gives_back_what_it_hid(orders: Orders, take: Any, first: list[Any], then: list[Any]) -> None:
+    pipeline = taking(take, source=CHANGES)
+    orders.run(pipeline, order("a", 5, 1, sign=1), order("b", 3, 2, sign=1), order("c", 1, 3, sign=1))
+    assert seen(orders, pipeline) == first
+    orders.run(pipeline, order("c", 1, 3, sign=-1))
+    assert seen(orders, pipeline) == then
+    orders.run(pipeline, order("a", 5, 1, sign=-1), order("b", 3, 2, sign=-1))
+    assert seen(orders, pipeline) == []
+
+
+def test_a_withdrawal_may_come_before_its_row(orders: Orders) -> None:
+    newest = taking(hr.newest(), source=CHANGES)
+    orders.run(newest, order("a", 1, 1, sign=1), order("b", 2, 2, sign=-1))
+    orders.run(newest, order("b", 2, 2, sign=1))
+    assert seen(orders, newest) == [("a", 1)]
+
+
+def test_what_fires_once_is_appended(orders: Orders) -> None:
+    top = taking(hr.top(1, by="price"), where=HOUR, when=hr.on_window_close())
+    orders.run(top, order("a", 1), order("b", 3, 5))
+    assert seen(orders, top) == []
+    orders.run(top, order("c", 1, 200))
+    assert seen(orders, top) == [("b", 3)]
+    assert orders.handle(top).panes().count() == 1
+
+
+def test_discarding_gives_the_rows_of_what_came_since_the_last_pane(orders: Orders) -> None:
+    top = taking(hr.top(1, by="price"), how=hr.discarding())
+    orders.run(top, order("a", 5))
+    orders.run(top, order("b", 3))
+    assert seen(orders, top) == [("a", 5), ("b", 3)]
+    assert orders.handle(top).panes(where="is_retraction").count() == 0
+
+
+def test_sessions_that_become_one_have_one_newest_row(orders: Orders) -> None:
+    newest = taking(hr.newest(), where=hr.Sessions("10m"), when=hr.on_update(), how=hr.retracting("1d"))
+    orders.run(newest, order("a", 1, 0), order("c", 3, 18))
+    assert seen(orders, newest) == [("a", 1), ("c", 3)]
+    orders.run(newest, order("b", 2, 9))
+    (row,) = orders.handle(newest).current(columns=["id", "window_start", "window_end"]).to_json()
+    assert row == {"id": "c", "window_start": "2026-05-01T00:00:00Z", "window_end": "2026-05-01T00:28:00Z"}
+
+
+def test_rows_of_panes_and_panes_of_rows(orders: Orders) -> None:
+    outputs: Mapping[str, Any] = {
+        "hourly": hr.Output(
+            key="shop", what={"n": hr.count()}, where=HOUR, when=hr.on_update(), how=hr.retracting("1d")
+        ),
+        "busiest": hr.Rows(["window_start", "n"], of="hourly", key="shop", take=hr.top(1, by="n")),
+        "newest": hr.Rows(key="id", take=hr.newest()),
+        "worth": hr.Output(
+            of="newest", what={"total": col("price").sum()}, where=hr.GlobalWindows(), when=hr.on_update()
+        ),
+    }
+    pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(pipeline, order("a", 1), order("b", 2, 1), order("a", 5, 60))
+    handle = orders.handle(pipeline)
+    assert handle["busiest"].current(columns=["n"]).to_json() == [{"n": 2}]
+    assert handle["worth"].current(columns=["total"]).to_json() == [{"total": 7}]
+    orders.run(pipeline, order("c", 1, 61), order("d", 1, 62), order("a", 6, 63))
+    assert handle["busiest"].current(columns=["n", "window_start"]).to_json() == [
+        {"n": 4, "window_start": "2026-05-01T01:00:00Z"}
+    ]
+    assert handle["worth"].current(columns=["total"]).to_json() == [{"total": 10}]
+
+
+def test_other_pipelines_read_rows_of_groups_with_their_windows(orders: Orders) -> None:
+    top = taking(hr.top(1, by="price"), where=HOUR, when=hr.on_update(), how=hr.retracting("1d"))
+    orders.run(top, order("a", 1), order("b", 2, 60))
+    columns = {"id": str, "window_start": datetime}
+    reader = hr.Pipeline("reader", hr.published("orders", columns), rows=[*columns], executor="local")
+    handle = hr.open(orders.root, create=True)[reader]
+    handle.run()
+    orders.run(top, order("c", 3, 1))
+    handle.run()
+    found = {row["id"]: row["window_start"] for row in handle.current(columns=[*columns]).to_json()}
+    assert found == {"b": "2026-05-01T01:00:00Z", "c": "2026-05-01T00:00:00Z"}
+
+
+def test_many_epochs_stand_as_all_at_once(orders: Orders) -> None:
+    pipeline = taking(hr.top(2, by="price"), key=None, rows=["id", "price"])
+    for number in range(40):
+        orders.run(pipeline, order(f"{number:02}", number * 7 % 40, number))
+    before = seen(orders, pipeline)
+    assert {price for _, price in before} == {38, 39}
+    orders.handle(pipeline).backfill(promote=True)
+    assert seen(orders, pipeline) == before
+
+
+def test_ids_of_rows_of_groups_are_audited(orders: Orders) -> None:
+    top = taking(hr.top(2, by="price"), id="shop")
+    orders.run(top, order("a", 1))
+    with pytest.raises(LimitExceededError, match="1 id has more than one row"):
+        orders.run(top, order("b", 2))
+
+
+def test_a_target_has_the_newest_row_of_each_id(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = hr.postgres("orders", connection="nowhere")
+    newest = taking(hr.newest("price"), ["shop", "price"], key="id", id="id", sinks=[sink])
+    target = Table()
+    deliver_to(target, monkeypatch)
+    for records in ([order("a", 1), order("b", 1)], [order("a", 3, 1), order("c", 1)], [order("a", 2, 2)]):
+        orders.run(newest, *records)
+        orders.handle(newest).deliver()
+    assert {key: row["price"] for (key,), row in target.there.items()} == {"a": 3, "b": 1, "c": 1}
+
+
+def test_groups_are_explained_and_what_waits_is_shown(orders: Orders) -> None:
+    top = taking(hr.top(2, by="price"), where=HOUR, how=hr.retracting("1d"))
+    orders.run(top, order("a", 1), order("b", 3, 5), order("c", 2, 6))
+    (window,) = orders.handle(top).state(columns=["shop", "_rows_taken", "_panes"]).to_json()
+    assert window == {"shop": "one", "_rows_taken": 2, "_panes": 0}
+    orders.run(top, order("later", 1, 200))
+    said = str(orders.handle(top).explain("one", window="2026-05-01T00:00:00Z"))
+    assert "row, on time, of epoch 1: shop = one, id = b, price = 3" in said
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        taking(hr.newest("price")),
+        taking(hr.newest(), ["id"]),
+        taking(hr.newest(), ["id", "price", "at"]),
+        taking(hr.newest(), key="id", rows=["price"]),
+    ],
+    ids=["take", "a column less", "a column more", "key"],
+)
+def test_another_definition_is_a_replay(orders: Orders, changed: hr.Pipeline) -> None:
+    orders.run(taking(hr.newest()), order("a", 1))
+    orders.land("more", order("b", 2))
+    with pytest.raises(ChangedPipelineError):
+        orders.handle(changed).run(allow_new_aggregates=True)
+
+
+def test_a_column_may_be_renamed(orders: Orders) -> None:
+    orders.run(taking(hr.newest()), order("a", 1), order("x", 5, shop="two"))
+    renamed = taking(hr.newest(), {"order": col("id"), "price": col("price")}, renamed={"id": "order"})
+    orders.run(renamed, order("b", 2, 1))
+    rows = orders.handle(renamed).current(columns=["order", "price"]).to_json()
+    assert sorted((row["order"], row["price"]) for row in rows) == [("b", 2), ("x", 5)]
+
+
+def test_rows_of_groups_are_not_patched(orders: Orders) -> None:
+    newest = taking(hr.newest(), where=HOUR)
+    orders.run(newest, order("a", 1), order("b", 1, 200))
+    orders.handle(newest).backfill(start="2026-05-01", end="2026-05-02", branch="fix")
+    with pytest.raises(UnpatchableError, match="gives rows"):
+        orders.handle(newest).promote("fix", patch=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"take": "newest"}, "write newest"),
+        ({"take": hr.newest("nothing")}, "nothing"),
+        ({"take": hr.newest(), "rows": {"shop": col("id")}}, "'shop' is the key, which rows have by itself"),
+        ({"take": hr.newest(), "what": {"n": hr.count()}}, "take= gives rows of a group"),
+        ({"take": hr.newest(), "how": hr.accumulating()}, "a row that counts no more is withdrawn by retracting"),
+        ({"take": hr.newest(), "rows": {"parts": col("id").split("-")}}, "rows of a group are compared"),
+        ({"take": hr.newest(), "where": HOUR, "rows": {"window_start": col("at")}}, "is a column of every row"),
+        ({"take": hr.newest(), "id": "nothing"}, "there is no column 'nothing'"),
+        ({"take": hr.newest(col("id").split("-"))}, "which has no order"),
+        (
+            {"take": hr.newest(), "how": hr.discarding(), "source": CHANGES},
+            "can be withdrawn",
+        ),
+        ({"take": hr.newest(), "source": CHANGES.source.arrival_time()}, "would have another event time"),
+    ],
+)
+def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> None:
+    with pytest.raises(PipelineError, match=said):
+        taking(**arguments)
+
+
+@pytest.mark.parametrize("number", [0, "2"])
+def test_a_number_of_rows_is_at_least_one(number: Any) -> None:
+    with pytest.raises(PipelineError, match="number"):
+        hr.top(number, by="price")
