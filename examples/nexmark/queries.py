@@ -72,9 +72,7 @@ nexmark = hr.Pipeline(
                 )
             ],
         ),
-        "q7": hr.Output(
-            what={"price": col("price").max(), "auction": col("auction").max_by(col("price"))}, **every_10_seconds
-        ),
+        "q7": hr.Rows([*BID], take=hr.top(1, by="price"), **every_10_seconds),
         "q10": hr.Rows(
             columns(
                 "auction",
@@ -116,6 +114,8 @@ nexmark = hr.Pipeline(
             },
             **daily,
         ),
+        "q18": hr.Rows([*BID], key=["bidder", "auction"], take=hr.newest()),
+        "q19": hr.Rows([*BID], key="auction", take=hr.top(10, by="price")),
         "q21": hr.Rows(
             columns(
                 "auction",
