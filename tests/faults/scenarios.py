@@ -136,8 +136,20 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
     "rows": hr.Pipeline(
         "rows",
         _clicks(),
-        rows={"id": col("id"), "user": col("user"), "spent": col("price") * 2},
-        filter=col("price") > 1,
+        outputs={
+            "cleaned": hr.Rows(
+                {"id": col("id"), "user": col("user"), "spent": col("price") * 2}, filter=col("price") > 1
+            ),
+            "dearest": hr.Rows(
+                ["id", "spent"],
+                of="cleaned",
+                key="user",
+                take=hr.top(2, by="spent"),
+                where=hr.FixedWindows("1h"),
+                when=_EARLY_AND_LATE,
+                how=hr.retracting("30m"),
+            ),
+        },
         deduplicate=hr.Deduplicate("id", "2h"),
     ),
 }

@@ -266,6 +266,26 @@ def test_iceberg_keeps_no_partitions_by_a_column_that_goes(tmp_path: Path, monke
         assert len(world.rows()) == orders.handle(pipeline).current().count()
 
 
+@pytest.mark.slow
+def test_iceberg_goes_by_the_event_time_of_rows_that_name_a_window(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "lake").mkdir()
+    world = IcebergWorld(f"sqlite://{tmp_path}/catalog.db?warehouse={(tmp_path / 'lake').as_uri()}")
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", world.uri)
+    windows: dict[str, Any] = {"where": hr.FixedWindows("3d"), "when": hr.on_update(), "how": hr.retracting(None)}
+    outputs: dict[str, Any] = {
+        "days": hr.Output(key="shop", what={"n": hr.count()}, **windows),
+        "named": hr.Rows(["shop", "n", "window_start"], of="days", id=["shop", "window_start"], sinks=[world.sink]),
+    }
+    orders = Orders(tmp_path)
+    pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    for records in ([order("a", 1, 10)], [order("b", 1, 11)], [order("c", 1, 5000), order("d", 1, 12)]):
+        orders.run(pipeline, *records)
+        orders.handle(pipeline).deliver()
+    assert sorted((row["window_start"].day, row["n"]) for row in world.rows()) == [(1, 3), (4, 1)]
+
+
 def test_postgres(tmp_path: Path, warehouse: Warehouse) -> None:
     history(Orders(tmp_path), signed(sinks=[warehouse.world.sink]), warehouse.world.rows)
 

@@ -303,7 +303,7 @@ def test_a_range_of_event_time_is_computed_again(orders: Orders) -> None:
     orders.land("0000", order("a", 5))
     orders.handle(rows()).backfill(start="2026-05-01", end="2026-05-02", branch="fix")
     assert orders.current(rows(), at="fix")[("a", "ONE", 10, minute(0))] == 1
-    with pytest.raises(UnpatchableError, match="gives rows as they are"):
+    with pytest.raises(UnpatchableError, match="gives rows, which are not patched"):
         orders.handle(rows()).promote("fix", patch=True, dry_run=False)
 
 
@@ -561,3 +561,65 @@ def test_a_list_that_is_computed_is_a_column(orders: Orders) -> None:
     orders.run(pipeline, order("a-b-c"), order("d"))
     found = [(row["parts"], row["words"]) for row in orders.handle(pipeline).current().to_json()]
     assert found == [(["a", "b", "c"], ["e"]), (["d"], ["e"])]
+
+
+def test_own_columns_may_be_called_as_ends_of_windows(orders: Orders) -> None:
+    named = rows(rows={"id": col("id"), "window_start": col("shop"), "window_end": col("price")})
+    orders.run(named, order("a", 1, 60))
+    found = orders.handle(named).current(where="event_time >= '2026-05-01T00:00:00Z'", columns=["id", "window_start"])
+    assert found.to_json() == [{"id": "a", "window_start": "one"}]
+
+
+LAST_TWO = hr.Output(
+    of="rows",
+    what={"n": hr.count()},
+    where=hr.GlobalWindows(),
+    when=hr.on_update(),
+    how=hr.accumulating(keep_last=2),
+)
+HOURLY = hr.Output(key="shop", what={"n": hr.count()}, where=hr.FixedWindows("1h"), how=hr.discarding())
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"outputs": {"rows": hr.Rows(["id"]), "last": LAST_TWO}, "deduplicate": hr.Deduplicate("id", "1h")},
+        {"outputs": {"hourly": HOURLY, "rows": hr.Rows(["n"], of="hourly"), "last": LAST_TWO}},
+        {"outputs": {"rows": hr.Rows(key="id", take=hr.newest(), how=hr.discarding()), "last": LAST_TWO}},
+    ],
+    ids=["duplicates", "panes", "groups"],
+)
+def test_nothing_goes_by_an_order_that_rows_do_not_have(parts: dict[str, Any]) -> None:
+    with pytest.raises(PipelineError, match="gives rows in no order"):
+        hr.Pipeline("orders", ORDERS, **parts)
+
+
+def test_rows_keep_the_order_of_records(orders: Orders) -> None:
+    last = hr.Pipeline("orders", ORDERS, outputs={"rows": hr.Rows(["id"]), "last": LAST_TWO}, executor="local")
+    orders.run(last, order("a"), order("b"), order("c"))
+    assert orders.handle(last)["last"].current(columns=["n"]).to_json() == [{"n": 2}]
+
+
+def test_lists_of_rows_that_can_be_withdrawn_are_refused() -> None:
+    with pytest.raises(PipelineError, match="it is a list, and what is withdrawn is compared with rows"):
+        signed(rows={"parts": col("id").split("-")})
+
+
+def test_columns_that_a_change_has_once_are_no_columns_of_rows() -> None:
+    schema = {"id": str, "lsn": int, "at": datetime}
+    changes = hr.json("landing/orders", schema, changelog=hr.debezium_envelope(shared=["lsn"]))
+    given = changes.event_time("at", bound="1h")
+    with pytest.raises(PipelineError, match="column lsn reads 'lsn', which the envelope of a change has for both rows"):
+        hr.Pipeline("orders", given, rows=["id", "lsn"])
+    with pytest.raises(PipelineError, match="what rows are taken by reads 'lsn'"):
+        hr.Pipeline("orders", given, rows=["id"], key="id", take=hr.newest("lsn"))
+    assert hr.Pipeline("orders", given, rows=["id"]).rows
+
+
+def test_rows_of_panes_that_accumulate_are_refused() -> None:
+    outputs = {
+        "hourly": replace(HOURLY, when=hr.on_update(), how=hr.accumulating()),
+        "rows": hr.Rows(["n"], of="hourly"),
+    }
+    with pytest.raises(PipelineError, match="rows of a pane and of its refinements would all stand"):
+        hr.Pipeline("orders", ORDERS, outputs=outputs)
