@@ -53,6 +53,10 @@ def changes(changelog: Any) -> hr.Pipeline:
     return build(replace(CLICKS, source=replace(SOURCE, changelog=changelog)))
 
 
+def taking(take: Any, **parts: Any) -> hr.Pipeline:
+    return hr.Pipeline("clicks", CLICKS, key="user", take=take, **parts)
+
+
 NUMBER, TEXT = col("amount"), col("user")
 PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     **{
@@ -136,6 +140,9 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "Delta's changes": lambda: changes(hr.delta_change_type()),
     "Debezium's changes": lambda: changes(hr.debezium_envelope()),
     "Debezium's changes with a position": lambda: changes(hr.debezium_envelope(within="payload", shared=["amount"])),
+    "newest rows": lambda: taking(hr.newest("amount", deleted=col("end"))),
+    "top rows": lambda: taking(hr.top(3, by=-NUMBER), where=hr.FixedWindows("1d"), rows=["amount"]),
+    "distinct rows": lambda: taking(hr.distinct(), how=hr.discarding()),
     "a chain": lambda: build(then=[hr.Aggregation(key="n", what={"users": hr.count()}, where=hr.FixedWindows("1d"))]),
 }  # fmt: skip
 

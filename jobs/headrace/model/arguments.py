@@ -40,9 +40,14 @@ _Call = TypeVar("_Call", bound=type)
 _INIT = ".__init__"
 
 
+_SHORTEST = 2
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "``, or nothing where no known name is near."""
-    near = difflib.get_close_matches(name, list(known), 1)
+    names = [*known]
+    longer = [one for one in names if len(name) > _SHORTEST and one.startswith(name)]
+    near = sorted(longer, key=len) or difflib.get_close_matches(name, names, 1)
     return f"did you mean {near[0]!r}? " if near else ""
 
 

@@ -93,11 +93,14 @@ def id_columns(given: Arguments, id_: object, rows: Mapping[str, Expr]) -> tuple
 def check_without_windows(given: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that aggregations have of their ``own`` is given beside ``rows``."""
     for name, value in own.items():
-        if name in ("rows", "take"):
+        is_left_out = value is None or (isinstance(value, Mapping | tuple) and not value)
+        if name in ("rows", "take") or is_left_out or _is_as_it_is(name, value):
             continue
-        is_expr = isinstance(value, Expr)  # the truth of an expression is nobody's to tell
-        if is_expr or (value and value != _AS_THEY_ARE.get(name)):
-            raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")
+        raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")
+
+
+def _is_as_it_is(name: str, value: object) -> bool:
+    return not isinstance(value, Expr) and value == _AS_THEY_ARE.get(name)  # the truth of an expression is nobody's
 
 
 def check_event_time_name(rows: Mapping[str, Expr], times: Sequence[Expr | None]) -> None:
