@@ -33,8 +33,9 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "Pipeline": (
         lambda: pipeline(wat=1),
         "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
-        "how, filter, having, renamed, loop, deduplicate, union, outputs, rows, take, id, then, expectations, limits, usual, "
-        "sinks, description, schedule, backfill, retention, airflow, executor, allow_finishing, allow_double_counting",
+        "how, filter, having, renamed, loop, deduplicate, union, outputs, rows, take, id, then, expectations, limits, "
+        "usual, sinks, description, schedule, backfill, retention, airflow, executor, allow_finishing, "
+        "allow_double_counting",
     ),
     "a function": (lambda: hr.jsn, "headrace has no 'jsn'; did you mean 'json'?"),
     "other case": (lambda: hr.fixed_windows, "headrace has no 'fixed_windows'; did you mean 'FixedWindows'?"),

@@ -26,7 +26,8 @@ INSTANT: Final = FixedWindows(Duration(1))
 RowColumns = Mapping[str, Expr] | Sequence[str] | str
 """Expressions by the name of a column, or names of columns that are taken as they are."""
 
-_AS_THEY_ARE: Final = {"where": INSTANT, "when": Default(), "how": discarding()}
+_OF_ITSELF: Final = {"where": INSTANT, "when": Default(), "how": discarding()}
+_AS_THEY_ARE: Final = {**_OF_ITSELF, "key": {}, "what": {}, "then": ()}
 """What a pipeline of rows has for these, as who copies one passes it on."""
 
 _FIELDS = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
@@ -49,7 +50,7 @@ class Selection(Aggregation):
         if not columns:
             raise given.wrong("rows", rows, f"it names no column; write {_ROWS}")
         nothing: dict[str, Aggregate | Expr] = {}
-        parts = {"key": {}, "what": nothing, **_AS_THEY_ARE}
+        parts = {"key": {}, "what": nothing, **_OF_ITSELF}
         parts |= {"filter": None if condition is None else expression(given, "filter", condition), "having": None}
         parts |= {"transform": None, "renamed": new_names(given, renamed, columns), "columns": columns}
         for name, value in parts.items():
@@ -93,14 +94,10 @@ def id_columns(given: Arguments, id_: object, rows: Mapping[str, Expr]) -> tuple
 def check_without_windows(given: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that aggregations have of their ``own`` is given beside ``rows``."""
     for name, value in own.items():
-        is_left_out = value is None or (isinstance(value, Mapping | tuple) and not value)
-        if name in ("rows", "take") or is_left_out or _is_as_it_is(name, value):
-            continue
-        raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")
-
-
-def _is_as_it_is(name: str, value: object) -> bool:
-    return not isinstance(value, Expr) and value == _AS_THEY_ARE.get(name)  # the truth of an expression is nobody's
+        is_expr = isinstance(value, Expr)  # the truth of an expression is nobody's to tell
+        is_left_out = value is None or value is False or (not is_expr and value == _AS_THEY_ARE.get(name, ...))
+        if name not in ("rows", "take") and not is_left_out:
+            raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")
 
 
 def check_event_time_name(rows: Mapping[str, Expr], times: Sequence[Expr | None]) -> None:
