@@ -489,8 +489,8 @@ MUTATIONS = (
     Mutation(
         "what was consumed of a line that is gone is not taken back",
         "connectors/published/source.py",
-        'for one, other, sign in (("before", "after", "true"), ("after", "before", "false"))',
-        'for one, other, sign in (("after", "before", "false"),)',
+        " union all select {columns}, -{SIGN} from ({before})",
+        "",
         Test("tests.process.test_published", "test_one_of_several_outputs_is_read"),
     ),
     Mutation(
