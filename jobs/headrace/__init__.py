@@ -29,6 +29,7 @@ _HOMES = {
     "Aggregation": "headrace.pipeline.stages",
     "Always": "headrace.model.triggers.elementary",
     "Backfill": "headrace.pipeline.deployment",
+    "BatchFunction": "headrace.pipeline.endpoints",
     "CalendarWindows": "headrace.model.windows",
     "CustomCombiner": "headrace.model.combiners",
     "CustomTrigger": "headrace.model.triggers.custom",

@@ -83,6 +83,7 @@ from headrace.pipeline.deployment import airflow as airflow
 from headrace.pipeline.deployment import cron as cron
 from headrace.pipeline.deployment import on_assets as on_assets
 from headrace.pipeline.deployment import on_files as on_files
+from headrace.pipeline.endpoints import BatchFunction as BatchFunction
 from headrace.pipeline.endpoints import Input as Input
 from headrace.pipeline.endpoints import SparkFunction as SparkFunction
 from headrace.pipeline.group_rows import distinct as distinct

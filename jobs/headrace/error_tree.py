@@ -13,6 +13,7 @@ TREE: Final = """
     - config.airflow_defaults          AirflowDefaultsError         headrace_airflow.families.family
     - config.audit_format              AuditFormatError             headrace.audit.store
     - config.avro_schema               AvroSchemaError              headrace.formats.avro_messages
+    - config.batch_function            BatchFunctionError           headrace.sources.flat_maps
     - config.broken_pipeline_files     BrokenPipelineFilesError     headrace_airflow.dags
     - config.cache_folder              CacheFolderError             headrace.state.file_cache
     - config.changed_code              ChangedCodeError             headrace.runs.restore

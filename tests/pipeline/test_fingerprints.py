@@ -29,6 +29,7 @@ SOURCE = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int, 
 CLICKS = SOURCE.event_time("at", bound="5m")
 HOURLY = hr.FixedWindows("1h")
 MORE = hr.csv("landing/more", {"who": str, "at": datetime}).event_time("at", watermark=hr.Punctuated("at", "1h"))
+BY_WORDS = hr.BatchFunction("parsing:words", {"user": str, "tags": list[str], "at": datetime}, deterministic=True)
 FLAT = hr.SparkFunction("parsing:flat", {"user": str, "at": datetime}, deterministic=True, package="anywhere")
 
 
@@ -121,6 +122,7 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "several inputs": lambda: build(union=[MORE.named("more", columns={"user": col("who")})]),
     "deduplicated": lambda: build(deduplicate=hr.Deduplicate("user", "1d")),
     "Spark code": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=FLAT))),
+    "Python over batches": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=BY_WORDS))),
     "columns of results": lambda: build(what={"n": hr.count(), "total": NUMBER.sum(), "each": col("total") / col("n")}),
     "having": lambda: build(having=(col("n") > 3) & col("window_start").is_not_null()),
     "fields": lambda: build(hr.json("landing/clicks", {

@@ -83,6 +83,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "ShiftedOutputTime": {"inner": HOURLY, "shift": "1h"},
     "Signal": {"name": "go", "key": ("a",), "window": None},
     "SlidingWindows": {"size": "1h", "period": "1h", "offset": "0s"},
+    "BatchFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
     "SparkFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
     "accumulating": {"allowed_lateness": "1h"},
     "airflow": {

@@ -11,7 +11,7 @@ from headrace.connections import MissingConnectionError, connection
 from headrace.describe.pipeline import Section, describe, graph, notes
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments, Suggesting, keywords
-from headrace.pipeline.endpoints import SparkFunction
+from headrace.pipeline.endpoints import OwnFunction
 from headrace.pipeline.loading.modules import imported
 from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
 from headrace.pipeline.pipeline import Pipeline
@@ -209,12 +209,12 @@ def _problems(pipeline: Pipeline, beside: Iterable[Pipeline]) -> Iterator[str]:
         check_beside(pipeline, beside)
     except UpstreamCycleError as error:
         yield str(error)
-    for function in pipeline.spark_functions:
+    for function in pipeline.own_functions:
         if problem := _problem(function):
-            yield f"Spark code {function.name} cannot be used: {problem}"
+            yield f"{function.in_words} cannot be used: {problem}"
 
 
-def _problem(function: SparkFunction) -> str | None:
+def _problem(function: OwnFunction) -> str | None:
     module, _, name = function.name.partition(":")
     try:
         attribute = getattr(imported(module, function.package), name, None)

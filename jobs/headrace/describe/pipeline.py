@@ -307,7 +307,7 @@ def _steps(pipeline: Pipeline) -> list[list[str]]:
     for number, stage in enumerate(pipeline.stages):
         made = stage.aggregation
         if number and made.transform is not None:
-            steps.append([f"Spark code {made.transform.name}"])
+            steps.append([made.transform.in_words])
         if number and made.filter is not None:
             steps.append([f"filter {render_expression(made.filter)}"])
         if stage.gives_rows:
@@ -348,7 +348,7 @@ def _input(given: Input) -> Iterator[str]:
     if source.changelog is not None:
         yield f"changes: {source.changelog.in_words}"
     if source.transform is not None:
-        yield f"through Spark code {source.transform.name}, to {_columns(source.transform.returns)}"
+        yield f"through {source.transform.in_words}, to {_columns(source.transform.returns)}"
     if given.columns:
         yield f"as: {', '.join(f'{name} = {render_expression(expr)}' for name, expr in given.columns.items())}"
     if event_time.expr is None:

@@ -25,10 +25,11 @@ from headrace.kernel.columns import Ints, arrow_type, valid
 from headrace.kernel.delta import Columns
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant
-from headrace.pipeline.endpoints import Input, OnUnreadable
+from headrace.pipeline.endpoints import Input, OnUnreadable, SparkFunction
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources.changelogs import as_changes
+from headrace.sources.flat_maps import flat_mapped
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import later_of
 from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on, required_by
@@ -254,7 +255,8 @@ def read_records(
     apart: Apart = NOT_APART,
 ) -> ReadShare:
     """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. Of an input that
-    goes through a user's own code only those that do not parse. Raises UnreadableFileError where a source says FAIL.
+    goes through a user's own Spark code only those that do not parse. Raises UnreadableFileError where a source says
+    FAIL, and what ``flat_mapped`` raises.
     """
     inputs = {input_.name: input_ for input_ in pipeline.inputs}
     read: list[ReadFiles] = []
@@ -263,10 +265,9 @@ def read_records(
     for group in together(pieces, inputs):
         input_ = inputs[group[0].input]
         for block in read_group(pipeline, landing, input_, group):
-            if input_.source.transform is not None and block.records is not None:
+            if input_.source.is_flat_mapped and block.records is not None:
                 handed_on = later_of(handed_on, newest_handed_on(input_, block.records, processing_time))
-                unparsed = _unparsed(block.records, input_)
-                block = ReadFiles.one(block.input, block.paths[0], unparsed, is_whole=block.is_whole)  # noqa: PLW2901
+                block = _made_of(block, block.records, input_, landing)  # noqa: PLW2901
             read.append(block)  # if it is empty, too: whoever says where a record is from says the number of its piece
             if len(block) or any(lacks is not None for lacks in block.lacks):
                 parts.append(_judged(pipeline, stages, input_, block, processing_time, apart=apart))
@@ -277,14 +278,14 @@ def read_records(
 
 def together(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[Sequence[Piece]]:
     """``pieces`` in order, small files of an input that may be read at once together. Records of which each can be two
-    changes, or goes through a user's own code, are read file by file.
+    changes, or goes through a user's own Spark code, are read file by file.
     """
     group: list[Piece] = []
     size = 0
     for piece in pieces:
         source = inputs[piece.input].source
         is_small = piece.span.is_whole and piece.file.size <= _SMALL
-        joins = is_small and source.changelog is None and source.transform is None
+        joins = is_small and source.changelog is None and not isinstance(source.transform, SparkFunction)
         fits = joins and size + piece.file.size <= _TOGETHER and group and group[0].input == piece.input
         if group and not fits:
             yield group
@@ -385,6 +386,24 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
             raise DividedFileError(path, error.reason) from error
         return ReadFiles.unread(input_.name, path, error.reason)
     return ReadFiles.one(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
+
+
+def _made_of(block: ReadFiles, records: ScannedRecords, input_: Input, landing: Landing) -> ReadFiles:
+    """What becomes of ``records`` of a ``block`` on their way to a pipeline: of those that go through Spark code only
+    what does not parse is left here.
+    """
+    if isinstance(input_.source.transform, SparkFunction):
+        return ReadFiles.one(block.input, block.paths[0], _unparsed(records, input_), is_whole=block.is_whole)
+
+    def places_of(first: int, last: int) -> str:
+        (begin, end), at = map(block.path_of, (first, last)), records.position[[first, last]].tolist()
+        if begin == end:
+            return f"file {begin}, positions {at[0]} to {at[1]}"
+        return f"file {begin}, position {at[0]}, to file {end}, position {at[1]}"
+
+    flat = flat_mapped(input_.source, records, landing.batch_call(input_.name), places_of)
+    ends = np.searchsorted(flat.rows, np.cumsum(block.lengths))
+    return replace(block, records=flat.records, lengths=np.diff(ends, prepend=0))
 
 
 def _unparsed(records: ScannedRecords, input_: Input) -> ScannedRecords:

@@ -18,7 +18,7 @@ from headrace.model.changelog import Changelog
 from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time, event_time
 from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.columns import read
-from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of
+from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of, stored_schema
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.typing import same, type_of
 from headrace.pipeline.loading.modules import current
@@ -46,10 +46,47 @@ class OnMissing(StrEnum):
     NULL = "null"
 
 
+@dataclass(frozen=True)
+class OwnFunction:
+    """A user's own function over records, named ``module:function``, and the columns that it ``returns``.
+
+    The module lies beside the pipeline's file, or is installed. ``deterministic``: equal rows always give equal rows.
+    If not, the outcome of an epoch is kept until the epoch is committed, and a replay may come out otherwise.
+    ``package`` says which folder is meant by "beside": that of the file which is being imported.
+    """
+
+    noun: ClassVar[str]
+    """What messages call it."""
+
+    name: str
+    returns: Schema
+    deterministic: bool
+    package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
+
+    def __post_init__(self) -> None:
+        given = Arguments(type(self).__name__)
+        given.text("name", self.name, "module:function")
+        given.flag("deterministic", self.deterministic)
+        if self.package is not None:
+            given.text("package", self.package, "a folder of modules")
+        module, _, function = self.name.partition(":")
+        if not all(part.isidentifier() for part in (*module.split("."), function)):
+            raise PipelineError(f"{self.name!r} names no {self.noun}; write module:function")
+        object.__setattr__(self, "returns", self._returned(given))
+
+    @property
+    def in_words(self) -> str:
+        """What a description calls it: "Spark code parsing:flat"."""
+        return f"{self.noun} {self.name}"
+
+    def _returned(self, given: Arguments) -> Schema:
+        return schema_of(given, "returns", self.returns)
+
+
 @word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
 @keywords
 @dataclass(frozen=True)
-class SparkFunction:
+class SparkFunction(OwnFunction):
     """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
 
     It may add, change, drop and repeat rows (a flat-map is a select with ``explode``), each on its own: no groups, no
@@ -62,21 +99,33 @@ class SparkFunction:
     'cleaning:split_lines'
     """
 
-    name: str
-    returns: Mapping[str, DataType]
-    deterministic: bool
-    package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
+    noun: ClassVar[str] = "Spark function"
 
-    def __post_init__(self) -> None:
-        given = Arguments("SparkFunction")
-        given.text("name", self.name, "module:function")
-        given.flag("deterministic", self.deterministic)
-        if self.package is not None:
-            given.text("package", self.package, "a folder of modules")
-        module, _, function = self.name.partition(":")
-        if not all(part.isidentifier() for part in (*module.split("."), function)):
-            raise PipelineError(f"{self.name!r} names no Spark function; write module:function")
-        object.__setattr__(self, "returns", schema_of(given, "returns", self.returns))
+    returns: Mapping[str, DataType]
+
+
+@word("batch function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
+@keywords
+@dataclass(frozen=True)
+class BatchFunction(OwnFunction):
+    """A user's own Python over records, named ``module:function``: the function takes an Arrow RecordBatch and gives
+    one. It runs where records are read, on every executor.
+
+    It may add, change, drop and repeat rows, each on its own: where batches end is nobody's business. The column
+    ``_row`` numbers the rows of a batch; a row that is given says by it which one it was made of. ``returns`` are the
+    other columns that it gives, whose types may be lists (``list[str]``). The module lies beside the pipeline's file,
+    or is installed. ``deterministic``: equal rows always give equal rows, which is looked at for some rows of each
+    batch. If not, a replay may come out otherwise. ``package`` says which folder is meant by "beside": that of the
+    file which is being imported.
+
+    >>> hr.BatchFunction("cleaning:split_lines", {"word": str}, deterministic=True).name
+    'cleaning:split_lines'
+    """
+
+    noun: ClassVar[str] = "batch function"
+
+    def _returned(self, given: Arguments) -> Schema:
+        return stored_schema(given, "returns", self.returns)
 
 
 class Source(Suggesting, ABC):
@@ -94,7 +143,7 @@ class Source(Suggesting, ABC):
     max_rejected: int | None = None
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     missing: OnMissing = OnMissing.FAIL
-    transform: SparkFunction | None = None
+    transform: OwnFunction | None = None
     changelog: Changelog | None = None
     is_upstream: ClassVar[bool] = False
     """Whether it is another pipeline."""
@@ -184,6 +233,11 @@ class Source(Suggesting, ABC):
         own = self.in_records
         read = own if self.changelog is None else self.changelog.as_read(own)
         return self if read is own else replace(self, schema={**read, **self.metadata}, changelog=None)  # type: ignore[type-var]
+
+    @property
+    def is_flat_mapped(self) -> bool:
+        """Whether pipelines read other records than it has: none, one or several for each."""
+        return self.transform is not None
 
     @property
     def columns(self) -> Schema:
@@ -310,6 +364,12 @@ class Input(Suggesting):
                 f'name a column of that type, columns={{"{name}": col(...)}}'
             )
         return own
+
+
+def own_function(given: Arguments, transform: object) -> OwnFunction | None:
+    """The argument ``transform`` of a source. Raises the error of ``given``."""
+    write = 'BatchFunction("module:function", ...), or SparkFunction("module:function", ...)'
+    return given.optional("transform", transform, OwnFunction, write)
 
 
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")

@@ -22,7 +22,7 @@ from headrace.model.triggers.elementary import Default
 from headrace.model.windows import WindowFn
 from headrace.pipeline import output as pipeline_output
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Retention, Schedule, scheduled
-from headrace.pipeline.endpoints import OWN, Input, Sink, Source, SparkFunction, named_sinks
+from headrace.pipeline.endpoints import OWN, Input, OwnFunction, Sink, Source, SparkFunction, named_sinks
 from headrace.pipeline.group_rows import GroupRows, Take, check_no_aggregate
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
 from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns
@@ -359,11 +359,16 @@ class Pipeline(Suggesting):
         return any(given.source.changelog is not None for given in self.inputs)
 
     @property
-    def spark_functions(self) -> tuple[SparkFunction, ...]:
-        """The Spark code of a user's own that it names, at its inputs and between its stages."""
+    def own_functions(self) -> tuple[OwnFunction, ...]:
+        """The functions of a user's own that it names, at its inputs and between its stages."""
         named = [given.source.transform for given in self.inputs]
         named += [stage.aggregation.transform for own in self.by_output.values() for stage in own.stages]
         return tuple(function for function in named if function is not None)
+
+    @property
+    def spark_functions(self) -> tuple[SparkFunction, ...]:
+        """The Spark code of a user's own that it names, at its inputs and between its stages."""
+        return tuple(function for function in self.own_functions if isinstance(function, SparkFunction))
 
     @property
     def signals(self) -> list[str]:

@@ -37,7 +37,7 @@ _PARTS = {
     "path": "path",
     "schema": "schema",
     "dialect": "dialect of CSV",
-    "transform": "Spark code",
+    "transform": "transform (code of your own)",
     "changelog": "changelog",
     "event_time": "event time, watermark or splits",
     "columns": "columns for the pipeline",

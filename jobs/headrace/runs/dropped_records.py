@@ -111,7 +111,7 @@ def land_late(
     elif pipeline.withdraws_records:
         reason = "a changelog, and records that withdraw others are no result without those"
     elif pipeline.source.transform is not None:
-        reason = f"a Spark function between its files and its records, {unfit}"
+        reason = f"a {pipeline.source.transform.noun} between its files and its records, {unfit}"
     if reason is not None:
         raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "
@@ -199,7 +199,7 @@ class LandedRejected:
     ``lands_in_source``: the pipeline itself reads a target. ``needs_full_sweep``: names are said to ascend, and newer
     ones are there, so that only a full sweep finds what has landed. ``late``: how many of the ``records`` are late
     behind the watermark of main if the next run reads them; None where that cannot be told (records of a user's own
-    Spark code). ``beside``: the root that they land below by default, None under another prefix.
+    code). ``beside``: the root that they land below by default, None under another prefix.
     """
 
     targets: Mapping[str, str]
@@ -344,8 +344,8 @@ class _Rejected:
                 yield runs_relanding.Copy(target, target.name(epoch, name), lines)
 
     def _letters(self, epoch: str, rows: runs_relanding.Rows) -> Mapping[str, list[runs_relanding.DroppedRecord]]:
-        """What lands of the dead letters of an epoch, by input."""
-        letters: defaultdict[str, list[runs_relanding.DroppedRecord]] = defaultdict(list)
+        """What lands of the dead letters of an epoch, by input; a record of which several were made, once."""
+        letters: defaultdict[str, dict[runs_relanding.DroppedRecord, None]] = defaultdict(dict)
         for row in rows():
             name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
@@ -372,8 +372,8 @@ class _Rejected:
                 self._left[why_not] += 1
             else:
                 octets = row["raw"].encode() if row["raw_bytes"] is None else row["raw_bytes"]
-                letters[name].append(runs_relanding.DroppedRecord(file, row["position"], octets))
-        return letters
+                letters[name][runs_relanding.DroppedRecord(file, row["position"], octets)] = None
+        return {name: [*records] for name, records in letters.items()}
 
     def _why_not(self, row: Mapping[str, Any], target: runs_relanding.Target, epoch: str) -> str | None:
         """Why a dead letter cannot land; None if it can."""
@@ -383,11 +383,20 @@ class _Rejected:
             if row["position"] is None:
                 return "a file that could not be read as a whole: land a sound one under another name"
             return "made by a Spark function, so no bytes of a file"
-        if target.lands_in_source and epoch not in self._of_main:
+        return self._why_not_here(target, epoch) if target.lands_in_source else None
+
+    def _why_not_here(self, target: runs_relanding.Target, epoch: str) -> str | None:
+        """Why it cannot land where the pipeline itself reads it."""
+        if target.source.is_flat_mapped:
+            return (
+                "of a source that makes others of its records, of which some may have been taken, and would count "
+                "twice: correct it and land that, or name another landing prefix (--to)"
+            )
+        if epoch not in self._of_main:
             return (
                 "rejected by a snapshot that main does not continue from, or that has expired: no run would read them"
             )
-        if target.lands_in_source and (newer := self._came_since(epoch)):
+        if newer := self._came_since(epoch):
             return (
                 f"rejected before there was output {newer}, which is computed of what was read before and may have "
                 f"taken them: `headrace backfill {self._name} --promote` reads the original files again"

@@ -179,7 +179,7 @@ def _lacks(envelope: DebeziumEnvelope, source: Source, records: ScannedRecords) 
 
 def as_changes(source: Source, records: ScannedRecords) -> ScannedRecords:
     """``records`` of ``source``, read with the columns of ``source.as_read``, as changes. Without a changelog, and
-    where a user's own Spark code comes first, they stay what they are.
+    where a user's own code comes first, they stay what they are.
     """
     match source.changelog:
         case RecordSign() if source.transform is None:

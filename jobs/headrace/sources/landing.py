@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.errors import FixConfigError, FixDataError
 from headrace.ext import sources as source_ports
 from headrace.model.time import Instant
-from headrace.pipeline.endpoints import Source
+from headrace.pipeline.endpoints import BatchFunction, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, next_batch
 from headrace.sources.known_names import KnownNames
@@ -31,6 +31,7 @@ from headrace_snapshots.names import kind_of, landed_file
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
+    from headrace.sources.flat_maps import Call
     from headrace.sources.landed.lander import LandedPortions
 
 
@@ -49,12 +50,15 @@ class KnownFiles(Protocol):
 
 
 class Landing:
-    """The inputs of ``pipeline``; what is not elsewhere lies below ``root``."""
+    """The inputs of ``pipeline``; what is not elsewhere lies below ``root``. ``batch_calls``: its batch functions by
+    input, where they cannot be imported.
+    """
 
-    def __init__(self, pipeline: Pipeline, root: ObjectStore) -> None:
+    def __init__(self, pipeline: Pipeline, root: ObjectStore, batch_calls: "Mapping[str, Call] | None" = None) -> None:
         self._sources = {given.name: given.source for given in pipeline.inputs}
         self._knows_splits = {given.name for given in pipeline.inputs if given.has_own_split}
         self._pipeline = pipeline.name
+        self._batch_calls: dict[str, Call] = {**(batch_calls or {})}
         self.landers: dict[str, Lander] = {}
         opened = {name: self._open(name, source, root) for name, source in self._sources.items()}
         self.enumerators: Mapping[str, source_ports.SplitEnumerator] = {
@@ -68,6 +72,22 @@ class Landing:
         if lander is not None:
             self.landers[name] = lander
         return opened
+
+    def batch_call(self, name: str) -> "Call":
+        """The batch function of input ``name``, which has one. Raises BatchFunctionError."""
+        from headrace.sources.flat_maps import batch_call  # with Arrow
+
+        function = self._sources[name].transform
+        assert isinstance(function, BatchFunction)
+        if name not in self._batch_calls:
+            self._batch_calls[name] = batch_call(function)
+        return self._batch_calls[name]
+
+    @property
+    def batch_calls(self) -> "Mapping[str, Call]":
+        """The batch functions by input. Raises BatchFunctionError."""
+        named = [name for name, source in self._sources.items() if isinstance(source.transform, BatchFunction)]
+        return {name: self.batch_call(name) for name in named}
 
     @contextmanager
     def connected(self) -> Iterator[None]:

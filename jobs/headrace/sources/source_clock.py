@@ -33,7 +33,7 @@ def newest_read(pipeline: Pipeline, clocks: EpochClocks) -> Instant | None:
 
 def _drops(pipeline: Pipeline) -> bool:
     is_filtered = any(alone.filter is not None for alone in pipeline.of_records.values())
-    return is_filtered or any(given.source.transform is not None for given in pipeline.inputs)
+    return is_filtered or any(given.source.is_flat_mapped for given in pipeline.inputs)
 
 
 @dataclass(frozen=True)

@@ -311,7 +311,7 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     """
     purposes: dict[str, str] = {}
     if given.source.transform is not None:
-        return dict.fromkeys(given.source.schema, f"Spark function {given.source.transform.name}")
+        return dict.fromkeys(given.source.schema, given.source.transform.in_words)
     own = [*given.event_time.expressions()]
     if isinstance(changelog := given.source.changelog, SignedBy):
         own.append(("the changelog", changelog.sign))

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ from headrace.model.changelog import SIGN
 from headrace.model.expressions.data_types import DataType, ListType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import Instant, to_datetime
-from headrace.pipeline.endpoints import OWN, Input, Source
+from headrace.pipeline.endpoints import OWN, BatchFunction, Input, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import executor_name
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.changelogs import as_changes
+from headrace.sources.flat_maps import batch_call, flat_mapped
 from headrace.sources.validation import EARLIEST, LATEST, required_by
 from headrace.testing.results import Row
 from headrace.testing.steps import Record, UnitTestError, moment, spelled
@@ -81,11 +83,13 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
 
 
 def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:
-    """``records`` as a file of the input ``given``, read again."""
+    """``records`` as a file of the input ``given``, read again, and what its batch function makes of them."""
     content = written(given, records)
     read = read_file(content, stand_in(given.source), required_by(pipeline, given), name)
     result = as_changes(given.source, read)
-    columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.types.items()}
+    if isinstance(function := given.source.transform, BatchFunction):
+        result = flat_mapped(given.source, result, batch_call(function), partial(_places, result)).records
+    columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.columns.items()}
     if SIGN in result.columns:
         columns[SIGN] = result.columns[SIGN].to_pylist()
     unparsed = result.unparsed.to_pylist()
@@ -99,6 +103,10 @@ def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: st
         ),
         _newest(given, result),
     )
+
+
+def _places(records: ScannedRecords, first: int, last: int) -> str:
+    return f"records {records.position[first]} to {records.position[last]}"
 
 
 def _newest(given: Input, records: ScannedRecords) -> Instant | None:

@@ -65,7 +65,7 @@ class Intake:
         wanted = list(percentiles)
         self._inputs = {
             given.name: _Reader(
-                SourceClock(given.event_time, given.source.types, wanted),
+                SourceClock(given.event_time, given.source.columns, wanted),
                 given.expressions(pipeline.schema),
                 given.source,
             )

@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
-from headrace.pipeline.endpoints import OnMissing, OnUnreadable, SparkFunction
+from headrace.pipeline.endpoints import OnMissing, OnUnreadable, OwnFunction, own_function
 from headrace.pipeline.sources import FORMAT_NAMES, CsvDialect, FilesSource, NameOrder
 
 
@@ -59,7 +59,7 @@ class FileSource(FilesSource):
     on_unreadable: OnUnreadable
     missing: OnMissing
     suffixes: tuple[str, ...]
-    transform: SparkFunction | None
+    transform: OwnFunction | None
     changelog: Changelog | None
     dialect: CsvDialect | None
 
@@ -77,7 +77,7 @@ class FileSource(FilesSource):
         on_unreadable: OnUnreadable | str = OnUnreadable.FAIL,
         missing: OnMissing | str = OnMissing.FAIL,
         suffixes: Sequence[str] = (),
-        transform: SparkFunction | None = None,
+        transform: OwnFunction | None = None,
         changelog: WrittenChangelog | None = None,
         dialect: CsvDialect | None = None,
     ) -> None:
@@ -96,8 +96,7 @@ class FileSource(FilesSource):
         set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
         set_(self, "missing", given.choice("missing", missing, OnMissing))
         set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
-        function = 'SparkFunction("module:function", ...)'
-        set_(self, "transform", given.optional("transform", transform, SparkFunction, function))
+        set_(self, "transform", own_function(given, transform))
         signed = changelog_of(given, changelog)
         set_(self, "changelog", signed)
         if signed is not None:
@@ -133,7 +132,7 @@ class Reading(TypedDict, total=False):
     on_unreadable: OnUnreadable | str
     missing: OnMissing | str
     suffixes: Sequence[str]
-    transform: SparkFunction | None
+    transform: OwnFunction | None
     changelog: WrittenChangelog | None
 
 

@@ -26,7 +26,7 @@ class RangeReading(TypedDict, total=False):
     max_bytes: int
     max_rejected: int | None
     missing: endpoints.OnMissing | str
-    transform: endpoints.SparkFunction | None
+    transform: endpoints.OwnFunction | None
     changelog: WrittenChangelog | None
 
 
@@ -47,7 +47,7 @@ class SparkSource(endpoints.Source):
     max_bytes: int = 512 * 1024 * 1024
     max_rejected: int | None = None
     missing: endpoints.OnMissing = endpoints.OnMissing.FAIL
-    transform: endpoints.SparkFunction | None = None
+    transform: endpoints.OwnFunction | None = None
     changelog: Changelog | None = None
     package: str | None = field(default=None, repr=False, compare=False)
 
@@ -99,7 +99,6 @@ def spark_source(
     called = function if name is None else given.text("name", name, "orders")
     columns = columns_of_source(given, "schema", schema)
     limit = reading.get("max_rejected")
-    transform = reading.get("transform")
     changelog = changelog_of(given, reading.get("changelog"))
     if changelog is not None:
         changelog.check(given, columns)
@@ -113,9 +112,7 @@ def spark_source(
         given.whole("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
         None if limit is None else given.whole("max_rejected", limit, least=0),
         given.choice("missing", reading.get("missing", defaults.missing), endpoints.OnMissing),
-        None
-        if transform is None
-        else given.instance("transform", transform, endpoints.SparkFunction, 'SparkFunction("module:function", ...)'),
+        endpoints.own_function(given, reading.get("transform")),
         changelog,
         package=current(),
     )

@@ -43,7 +43,7 @@ from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType
 from headrace.pipeline.loading.code_digests import modules_of
 from headrace.pipeline.loading.modules import package_of
-from headrace.pipeline.pipeline import Pipeline
+from headrace.sources.flat_maps import BatchFunctionError, Call
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store, scheme_of
 
@@ -241,8 +241,8 @@ _PIPELINES = 8
 
 @dataclass(frozen=True)
 class TaskPayload:
-    """A pipeline, with what its file and the modules beside it define; the root of the store that its tasks read and
-    write; variables that processes on other machines lack, such as the keys of that store.
+    """A pipeline and its batch functions, with what its file and the modules beside it define; the root of the store
+    that its tasks read and write; variables that processes on other machines lack, such as the keys of that store.
     """
 
     pipeline: bytes
@@ -254,7 +254,8 @@ class TaskPayload:
         """For tasks in ``spark``. Keys go with the tasks, never into Spark's configuration."""
         for module in modules_of(work.pipeline):
             travels(module)
-        pickled: bytes = cloudpickle.dumps(work.pipeline)  # type: ignore[no-untyped-call]
+        calls = {name: _sent(name, call) for name, call in work.landing.batch_calls.items()}
+        pickled: bytes = cloudpickle.dumps((work.pipeline, calls))  # type: ignore[no-untyped-call]
         uris = () if runs_here(spark) else (work.store.uri, *work.landing.uris)
         settings = [scheme_of(uri).settings(os.environ) for uri in uris]
         return cls(pickled, work.store.uri, dict(ChainMap(*settings)))
@@ -279,6 +280,19 @@ def _called(
 @lru_cache(_PIPELINES)
 def _work(pickled: bytes, root: str) -> TaskEnvironment:
     share_one_heap()
-    pipeline: Pipeline = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
+    pipeline, sent = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
+    calls = {name: pickle.loads(call) for name, call in sent.items()}  # noqa: S301 (as above)
     store = open_store(root)
-    return TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
+    return TaskEnvironment.of(pipeline, store, Landing(pipeline, store, calls))
+
+
+def _sent(name: str, call: Call) -> bytes:
+    """The batch function of input ``name`` as it travels. Raises BatchFunctionError."""
+    try:
+        pickled: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
+    except (TypeError, pickle.PicklingError) as error:
+        raise BatchFunctionError(
+            f"the batch function of input {name} cannot travel to Spark's workers ({error}): what its module holds "
+            "goes with it, so make there what cannot be copied, such as a connection, when it is first called"
+        ) from error
+    return pickled

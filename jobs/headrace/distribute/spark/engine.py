@@ -27,7 +27,7 @@ from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.tables import leaving_schema, read_panes
 from headrace.errors import FixConfigError
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.endpoints import Input
+from headrace.pipeline.endpoints import Input, SparkFunction
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import Landing
@@ -97,7 +97,7 @@ class SparkRunner:
         rows = self._through(name, self._numbers(len(plan.shares)), self._map_level, plan)
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
-            if input_.source.transform is not None and read:
+            if isinstance(input_.source.transform, SparkFunction) and read:
                 run = self._sent.calling(read_input, plan, input_.name)
                 columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
                 rows_made = applied(input_.source.transform, columns)

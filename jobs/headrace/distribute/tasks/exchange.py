@@ -211,16 +211,20 @@ SHARE, FILE, POSITION = "_share", "_file_number", "_position"
 PLACE = (SHARE, FILE, POSITION)
 """The order of arrival."""
 
+ITEM = "_item"
+"""The order of what was made of one record, where several were. It counts within a share."""
+
 _LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
 
 
-def places(records: FileRecords, share: int) -> dict[str, pa.Array]:
-    """Where the ``records`` of share number ``share`` are from."""
+def places(records: FileRecords, share: int, *, has_items: bool) -> dict[str, pa.Array]:
+    """Where the ``records`` of share number ``share`` are from. ``has_items``: some share has several of one record."""
     rows = np.arange(len(records.columns[c.EVENT_TIME]))
     return {
         SHARE: pa.array(np.full(len(rows), share, np.int64)),
         FILE: pa.array(records.file_of(rows)),
         POSITION: pa.array(records.positions),
+        **({ITEM: pa.array(rows)} if has_items else {}),
     }
 
 
@@ -260,7 +264,7 @@ class ShippedRecords(HoldsJudged):
         begin = tuple(map(_OF_CHAIN.format, errors))
         rows = in_arrival_order(pa.concat_batches([_without(batch, begin) for batch in batches]))
         columns = {name: rows.column(name) for name in rows.schema.names}
-        place = {name: columns.pop(name) for name in PLACE}
+        place = {name: columns.pop(name) for name in (*PLACE, ITEM) if name in columns}
         begins = tuple(map(_OF_CHAIN.format, range(len(task.work.readers))))
         chains = [
             {name.removeprefix(b): column for name, column in columns.items() if name.startswith(b)} for b in begins
@@ -333,7 +337,8 @@ def _without(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatch:
 
 def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:
     """``rows`` by their places."""
-    return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in PLACE]))
+    keys = [(name, "ascending") for name in (*PLACE, ITEM) if name in rows.schema.names]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys))
 
 
 def _all(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:

@@ -46,7 +46,7 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
-    output, bundles = _mapped(task, records, lambda: exchange.places(records, task.number))
+    output, bundles = _mapped(task, records, lambda: exchange.places(records, task.number, has_items=work.has_items))
     newest = later_of(output.observations.newest_read, share.handed_on)
     return replace(output, observations=replace(output.observations, newest_read=newest)), bundles
 
@@ -79,6 +79,7 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     rows = exchange.in_arrival_order(pa.concat_batches(list(batches)))
     parsed_columns = typed(rows, input_.source.columns)
     place = {column: rows.column(column) for column in exchange.PLACE}
+    place[exchange.ITEM] = pa.array(np.arange(rows.num_rows))
     parsed = ScannedRecords(
         parsed_columns, pa.nulls(rows.num_rows, pa.string()), as_numpy(rows.column(exchange.PLACE[-1])), _no_raw
     )
@@ -107,7 +108,7 @@ def _mapped(
         by_none = records.is_rejected
         rejected = task.put(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
     else:
-        by_none, rejected = _taken_by_none(task, plan.again, place()), ()
+        by_none, rejected = _taken_by_none(task, plan.again, place(), records.is_rejected), ()
         diverged = _diverged(task, plan.again, records.chains, by_none)
         records = replace(records, judged=records.judged.failing(diverged))
     if work.tells_ids:
@@ -120,8 +121,10 @@ def _mapped(
     return ShareOutput(observations, _with_dead_letters(task, records, chains, by_none), rejected, errors), bundles
 
 
-def _taken_by_none(task: EpochTask, again: Again, place: Columns) -> NDArray[np.bool_]:
-    """Which records no output could take when the epoch was recorded."""
+def _taken_by_none(task: EpochTask, again: Again, place: Columns, is_rejected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which records no output could take when the epoch was recorded. Of several that were made of one, these are as
+    many as ``is_rejected`` now; else nobody can tell which, and it is said of all.
+    """
     letters = dead_letters_of_none(task.work.store, again.letters)
     share, file, position = (as_numpy(place[name]) for name in exchange.PLACE)
     by_none = np.zeros(len(position), np.bool_)
@@ -129,7 +132,13 @@ def _taken_by_none(task: EpochTask, again: Again, place: Columns) -> NDArray[np.
         piece = task.plan.shares[at][number]
         positions = letters.get((piece.input, piece.file.path), [])
         rows = (share == at) & (file == number)
-        by_none |= rows if None in positions else rows & np.isin(position, np.array(positions, np.int64))
+        if None not in positions:
+            letters_of_piece = np.array(positions, np.int64)
+            expected = np.count_nonzero(np.isin(letters_of_piece, position[rows]))
+            rows &= np.isin(position, letters_of_piece)
+            if np.count_nonzero(rows) != expected == np.count_nonzero(rows & is_rejected):
+                rows &= is_rejected
+        by_none |= rows
     return by_none
 
 

@@ -20,6 +20,7 @@ from headrace.formats.file_format import WHOLE_FILE, Span
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.triggers import Signal
+from headrace.pipeline.endpoints import SparkFunction
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import ByInput, Landing
@@ -211,7 +212,12 @@ class TaskEnvironment:
     @property
     def reads_in_turns(self) -> bool:
         """Whether records may come in another order than that of the tasks that read."""
-        return any(input_.source.transform is not None for input_ in self.pipeline.inputs)
+        return any(isinstance(input_.source.transform, SparkFunction) for input_ in self.pipeline.inputs)
+
+    @property
+    def has_items(self) -> bool:
+        """Whether several records may be at one place."""
+        return any(input_.source.is_flat_mapped for input_ in self.pipeline.inputs)
 
     @cached_property
     def jobs(self) -> tuple[Job, ...]:

@@ -114,11 +114,22 @@ PYTHON_TYPES: Mapping[type, DataType] = {
 
 def schema_of(given: Arguments, name: str, value: object) -> dict[str, DataType]:
     """The columns of ``value``, in order. Raises PipelineError."""
+    kinds = _named_kinds(given, name, value)
+    return {column: data_type(given, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
+
+
+def stored_schema(given: Arguments, name: str, value: object) -> dict[str, Union[DataType, "ListType"]]:
+    """The columns of ``value``, some of which may be lists, in order. Raises PipelineError."""
+    kinds = _named_kinds(given, name, value)
+    return {column: stored_type(given, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
+
+
+def _named_kinds(given: Arguments, name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping) or not value:
         raise given.wrong(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
     for column, kind in value.items():
         column_name(given, name, column, kind)
-    return {column: data_type(given, f"{name}[{column!r}]", kind) for column, kind in value.items()}
+    return value
 
 
 def column_name(given: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:

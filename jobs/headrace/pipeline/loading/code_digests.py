@@ -1,8 +1,8 @@
 """Users' own functions that a definition names, and digests of their code.
 
-What users' own code says: a digest of the definitions that each named Spark function and own object reaches.
+What users' own code says: a digest of the definitions that each named function and own object reaches.
 
-The fingerprint knows own objects by their class and fields, and Spark functions by their names; this is what lies
+The fingerprint knows own objects by their class and fields, and functions by their names; this is what lies
 behind the names, as far as it is written in the same folder (or, of an installed package, in that package): the
 definition, and what it reads of its module and of those that this imports. Comments, docstrings and layout do not
 count.
@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.endpoints import Source, SparkFunction
+from headrace.pipeline.endpoints import OwnFunction, Source
 from headrace.pipeline.identity import once
 from headrace.pipeline.loading.modules import OWN_PACKAGES, imported, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
@@ -45,23 +45,23 @@ def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
 
 
 def modules_of(value: Any) -> set[str]:
-    """The names of the modules that define own objects and Spark functions anywhere in ``value``, as in a pipeline."""
+    """The names of the modules that define own objects and functions anywhere in ``value``, as in a pipeline."""
     return {module.__name__ for module, _ in _own(value)}
 
 
 def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
-    """The modules and names of Spark functions, and of classes of own objects, anywhere in ``value``."""
+    """The modules and names of functions, and of classes of own objects, anywhere in ``value``."""
     for named in _named(value):
         if (module := _module_of(named)) is not None:
-            yield module, named.name.partition(":")[2] if isinstance(named, SparkFunction) else named[1]
+            yield module, named.name.partition(":")[2] if isinstance(named, OwnFunction) else named[1]
 
 
-_Named = SparkFunction | tuple[str, str]
-"""A Spark function, or the module and the name of a class."""
+_Named = OwnFunction | tuple[str, str]
+"""A function, or the module and the name of a class."""
 
 
 def _module_of(named: _Named) -> ModuleType | None:
-    if not isinstance(named, SparkFunction):
+    if not isinstance(named, OwnFunction):
         return sys.modules.get(named[0])
     try:
         return imported(named.name.partition(":")[0], named.package)
@@ -81,7 +81,7 @@ def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
 def _named(value: Any) -> Iterator[_Named]:
     if isinstance(value, Pipeline):
         yield from _named_in_pipeline(value)
-    elif isinstance(value, SparkFunction):
+    elif isinstance(value, OwnFunction):
         yield value
     elif is_dataclass(value) and not isinstance(value, type):
         yield from _named_in_object(value)
