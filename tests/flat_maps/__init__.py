@@ -1,0 +1,1 @@
+"""Other records made of those of a source."""

@@ -1,0 +1,3 @@
+"""A module that fails as it is imported."""
+
+FAILS = 1 / 0

@@ -1,0 +1,159 @@
+"""A user's batch functions, good ones and bad ones; the pipelines of the tests beside it name them."""
+
+import itertools
+import random
+import threading
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import headrace as hr
+
+
+def _flat(batch: pa.RecordBatch, rows: Sequence[int], **columns: pa.Array) -> pa.RecordBatch:
+    """``rows`` of ``batch``, some of them more than once, with other ``columns``."""
+    flat = batch.take(pa.array(rows, pa.int64()))
+    for name, values in columns.items():
+        place = flat.schema.get_field_index(name)
+        flat = flat.append_column(name, values) if place < 0 else flat.set_column(place, name, values)
+    return flat
+
+
+def words(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each word of a text."""
+    split = pc.utf8_split_whitespace(pc.utf8_trim_whitespace(batch.column("text")))
+    words_, rows = pc.list_flatten(split), pc.list_parent_indices(split).cast(pa.int64())
+    flat = _flat(batch, rows.to_pylist()).drop_columns(["text"]).append_column("word", words_)
+    return flat.filter(pc.not_equal(flat.column("word"), ""))
+
+
+def repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Each row x modulo 3 times, with numbers that ascend; the last rows come first."""
+    rows = [row for row, x in enumerate(batch.column("x").to_pylist()) for _ in range(copies(x))]
+    numbers = [k for x in batch.column("x").to_pylist() for k in range(copies(x))]
+    x = [None if x is None else x + k for x, k in zip(_flat(batch, rows).column("x").to_pylist(), numbers, strict=True)]
+    made = _flat(batch, rows, x=pa.array(x, pa.int64()))
+    first = [n for n, row in enumerate(rows) if row >= batch.num_rows // 2]
+    last = [n for n, row in enumerate(rows) if row < batch.num_rows // 2]
+    return made.take(pa.array(first + last, pa.int64()))
+
+
+def copies(x: int | None) -> int:
+    """How often ``repeated`` gives a row."""
+    return 1 if x is None else x % 3
+
+
+_lock = threading.Lock()
+calls: list[int] = []
+"""How many rows ``same`` was given each time."""
+
+
+def same(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What it got."""
+    calls.append(batch.num_rows)
+    return batch
+
+
+_numbers: Iterator[int] = itertools.count()
+_seen: set[str] = set()
+
+
+def counted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with a number that goes on from call to call."""
+    numbers = [next(_numbers) for _ in range(batch.num_rows)]
+    return batch.set_column(batch.schema.get_field_index("n"), "n", pa.array(numbers, pa.int64()))
+
+
+def first_ones(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows whose text has not come yet."""
+    texts = batch.column("text").to_pylist()
+    new = [text not in _seen for text in texts]
+    _seen.update(texts)
+    return batch.filter(pa.array(new))
+
+
+def drawn(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with a random number."""
+    numbers = [random.getrandbits(60) for _ in range(batch.num_rows)]
+    return batch.set_column(batch.schema.get_field_index("n"), "n", pa.array(numbers, pa.int64()))
+
+
+def shares(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with what stands in others."""
+    total = pc.sum(batch.column("n")).as_py()
+    return batch.set_column(batch.schema.get_field_index("n"), "n", pa.repeat(pa.scalar(total), batch.num_rows))
+
+
+def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with their number in the batch."""
+    return batch.set_column(batch.schema.get_field_index("n"), "n", batch.column("_row"))
+
+
+def not_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with NaN, which is equal to itself for whoever compares."""
+    return batch.append_column("share", pa.repeat(pa.scalar(float("nan")), batch.num_rows))
+
+
+def without_row(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows that do not say what they were made of."""
+    return batch.drop_columns(["_row"])
+
+
+def beyond(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of a record that was not there."""
+    return batch.set_column(batch.schema.get_field_index("_row"), "_row", pa.array([7] * batch.num_rows))
+
+
+def of_nothing(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows of NULL."""
+    return batch.set_column(batch.schema.get_field_index("_row"), "_row", pa.nulls(batch.num_rows, pa.int64()))
+
+
+def narrow(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A column of another type."""
+    place = batch.schema.get_field_index("n")
+    return batch.set_column(place, "n", batch.column("n").cast(pa.int32()))
+
+
+def more(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A column that is not declared."""
+    return batch.append_column("more", batch.column("n"))
+
+
+def less(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A column is missing."""
+    return batch.drop_columns(["n"])
+
+
+def twice(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A column comes twice."""
+    return batch.append_column("n", batch.column("n"))
+
+
+def torn_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Text that is not UTF-8."""
+    octets = pa.array([b"\xff"] * batch.num_rows, pa.binary())
+    text = pa.StringArray.from_buffers(len(octets), *octets.buffers()[1:])
+    return batch.set_column(batch.schema.get_field_index("text"), "text", text)
+
+
+def table(batch: pa.RecordBatch) -> pa.Table:
+    """A table in place of a batch."""
+    return pa.Table.from_batches([batch])
+
+
+def locked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """What it got, one call at a time."""
+    with _lock:
+        return batch
+
+
+def fails(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Nothing: it fails."""
+    raise KeyError(batch.num_rows)
+
+
+def asks_again(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Nothing: what it asks does not answer."""
+    raise hr.errors.RetryError("the prices do not answer")
