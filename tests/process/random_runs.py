@@ -55,9 +55,20 @@ SCHEDULES = st.builds(
 )
 
 
-def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None) -> None:
+Made = Callable[[Record], Sequence[Record]]
+"""The records that a pipeline reads for one that landed."""
+
+
+def itself(record: Record) -> Sequence[Record]:
+    """That record."""
+    return [record]
+
+
+def check(
+    scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None, *, made: Made = itself
+) -> None:
     """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
-    ``executors`` take turns.
+    ``executors`` take turns. ``made``: what sources make of a record.
     """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
@@ -68,7 +79,7 @@ def check(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spar
         head = catalog.head().refs.get("main")
         if head is None:  # nothing landed, nothing was due
             return
-        recorded = recorded_of(catalog, head, landed)
+        recorded = recorded_of(catalog, head, landed, made)
         note(f"{recorded!r}")
         expected = run_outputs(pipeline, recorded)
         manifests = list(catalog.ancestry(head))[::-1]
@@ -122,9 +133,12 @@ DROPPED = (
 )
 
 
-def recorded_of(catalog: Catalog, head: str, landed: Mapping[str, Sequence[Record]]) -> list[Epoch]:
+def recorded_of(
+    catalog: Catalog, head: str, landed: Mapping[str, Sequence[Record]], made: Made = itself
+) -> list[Epoch]:
     """The epochs up to ``head`` as the reference reads them."""
-    return [_epoch(epoch, landed) for epoch in recorded_epochs(catalog, head)]
+    read_records = {path: [row for record in records for row in made(record)] for path, records in landed.items()}
+    return [_epoch(epoch, read_records) for epoch in recorded_epochs(catalog, head)]
 
 
 def _epoch(recorded: RecordedEpoch, landed: Mapping[str, Sequence[Record]]) -> Epoch:

@@ -24,7 +24,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import seen_by
 from headrace_snapshots.store import open_store
 from tests.changelogs.signed_scenarios import signed_scenarios
-from tests.process.random_runs import Schedule, recorded_of, run
+from tests.process.random_runs import Made, Schedule, itself, recorded_of, run
 from tests.process.several import output_of
 from tests.process.wider import wider_scenarios
 from tests.reading import read
@@ -133,9 +133,11 @@ def _outputs(draw: st.DrawFn, aggregated: hr.Output, rows: hr.Rows) -> dict[str,
 Row = tuple[Any, ...]
 
 
-def check_rows(scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None) -> None:
+def check_rows(
+    scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None, *, made: Made = itself
+) -> None:
     """Each epoch of each output of rows gives the rows that the reference gives, with their signs; what stands is their
-    sum; and a replay gives the same.
+    sum; and a replay gives the same. ``made``: what sources make of a record.
     """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
@@ -146,7 +148,7 @@ def check_rows(scenario: Scenario, schedule: Schedule, executors: Sequence[str],
         head = catalog.head().refs.get("main")
         if head is None:
             return
-        expected = run_outputs(pipeline, recorded_of(catalog, head, landed))
+        expected = run_outputs(pipeline, recorded_of(catalog, head, landed, made))
         manifests = [*catalog.ancestry(head)][::-1]
         of_rows = {name: alone for name, alone in pipeline.by_output.items() if alone.rows}
         for name, alone in of_rows.items():

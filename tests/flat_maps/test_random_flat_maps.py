@@ -1,0 +1,85 @@
+"""Random pipelines over what was made of records give what the reference gives for that, epoch by epoch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace.distribute.spark.application import SparkSession
+from headrace.distribute.tasks import plan
+from headrace.errors import PipelineError
+from headrace_lab.reference.evaluate import Record
+from tests.changelogs.signed_scenarios import signed_scenarios
+from tests.flat_maps.functions import copies
+from tests.process.executors import SparkStandIn
+from tests.process.random_runs import SCHEDULES, Made, Schedule, check
+from tests.process.wider import wider_scenarios
+from tests.reference.scenarios import Scenario
+from tests.reference.strategies import examples
+from tests.rows.random_rows import check_rows, row_scenarios
+
+
+def repeated(record: Record) -> Sequence[Record]:
+    """What the batch function ``repeated`` makes of a record."""
+    x = record.get("x")
+    return [record if x is None else {**record, "x": x + number} for number in range(copies(x))]
+
+
+def _through_a_function(source: Any) -> Any:
+    function = hr.BatchFunction("tests.flat_maps.functions:repeated", source.types, deterministic=True)
+    return replace(source, transform=function)
+
+
+@st.composite
+def flat_scenarios(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> tuple[Scenario, Made]:
+    """A scenario of ``whole`` over others that are made of its records, and how."""
+    scenario = draw(whole)
+    pipeline = scenario.pipeline
+    try:
+        inputs = [replace(given, source=_through_a_function(given.source)) for given in pipeline.inputs]
+        made = replace(pipeline, input=inputs[0], union=tuple(inputs[1:]))
+    except PipelineError:
+        assume(False)
+        raise
+    return Scenario(made, scenario.epochs), repeated
+
+
+Flat = tuple[Scenario, Made]
+_WIDER, _SIGNED = flat_scenarios(wider_scenarios()), flat_scenarios(signed_scenarios())
+_ROWS = flat_scenarios(row_scenarios())
+
+
+@pytest.mark.slow
+@given(_WIDER | _SIGNED, SCHEDULES)
+@settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
+def test_aggregations_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
+    check(flat[0], schedule, ["local"], made=flat[1])
+
+
+@pytest.mark.slow
+@given(_ROWS, SCHEDULES)
+@settings(examples(15, fewest=5), suppress_health_check=list(HealthCheck))
+def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None:
+    check_rows(flat[0], schedule, ["local"], made=flat[1])
+
+
+@pytest.mark.slow
+@given(_WIDER | _SIGNED, SCHEDULES)
+@settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
+def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        SparkStandIn.stand_in(patch)
+        patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
+        patch.setattr(plan, "MOST_OF_A_SHARE", 256)
+        check(flat[0], schedule, ["spark", "local"], made=flat[1])
+
+
+@pytest.mark.spark
+@given(_WIDER | _SIGNED, SCHEDULES)
+@settings(examples(2), suppress_health_check=list(HealthCheck))
+def test_aggregations_on_spark_are_those_of_the_reference(spark: SparkSession, flat: Flat, schedule: Schedule) -> None:
+    check(flat[0], schedule, ["spark", "local"], spark, made=flat[1])
