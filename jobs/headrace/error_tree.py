@@ -33,6 +33,7 @@ TREE: Final = """
     - config.expectation_not_evaluated ExpectationNotEvaluatedError headrace.audit.gx_library
     - config.expired                   ExpiredError                 headrace.read.snapshots.epoch_history
     - config.explain                   ExplainError                 headrace.read.views.arrow_types
+    - config.flat_map_size             FlatMapSizeError             headrace.sources.flat_maps
     - config.fork_given_up             ForkGivenUpError             headrace.runs.publishing.promotion
     - config.form                      FormError                    headrace_airflow.forms
     - config.former_name               FormerNameError              headrace.read.definition_plan

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
+from headrace import col
 from headrace.distribute.spark.application import SparkSession
 from headrace.distribute.tasks import plan
 from headrace.errors import PipelineError
@@ -34,18 +35,33 @@ def _through_a_function(source: Any) -> Any:
     return replace(source, transform=function)
 
 
+def exploded(record: Record) -> Sequence[Record]:
+    """A record for each of its tags."""
+    return [{**record, "tags": tag} for tag in record.get("tags") or ()]
+
+
+def _exploded(source: Any) -> Any:
+    return replace(source, explode="tags")
+
+
+_OF_TAGS = st.sampled_from([None, col("tags") > 1, col("tags").is_null()])
+
+
 @st.composite
 def flat_scenarios(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> tuple[Scenario, Made]:
     """A scenario of ``whole`` over others that are made of its records, and how."""
     scenario = draw(whole)
     pipeline = scenario.pipeline
+    explodes = "tags" in pipeline.schema and draw(st.booleans())
+    more = {"filter": draw(_OF_TAGS)} if explodes and not pipeline.outputs else {}
     try:
-        inputs = [replace(given, source=_through_a_function(given.source)) for given in pipeline.inputs]
-        made = replace(pipeline, input=inputs[0], union=tuple(inputs[1:]))
+        of_source = _exploded if explodes else _through_a_function
+        inputs = [replace(given, source=of_source(given.source)) for given in pipeline.inputs]
+        made = replace(pipeline, input=inputs[0], union=tuple(inputs[1:]), **more)
     except PipelineError:
         assume(False)
         raise
-    return Scenario(made, scenario.epochs), repeated
+    return Scenario(made, scenario.epochs), exploded if explodes else repeated
 
 
 Flat = tuple[Scenario, Made]

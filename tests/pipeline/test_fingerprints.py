@@ -123,6 +123,9 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "deduplicated": lambda: build(deduplicate=hr.Deduplicate("user", "1d")),
     "Spark code": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=FLAT))),
     "Python over batches": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=BY_WORDS))),
+    "exploded": lambda: build(hr.json(
+        "landing/clicks", {"user": list[str], "at": datetime}, explode="user",
+    ).event_time("at", bound="5m")),
     "columns of results": lambda: build(what={"n": hr.count(), "total": NUMBER.sum(), "each": col("total") / col("n")}),
     "having": lambda: build(having=(col("n") > 3) & col("window_start").is_not_null()),
     "fields": lambda: build(hr.json("landing/clicks", {

@@ -138,7 +138,7 @@ GOOD: dict[str, dict[str, Any]] = {
 ALSO = {"expect": {"column": "a"}}
 READING = {
     "max_files": 1, "max_bytes": 1, "look_back": 1, "names": "any", "max_rejected": 1, "on_unreadable": "fail",
-    "suffixes": [".json"], "transform": None, "changelog": None,
+    "suffixes": [".json"], "transform": None, "explode": None, "changelog": None,
 }  # fmt: skip
 BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "keep_last": 3}
 

@@ -28,7 +28,7 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "json": (
         lambda: hr.json("landing", {"a": int}, max_file=3),  # type: ignore[call-arg]
         "json(max_file=): there is no such argument; did you mean 'max_files'? it takes path, schema, max_files, "
-        "max_bytes, look_back, names, max_rejected, on_unreadable, missing, suffixes, transform, changelog",
+        "max_bytes, look_back, names, max_rejected, on_unreadable, missing, suffixes, transform, explode, changelog",
     ),
     "Pipeline": (
         lambda: pipeline(wat=1),

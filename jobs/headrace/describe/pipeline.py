@@ -23,7 +23,7 @@ from headrace.model.time import END_OF_CALENDAR, Duration, Instant, instant, ren
 from headrace.model.time import render as render_time
 from headrace.model.triggers.elementary import AfterProcessingTime, panes
 from headrace.model.windows import GlobalWindows, SlidingWindows, WindowFn, describe_windows, window_at
-from headrace.pipeline.endpoints import Input, Sink
+from headrace.pipeline.endpoints import Input, Sink, Source
 from headrace.pipeline.group_rows import Distinct, Newest, Top
 from headrace.pipeline.output import upstream_first
 from headrace.pipeline.pipeline import Pipeline
@@ -347,8 +347,7 @@ def _input(given: Input) -> Iterator[str]:
     yield f"columns: {', '.join(_source_column(*column) for column in source.schema.items())}"
     if source.changelog is not None:
         yield f"changes: {source.changelog.in_words}"
-    if source.transform is not None:
-        yield f"through {source.transform.in_words}, to {_columns(source.transform.returns)}"
+    yield from _made(source)
     if given.columns:
         yield f"as: {', '.join(f'{name} = {render_expression(expr)}' for name, expr in given.columns.items())}"
     if event_time.expr is None:
@@ -364,6 +363,13 @@ def _input(given: Input) -> Iterator[str]:
         yield f"a record dated more than {render_duration(event_time.max_ahead)} ahead of the clock moves no watermark"
     if source.max_rejected is not None:
         yield f"an epoch with more than {source.max_rejected:,} dead letters fails"
+
+
+def _made(source: Source) -> Iterator[str]:
+    if source.transform is not None:
+        yield f"through {source.transform.in_words}, to {_columns(source.transform.returns)}"
+    if source.explode is not None:
+        yield f"exploded: a record for each item of {source.explode}"
 
 
 def _dialect(source: FilesSource) -> Iterator[str]:

@@ -29,7 +29,7 @@ from headrace.pipeline.endpoints import Input, OnUnreadable, SparkFunction
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources.changelogs import as_changes
-from headrace.sources.flat_maps import flat_mapped
+from headrace.sources.flat_maps import exploded, flat_mapped
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import later_of
 from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on, required_by
@@ -401,7 +401,10 @@ def _made_of(block: ReadFiles, records: ScannedRecords, input_: Input, landing: 
             return f"file {begin}, positions {at[0]} to {at[1]}"
         return f"file {begin}, position {at[0]}, to file {end}, position {at[1]}"
 
-    flat = flat_mapped(input_.source, records, landing.batch_call(input_.name), places_of)
+    if input_.source.explode is not None:
+        flat = exploded(input_.source.explode, records, places_of)
+    else:
+        flat = flat_mapped(input_.source, records, landing.batch_call(input_.name), places_of)
     ends = np.searchsorted(flat.rows, np.cumsum(block.lengths))
     return replace(block, records=flat.records, lengths=np.diff(ends, prepend=0))
 

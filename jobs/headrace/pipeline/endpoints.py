@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, did_you_mean, keywords, word
 from headrace.model.changelog import Changelog
 from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time, event_time
 from headrace.model.expressions import columns as expression_columns
@@ -132,8 +132,9 @@ class Source(Suggesting, ABC):
     """Where records come from: a frozen dataclass of what tells its data from others', without any secret.
 
     ``kind`` names the code that reads it: ``files``, or an entry point of ``headrace.sources``. ``schema`` names the
-    columns to read. An epoch takes at most ``max_files`` splits and ``max_bytes`` bytes. ``changelog``: how records say
-    whether they add a row or withdraw one (semantics 14); None: they add rows.
+    columns to read. An epoch takes at most ``max_files`` splits and ``max_bytes`` bytes. ``explode``: a list, of which
+    each item gives a record. ``changelog``: how records say whether they add a row or withdraw one (semantics 14);
+    None: they add rows.
     """
 
     kind: ClassVar[str]
@@ -144,6 +145,7 @@ class Source(Suggesting, ABC):
     on_unreadable: OnUnreadable = OnUnreadable.FAIL
     missing: OnMissing = OnMissing.FAIL
     transform: OwnFunction | None = None
+    explode: str | None = None
     changelog: Changelog | None = None
     is_upstream: ClassVar[bool] = False
     """Whether it is another pipeline."""
@@ -232,17 +234,23 @@ class Source(Suggesting, ABC):
         """The source as it is read: with what its ``changelog`` reads of records, beside columns or in their place."""
         own = self.in_records
         read = own if self.changelog is None else self.changelog.as_read(own)
-        return self if read is own else replace(self, schema={**read, **self.metadata}, changelog=None)  # type: ignore[type-var]
+        if read is own:
+            return self
+        whole = {} if self.explode is None else {"explode": None}
+        return replace(self, schema={**read, **self.metadata}, changelog=None, **whole)  # type: ignore[type-var]
 
     @property
     def is_flat_mapped(self) -> bool:
         """Whether pipelines read other records than it has: none, one or several for each."""
-        return self.transform is not None
+        return self.transform is not None or self.explode is not None
 
     @property
     def columns(self) -> Schema:
         """What event time, key and aggregates read."""
-        return self.types if self.transform is None else self.transform.returns
+        if self.transform is not None:
+            return self.transform.returns
+        exploded = self.types.get(self.explode or "")
+        return {**self.types, str(self.explode): exploded.item} if isinstance(exploded, ListType) else self.types
 
     def __str__(self) -> str:
         return f"{self.kind} {self.place}"
@@ -370,6 +378,26 @@ def own_function(given: Arguments, transform: object) -> OwnFunction | None:
     """The argument ``transform`` of a source. Raises the error of ``given``."""
     write = 'BatchFunction("module:function", ...), or SparkFunction("module:function", ...)'
     return given.optional("transform", transform, OwnFunction, write)
+
+
+def exploded_column(
+    given: Arguments, explode: object, schema: expression_columns.SourceColumns, transform: OwnFunction | None
+) -> str | None:
+    """The argument ``explode`` of a source, a column of its ``schema``. Raises the error of ``given``."""
+    if explode is None:
+        return None
+    types = expression_columns.types_of(schema)
+    name = given.text("explode", explode, "tags")
+    if name not in types:
+        there = did_you_mean(name, types)
+        raise given.wrong("explode", name, f"the schema has no such column; {there}its columns are {', '.join(types)}")
+    if not isinstance(types[name], ListType):
+        raise given.wrong(
+            "explode", name, f"it is {in_words(types[name])}, and only a list of values has items: list[str], list[int]"
+        )
+    if transform is not None:
+        raise given.wrong("explode", name, f"{transform.name} makes records of its own: let it do this, too")
+    return name
 
 
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")

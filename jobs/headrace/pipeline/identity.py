@@ -174,6 +174,7 @@ def _input(given: Input) -> dict[str, Any]:
         schema=dict(sorted(source.schema.items())),
         dialect=_options(source),
         transform=source.transform,
+        explode=source.explode,
         changelog=source.changelog,
         event_time=given.event_time,
         columns=given.columns or None,

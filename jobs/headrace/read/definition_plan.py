@@ -38,6 +38,7 @@ _PARTS = {
     "schema": "schema",
     "dialect": "dialect of CSV",
     "transform": "transform (code of your own)",
+    "explode": "explode",
     "changelog": "changelog",
     "event_time": "event time, watermark or splits",
     "columns": "columns for the pipeline",

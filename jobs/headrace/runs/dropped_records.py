@@ -110,8 +110,10 @@ def land_late(
         reason = f"several inputs, {unfit}"
     elif pipeline.withdraws_records:
         reason = "a changelog, and records that withdraw others are no result without those"
-    elif pipeline.source.transform is not None:
-        reason = f"a {pipeline.source.transform.noun} between its files and its records, {unfit}"
+    elif pipeline.source.is_flat_mapped:
+        transform = pipeline.source.transform
+        made_by = "explode=" if transform is None else f"a {transform.noun}"
+        reason = f"{made_by} between its files and its records, {unfit}"
     if reason is not None:
         raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} has {reason}: run the original files as one batch (--mode batch), in which "

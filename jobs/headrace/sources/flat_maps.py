@@ -1,6 +1,9 @@
-"""Records that a user's own function over batches makes of those of a source, each at the place of its record."""
+"""Records that are made of those of a source, each at the place of its record: by a user's own function over batches,
+or one for each item of a list.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -34,6 +37,10 @@ class BatchFunctionError(FixConfigError, code="config.batch_function"):
     """A batch function that is not there, fails, gives what it does not declare, or is not as deterministic as it
     says.
     """
+
+
+class FlatMapSizeError(FixConfigError, code="config.flat_map_size"):
+    """What is made of the records that are read together has more than 2 GB in one column."""
 
 
 @dataclass(frozen=True)
@@ -74,14 +81,37 @@ def flat_mapped(source: Source, records: ScannedRecords, call: Call, places_of: 
         if function.deterministic and not begin:
             asked.check_again(given.slice(0, min(_SAMPLE, len(numbers))), result)
         made.append(_numbered(result, numbers[as_numpy(result.column(ROW))]))
-    try:
+    with _held_to_size(records, places_of):
         rows = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=_schema_of(function)), *made])
-    except pa.ArrowInvalid as error:
-        raise _Asked(function, call, partial(_places, places_of, parsed)).error(
-            0, len(parsed) - 1, f"gave more than 2 GB in one column ({error}); make max_bytes= of the source smaller"
-        ) from error
     flat = with_unparsed(records, as_numpy(rows.column(ROW)), {name: rows.column(name) for name in function.returns})
     return replace(flat, records=with_signs(source, flat.records))
+
+
+def exploded(name: str, records: ScannedRecords, places_of: PlacesOf) -> FlatMap:
+    """One of ``records`` for each item of the list that column ``name`` is; those that do not parse stay. Raises
+    FlatMapSizeError.
+    """
+    lists = records.columns[name]
+    rows, items = as_numpy(pc.list_parent_indices(lists)).astype(np.int64), pc.list_flatten(lists)
+    if records.unparsed.null_count < len(records):
+        parsed = ~valid(records.unparsed)[rows]
+        rows, items = rows[parsed], items.filter(pa.array(parsed))
+    with _held_to_size(records, places_of):
+        columns = {
+            other: items if other == name else values.take(pa.array(rows)) for other, values in records.columns.items()
+        }
+        return with_unparsed(records, rows, columns)
+
+
+@contextmanager
+def _held_to_size(records: ScannedRecords, places_of: PlacesOf) -> Iterator[None]:
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        raise FlatMapSizeError(
+            f"more than 2 GB in one column are made of the records of {places_of(0, len(records) - 1)} ({error}): land "
+            "them in smaller files, or read fewer columns beside what is made of each"
+        ) from error
 
 
 def _places(places_of: PlacesOf, numbers: Ints, first: int, last: int) -> str:

@@ -315,6 +315,8 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     own = [*given.event_time.expressions()]
     if isinstance(changelog := given.source.changelog, SignedBy):
         own.append(("the changelog", changelog.sign))
+    if given.source.explode is not None:
+        own.append(("explode", Column(given.source.explode)))
     for purpose, expr in own:
         for name in columns_of(expr):
             purposes.setdefault(name, purpose)

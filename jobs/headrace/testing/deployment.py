@@ -31,7 +31,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import executor_name
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.changelogs import as_changes
-from headrace.sources.flat_maps import batch_call, flat_mapped
+from headrace.sources.flat_maps import batch_call, exploded, flat_mapped
 from headrace.sources.validation import EARLIEST, LATEST, required_by
 from headrace.testing.results import Row
 from headrace.testing.steps import Record, UnitTestError, moment, spelled
@@ -83,12 +83,14 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
 
 
 def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:
-    """``records`` as a file of the input ``given``, read again, and what its batch function makes of them."""
+    """``records`` as a file of the input ``given``, read again, and what its source makes of them."""
     content = written(given, records)
     read = read_file(content, stand_in(given.source), required_by(pipeline, given), name)
     result = as_changes(given.source, read)
     if isinstance(function := given.source.transform, BatchFunction):
         result = flat_mapped(given.source, result, batch_call(function), partial(_places, result)).records
+    if given.source.explode is not None:
+        result = exploded(given.source.explode, result, partial(_places, result)).records
     columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.columns.items()}
     if SIGN in result.columns:
         columns[SIGN] = result.columns[SIGN].to_pylist()

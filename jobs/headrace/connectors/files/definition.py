@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 from headrace.model.arguments import Arguments, keywords
 from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
-from headrace.pipeline.endpoints import OnMissing, OnUnreadable, OwnFunction, own_function
+from headrace.pipeline.endpoints import OnMissing, OnUnreadable, OwnFunction, exploded_column, own_function
 from headrace.pipeline.sources import FORMAT_NAMES, CsvDialect, FilesSource, NameOrder
 
 
@@ -40,9 +40,11 @@ class FileSource(FilesSource):
     order. ``missing``: a column that the pipeline reads and that the header of a CSV file, or the schema of a Parquet
     file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
     in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
-    are then those that it returns. ``max_rejected`` is the budget of dead letters per epoch: None means no limit, 0
-    that one bad record fails the run. ``changelog``: an expression that is 1 of a record which adds a row and -1 of one
-    which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows then have the ``schema``.
+    are then those that it returns. ``explode`` names a column that is a list: each item gives a record, with the item
+    in that column, and a list without any, or NULL, gives none. ``max_rejected`` is the budget of dead letters per
+    epoch: None means no limit, 0 that one bad record fails the run. ``changelog``: an expression that is 1 of a record
+    which adds a row and -1 of one which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows
+    then have the ``schema``.
 
     >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
     10
@@ -60,6 +62,7 @@ class FileSource(FilesSource):
     missing: OnMissing
     suffixes: tuple[str, ...]
     transform: OwnFunction | None
+    explode: str | None
     changelog: Changelog | None
     dialect: CsvDialect | None
 
@@ -78,6 +81,7 @@ class FileSource(FilesSource):
         missing: OnMissing | str = OnMissing.FAIL,
         suffixes: Sequence[str] = (),
         transform: OwnFunction | None = None,
+        explode: str | None = None,
         changelog: WrittenChangelog | None = None,
         dialect: CsvDialect | None = None,
     ) -> None:
@@ -97,6 +101,7 @@ class FileSource(FilesSource):
         set_(self, "missing", given.choice("missing", missing, OnMissing))
         set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
         set_(self, "transform", own_function(given, transform))
+        set_(self, "explode", exploded_column(given, explode, self.schema, self.transform))
         signed = changelog_of(given, changelog)
         set_(self, "changelog", signed)
         if signed is not None:
@@ -133,6 +138,7 @@ class Reading(TypedDict, total=False):
     missing: OnMissing | str
     suffixes: Sequence[str]
     transform: OwnFunction | None
+    explode: str | None
     changelog: WrittenChangelog | None
 
 

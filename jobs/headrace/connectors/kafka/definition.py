@@ -19,7 +19,15 @@ from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
 from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.data_types import DataType, ListType, in_words
 from headrace.model.expressions.expr import col
-from headrace.pipeline.endpoints import OwnFunction, Sink, Source, connection_name, own_function, sink_name
+from headrace.pipeline.endpoints import (
+    OwnFunction,
+    Sink,
+    Source,
+    connection_name,
+    exploded_column,
+    own_function,
+    sink_name,
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +90,7 @@ class KafkaReading(TypedDict, total=False):
     max_bytes: int
     max_rejected: int | None
     transform: OwnFunction | None
+    explode: str | None
     values: AvroValues | None
     changelog: WrittenChangelog | None
 
@@ -107,6 +116,7 @@ class KafkaSource(Source):
     max_bytes: int = 512 * 1024 * 1024
     max_rejected: int | None = None
     transform: OwnFunction | None = None
+    explode: str | None = None
     values: AvroValues | None = None
     changelog: Changelog | None = None
 
@@ -126,7 +136,7 @@ class KafkaSource(Source):
             given.whole(name, getattr(self, name), least=1)
         if self.max_rejected is not None:
             given.whole("max_rejected", self.max_rejected, least=0)
-        own_function(given, self.transform)
+        exploded_column(given, self.explode, self.schema, own_function(given, self.transform))
         if self.values is not None:
             given.instance("values", self.values, AvroValues, 'hr.avro(registry="schemas")')
         for name, kind in self.metadata.items():

@@ -27,6 +27,7 @@ class RangeReading(TypedDict, total=False):
     max_rejected: int | None
     missing: endpoints.OnMissing | str
     transform: endpoints.OwnFunction | None
+    explode: str | None
     changelog: WrittenChangelog | None
 
 
@@ -48,6 +49,7 @@ class SparkSource(endpoints.Source):
     max_rejected: int | None = None
     missing: endpoints.OnMissing = endpoints.OnMissing.FAIL
     transform: endpoints.OwnFunction | None = None
+    explode: str | None = None
     changelog: Changelog | None = None
     package: str | None = field(default=None, repr=False, compare=False)
 
@@ -99,6 +101,7 @@ def spark_source(
     called = function if name is None else given.text("name", name, "orders")
     columns = columns_of_source(given, "schema", schema)
     limit = reading.get("max_rejected")
+    transform = endpoints.own_function(given, reading.get("transform"))
     changelog = changelog_of(given, reading.get("changelog"))
     if changelog is not None:
         changelog.check(given, columns)
@@ -112,7 +115,8 @@ def spark_source(
         given.whole("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
         None if limit is None else given.whole("max_rejected", limit, least=0),
         given.choice("missing", reading.get("missing", defaults.missing), endpoints.OnMissing),
-        endpoints.own_function(given, reading.get("transform")),
+        transform,
+        endpoints.exploded_column(given, reading.get("explode"), columns, transform),
         changelog,
         package=current(),
     )

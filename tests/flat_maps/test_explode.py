@@ -1,0 +1,232 @@
+"""A record for each item of a list, run by run."""
+
+import json
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import headrace as hr
+from headrace import col
+from headrace.errors import PipelineError
+from headrace.formats.file_format import MissingColumnError
+from headrace.model.time import Instant, to_datetime
+from headrace.read.snapshots.progress import StoredProgress
+from headrace.runs.options import Mode, RunOptions
+from headrace.runs.relanding import LandingAgainError
+from headrace.testing import rows as given_rows
+from headrace.testing import run
+from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.store import open_store
+from tests.process.executors import Executed, on_both
+from tests.reading import read
+
+SCHEMA = {"id": int, "tags": list[str], "at": datetime}
+LOCAL = Executed("local")
+
+
+def rows(source: hr.FileSource | None = None, **more: Any) -> hr.Pipeline:
+    """A row of each item."""
+    made = source or hr.json("landing", SCHEMA, explode="tags")
+    return hr.Pipeline("made", made.event_time("at", bound="0s"), rows=["id", "tags"], executor="local", **more)
+
+
+def counted(**more: Any) -> hr.Pipeline:
+    """How often items come, by minute."""
+    source = hr.json("landing", SCHEMA, explode="tags", **more.pop("reading", {}))
+    parts: dict[str, Any] = {
+        "key": "tags",
+        "what": {"n": hr.count(), "ids": col("id").sum()},
+        "where": hr.FixedWindows("1m"),
+        "when": hr.on_update(),
+        "how": hr.retracting(),
+        **more,
+    }
+    return hr.Pipeline("made", source.event_time("at", bound="0s"), **parts)
+
+
+def tagged(id: int, tags: Any, minute: int = 0, **more: Any) -> str:  # noqa: A002
+    return json.dumps({"id": id, "tags": tags, "at": f"2026-05-01T00:{minute:02}:00Z", **more})
+
+
+def land(root: Path, name: str, *lines: str) -> None:
+    (root / "landing").mkdir(exist_ok=True)
+    (root / f"landing/{name}.json").write_text("".join(f"{line}\n" for line in lines))
+
+
+def current(pipeline: hr.Pipeline, root: Path, *columns: str) -> Counter[tuple[Any, ...]]:
+    table = read(pipeline, root.as_uri(), "current", "main")
+    return Counter(tuple(row[name] for name in columns) for row in table.to_pylist())
+
+
+def progress_of(root: Path) -> StoredProgress:
+    catalog = Catalog(open_store(root.as_uri()), "made")
+    return StoredProgress.of(catalog.manifest(catalog.head().refs["main"]))
+
+
+def minute_of(at: Instant | None) -> int:
+    assert at is not None
+    found = to_datetime(at)
+    assert found is not None
+    return found.minute
+
+
+@on_both
+def test_each_item_is_a_record_at_the_place_of_its_own(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged(1, ["a", "b", "a"]), "torn", tagged(2, []), tagged(3, None), tagged(4, ["a", 1]))
+    land(tmp_path, "2", tagged(5, ["c", None]), tagged(6, ["a", "b"], at=None), tagged(7, ["z"], 30))
+    land(tmp_path, "3", tagged(8, ["b", "c"]))
+    pipeline = counted()
+    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    assert result.counts["records"] == (3 + 1 + 1) + (2 + 2 + 1) + 2
+    assert current(pipeline, tmp_path, "tags", "n", "ids") == Counter(
+        {("a", 2, 2): 1, ("b", 1, 1): 1, ("c", 1, 5): 1, ("z", 1, 7): 1}
+    )
+    late = read(pipeline, tmp_path.as_uri(), "late", "main").to_pylist()
+    assert [(row["tags"], row["raw"]) for row in late] == [(tag, tagged(8, ["b", "c"])) for tag in "bc"]
+    dead = read(pipeline, tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert [(Path(row["file"]).stem, row["position"], row["reason"]) for row in dead] == [
+        ("1", 1, "not a JSON object"),
+        ("1", 4, "column tags: not a list of string"),
+        ("2", 0, "key is null: tags"),
+        ("2", 1, "event time is null"),
+        ("2", 1, "event time is null"),
+    ]
+    assert dead[2]["raw"] == tagged(5, ["c", None])
+
+
+def test_an_item_that_is_null_is_a_row(tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged(1, ["a", None, "a"]), tagged(2, []), tagged(3, None))
+    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
+    assert current(rows(), tmp_path, "id", "tags") == Counter({(1, "a"): 2, (1, None): 1})
+
+
+@on_both
+def test_duplicates_are_told_of_items(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged(1, ["a", "b", "a"]), tagged(1, ["a"]), tagged(2, ["a"]))
+    pipeline = rows(deduplicate=hr.Deduplicate(hr.concat(col("id").cast(str), col("tags")), "1h"))
+    result = executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert current(pipeline, tmp_path, "id", "tags") == Counter({(1, "a"): 1, (1, "b"): 1, (2, "a"): 1})
+    assert result.counts["duplicates"] == 2
+
+
+def test_what_has_no_items_moves_no_watermark_and_is_known_to_be_read(tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged(1, ["a"], 1), tagged(2, [], 59))
+    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
+    progress = progress_of(tmp_path)
+    assert (minute_of(progress.watermark), minute_of(progress.newest_read)) == (1, 59)
+
+
+def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
+    for number in range(5):
+        land(tmp_path, str(number), *[tagged(one, [f"{one % 3}"] * number, number) for one in range(4)])
+    pipeline = counted()
+    LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run", files_per_epoch=2))
+    once = current(pipeline, tmp_path, "tags", "window_start", "n", "ids")
+    assert once
+    for branch, mode in (("again", Mode.REPLAY), ("batch", Mode.BATCH)):
+        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions(branch, mode=mode, branch=branch))
+        table = read(pipeline, tmp_path.as_uri(), "current", branch)
+        names = ("tags", "window_start", "n", "ids")
+        assert Counter(tuple(row[name] for name in names) for row in table.to_pylist()) == once
+
+
+def test_a_row_that_is_changed_goes_with_all_its_items(tmp_path: Path) -> None:
+    at = "2026-05-01T00:00:00Z"
+    before, after = ({"id": 1, "tags": tags, "at": at} for tags in (["a", "b"], ["b", "c", "c"]))
+    land(tmp_path, "1", json.dumps({"op": "c", "before": None, "after": before}))
+    land(tmp_path, "2", json.dumps({"op": "u", "before": before, "after": after}))
+    source = hr.json("landing", SCHEMA, explode="tags", changelog=hr.debezium_envelope())
+    LOCAL.process(rows(source), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    assert current(rows(source), tmp_path, "tags") == Counter({("b",): 1, ("c",): 2})
+    panes = read(rows(source), tmp_path.as_uri(), "panes", "main").to_pylist()
+    assert sum(row["is_retraction"] for row in panes) == 2
+
+
+def test_a_sign_is_of_all_items(tmp_path: Path) -> None:
+    source = hr.json("landing", {**SCHEMA, "sign": int}, explode="tags", changelog=col("sign"))
+    land(tmp_path, "1", tagged(1, ["a", "b"], sign=1), tagged(1, ["b"], sign=-1), tagged(1, ["x", "y"], sign=3))
+    LOCAL.process(rows(source), tmp_path.as_uri(), RunOptions("run"))
+    assert current(rows(source), tmp_path, "tags") == Counter({("a",): 1})
+    assert [row["position"] for row in read(rows(source), tmp_path.as_uri(), "rejected", "main").to_pylist()] == [2, 2]
+
+
+def test_items_of_other_formats_and_types(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    at = datetime(2026, 5, 1, tzinfo=UTC)
+    table = pa.table({"id": [1, 2], "tags": [[at, at], []], "at": [at, at]})
+    pq.write_table(table, tmp_path / "landing/1.parquet")
+    times = hr.parquet("landing", {"id": int, "tags": list[datetime], "at": datetime}, explode="tags")
+    LOCAL.process(rows(times), tmp_path.as_uri(), RunOptions("run"))
+    assert current(rows(times), tmp_path, "id", "tags") == Counter({(1, at): 2})
+
+
+def test_event_times_can_be_items(tmp_path: Path) -> None:
+    source = hr.json("landing", {"id": int, "tags": list[datetime]}, explode="tags").event_time("tags", bound="0s")
+    pipeline = hr.Pipeline("made", source, rows=["id"], executor="local")
+    land(tmp_path, "1", tagged(1, ["2026-05-01T00:07:00Z", "2026-05-01T00:03:00Z"]))
+    LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    assert minute_of(progress_of(tmp_path).watermark) == 7
+
+
+def test_small_files_read_together_keep_their_places(tmp_path: Path) -> None:
+    for number in range(30):
+        land(tmp_path, f"{number:02}", tagged(number, ["x"] * (number % 4)), "torn")
+    LOCAL.process(rows(), tmp_path.as_uri(), RunOptions("run"))
+    assert current(rows(), tmp_path, "id") == Counter({(n,): n % 4 for n in range(30) if n % 4})
+    dead = read(rows(), tmp_path.as_uri(), "rejected", "main").to_pylist()
+    assert [(Path(row["file"]).stem, row["position"]) for row in dead] == [(f"{n:02}", 1) for n in range(30)]
+
+
+def test_a_file_without_the_list_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "landing").mkdir()
+    pq.write_table(pa.table({"id": [1], "at": [datetime(2026, 5, 1, tzinfo=UTC)]}), tmp_path / "landing/1.parquet")
+    source = hr.parquet("landing", SCHEMA, explode="tags").event_time("at", bound="0s")
+    pipeline = hr.Pipeline("made", source, rows=["id"], executor="local")
+    with pytest.raises(MissingColumnError, match="lacks column tags, which explode reads"):
+        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+
+
+@pytest.mark.parametrize(
+    ("reading", "why"),
+    [
+        ({"explode": "tag"}, "the schema has no such column; did you mean 'tags'"),
+        ({"explode": "id"}, "it is int, and only a list of values has items"),
+        ({"explode": ["tags"]}, "explode"),
+        (
+            {"explode": "tags", "transform": hr.BatchFunction("a:b", {"a": int}, deterministic=True)},
+            "a:b makes records of its own: let it do this, too",
+        ),
+    ],
+)
+def test_what_is_refused(reading: Any, why: str) -> None:
+    for function, named in ((hr.json, "landing"), (hr.kafka, "topic"), (hr.spark_source, "module:function")):
+        more = {"connection": "broker"} if function is hr.kafka else {}
+        with pytest.raises(PipelineError, match=why):
+            function(named, SCHEMA, **more, **reading)  # type: ignore[operator]
+
+
+def test_a_filter_reads_the_item() -> None:
+    with pytest.raises(PipelineError, match=r"filter: in .tags . 1.: . needs numbers, found string and int"):
+        rows(filter=col("tags") + 1 > 2)
+    assert rows(filter=col("tags") == "a").schema["tags"] is hr.DataType.STRING
+
+
+def test_late_records_do_not_land_again(tmp_path: Path) -> None:
+    land(tmp_path, "1", tagged(1, ["a"], 50))
+    land(tmp_path, "2", tagged(2, ["a", "b"]))
+    LOCAL.process(counted(), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    with pytest.raises(LandingAgainError, match="has explode= between its files and its records"):
+        hr.open(tmp_path.as_uri())[counted()].replay_late()
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_unit_tests_of_pipelines_explode(executor: Any) -> None:
+    record = {"id": 1, "tags": ["a", "b", "a", None], "at": datetime(2026, 5, 1, tzinfo=UTC)}
+    result = run(counted(), [given_rows(record, {**record, "tags": []})], executor=executor)
+    assert sorted((pane.key["tags"], pane.values["n"]) for pane in result.panes) == [("a", 2), ("b", 1)]
+    assert [(row["position"], row["reason"]) for row in result.rejected] == [(0, "key is null: tags")]
