@@ -230,3 +230,18 @@ def test_unit_tests_of_pipelines_explode(executor: Any) -> None:
     result = run(counted(), [given_rows(record, {**record, "tags": []})], executor=executor)
     assert sorted((pane.key["tags"], pane.values["n"]) for pane in result.panes) == [("a", 2), ("b", 1)]
     assert [(row["position"], row["reason"]) for row in result.rejected] == [(0, "key is null: tags")]
+
+
+def test_an_output_that_catches_up_takes_items_beside_those_that_none_could(tmp_path: Path) -> None:
+    source = hr.json("landing", {"id": int, "tags": list[datetime]}, explode="tags").event_time("tags", bound="0s")
+    pipeline = hr.Pipeline(
+        "made", source, outputs={"one": hr.Rows(["id", "tags"]), "two": hr.Rows(["id"])}, executor="local"
+    )
+    times = ["2026-05-01T00:01:00Z", None, "2026-05-01T00:02:00Z"]
+    for number, without in enumerate(((), ("two",), ())):
+        land(tmp_path, str(number), tagged(2 * number, times), tagged(2 * number + 1, times[:2]))
+        LOCAL.process(pipeline, tmp_path.as_uri(), RunOptions(f"run-{number}", publish=True, without=without))
+    for output in ("one", "two"):
+        table = read(pipeline, tmp_path.as_uri(), "current", "main", output)
+        assert Counter(table["id"].to_pylist()) == Counter({0: 2, 1: 1, 2: 2, 3: 1, 4: 2, 5: 1})
+    assert read(pipeline, tmp_path.as_uri(), "rejected", "main", "two").num_rows == 6

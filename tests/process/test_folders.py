@@ -11,7 +11,7 @@ from headrace.pipeline.loading.registry import resolve
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import ChangedCodeError
-from tests.process.executors import Executed, on_spark
+from tests.process.executors import Executed
 from tests.reading import read
 
 PIPELINE = """
@@ -33,8 +33,17 @@ pipeline = hr.Pipeline(
 )
 """
 TRANSFORM = """
-        transform=hr.SparkFunction("parsing:marked", {"at": datetime, "mark": int}, deterministic=True),
+        transform=hr.%s("parsing:marked", {"at": datetime, "mark": int}, deterministic=True),
 """
+BATCHES = '''
+"""Marks."""
+import consts
+import pyarrow as pa
+
+def marked(batch):
+    mark = pa.array([consts.MARK] * batch.num_rows, pa.int64())
+    return batch.set_column(batch.schema.get_field_index("mark"), "mark", mark)
+'''
 PARSING = '''
 """Marks."""
 import consts
@@ -72,15 +81,17 @@ class Weighted(CustomCombiner):
 """
 
 
-def write(folder: Path, name: str, mark: int = 1, weight: int = 10, more: str = "", *, transform: bool = False) -> Path:
-    """A folder with a pipeline ``name``, whose results say which of the folders' modules made them."""
+def write(folder: Path, name: str, mark: int = 1, weight: int = 10, more: str = "", *, transform: str = "") -> Path:
+    """A folder with a pipeline ``name``, whose results say which of the folders' modules made them. ``transform``: what
+    kind of function marks records.
+    """
     (folder / "own").mkdir(parents=True, exist_ok=True)
     (folder / "consts.py").write_text(f"NAME = {name!r}\nMARK = {mark}\nWEIGHT = {weight}\n{more}")
     if transform:
-        (folder / "parsing.py").write_text(PARSING)
+        (folder / "parsing.py").write_text(PARSING if transform == "SparkFunction" else BATCHES)
     (folder / "own" / "combiners.py").write_text(COMBINERS)
     file = folder / "pipeline.py"
-    file.write_text(PIPELINE % (TRANSFORM if transform else ""))
+    file.write_text(PIPELINE % (TRANSFORM % transform if transform else ""))
     return file
 
 
@@ -112,19 +123,27 @@ def test_combiners_of_one_name_in_two_folders_are_each_their_folders_own(
     assert results("second", tmp_path) == [(1, 1000)]
 
 
-@on_spark
-def test_spark_code_of_one_name_in_two_folders_is_each_its_folders_own(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("executor", "transform"),
+    [
+        pytest.param("spark", "SparkFunction", marks=pytest.mark.spark),
+        pytest.param("spark", "BatchFunction", marks=pytest.mark.spark),
+        ("local", "BatchFunction"),
+    ],
+    indirect=["executor"],
+)
+def test_functions_of_one_name_in_two_folders_are_each_their_folders_own(
+    executor: Executed, transform: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "a", "first", mark=1, weight=10, transform=True)
-    write(tmp_path / "b", "second", mark=2, weight=1000, transform=True)
+    write(tmp_path / "a", "first", mark=1, weight=10, transform=transform)
+    write(tmp_path / "b", "second", mark=2, weight=1000, transform=transform)
     monkeypatch.setenv("HEADRACE_PIPELINES", f"{tmp_path / 'a'}:{tmp_path / 'b'}")
     land(tmp_path)
     for name in ("first", "second", "first"):
         run(name, tmp_path, executor)
     assert results("first", tmp_path) == [(1, 10)]
     assert results("second", tmp_path) == [(2, 2000)]
-    write(tmp_path / "a", "first", mark=3, weight=10, transform=True)
+    write(tmp_path / "a", "first", mark=3, weight=10, transform=transform)
     with pytest.raises(ChangedCodeError, match=r"the code of parsing:marked has changed since snapshot .* \(epoch 0\)"):
         run("first", tmp_path, executor, strict=True)
 
