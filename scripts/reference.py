@@ -162,6 +162,7 @@ SECTIONS = {
         "headrace.model.expressions.columns",
         "headrace.model.expressions.data_types",
     ),
+    "What: rows of a group": ("headrace.pipeline.group_rows",),
     "What: aggregates": (
         "headrace.model.combiners",
         "headrace.model.expressions.methods",

@@ -227,7 +227,8 @@ def _of_stage(stage: Stage) -> Iterator[str]:
             yield (
                 f"aggregates {', '.join(names)} are each the {combiner} value that is not NULL, by itself: where a "
                 "record has a NULL, or two have one event time, they may be of different records, and a row of them "
-                "one that never was. docs/how-to/change-data.md (Upserts) shows how a row stays together"
+                'one that never was. hr.Rows(key=..., take=hr.newest("updated_at")) gives the newest record as it is '
+                "(docs/how-to/rows.md)"
             )
     for name, made in stage.aggregation.aggregates.items():
         if made.k is not None and made.k > MANY_VALUES:
