@@ -14,13 +14,14 @@ from benchmarks import data
 from benchmarks.comparison import compare, machine, show, workplace
 from benchmarks.runs import Run
 from benchmarks.throughput import common_arguments, executor_argument
-from benchmarks.workloads import Side, Workload
+from benchmarks.workloads import LIVE, Side, Workload
 
 
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000])
+    parser.add_argument("--workload", type=Workload, choices=LIVE, default=Workload.LIVE_KEYS)
     parser.add_argument("--changed", type=int, default=200_000)
     parser.add_argument("--against", type=Side, choices=[Side.STRUCTURED_STREAMING], default=Side.STRUCTURED_STREAMING)
     report(parser, epochs=7)
@@ -58,7 +59,7 @@ def _measure(given: argparse.Namespace, keys: int) -> dict[str, Any]:
         run = Run(
             Side.OURS,
             given.against,
-            Workload.LIVE_KEYS,
+            given.workload,
             changes,
             work,
             given.cores,

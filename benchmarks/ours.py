@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from benchmarks.landing import land
 from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
-from benchmarks.workloads import RESULTS, Workload
+from benchmarks.workloads import LIVE, RESULTS, Workload
 from headrace.model.time import MAX_INSTANT, parse
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import Mode, RunOptions
@@ -80,7 +80,7 @@ def measure(run: Run) -> Measured:
     listener = Commits()
     result = process(made, root, options(run), listener=listener, spark=spark)
     extra = _restore_seconds(run, Catalog(open_store(root), made.name), listener.restored) if listener.restored else {}
-    if run.workload is Workload.LIVE_KEYS:
+    if run.workload in LIVE:
         # what a scheduler's call costs that finds nothing new
         idle = timed(lambda: process(made, root, replace(options(run), run_id="idle"), spark=spark))
         extra["idle_run_seconds"] = idle
@@ -155,7 +155,7 @@ def copied(store: ObjectStore, files: Iterable[DataFile], folder: Path) -> list[
 
 def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
     """A query that folds ``current`` from its files, as readers do."""
-    from headrace.read.views.row_files import newest_of
+    from headrace.read.views.columns import ViewColumns
+    from headrace.read.views.row_files import standing_of
 
-    identity = (*made.key_types, "window_start", "window_end")
-    return newest_of(f"read_parquet({list(files)})", RESULTS[workload], identity)
+    return standing_of(f"read_parquet({list(files)})", RESULTS[workload], ViewColumns.of(made))

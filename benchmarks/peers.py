@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.landing import land, paths
 from benchmarks.runs import Measured, Run, Stopwatch
-from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, PERIOD, RESULTS, SIZE, Side, Workload
+from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, LIVE, PERIOD, RESULTS, SIZE, Side, Workload
 from headrace.distribute.spark.jvm import driver_java_options
 
 _SCHEMA = "user bigint, at timestamp, amount bigint"
@@ -134,12 +134,18 @@ def _two_stage(events: DataFrame) -> DataFrame:
     return windows.agg(f.count(f.lit(1)).alias("users")).select(*_ends("v"), "users")
 
 
+def _newest_payment(events: DataFrame) -> DataFrame:
+    newest = events.groupBy("user").agg(f.max(f.struct("at", "amount")).alias("newest"))
+    return newest.select("user", f.col("newest.amount").alias("amount"))
+
+
 _QUERIES: dict[Workload, Callable[[DataFrame], DataFrame]] = {
     Workload.TUMBLING: lambda events: _sums(events, f.window("at", _seconds(SIZE))),
     Workload.SLIDING: lambda events: _sums(events, f.window("at", _seconds(SIZE), _seconds(PERIOD))),
     Workload.SESSIONS: lambda events: _sums(events, f.session_window("at", _seconds(GAP))),
     Workload.TWO_STAGE: _two_stage,
     Workload.LIVE_KEYS: lambda events: _sums(events, f.window("at", "1 day")),
+    Workload.NEWEST: _newest_payment,
 }
 
 _APPEND_ONLY = (Workload.SESSIONS, Workload.TWO_STAGE)
@@ -218,7 +224,7 @@ def _first_commit(run: Run, batch: int) -> float | None:
 
 def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
     events = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(run.landing))
-    delay = BOUND + LATENESS if run.workload is not Workload.LIVE_KEYS else BOUND + 96 * LATENESS
+    delay = BOUND + LATENESS if run.workload not in LIVE else BOUND + 96 * LATENESS
 
     def sink(rows: DataFrame, batch: int) -> None:
         rows.write.mode("overwrite").parquet(f"{out}/batch={batch:05d}")

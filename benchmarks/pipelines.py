@@ -22,6 +22,7 @@ from headrace import (
     col,
     count,
     lit,
+    newest,
     retracting,
 )
 
@@ -87,6 +88,10 @@ def _shuffles(daily: Pipeline) -> Pipeline:
     return replace(_fixed(daily), when=Default(), how=_updating(retracting), then=(groups, regions))
 
 
+def _newest(daily: Pipeline) -> Pipeline:
+    return Pipeline(daily.name, daily.input, rows=["amount"], key="user", take=newest(), executor=daily.executor)
+
+
 _PIPELINES: Mapping[Workload, Callable[[Pipeline], Pipeline]] = {
     Workload.TUMBLING: _fixed,
     Workload.SLIDING: _sliding,
@@ -94,4 +99,5 @@ _PIPELINES: Mapping[Workload, Callable[[Pipeline], Pipeline]] = {
     Workload.TWO_STAGE: _two_stage,
     Workload.LIVE_KEYS: lambda daily: daily,
     Workload.SHUFFLES: _shuffles,
+    Workload.NEWEST: _newest,
 }

@@ -20,8 +20,8 @@ BUSY = 5
 
 class Workload(StrEnum):
     """What is computed per user: sums per fixed window, per sliding window, per session; or, per window, busy users;
-    or per day, so that every user stays open; or, per window, sums by user, then by group, then by region, each of the
-    one before.
+    or per day, so that every user stays open; or the newest payment of each user, as a row; or, per window, sums by
+    user, then by group, then by region, each of the one before.
     """
 
     TUMBLING = "tumbling"
@@ -30,7 +30,11 @@ class Workload(StrEnum):
     TWO_STAGE = "two_stage"
     LIVE_KEYS = "live_keys"
     SHUFFLES = "shuffles"
+    NEWEST = "newest"
 
+
+LIVE = (Workload.LIVE_KEYS, Workload.NEWEST)
+"""Those in which every user stays open."""
 
 COMPARED = (Workload.TUMBLING, Workload.SLIDING, Workload.SESSIONS, Workload.TWO_STAGE)
 """Those that peers compute, too, in whole drains."""
@@ -66,6 +70,7 @@ class Side(StrEnum):
 RESULTS: Mapping[Workload, tuple[str, ...]] = {
     **dict.fromkeys(Workload, ("user", "window_start", "window_end", "payments", "amount")),
     Workload.TWO_STAGE: ("window_start", "window_end", "users"),
+    Workload.NEWEST: ("user", "amount"),
     Workload.SHUFFLES: ("region", "window_start", "window_end", "payments", "amount"),
 }
 """Columns of the results by which both sides are compared."""

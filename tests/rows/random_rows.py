@@ -17,6 +17,7 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Pane
 from headrace.model.expressions.expr import Expr
+from headrace.model.time import GLOBAL_WINDOW_END
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import run_outputs
@@ -206,7 +207,8 @@ def rows_of(pipeline: hr.Pipeline, table: pa.Table) -> list[Row]:
 def shown(pane: Pane) -> Row:
     """A row of the reference as readers see it."""
     values = tuple(map(comparable, pane.values))
-    return (*values, int(pane.timestamp), pane.timing.value, pane.is_retraction)
+    at = int(pane.timestamp) if pane.timestamp < GLOBAL_WINDOW_END - 1 else None  # which no calendar has
+    return (*values, at, pane.timing.value, pane.is_retraction)
 
 
 def comparable(value: Any) -> Any:

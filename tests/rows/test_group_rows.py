@@ -134,6 +134,9 @@ def test_a_withdrawal_may_come_before_its_row(orders: Orders) -> None:
 
 def test_what_fires_once_is_appended(orders: Orders) -> None:
     top = taking(hr.top(1, by="price"), where=HOUR, when=hr.on_window_close())
+    assert not top.stages[0].withdraws
+    assert taking(hr.top(1, by="price"), where=HOUR, how=hr.retracting("1h")).stages[0].withdraws
+    assert taking(hr.top(1, by="price"), where=HOUR, source=CHANGES).stages[0].withdraws
     orders.run(top, order("a", 1), order("b", 3, 5))
     assert seen(orders, top) == []
     orders.run(top, order("c", 1, 200))
@@ -293,3 +296,27 @@ def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> Non
 def test_a_number_of_rows_is_at_least_one(number: Any) -> None:
     with pytest.raises(PipelineError, match="number"):
         hr.top(number, by="price")
+
+
+def test_rows_of_all_time_have_no_event_time_that_a_calendar_lacks(orders: Orders) -> None:
+    outputs: Mapping[str, Any] = {
+        "shops": hr.Output(key="shop", what={"n": hr.count()}, where=hr.GlobalWindows(), when=hr.on_update()),
+        "rows": hr.Rows(["shop", "n"], of="shops"),
+        "most": hr.Rows(["shop"], of="rows", take=hr.newest("n")),
+    }
+    pipeline = hr.Pipeline("orders", ORDERS, outputs=outputs, executor="local")
+    orders.run(pipeline, order("a"), order("b"))
+    orders.run(pipeline, order("c", shop="two"), order("d"))
+    assert orders.current(pipeline, "rows") == Counter({("one", 3, None): 1, ("two", 1, None): 1})
+    assert orders.current(pipeline, "most") == Counter({("one", None): 1})
+    reader = hr.Pipeline(
+        "reader",
+        hr.published("orders.rows", {"n": int}),
+        what={"total": col("n").sum()},
+        where=hr.GlobalWindows(),
+        when=hr.on_update(),
+        executor="local",
+    )
+    handle = hr.open(orders.root, create=True)[reader]
+    handle.run()
+    assert handle.current(columns=["total"]).to_json() == [{"total": 4}]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.kernel.aggregates.group_rows import combined
 from headrace.kernel.aggregates.ordering import changes, in_order
-from headrace.kernel.columns import TIMESTAMP, Ints, as_numpy, constant, of_ids, of_lists, timestamps
+from headrace.kernel.columns import Ints, as_numpy, constant, of_ids, of_lists, timestamps
 from headrace.kernel.delta import Accounting, Columns, Disposition, account_of_rows, fates_of
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import Counts, StageResult
@@ -51,7 +51,7 @@ def select_rows(stage: CompiledStage, judged: Columns, watermark: Instant, *, ep
 
     at = of(c.EVENT_TIME)
     columns = {name: of(name) for name in stage.stage.row_columns}
-    columns[EVENT_TIME] = at.cast(TIMESTAMP)
+    columns[EVENT_TIME] = timestamps(at)
     columns["timing"], late = _timing(at, watermark)
     withdrawn = pc.less(of(c.SIGN), constant(0)) if stage.stage.withdrawable else None
     columns["is_retraction"] = pa.repeat(constant(False), len(at)) if withdrawn is None else withdrawn
@@ -76,7 +76,7 @@ def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
     signs = np.where(emission.is_retraction[pane], -1, 1)
     identity = [at, *columns.values()]
     left = net_rows(identity, signs, emission.row[pane])
-    columns[EVENT_TIME] = at.cast(TIMESTAMP)
+    columns[EVENT_TIME] = timestamps(at)
     taken = pa.array(left)
     columns = {name: column.take(taken) for name, column in columns.items()}
     columns["timing"] = emission.panes.field("timing").take(pa.array(pane[left]))

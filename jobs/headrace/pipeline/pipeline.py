@@ -303,7 +303,7 @@ class Pipeline(Suggesting):
         united = pipeline_output.UnitedPanes(self.upstream) if self.upstream else None
         schema = self.schema if self.loop is None else element_schema(self.loop, self.key, self.schema)
         first = Stage(self.first, schema, self.withdraws_records)
-        stages = [first if united is None else united.stage(self.first)]
+        stages = [(first if united is None else united.stage(self.first)).appending_once]
         for aggregation in self.then:
             stages.append(stages[-1].followed_by(aggregation))
         return tuple(stages)

@@ -399,6 +399,14 @@ class Stage:
         return self.when.waits_for_the_end and self.aggregation.how.allowed_lateness == 0
 
     @property
+    def appending_once(self) -> "Stage":
+        """The same; rows of groups that have one pane each stay as it gave them: nothing is kept to withdraw them."""
+        made, how = self.aggregation, self.aggregation.how
+        if self.withdrawable or not (made.takes_rows and self.fires_once):
+            return self
+        return replace(self, aggregation=made.settled(self.when, replace(how, accumulation=Accumulation.DISCARDING)))
+
+    @property
     def withdraws(self) -> bool:
         """Whether its rows can be withdrawn again: where it retracts, and where what replaces a row can be withheld by
         ``having`` (9.10); rows as they are, where what they are made of can be.

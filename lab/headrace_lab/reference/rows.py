@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.model.accumulation import Pane, Timing
-from headrace.model.time import MIN_INSTANT, Instant
+from headrace.model.accumulation import WINDOW_END, WINDOW_START, Pane, Timing
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.group_rows import Distinct, GroupRows, Top
@@ -110,6 +110,12 @@ def _nulls_first(value: Any) -> Any:
     return (0,) if value is None else (1, ordered(value))
 
 
+def window_record(window: Window) -> Record:
+    """The ends of ``window`` as columns, NULL for one that is infinite, or where a global window ends."""
+    ends = {WINDOW_START: window.start, WINDOW_END: window.end}
+    return {name: at if is_finite(at) and at < GLOBAL_WINDOW_END - 1 else None for name, at in ends.items()}
+
+
 class GroupRowsRun(Chain):
     """A grouping whose panes are rows of a group: each leaves as what is new in them."""
 
@@ -134,6 +140,6 @@ class GroupRowsRun(Chain):
 
     def _row(self, row: tuple[Any, ...], pane: Pane) -> Pane:
         _, window, at, columns = row
-        ends = (window.start, window.end) if self._stage.shows_windows else ()
+        ends = tuple(window_record(window).values()) if self._stage.shows_windows else ()
         values, own = (*columns, *ends), Window(at, Instant(at + 1))
         return replace(pane, key=(), window=own, values=values, timestamp=at, index=0, nonspeculative_index=0)

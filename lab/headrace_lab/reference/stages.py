@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane
+from headrace.model.accumulation import EVENT_TIME, Pane
 from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType, ListType, Schema
-from headrace.model.time import GLOBAL_WINDOW_END, Instant, is_finite
+from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.windows import Window
 from headrace.pipeline.group_rows import GroupRows
 from headrace.pipeline.stages import Stage
@@ -15,7 +15,7 @@ from headrace_lab.reference.contents import extract_with, read
 from headrace_lab.reference.elements import Element, Key
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 from headrace_lab.reference.operator import Grouping
-from headrace_lab.reference.rows import kept, take_rows
+from headrace_lab.reference.rows import kept, take_rows, window_record
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,13 @@ def pane_record(stage: Stage, pane: Pane) -> Record:
     Of a row its columns, and its event time.
     """
     if stage.gives_rows:
-        return {**dict(zip(stage.value_types, pane.values, strict=True)), EVENT_TIME: pane.timestamp}
+        at = pane.timestamp if pane.timestamp < GLOBAL_WINDOW_END - 1 else None
+        return {**dict(zip(stage.value_types, pane.values, strict=True)), EVENT_TIME: at}
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),
         **dict(zip(stage.value_types, pane.values, strict=True)),
         **window_record(pane.window),
     }
-
-
-def window_record(window: Window) -> Record:
-    """The ends of ``window`` as columns, NULL for one that is infinite, or where a global window ends."""
-    ends = {WINDOW_START: window.start, WINDOW_END: window.end}
-    return {name: at if is_finite(at) and at < GLOBAL_WINDOW_END - 1 else None for name, at in ends.items()}
 
 
 def computed(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -251,12 +251,11 @@ class _Panes:
         columns = typed(rows, stage.stage.pane_schema)
         if order:
             return cls(columns | {name: rows.column(name) for name in (c.EVENT_TIME, c.SIGN)}, order)
-        if stage.stage.gives_rows:
-            at, order = columns[EVENT_TIME].cast(pa.int64()), {f"{ORDER}{c.SEQUENCE}": rows.column("sequence")}
-            return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, order)
         # readers see no time where there is none in the calendar, as at the end of the global window
-        at = rows.column("pane_time").cast(pa.int64()).fill_null(GLOBAL_WINDOW_END - 1)
-        return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, {})
+        time = rows.column(EVENT_TIME if stage.stage.gives_rows else "pane_time")
+        at = time.cast(pa.int64()).fill_null(GLOBAL_WINDOW_END - 1)
+        order = {f"{ORDER}{c.SEQUENCE}": rows.column("sequence")} if stage.stage.gives_rows else {}
+        return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, order)
 
 
 def _signs(panes: pa.RecordBatch) -> pa.Array:
