@@ -88,7 +88,7 @@ def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
 def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
     address = connection("events")
-    committed = Topics(f"{address.host}:{address.port}").committed(topic, ended=True)
+    committed = Topics(f"{address.host}:{address.port}").committed(topic, patience=5)
     found = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
     return sorted(found, key=lambda one: (one[2]["_change"], one[0]))
 

@@ -110,7 +110,11 @@ class KafkaWorld(ChangeLogWorld):
 
     def records(self) -> list[dict[str, Any]]:
         """As a consumer reads them that sees no transaction which was not committed."""
-        found = [json.loads(value) for _, _, value in Topics(self.address).committed(self.topic) if value is not None]
+        found = [
+            json.loads(value)
+            for _, _, value in Topics(self.address).committed(self.topic, patience=1)
+            if value is not None
+        ]
         by_number = {record["_change"]: record for record in found}
         assert all(record["_sign"] == 0 for record in found if record is not by_number[record["_change"]])
         return [_typed(by_number[number]) for number in sorted(by_number)]

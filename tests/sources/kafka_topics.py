@@ -55,14 +55,14 @@ class Topics:
     def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
 
-    def committed(self, name: str, *, ended: bool = False) -> list[tuple[int, bytes | None, bytes | None]]:
+    def committed(self, name: str, *, patience: float = 0) -> list[tuple[int, bytes | None, bytes | None]]:
         """Partition, key and value of each record that a consumer sees which waits for transactions. A broker ends
-        them a little after it has said so: where all have ``ended``, that is waited for, 5 seconds at most.
+        them a little after it has said so, which is waited for, for ``patience`` seconds at most.
         """
         with KafkaClient(Connection("events", "kafka", *_host_and_port(self.address))) as client:
             topic = client.topic(name)
-            written = self._ends(name, [*client.partitions(topic)]) if ended else {}
-            deadline = time.monotonic() + 5
+            written = self._ends(name, [*client.partitions(topic)]) if patience else {}
+            deadline = time.monotonic() + patience
             while any(there.end < written.get(number, 0) for number, there in client.partitions(topic).items()):
                 if time.monotonic() > deadline:
                     break
