@@ -21,7 +21,6 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000])
-    parser.add_argument("--workload", type=Workload, choices=LIVE, default=Workload.LIVE_KEYS)
     parser.add_argument("--changed", type=int, default=200_000)
     parser.add_argument("--against", type=Side, choices=[Side.STRUCTURED_STREAMING], default=Side.STRUCTURED_STREAMING)
     report(parser, epochs=7)
@@ -29,6 +28,7 @@ def main() -> None:
 
 def report(parser: argparse.ArgumentParser, epochs: int) -> None:
     """Measure what the arguments ask for and print it. Raises SystemExit when the results differ."""
+    parser.add_argument("--workload", type=Workload, choices=LIVE, default=Workload.LIVE_KEYS)
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--repeats", type=int, default=3)
     executor_argument(parser)

@@ -67,7 +67,7 @@ def test_throughput_compares_itself_with_the_plain_query(tmp_path: Path) -> None
 
 @pytest.mark.spark
 def test_epochs_without_data_with_live_keys(tmp_path: Path) -> None:
-    shape = ["--keys", "100", "--epochs", "2", "--executor", "local"]
+    shape = ["--workload", "newest", "--keys", "100", "--epochs", "2", "--executor", "local"]
     report = json.loads(run("empty_epoch", *shape, "--format", "json", folder=tmp_path))
     (entry,) = report["results"]
     assert entry["agrees"] is True
