@@ -94,7 +94,8 @@ def net_rows(columns: Sequence[pa.Array], signs: Ints, group: Ints) -> Ints:
         return np.arange(len(signs))
     codes = combined(columns, len(signs))
     order = in_order(group, codes)
-    groups = of_ids(np.cumsum(changes(group[order], codes[order])) - 1, int(changes(group[order], codes[order]).sum()))
+    begins = changes(group[order], codes[order])
+    groups = of_ids(np.cumsum(begins) - 1, int(begins.sum()))
     ordered = signs[order]
     net = np.repeat(groups.reduce(np.add, ordered, 0), groups.sizes)
     is_alike = ordered == np.sign(net)

@@ -311,10 +311,8 @@ class CompiledStage:
     def pane_type(self) -> pa.StructType:
         """A pane as it is remembered: window in granules, aggregates, pane info."""
         values = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
-        if self.stage.gives_rows:
-            kinds = [arrow_type(self.stage.value_types[name]) for name in self.stage.row_columns]
-            row = [("at", _LONG), *((str(place), kind) for place, kind in enumerate(kinds))]
-            values = [(c.ROWS, pa.list_(pa.struct(row)))]
+        if self.rows_part is not None:
+            values = [(c.ROWS, self.rows_part.leaving_type)]
         return pa.struct(
             [
                 ("window_start", _LONG),

@@ -18,7 +18,7 @@ from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import on_update
 from headrace.model.triggers.elementary import Default, inputs
 from headrace.model.windows import GlobalWindows, WindowFn
-from headrace.pipeline.rows import RowColumns, Selection
+from headrace.pipeline.rows import RowColumns, Selection, refuse_given
 from headrace.pipeline.stages import new_names, trigger_nodes
 
 
@@ -205,7 +205,5 @@ def check_no_aggregate(given: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that aggregations alone have of their ``own`` is given beside
     ``take``.
     """
-    for name in ("what", "having", "loop", "then"):
-        value = own[name]
-        if isinstance(value, Expr) or value:  # the truth of an expression is nobody's to tell
-            raise given.wrong(name, value, "take= gives rows of a group, and an aggregation has it; leave it out")
+    of_aggregations = {name: own[name] for name in ("what", "having", "loop", "then")}
+    refuse_given(given, of_aggregations, "take= gives rows of a group, and an aggregation has it; leave it out")

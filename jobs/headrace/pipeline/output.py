@@ -24,7 +24,7 @@ from headrace.model.windows import GlobalWindows, WindowFn
 from headrace.pipeline.endpoints import Sink, named_sinks
 from headrace.pipeline.group_rows import GroupRows, Take
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
-from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns, named_columns
+from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns, named_columns, refuse_given
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
 from headrace.pipeline.stages import OF_PANES, Aggregation, Loop, LoopError, Stage, grouping
 
@@ -426,9 +426,7 @@ def named_outputs(given: Arguments, outputs: object) -> dict[str, AnyOutput]:
 
 def check_apart(given: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that each output has of its ``own`` is given beside them."""
-    for name, value in own.items():
-        if isinstance(value, Expr) or value:  # the truth of an expression is nobody's to tell
-            raise given.wrong(name, value, "a pipeline with outputs= has it in each of them; write it into an Output")
+    refuse_given(given, own, "a pipeline with outputs= has it in each of them; write it into an Output")
 
 
 class WhereWhenHow(TypedDict):

@@ -100,6 +100,13 @@ def check_without_windows(given: Arguments, own: Mapping[str, object]) -> None:
             raise given.wrong(name, value, "rows= gives each record as a row, and an aggregation has it; leave it out")
 
 
+def refuse_given(given: Arguments, own: Mapping[str, object], why: str) -> None:
+    """Raise PipelineError that says ``why`` if one of the arguments ``own`` is given."""
+    for name, value in own.items():
+        if isinstance(value, Expr) or value:  # the truth of an expression is nobody's to tell
+            raise given.wrong(name, value, why)
+
+
 def check_event_time_name(rows: Mapping[str, Expr], times: Sequence[Expr | None]) -> None:
     """Raise PipelineError if ``rows`` have a column with the name of their event time that is something else than all
     ``times``: what the event time is of each input.

@@ -1,9 +1,8 @@
 """Rows of a group as a part of its contents, and those of them that leave: the newest, the first few, the distinct.
 
 A row is a struct of what it goes by, if by anything, whether it is deleted, where that is asked, and its columns, with
-its event time. It is kept with how often it
-is there, which is below 0 where it is withdrawn before it came. Where no row can be withdrawn, those that can never
-leave any more are not kept.
+its event time. It is kept with how often it is there, which is below 0 where it is withdrawn before it came. Where no
+row can be withdrawn, those that can never leave any more are not kept.
 """
 
 from collections.abc import Sequence
@@ -29,8 +28,8 @@ class RowsPart(AccumulatorPart):
     """Distinct rows of a group in order, with how often each is there, never 0.
 
     ``has_by``: the first field is what rows go by, before their event time; ``has_unless``: the next one says of which
-    rows nothing leaves; ``are_distinct``: event time comes after
-    all columns, and each row leaves once; else the ``number`` largest leave. ``withdrawable``: rows can be withdrawn.
+    rows nothing leaves; ``are_distinct``: event time comes after all columns, and each row leaves once; else the
+    ``number`` largest leave. ``withdrawable``: rows can be withdrawn.
     """
 
     condenses: ClassVar[bool] = False
@@ -57,6 +56,13 @@ class RowsPart(AccumulatorPart):
         """The rows that ``row`` makes of elements, of the struct type ``kind``."""
         entry = pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())])
         return cls(name, pa.list_(entry), row, number, has_by, has_unless, are_distinct, withdrawable)
+
+    @property
+    def leaving_type(self) -> pa.ListType:
+        """The type of ``leaving``."""
+        columns = [*self.type.value_type.field(ROW).type][int(self.has_by) + int(self.has_unless) :]
+        kinds = [pa.int64(), *(column.type for column in columns)]
+        return pa.list_(pa.struct([*zip(_names(len(kinds)), kinds, strict=True)]))
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         assert elements.value is not None
@@ -145,4 +151,9 @@ def _ranked(column: pa.Array) -> Ints:
 
 
 def _struct(columns: Sequence[pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays([*columns], names=[AT, *(str(place) for place in range(len(columns) - 1))])
+    return pa.StructArray.from_arrays([*columns], names=_names(len(columns)))
+
+
+def _names(number: int) -> list[str]:
+    """The fields of a row that leaves: its event time, then its columns by their place."""
+    return [AT, *(str(place) for place in range(number - 1))]
