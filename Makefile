@@ -144,7 +144,6 @@ check: $(READY) ## Lint, format, types, dependency contracts
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q -n0 -p no:cacheprovider tests/tooling/test_imports.py  # no circles, which lint-imports does not see
 	$(BIN)/python -m scripts.house
-	$(BIN)/python -m scripts.house_figures
 
 fmt: $(READY) ## Draw the tree of errors, write stubs and signatures, format, and fix what can be fixed
 	$(BIN)/python -m scripts.errors --write

@@ -1,7 +1,7 @@
 """What Airflow imports first in the scheduler and the DAG processor: code of users does not see their secrets."""
 
-from headrace_airflow.processes import install
+from headrace_airflow.processes import install_confinement
 
 __all__: list[str] = []
 
-install()
+install_confinement()

@@ -23,7 +23,7 @@ def _middlewares() -> list[dict[str, Any]]:
     return [{"name": ALLOWED_HOSTS, "middleware": TrustedHostMiddleware, "kwargs": options}]
 
 
-plugin_parts.preload()
+plugin_parts.preload_modules()
 
 
 class HeadracePlugin(AirflowPlugin):

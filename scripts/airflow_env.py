@@ -55,7 +55,7 @@ atexit.register(lambda: "_duckdb" in sys.modules or gc.freeze())  # it would cal
 """What every process of Airflow does first. An API server makes routes for seconds, all of which stay: a fifth of that
 time the collector looked for garbage, and at its end for three seconds more, though it ends.
 """
-_START_SECONDS = 180
+_START_SECONDS = 420
 _STOP_SECONDS = 20
 _LOCK_SECONDS = 30
 _TAIL_BYTES = 4_000

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import headrace as hr
-from headrace.connections import variable
+from headrace.connections import variable_name
 from headrace.errors import HeadraceError
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.client.handle import PipelineHandle
 from scripts.airflow_env import REPOSITORY
 from scripts.demo import DemoError, Stopwatch
@@ -65,7 +65,7 @@ class Reach:
         return self._handle("weekly")
 
     def _handle(self, name: str) -> PipelineHandle:
-        pipeline = resolve(str(REPOSITORY / "scripts" / "reach" / f"{name}.py"))
+        pipeline = resolve_pipeline(str(REPOSITORY / "scripts" / "reach" / f"{name}.py"))
         return hr.open((self.folder / "root").as_uri(), create=True)[pipeline]
 
     def connections(self) -> dict[str, str]:
@@ -73,10 +73,10 @@ class Reach:
         lake = self.folder / "lake"
         lake.mkdir(parents=True)
         return {
-            variable("events"): f"kafka://{self.kafka}",
-            variable("warehouse"): self.database,
-            variable("lake"): lake.as_uri(),
-            variable("catalog"): f"{self.database}?warehouse={lake.as_uri()}",
+            variable_name("events"): f"kafka://{self.kafka}",
+            variable_name("warehouse"): self.database,
+            variable_name("lake"): lake.as_uri(),
+            variable_name("catalog"): f"{self.database}?warehouse={lake.as_uri()}",
         }
 
     def send(self, orders: Sequence[dict[str, Any]]) -> None:

@@ -8,6 +8,7 @@
 * Methods of ``PipelineHandle`` have the options that ``RunOptions`` declares (``scripts.handle_options``).
 * Errors are drawn in ``headrace.errors`` and stay as they were released (``scripts.errors``).
 * Stubs say what is there (``scripts.stubs``).
+* Figures and names are no worse than their floors (``scripts.house_figures``, ``scripts.house_names``).
 * What code of others is shown to import, in documents, examples and additions, is public (``PUBLIC``).
 """
 
@@ -20,6 +21,9 @@ from pathlib import Path
 
 from scripts.errors import stale_errors
 from scripts.handle_options import stale_signatures
+from scripts.house_arrows import parse_text
+from scripts.house_figures import report_figures
+from scripts.house_names import report_names
 from scripts.sentences import bad_sentences
 from scripts.stubs import stale_stubs
 
@@ -49,7 +53,7 @@ Modules = dict[str, ast.Module]
 def modules(root: Path, folders: tuple[str, ...]) -> Modules:
     """The syntax trees of all modules in ``folders`` below ``root``, by path."""
     files = (file for folder in folders for file in sorted((root / folder).rglob("*.py")))
-    return {str(file.relative_to(root)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {str(file.relative_to(root)): parse_text(file.read_text(encoding="utf-8")) for file in files}
 
 
 def crowded_rooms(trees: Modules) -> Iterator[str]:
@@ -157,6 +161,8 @@ def broken_rules(root: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    broken = [*broken_rules(Path(__file__).parent.parent), *stale_errors(), *stale_stubs(), *stale_signatures()]
+    here = Path(__file__).resolve().parent.parent
+    broken = [*broken_rules(here), *stale_errors(), *stale_stubs(), *stale_signatures()]
+    broken += [*report_figures(here), *report_names(here)]
     print("\n".join(broken) if broken else "The house is in order.")
     sys.exit(bool(broken))

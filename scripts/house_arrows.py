@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,12 @@ _NAMED = re.compile(r"\bheadrace\w*(?:\.\w+)+")
 
 Places = frozenset[tuple[int, str]]
 """Lines, and the modules that are named there."""
+
+
+@cache
+def parse_text(text: str) -> ast.Module:
+    """The syntax tree of the ``text`` of a module: once, however many of the house's rules look at it."""
+    return ast.parse(text)
 
 
 @dataclass(frozen=True)
@@ -41,7 +48,7 @@ def named_modules(root: Path) -> dict[str, NamedModules]:
     packages = {module for module, file in files.items() if file.name == "__init__.py"}
     found = {}
     for module, file in files.items():
-        tree = ast.parse(file.read_text(encoding="utf-8"))
+        tree = parse_text(file.read_text(encoding="utf-8"))
         documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         imports, strings = set(), set()
         for node in ast.walk(tree):

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from headrace.model.accumulation import Firing, How, accumulating, discarding, retracting
 from headrace.model.combiners import Combiner
-from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, instant
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant, to_instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import AfterEach, AfterWatermark, OrFinally, Repeatedly
 from headrace.model.triggers.elementary import AfterCount, AfterProcessingTime, Always, Default
@@ -33,7 +33,7 @@ _MINUTE = timedelta(minutes=1)
 
 def clock(text: str) -> Instant:
     """The instant at which a clock shows ``HH:MM:SS``, with a fraction if need be."""
-    return instant(datetime.fromisoformat(f"2015-08-31T{text}+00:00"))
+    return to_instant(datetime.fromisoformat(f"2015-08-31T{text}+00:00"))
 
 
 EVENT_TIMES = Window(clock("12:00:00"), clock("12:09:00"))

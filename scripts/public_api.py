@@ -42,9 +42,9 @@ def public_api() -> Iterator[str]:
         yield f"headrace {name}"
         yield from (f"headrace {name} {_written(one)}" for one in chain.from_iterable(map(_words, command.params)))
     yield from _columns()
-    from headrace.cli.app import listed
+    from headrace.cli.app import exit_code_meanings
 
-    yield from (f"exit code {code}" for code, _ in listed())
+    yield from (f"exit code {code}" for code, _ in exit_code_meanings())
     yield from _VARIABLE.findall((ROOT / "docs" / "settings.md").read_text(encoding="utf-8"))
 
 
@@ -53,7 +53,7 @@ def _columns() -> Iterator[str]:
     from headrace.read.views.columns import View, ViewColumns
 
     columns = ViewColumns({}, {}, {}, output="any")
-    yield from (f"column {view}.{name}" for view in View for name in columns.types(view))
+    yield from (f"column {view}.{name}" for view in View for name in columns.column_types(view))
 
 
 def _words(parameter: click.Parameter) -> list[str]:

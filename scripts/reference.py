@@ -2,11 +2,13 @@
 comment ``<!-- generated: commands -->``; readers of the page's source see what stands around it.
 """
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import Enum
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args, get_type_hints
@@ -19,9 +21,53 @@ ROOT = Path(__file__).resolve().parents[1]
 _PLACE = re.compile(r"^<!-- generated: (\w+) -->$", re.MULTILINE)
 
 
-def filled(_app: object, _page: str, source: list[str]) -> None:
+def filled(_app: object, page: str, source: list[str]) -> None:
     """Put what is generated into a page (Sphinx's event source-read)."""
-    source[0] = _PLACE.sub(lambda place: GENERATED[place[1]](), source[0])
+    source[0] = _with_search_words(page, _PLACE.sub(lambda place: GENERATED[place[1]](), source[0]))
+
+
+# --- words that people search for -------------------------------------------------------------------------------------
+
+SEARCH_WORDS = {
+    "concepts": ("watermark", "event time", "trigger"),
+    "how-to/airflow": ("DAG", "schedule"),
+    "how-to/backfill": ("backfill", "replay", "reprocess", "recompute history"),
+    "how-to/change-data": (
+        "upsert",
+        "CDC",
+        "change data capture",
+        "Debezium",
+        "SCD 2",
+        "slowly changing dimension",
+        "merge",
+    ),
+    "how-to/cleaning-up": ("retention", "vacuum", "garbage collection", "small files"),
+    "how-to/columns": ("schema", "nested JSON", "rename a column"),
+    "how-to/dlt": ("dlt", "ingestion", "ELT"),
+    "how-to/duplicates": ("dedupe", "deduplicate", "duplicates", "at least once"),
+    "how-to/from-a-lambda": ("lambda architecture", "kappa architecture", "batch and streaming"),
+    "how-to/groups": ("top N", "latest row", "first row", "row_number"),
+    "how-to/joins": ("join", "as of join", "lookup", "enrich"),
+    "how-to/late-data": ("late data", "late arriving", "out of order", "allowed lateness"),
+    "how-to/quality": ("data quality", "expectations", "Great Expectations", "write audit publish"),
+    "how-to/reading": ("query results", "pandas", "Polars", "DuckDB"),
+    "how-to/recovery": ("rollback", "undo", "bad data", "restore"),
+    "how-to/sinks": ("sink", "exactly once", "PostgreSQL", "Delta", "Iceberg"),
+    "how-to/history": ("time travel", "audit log"),
+    "how-to/testing": ("unit test", "pytest"),
+    "how-to/waiting": ("watermark stuck", "no results", "idle partition", "window does not fire"),
+    "peers": ("Structured Streaming", "Flink", "Bytewax", "Pathway", "benchmark"),
+}
+"""What people type into the search of the site, by the page that answers: there it is an entry of the index, which the
+search puts above titles and text."""
+
+
+def _with_search_words(page: str, text: str) -> str:
+    """A page with its words for the search, below its heading."""
+    if page not in SEARCH_WORDS:
+        return text
+    head, line, rest = text.partition("\n")
+    return f"{head}{line}\n```{{index}} {', '.join(f'! {word}' for word in SEARCH_WORDS[page])}\n```\n{rest}"
 
 
 # --- commands ---------------------------------------------------------------------------------------------------------
@@ -112,10 +158,10 @@ def errors() -> str:
 
 def exit_codes() -> str:
     """What a command ends with, and what to do about it."""
-    from headrace.cli.app import listed
+    from headrace.cli.app import exit_code_meanings
 
     return "\n".join(
-        ["| exit code | what to do |", "|---|---|", *(f"| {code} | {words} |" for code, words in listed())]
+        ["| exit code | what to do |", "|---|---|", *(f"| {code} | {words} |" for code, words in exit_code_meanings())]
     )
 
 
@@ -137,41 +183,42 @@ SECTIONS = {
     "Pipelines": (
         "headrace.pipeline.pipeline",
         "headrace.pipeline.stages",
+        "headrace.pipeline.loops",
         "headrace.pipeline.output",
-        "headrace.pipeline.stages",
-        "headrace.pipeline.scheduling",
-        "headrace.pipeline.output",
-        "headrace.pipeline.deployment",
         "headrace.describe.check",
     ),
-    "Inputs": (
-        "headrace.pipeline.endpoints",
+    "Sources": (
         "headrace.connectors.files.definition",
-        "headrace.model.expressions.columns",
-        "headrace.model.event_time",
-        "headrace.model.event_time",
-        "headrace.model.changelog",
         "headrace.connectors.kafka.definition.avro",
         "headrace.connectors.kafka.definition.kafka",
         "headrace.connectors.spark.definition.spark_source",
         "headrace.connectors.published.definition.published",
+        "headrace.model.expressions.columns.field",
+        "headrace.pipeline.endpoints.BatchFunction",
+        "headrace.pipeline.endpoints.SparkFunction",
+        "headrace.model.changelog",
+        "headrace.model.changelog",
     ),
+    "Inputs: event time and duplicates": ("headrace.pipeline.endpoints", "headrace.model.event_time"),
     "Expressions": (
-        "headrace.model.expressions.data_types",
-        "headrace.model.expressions.expr",
+        "headrace.model.expressions.expr.Expr",
+        "headrace.model.expressions.expr.col",
+        "headrace.model.expressions.expr.lit",
         "headrace.model.expressions.columns",
         "headrace.model.expressions.data_types",
     ),
-    "What: rows of a group": ("headrace.pipeline.group_rows",),
+    "Joins": ("headrace.pipeline.joins",),
     "What: aggregates": (
         "headrace.model.combiners",
+        "headrace.model.expressions.expr.Aggregate",
+        "headrace.model.expressions.expr.count",
         "headrace.model.expressions.methods",
-        "headrace.model.combiners",
+        "headrace.kernel.aggregates.sketches",
     ),
-    "Where: windows": ("headrace.model.windows", "headrace.model.windows"),
+    "What: rows of a group": ("headrace.pipeline.rows",),
+    "Where: windows": ("headrace.model.windows",),
     "When: triggers": ("headrace.model.triggers",),
-    "How: accumulation": ("headrace.model.accumulation",),
-    "Expectations and limits": ("headrace.pipeline.quality", "headrace.pipeline.quality"),
+    "How: accumulation and lateness": ("headrace.model.accumulation",),
     "Sinks": (
         "headrace.connectors.delta.sink.delta",
         "headrace.connectors.final_rows.final_rows",
@@ -180,6 +227,8 @@ SECTIONS = {
         "headrace.connectors.postgres.sink.postgres",
         "headrace.connectors.spark.definition.spark_sink",
     ),
+    "Expectations and limits": ("headrace.pipeline.quality",),
+    "Schedules and retention": ("headrace.pipeline.scheduling", "headrace.pipeline.deployment"),
     "Reading": ("headrace.read", "headrace.runs", "headrace.observe", "headrace_snapshots"),
     "Testing": ("headrace.testing",),
 }
@@ -214,8 +263,8 @@ REACHED = (
 )
 """Classes that users reach through those of ``hr.types``, and never name."""
 
-WHOLE = frozenset({"headrace.Expr"})
-"""What is shown with all that it inherits: its methods stand in several modules."""
+WHOLE = frozenset({"headrace.Expr", "headrace.Pipeline"})
+"""What is shown with all that it inherits: its members stand in several modules."""
 
 
 def public_names() -> str:
@@ -226,7 +275,73 @@ def public_names() -> str:
     for path, value in _public(headrace):
         placed[_section(path.rpartition(".")[2], value)].append(path)
     placed["Reading"] += REACHED
-    return "\n\n".join(f"## {section}\n\n{_autodoc(names)}" for section, names in placed.items() if names)
+    parts = [(section, f"{_table(names)}\n\n{_autodoc(names)}") for section, names in placed.items() if names]
+    return "\n\n".join(f"## {section}\n\n{part}" for section, part in parts)
+
+
+def _table(names: Sequence[str]) -> str:
+    """What each of the ``names`` is, and its first sentence; a class that users never name is not in it."""
+    named = [path for path in names if path.startswith("headrace.") and path not in REACHED]
+    rows = [
+        f"| {_reference(path)} | {_role(_value(path))} | {_cell(_first_sentence(_value(path)))} |" for path in named
+    ]
+    return "\n".join(["| name | it is | |", "|---|---|---|", *rows])
+
+
+def _reference(path: str) -> str:
+    """``hr.json``, as a link to what is said of it."""
+    return f"[`hr.{path.removeprefix('headrace.')}`](#{path})"
+
+
+def _first_sentence(value: object) -> str:
+    text = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split()).replace("``", "`")
+    return re.split(r"(?<=\.) (?=[A-Z`])", text)[0]
+
+
+def _role(value: object) -> str:
+    """What a name is in a pipeline: by the class that it is, or that it makes."""
+    is_class = isinstance(value, type)
+    made = value if is_class or not callable(value) else inspect.signature(value).return_annotation
+    for role, kinds in _roles().items():
+        if isinstance(made, type) and issubclass(made, kinds):
+            return f"{'an' if role[0] in 'aeiou' else 'a'} {role}"
+    return "a class" if is_class else "a function" if callable(value) else "a type"
+
+
+@cache
+def _roles() -> dict[str, tuple[type, ...]]:
+    """The class of each part of a pipeline; what is of no such class is a value, a class or a function."""
+    import headrace as hr
+    from headrace.connectors.kafka.definition import AvroValues
+    from headrace.model.changelog import Changelog, Versions
+    from headrace.model.expressions.columns import SourceField
+    from headrace.pipeline.endpoints import OwnFunction, Sink, Source
+    from headrace.pipeline.joins import Join
+    from headrace.pipeline.rows import Take
+
+    return {
+        "source": (Source,),
+        "input: a source with its event time": (hr.Input,),
+        "sink": (Sink,),
+        "trigger": (hr.Trigger,),
+        "window function": (hr.WindowFn,),
+        "value: `what` of rows": (Take,),
+        "join": (Join,),
+        "aggregate": (hr.Aggregate,),
+        "expression": (hr.Expr,),
+        "value: `how`": (hr.How,),
+        "expectation": (hr.Expectation,),
+        "value: `values` of Kafka": (AvroValues,),
+        "value: `changelog` of a source": (Changelog,),
+        "value: `versions` of a source": (Versions,),
+        "value: a column of a schema": (SourceField,),
+        "value: `transform` of a source": (OwnFunction,),
+    }
+
+
+def _value(path: str) -> object:
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
 
 
 def _public(module: ModuleType) -> Iterator[tuple[str, object]]:
@@ -266,10 +381,7 @@ def _autodoc(names: Sequence[str], again: Collection[str] = ()) -> str:
 
 
 def _kind(path: str) -> str:
-    import importlib
-
-    module, _, name = path.rpartition(".")
-    value = getattr(importlib.import_module(module), name)
+    value = _value(path)
     if isinstance(value, type):
         return "exception" if issubclass(value, Exception) else "class"
     return "function" if callable(value) else "data"
@@ -291,9 +403,7 @@ def ports() -> str:
 
 def _port(role: str, shown: set[int]) -> str:
     """The part of a module; what was ``shown`` before is in no index again."""
-    import importlib
-
-    module = importlib.import_module(f"headrace.ext.{role}")
+    module = import_module(f"headrace.ext.{role}")
     essay = "\n".join(["```{eval-rst}", f".. automodule:: {module.__name__}", "   :no-members:", "```"])
     values = {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
     again = [path for path, value in values.items() if id(value) in shown]

@@ -3,10 +3,15 @@
 A *sentence* ends with ``.``, ``?``, ``!`` or ``;``, or with its paragraph, list item or table cell. Code, in backticks
 or braces, is one word; what is indented below ``::`` is none. Messages are the literals of programs that have blanks in
 them (errors, warnings, help of commands), SQL apart.
+
+``python -m scripts.sentences --longer 25 docs/tutorial.md`` lists the sentences of documents that have more words than
+that, the longest first; without a name those of all documents.
 """
 
 import ast
 import re
+import sys
+from argparse import ArgumentParser
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,3 +104,23 @@ def _cells(text: str) -> Iterator[str]:
         else [plain]
     )
     yield from (" ".join(part.split()) for part in parts if " " in part.strip())
+
+
+def longer_sentences(root: Path, words: int) -> list[tuple[int, str, str]]:
+    """Sentences of the documents below ``root`` with more than ``words``: how many, where, and the sentence."""
+    placed = [(f"{file}:{line}", one) for (file, line), text in _documents(root) for one in _END.split(text)]
+    long = [(len(one.split()), place, one) for place, one in placed if len(one.split()) > words]
+    return sorted(long, key=lambda found: -found[0])
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--longer", type=int, default=25, metavar="WORDS")
+    parser.add_argument("documents", nargs="*", help="beginnings of names, such as docs/how-to")
+    options = parser.parse_args()
+    listed = longer_sentences(Path(__file__).resolve().parents[1], options.longer)
+    shown = [one for one in listed if not options.documents or one[1].startswith(tuple(options.documents))]
+    for number, place, sentence in shown:
+        print(f"{place}: {number} words: {sentence}")
+    print(f"{len(shown)} sentences of more than {options.longer} words")
+    sys.exit()

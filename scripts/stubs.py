@@ -2,14 +2,20 @@
 
 ``python -m scripts.stubs`` says which stub is stale, and fails then, as ``make check`` does; ``--write`` writes them.
 Where names stand is said once, in the packages (``_HOMES``), and of errors by their classes. At run time nothing reads
-a stub.
+a stub. A function that takes ``**options: Unpack[Options]`` is written out, with each of its options and its docstring:
+completion in editors (jedi) does not look into them.
 """
 
 import ast
+import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from copy import deepcopy
+from enum import Enum
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from scripts.errors import FOLDERS, ROOT, ErrorClass, error_classes
 
@@ -40,10 +46,89 @@ def lazy_names(package: str) -> Iterator[str]:
     homes: Mapping[str, str] = vars(module)["_HOMES"]
     modules = vars(module).get("_MODULES", ())
     yield _HEAD.format(package=package)
-    yield from (f"from {package} import {name} as {name}\n" for name in sorted(modules))
-    yield from (f"from {homes[name]} import {name} as {name}\n" for name in sorted(homes, key=lambda n: (homes[n], n)))
+    written_out = {name: found for name in sorted(homes) if (found := written_function(homes[name], name))}
+    exported = {(package, f"{name} as {name}") for name in modules}
+    exported |= {(homes[name], f"{name} as {name}") for name in homes if name not in written_out}
+    needed = {one for name in written_out for one in _imports(homes[name], written_out[name]) if one[1] not in homes}
+    yield from _import_lines(exported | needed)
     yield "\n__all__: list[str]\n"
     yield "__version__: str\n" if "__version__" in vars(module) else ""
+    for name, function in written_out.items():
+        yield f"\n{_text(getattr(import_module(homes[name]), name), function)}\n"
+
+
+def _import_lines(imports: Collection[tuple[str, str]]) -> Iterator[str]:
+    """The lines that import (module, name), as a formatter has them: names without ``as`` of a module share one."""
+    plain = {
+        module: sorted(name for home, name in imports if home == module and " " not in name) for module, _ in imports
+    }
+    lines = {one for one in imports if " " in one[1]} | {
+        (home, ", ".join(names)) for home, names in plain.items() if names
+    }
+    libraries = sorted(line for line in lines if not line[0].startswith("headrace"))
+    yield from (f"from {module} import {names}\n" for module, names in libraries)
+    yield "\n" if libraries else ""
+    yield from (f"from {module} import {names}\n" for module, names in sorted(lines - {*libraries}))
+
+
+def written_function(module: str, name: str) -> ast.FunctionDef | None:
+    """The function ``name`` with its options in the place of ``**options: Unpack[Options]``; None if it has none."""
+    body = _parsed(module).body
+    for node in body:
+        if isinstance(node, ast.FunctionDef) and node.name == name and (rest := node.args.kwarg):
+            match rest.annotation:
+                case ast.Subscript(value=ast.Name("Unpack"), slice=ast.Name(options)):
+                    (fields,) = (one.body for one in body if isinstance(one, ast.ClassDef) and one.name == options)
+                    listed = [one for one in fields if isinstance(one, ast.AnnAssign)]
+                    function = deepcopy(node)
+                    function.args.kwonlyargs += [ast.arg(ast.unparse(one.target), one.annotation) for one in listed]
+                    function.args.kwarg = None
+                    return function
+    return None
+
+
+def _imports(home: str, function: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """Each module and name that the annotations of ``function``, which stands in ``home``, need."""
+    arguments = function.args
+    annotations = [one.annotation for one in (*arguments.args, *arguments.kwonlyargs)] + [function.returns]
+    used = {node.id for one in annotations if one for node in ast.walk(one) if isinstance(node, ast.Name)}
+    for line in _parsed(home).body:
+        match line:
+            case ast.ImportFrom(module=str(module)):
+                yield from ((module, ast.unparse(one)) for one in line.names if (one.asname or one.name) in used)
+            case ast.ClassDef(name=name) if name in used:
+                yield home, name
+
+
+def _text(function: Callable[..., Any], node: ast.FunctionDef) -> str:
+    """The function as a stub has it: a line for each argument, and the docstring."""
+    lines = [*map(_argument(function), node.args.args), "*", *map(_argument(function), node.args.kwonlyargs)]
+    returns = ast.unparse(node.returns) if node.returns else "None"
+    arguments = "".join(f"    {line},\n" for line in lines)
+    return f'def {node.name}(\n{arguments}) -> {returns}:\n    """{_literal(ast.get_docstring(node, clean=False))}"""'
+
+
+def _argument(function: Callable[..., Any]) -> Callable[[ast.arg], str]:
+    parameters = inspect.signature(function).parameters
+
+    def written(argument: ast.arg) -> str:
+        default = parameters[argument.arg].default
+        text = f"{argument.arg}: {ast.unparse(argument.annotation or ast.Constant(None))}"
+        value = default.value if isinstance(default, Enum) else default
+        return text if default is inspect.Parameter.empty else f"{text} = {_shown(value)}"
+
+    return written
+
+
+def _shown(value: object) -> str:
+    """A default as formatted code has it."""
+    if isinstance(value, str):
+        return "'\"'" if value == '"' else f'"{value}"'
+    return f"{value:_}" if isinstance(value, int) and not isinstance(value, bool) and value > 9999 else repr(value)
+
+
+def _literal(docstring: str | None) -> str:
+    return (docstring or "").replace("\\", "\\\\")
 
 
 def errors(classes: Mapping[str, ErrorClass]) -> Iterator[str]:
@@ -81,6 +166,7 @@ def _members(node: ast.ClassDef) -> Iterator[str]:
             yield whole if len(whole) <= _WIDTH else f"    def {line.name}(\n        {arguments}\n    ) -> None: ...\n"
 
 
+@cache
 def _parsed(module: str) -> ast.Module:
     package, _, inner = module.partition(".")
     (folder,) = (folder for folder in FOLDERS if Path(folder).name == package)

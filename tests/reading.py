@@ -21,4 +21,4 @@ def read(
 
 def schema(pipeline: Pipeline, view: View | str) -> pa.Schema:
     """The columns of a view as ``pipeline`` is defined now."""
-    return ViewColumns.of(pipeline).schema(View(view))
+    return ViewColumns.from_pipeline(pipeline).arrow_schema(View(view))

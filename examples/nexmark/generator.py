@@ -1,4 +1,5 @@
-"""Lands the events of an auction house as JSON lines: persons who register, auctions that they open, bids.
+"""Lands the events of an auction house as JSON lines: persons who register, auctions that they open, bids. Beside them
+it lands a table of reference, as CSV.
 
 The numbers are the public ones of the NEXMark suite: of 50 events one is a person, three are auctions, 46 are bids, in
 this order; half of the bids go to one hot auction, three of four come from one hot bidder, half through four hot
@@ -24,6 +25,7 @@ HOT_EVERY = 100
 """One of so many persons, or auctions, is hot while it is among the newest."""
 HOT_AUCTIONS, HOT_SELLERS, HOT_BIDDERS, HOT_CHANNELS = 1 / 2, 3 / 4, 3 / 4, 1 / 2
 CHANNELS = 10_000
+SIDE_INPUT = range(10_000)
 DISORDER = timedelta(seconds=4)
 LATEST = timedelta(minutes=1)
 LATE = 1 / 50
@@ -132,6 +134,14 @@ def land(
             (folder / f"{numbers.start + first:09}.json").write_text("\n".join(records) + "\n")
 
 
+def land_side_input(root: Path) -> None:
+    """Land the table of reference: a value for each key, which has always held."""
+    folder = root / "landing" / "side_input"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["key,value,since", *(f"{key},value {key * 7919 % 10_000},1970-01-01T00:00:00Z" for key in SIDE_INPUT)]
+    (folder / "values.csv").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Land events of NEXMark below a folder.")
     parser.add_argument("root", type=Path)
@@ -144,3 +154,4 @@ if __name__ == "__main__":
     numbers = range(given.first, given.first + given.events)
     start = given.start + timedelta(seconds=given.first / given.rate)
     land(given.root, numbers, start, rate=given.rate, seed=given.seed)
+    land_side_input(given.root)

@@ -27,7 +27,8 @@ _SECRET: Final = re.compile(
 )
 _EXAMPLES: Final = {
     "delta": "s3://key:secret@bucket/prefix?region=eu-west-1, or file:///folder",
-    "iceberg": "https://client:secret@host/path?warehouse=NAME, or postgresql://user:password@host/database?warehouse=...",
+    "iceberg": "https://client:secret@host/path?warehouse=NAME, or "
+    "postgresql://user:password@host/database?warehouse=...",
     "kafka": "kafka://host:9092, or kafka://user:password@host:9092",
     "postgres": "postgresql://user:password@host:5432/database",
     "registry": "https://user:password@host:8081",
@@ -67,18 +68,18 @@ class Connection:
     def without_secrets(self, text: str) -> str:
         """``text`` of somebody else's, without the secrets of this connection."""
         secrets = [self.password, *(value for name, value in self.options.items() if is_secret(name))]
-        for written in sorted({one for secret in secrets for one in _written(secret)}, key=len, reverse=True):
-            text = text.replace(written, "***")
+        for spelling in sorted({one for secret in secrets for one in _secret_spellings(secret)}, key=len, reverse=True):
+            text = text.replace(spelling, "***")
         return text
 
 
-def _written(secret: str) -> set[str]:
+def _secret_spellings(secret: str) -> set[str]:
     """How texts of others have a ``secret``: as it is, in a URI, in JSON, and as Python shows it."""
     in_json = {json.dumps(secret, ensure_ascii=ascii_only)[1:-1] for ascii_only in (True, False)}
     return {secret, quote(secret, safe=""), quote(secret), *in_json, repr(secret)[1:-1]} - {""}
 
 
-def failure(error: Exception, connection: Connection | None) -> str:
+def describe_failure(error: Exception, connection: Connection | None) -> str:
     """What code of a user's raised and where, in a line, without the secrets of its ``connection``."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
@@ -109,43 +110,45 @@ def is_secret(option: str) -> bool:
     return _SECRET.search(option) is not None
 
 
-def variable(name: str) -> str:
+def variable_name(name: str) -> str:
     """The variable of the environment that says what connection ``name`` is."""
     return f"{PREFIX}_{name.upper()}"
 
 
 @contextmanager
-def knowing(connections: "Iterable[Connection]") -> Iterator[None]:
+def use_connections(connections: "Iterable[Connection]") -> Iterator[None]:
     """While this lasts this context knows ``connections``, whatever its environment says: for a process in which
     several things go on.
     """
-    before = _KNOWN.set({**_KNOWN.get(), **{known.name: known for known in connections}})
+    token = _KNOWN.set(
+        {**_KNOWN.get(), **{known_connection.name: known_connection for known_connection in connections}}
+    )
     try:
         yield
     finally:
-        _KNOWN.reset(before)
+        _KNOWN.reset(token)
 
 
 def connection(name: str, environment: Mapping[str, str] = os.environ, *, kind: str = "") -> Connection:
-    """The connection ``name`` of a ``kind`` of system, as this context knows it (``knowing``) or the ``environment``
-    says it. Raises MissingConnectionError.
+    """The connection ``name`` of a ``kind`` of system, as this context knows it (``use_connections``) or the
+    ``environment`` says it. Raises MissingConnectionError.
     """
     if environment is os.environ and name in _KNOWN.get():
         return _KNOWN.get()[name]
-    uri = environment.get(variable(name))
+    uri = environment.get(variable_name(name))
     if not uri:
         raise MissingConnectionError(
-            f"connection {name!r} is not known here: set {variable(name)} to a URI such as "
+            f"connection {name!r} is not known here: set {variable_name(name)} to a URI such as "
             f"{_EXAMPLES.get(kind, _ANY)}; in Airflow, add a connection with this id"
         )
     try:
         parts = urlsplit(uri)
         port = parts.port
     except ValueError as error:
-        raise _unreadable(name) from error
+        raise _unreadable_uri_error(name) from error
     is_local = parts.scheme in _WITHOUT_HOST and parts.path.startswith("/") and uri.startswith(f"{parts.scheme}:///")
     if not parts.scheme or not (parts.netloc or is_local) or _is_cut(parts):
-        raise _unreadable(name)
+        raise _unreadable_uri_error(name)
     return Connection(
         name,
         parts.scheme,
@@ -164,10 +167,11 @@ def _is_cut(parts: SplitResult) -> bool:
     return bool(parts.netloc and "@" in parts.path) or "@" in options or bool(parts.fragment)
 
 
-def _unreadable(name: str) -> MissingConnectionError:
+def _unreadable_uri_error(name: str) -> MissingConnectionError:
     """The URI may have a secret, so it is not quoted, nor is what the parser says of it."""
     return MissingConnectionError(
-        f"{variable(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @, %2F for /, "
+        f"{variable_name(name)} is not a URI: write scheme://user:password@host:port/database, with %40 for @, %2F "
+        "for /, "
         "%3F for ? and %23 for # in the password, and %40 for @ behind the host"
     )
 

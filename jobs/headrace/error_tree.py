@@ -66,9 +66,11 @@ TREE: Final = """
     - config.partial_branch            PartialBranchError           headrace.runs.publishing.promotion
     - config.patched_since             PatchedSinceError            headrace.runs.publishing.promotion
     - config.pipeline                  PipelineError                headrace.errors
-      - config.loop                    LoopError                    headrace.pipeline.stages
+      - config.group_function          GroupFunctionError           headrace.kernel.aggregates.group_rows
+      - config.group_query             GroupQueryError              headrace.pipeline.queries
+      - config.loop                    LoopError                    headrace.pipeline.loops
       - config.pipeline_file           PipelineFileError            headrace.pipeline.loading.registry
-      - config.several_outputs         SeveralOutputsError          headrace.pipeline.pipeline
+      - config.several_outputs         SeveralOutputsError          headrace.pipeline.parts
       - config.upstream_cycle          UpstreamCycleError           headrace.pipeline.validation
     - config.place                     PlaceError                   headrace.sources.landing
     - config.pool                      PoolError                    headrace_airflow.publishing
@@ -130,7 +132,9 @@ TREE: Final = """
       - data.date_overflow             DateOverflowError            headrace.errors
       - data.decimal_overflow          DecimalOverflowError         headrace.errors
       - data.integer_overflow          IntegerOverflowError         headrace.errors
+    - data.partitions_added            PartitionsAddedError         headrace.connectors.kafka.definition
     - data.records_lost                RecordsLostError             headrace.connectors.kafka.definition
+    - data.sketch                      SketchError                  headrace.kernel.aggregates.sketches
     - data.split_gone                  SplitGoneError               headrace.ext.sources
     - data.stale                       StaleDataError               headrace.audit.store
     - data.topic_replaced              TopicReplacedError           headrace.connectors.kafka.definition
@@ -145,6 +149,7 @@ TREE: Final = """
   - retry                              RetryError                   headrace.errors
     - retry.airflow_api                ApiUnavailableError          headrace_airflow.publishing
     - retry.audit_missing              AuditMissingError            headrace.runs.publishing.publish
+    - retry.branch_ahead               BranchAheadError             headrace.runs.publishing.patch
     - retry.branch_behind              BranchBehindError            headrace.runs.publishing.promotion
     - retry.changing_file              ChangingFileError            headrace.sources.file_planning
     - retry.disk_full                  DiskFullError                headrace.distribute.spark.errors

@@ -118,12 +118,12 @@ def __dir__() -> list[str]:
 @cache
 def _modules() -> dict[str, str]:
     """The module of each class, by name."""
-    drawn: str = import_module(TABLES["errors"]).TREE
-    return {name: module for _, _, name, module in (line.split() for line in drawn.splitlines() if line)}
+    tree_text: str = import_module(TABLES["errors"]).TREE
+    return {name: module for _, _, name, module in (line.split() for line in tree_text.splitlines() if line)}
 
 
 def _meant(name: str) -> str:
     from difflib import get_close_matches  # who asks for a name that is there does not wait for it
 
-    near = [] if name.startswith("_") else get_close_matches(name, _modules(), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    near_names = [] if name.startswith("_") else get_close_matches(name, _modules(), 1)
+    return f"; did you mean {near_names[0]!r}?" if near_names else ""

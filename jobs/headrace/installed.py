@@ -48,13 +48,17 @@ class PysparkClientError(FixConfigError, code="config.pyspark_client"):
     """``pyspark-client`` was installed over the files of ``pyspark``: what runs is neither."""
 
 
-def require(extra: Extra, what: str, instead: str = "") -> None:
+def require_extra(extra: Extra, what: str, instead: str = "") -> None:
     """Raise NotInstalledError unless ``extra`` is installed, which ``what`` needs; ``instead``: what does without."""
     if missing := [module for module in EXTRAS[extra] if not _is_there(module)]:
         are = "which is not installed" if len(missing) == 1 else "which are not installed"
         hint = f"; or {instead}" if instead else ""
         raise NotInstalledError(f"{what} needs {' and '.join(missing)}, {are}: pip install 'headrace[{extra}]'{hint}")
-    if extra == "spark" and (spark := _has("pyspark")) and (client := _has("pyspark-client")):
+    if (
+        extra == "spark"
+        and (spark := _installed_version("pyspark"))
+        and (client := _installed_version("pyspark-client"))
+    ):
         raise PysparkClientError(
             f"pyspark-client {client} is installed over the files of pyspark (Airflow's Spark provider asks for it): "
             "pip uninstall -y pyspark-client && pip install --force-reinstall --no-deps "
@@ -82,7 +86,7 @@ def _is_there(module: str) -> bool:
         return False
 
 
-def _has(distribution: str) -> str | None:
+def _installed_version(distribution: str) -> str | None:
     """The installed version of ``distribution``."""
     from importlib.metadata import PackageNotFoundError, version  # with a parser of e-mail: only where it is asked
 
@@ -123,7 +127,7 @@ class EntryPointGroup(Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether somebody has a part called ``name``; it is not loaded."""
-        return name in self.built_in or any(entry.name == name for entry in self._others())
+        return name in self.built_in or any(entry.name == name for entry in self._declared_entry_points())
 
     def __getitem__(self, name: str) -> T:
         """The part called ``name``. Raises NotRegisteredError, BrokenEntryPointError."""
@@ -137,44 +141,45 @@ class EntryPointGroup(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The part called ``name``, or None if nobody has it. Raises BrokenEntryPointError."""
-        if (self.group, name) not in _LOADED and (part := self._load(name)) is not None:
+        if (self.group, name) not in _LOADED and (part := self._load_part(name)) is not None:
             _LOADED[self.group, name] = part
         return _LOADED.get((self.group, name))
 
     def names(self) -> list[str]:
         """All names that can be used: Headrace's own first."""
-        return [*self.built_in, *sorted({entry_point.name for entry_point in self._others()})]
+        return [*self.built_in, *sorted({entry_point.name for entry_point in self._declared_entry_points()})]
 
-    def loaded(self) -> "list[T]":
+    def loaded_parts(self) -> "list[T]":
         """Headrace's own parts, and those of others that this process uses."""
         others = [
             part for (group, name), part in [*_LOADED.items()] if group == self.group and name not in self.built_in
         ]
         return [*(self[name] for name in self.built_in), *others]
 
-    def _others(self) -> "Sequence[EntryPoint]":
+    def _declared_entry_points(self) -> "Sequence[EntryPoint]":
         """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""
-        installed = _installed(self.group)
-        for entry_point in installed:
+        entry_points = _group_entry_points(self.group)
+        for entry_point in entry_points:
             if entry_point.name in self.built_in:
                 raise BrokenEntryPointError(
                     f"the {self.kind} {entry_point.name!r} is Headrace's own, and nobody can take it over (as does "
-                    f"{_described(entry_point)}); give that another name, or uninstall the package"
+                    f"{_describe_entry_point(entry_point)}); give that another name, or uninstall the package"
                 )
-        return installed
+        return entry_points
 
-    def _load(self, name: str) -> T | None:
+    def _load_part(self, name: str) -> T | None:
         if place := self.built_in.get(name):
-            part: T = _at(place)
+            part: T = _import_attribute(place)
             return part
-        match [installed for installed in self._others() if installed.name == name]:
+        match [entry_point for entry_point in self._declared_entry_points() if entry_point.name == name]:
             case []:
                 return None
             case [one]:
                 return self._load_installed(one)
             case several:
                 raise BrokenEntryPointError(
-                    f"the {self.kind} {name!r} is there twice: {' and '.join(map(_described, several))}; uninstall all "
+                    f"the {self.kind} {name!r} is there twice: "
+                    f"{' and '.join(map(_describe_entry_point, several))}; uninstall all "
                     "of these packages but one"
                 )
 
@@ -184,13 +189,13 @@ class EntryPointGroup(Generic[T]):
         except Exception as error:
             raise BrokenEntryPointError(
                 f"the {self.kind} {entry_point.name!r} cannot be loaded: {type(error).__name__}: {error} (from "
-                f"{_described(entry_point)}); mend or uninstall that package"
+                f"{_describe_entry_point(entry_point)}); mend or uninstall that package"
             ) from error
-        provides: type[Any] = _at(PORTS[self.group])
+        provides: type[Any] = _import_attribute(PORTS[self.group])
         if not isinstance(part, provides):
             raise BrokenEntryPointError(
                 f"the {self.kind} {entry_point.name!r} is {type(part).__name__}, not a {provides.__name__} (from "
-                f"{_described(entry_point)}); mend or uninstall that package"
+                f"{_describe_entry_point(entry_point)}); mend or uninstall that package"
             )
         return part
 
@@ -199,14 +204,14 @@ _LOADED: dict[tuple[str, str], Any] = {}
 """Parts by group and name. What is not found is not remembered: it may be installed meanwhile."""
 
 
-def _at(place: str) -> Any:
+def _import_attribute(place: str) -> Any:
     module, _, attribute = place.partition(":")
     return getattr(import_module(module), attribute)
 
 
-def _installed(group: str) -> "Sequence[EntryPoint]":
+def _group_entry_points(group: str) -> "Sequence[EntryPoint]":
     """The entry points of a group: of distributions of one name those of the first on the path."""
-    first = {name: entries for place in reversed(_places()) for name, entries in _declared_at(*place)}
+    first = {name: entries for place in reversed(_search_path_times()) for name, entries in _declared_at(*place)}
     return tuple(entry for entries in first.values() for entry in entries if entry.group == group)
 
 
@@ -217,32 +222,33 @@ def _declared_at(place: str, _changed_at: int) -> "Sequence[tuple[str, Sequence[
     """
     from importlib.metadata import distributions  # with a parser of e-mail: only where it is asked
 
-    there = [*distributions(path=[place])][::-1]
+    found_distributions = [*distributions(path=[place])][::-1]
     return [
-        (_name_of(one), [entry for entry in one.entry_points if entry.group.startswith("headrace.")]) for one in there
+        (_name_of(one), [entry for entry in one.entry_points if entry.group.startswith("headrace.")])
+        for one in found_distributions
     ]
 
 
 def _name_of(distribution: "Distribution") -> str:
     """Its name as ``importlib.metadata`` compares it, which most know without a look into their metadata."""
-    known = getattr(distribution, "_normalized_name", None)
-    return str(known or re.sub(r"[-_.]+", "-", distribution.name).lower().replace("-", "_"))
+    normalized_name = getattr(distribution, "_normalized_name", None)
+    return str(normalized_name or re.sub(r"[-_.]+", "-", distribution.name).lower().replace("-", "_"))
 
 
-def _places() -> Sequence[tuple[str, int]]:
+def _search_path_times() -> Sequence[tuple[str, int]]:
     """Where distributions are installed, and when each of these folders has changed last: what is installed or removed
     changes one of them.
     """
-    return tuple((place, _changed(place)) for place in sys.path)
+    return tuple((place, _modification_time(place)) for place in sys.path)
 
 
-def _changed(place: str) -> int:
+def _modification_time(place: str) -> int:
     try:
         return os.stat(place).st_mtime_ns  # noqa: PTH116 - asked for a dozen places and each DAG: a Path costs more
     except OSError:  # many interpreters list an archive that is not there
         return 0
 
 
-def _described(entry_point: "EntryPoint") -> str:
+def _describe_entry_point(entry_point: "EntryPoint") -> str:
     package = f" of {entry_point.dist.name} {entry_point.dist.version}" if entry_point.dist else ""
     return f"the entry point {entry_point.name} = {entry_point.value} in {entry_point.group}{package}"

@@ -29,12 +29,12 @@ def _former_places() -> Mapping[str, Mapping[str, tuple[str, ...]]]:
     return former
 
 
-def moved(old: str) -> Callable[[str], Any]:
+def redirect_names(old: str) -> Callable[[str], Any]:
     """Give the ``__getattr__`` of module ``old`` (PEP 562), which finds the names that were in it."""
 
     def __getattr__(name: str) -> Any:  # noqa: N807
-        known = {} if name.startswith("_") else _former_places()  # which Python itself asks for
-        places = {name: new for new, former in known.items() for name in former.get(old, ())}
+        former_places = {} if name.startswith("_") else _former_places()  # which Python itself asks for
+        places = {name: new for new, former in former_places.items() for name in former.get(old, ())}
         if name not in places:
             raise AttributeError(f"module {old!r} has no attribute {name!r}")
         new, now = places[name], _RENAMED.get(name, name)
@@ -54,5 +54,5 @@ def moved_modules(package: str) -> None:
         for old in former:
             if old.startswith(f"{package}."):
                 module = ModuleType(old, "Where something was up to 0.2.")
-                setattr(module, "__getattr__", moved(old))  # noqa: B010 (mypy: a module has no such attribute)
+                setattr(module, "__getattr__", redirect_names(old))  # noqa: B010 (mypy: a module has no such attribute)
                 sys.modules[old] = module

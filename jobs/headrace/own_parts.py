@@ -12,7 +12,7 @@ TABLES: dict[str, str] = {}
 """Modules of lists of places, which are loaded when they are asked for."""
 
 
-def give(places: dict[str, dict[str, str]], ports: dict[str, str], tables: dict[str, str]) -> None:
+def register_parts(places: dict[str, dict[str, str]], ports: dict[str, str], tables: dict[str, str]) -> None:
     """Say where everything is."""
     PLACES.update(places)
     PORTS.update(ports)

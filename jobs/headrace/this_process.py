@@ -44,30 +44,30 @@ class Staying:
         self._over = ExitStack()
 
     @contextmanager
-    def kept(self) -> Iterator[None]:
-        """While this lasts, somewhere, what was ``entered`` stays; then it ends. Begins nothing itself."""
+    def keep_open(self) -> Iterator[None]:
+        """While this lasts, somewhere, what was ``shared_exit_stack`` stays; then it ends. Begins nothing itself."""
         with self._lock:
             self._users += 1
         try:
             yield
         except BaseException as error:
             try:
-                self._leave()
+                self._end_use()
             except Exception as left:
                 error.add_note(f"and it did not end well: {left}")  # what ends the run may be why
             raise
         else:
-            self._leave()
+            self._end_use()
 
-    def _leave(self) -> None:
+    def _end_use(self) -> None:
         with self._lock:
             self._users -= 1
             if not self._users:
-                over, self._over = self._over, ExitStack()
-                over.close()
+                exit_stack, self._over = self._over, ExitStack()
+                exit_stack.close()
 
     @contextmanager
-    def entered(self) -> Iterator[ExitStack | None]:
+    def shared_exit_stack(self) -> Iterator[ExitStack | None]:
         """What ends with the last that lasts; None where nothing does. One thread at a time is in here."""
         with self._lock:
             yield self._over if self._users else None
@@ -78,24 +78,24 @@ LONGEST_MESSAGE: Final = 2_000
 """Characters of a value in a table, and of a message, that people are shown."""
 
 
-def cut(text: str, longest: int) -> str:
+def shorten_text(text: str, longest: int) -> str:
     """``text``, or its beginning and how long it is."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
 
 
-def visible(text: str) -> str:
+def escape_invisible(text: str) -> str:
     """``text``, in which what is no character to look at (ESC, NUL, marks that turn the direction of text round, halves
     of surrogate pairs) is written as Python writes it. Ends of lines and tabs stay.
     """
-    return _written(text, kept="\n\t")
+    return _escape_unprintable(text, kept="\n\t")
 
 
 def in_one_line(text: str) -> str:
-    """``visible``, and ends of lines and tabs are written as Python writes them, too."""
-    return _written(text, kept="")
+    """``escape_invisible``, and ends of lines and tabs are written as Python writes them, too."""
+    return _escape_unprintable(text, kept="")
 
 
-def _written(text: str, kept: str) -> str:
+def _escape_unprintable(text: str, kept: str) -> str:
     if text.isprintable():
         return text
     return "".join(
@@ -131,13 +131,13 @@ class SizeError(FixConfigError, code="config.size"):
 
 def size_in(variable: str) -> int | None:
     """The size in bytes that an environment variable states; None if it states none. Raises SizeError."""
-    stated = os.environ.get(variable, "")
-    if not stated:
+    setting = os.environ.get(variable, "")
+    if not setting:
         return None
-    written = _SIZE.fullmatch(stated.strip())
-    if written is None:
-        raise SizeError(f"{variable}={stated}: write a number of bytes, or one with k, m, g or t, such as 512m")
-    return int(written[1]) * _UNITS[written[2].lower()]
+    size_match = _SIZE.fullmatch(setting.strip())
+    if size_match is None:
+        raise SizeError(f"{variable}={setting}: write a number of bytes, or one with k, m, g or t, such as 512m")
+    return int(size_match[1]) * _UNITS[size_match[2].lower()]
 
 
 def shown_size(size: int) -> str:

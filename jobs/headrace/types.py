@@ -20,6 +20,7 @@ _HOMES = {
     "Explanation": "headrace.read.explanation",
     "FsckReport": "headrace_snapshots.fsck",
     "GivenUp": "headrace_snapshots.output_catalog",
+    "Join": "headrace.pipeline.joins",
     "Keep": "headrace_snapshots.gc_roots",
     "LandedLate": "headrace.runs.dropped_records",
     "LandedRejected": "headrace.runs.dropped_records",

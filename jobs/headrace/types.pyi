@@ -2,6 +2,7 @@
 
 from headrace.describe.check import CheckReport as CheckReport
 from headrace.observe.lateness import LatenessPlot as LatenessPlot
+from headrace.pipeline.joins import Join as Join
 from headrace.read.definition_plan import Plan as Plan
 from headrace.read.deployment import PipelineList as PipelineList
 from headrace.read.diff.comparison import SnapshotDiff as SnapshotDiff

@@ -5,24 +5,24 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from headrace.distribute.views import BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
+from headrace.distribute.views import BEHIND_JOIN, BEYOND_HORIZON, OF_WITHDRAWAL, WINDOW_EXPIRED
 from headrace.errors import ValueOverflowError
 from headrace.model.accumulation import Pane as ModelPane
 from headrace.model.changelog import SIGN
 from headrace.model.event_time import SplitStrategy
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import DataType, ListType, MapType, PairsType, StructType, ValueType
 from headrace.model.expressions.expr import Expr
-from headrace.model.time import GLOBAL_WINDOW_END, Instant, iso_8601
+from headrace.model.time import EARLIEST, GLOBAL_WINDOW_END, LATEST, Instant, iso_8601
 from headrace.pipeline.endpoints import OWN, Input
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.landing import SHOWN, check_budgets
-from headrace.sources.validation import EARLIEST, LATEST
 from headrace.testing.deployment import ReadRecord
 from headrace.testing.pipeline_run import GivenEpoch, StepOutput
 from headrace.testing.results import OutputRow, PaneRow, Row, TimeSpan
-from headrace.testing.steps import real
+from headrace.testing.steps import datetime_or_none
 from headrace_lab.reference import DroppedElement, Epoch, OutputsRun, Rejected
 from headrace_lab.reference.evaluate import evaluate
+from headrace_lab.reference.pipeline import JOINED
 from headrace_snapshots.format.manifest import UNNAMED
 
 
@@ -86,17 +86,23 @@ class ReferenceTestExecutor:
 
     def _is_late_record(self, drop: DroppedElement) -> bool:
         is_record = not self._alone.upstream
-        return is_record and drop.is_late and drop.element.record.keys() == self._pipeline.schema.keys()
+        is_of_source = drop.element.record.keys() == self._pipeline.schema.keys()
+        return is_record and drop.is_late and (is_of_source or self._is_behind_join(drop))
+
+    def _is_behind_join(self, drop: DroppedElement) -> bool:
+        """Whether a record came too late for a join; it has come to no window."""
+        return bool(self._alone.join) and drop.window is None
 
     def _late(self, drop: DroppedElement) -> Row:
         keys = self._alone.record_key_types
         window = drop.window
         why = BEYOND_HORIZON if window is None else WINDOW_EXPIRED
+        why = BEHIND_JOIN if self._is_behind_join(drop) else why
         return {
             **_named(keys, drop.element.key[: len(keys)]),  # an edge has what a loop reads of it, too
-            "event_time": real(drop.element.timestamp),
-            "window_start": None if window is None else real(window.start),
-            "window_end": None if window is None else real(window.end),
+            "event_time": datetime_or_none(drop.element.timestamp),
+            "window_start": None if window is None else datetime_or_none(window.start),
+            "window_end": None if window is None else datetime_or_none(window.end),
             "reason": f"{OF_WITHDRAWAL if drop.element.is_retraction else ''}{why}",
             "input": None,
             "raw": None,
@@ -105,11 +111,13 @@ class ReferenceTestExecutor:
     def _pane(self, number: int, pane: ModelPane) -> PaneRow:
         if self._alone.rows:
             values = _named(self._alone.value_types, pane.values)
-            return OutputRow.of(number, values, _pane_time(pane), pane.timing, is_retraction=pane.is_retraction)
+            return OutputRow.from_values(
+                number, values, _pane_time(pane), pane.timing, is_retraction=pane.is_retraction
+            )
         return PaneRow(
             step=number,
             key=_named(self._alone.key_types, pane.key),
-            window=TimeSpan(real(pane.window.start), real(pane.window.end)),
+            window=TimeSpan(datetime_or_none(pane.window.start), datetime_or_none(pane.window.end)),
             values=_named(self._alone.value_types, pane.values),
             timing=pane.timing,
             index=pane.index,
@@ -121,7 +129,7 @@ class ReferenceTestExecutor:
 
 
 def _pane_time(pane: ModelPane) -> datetime | None:
-    return None if pane.timestamp >= GLOBAL_WINDOW_END - 1 else real(pane.timestamp)
+    return None if pane.timestamp >= GLOBAL_WINDOW_END - 1 else datetime_or_none(pane.timestamp)
 
 
 def _named(types: Mapping[str, ValueType], values: Iterable[Any]) -> dict[str, Any]:
@@ -135,9 +143,13 @@ def _plain(value: Any, kind: ValueType) -> Any:
     match kind:
         case ListType(item):
             return [_plain(element, item) for element in value]
+        case StructType(fields):
+            return {name: _plain(one, own) for one, (name, own) in zip(value, fields, strict=True)}
+        case MapType(own):
+            return {key: _plain(one, own) for key, one in value}
         case PairsType(left, right):
             return [(_plain(one, left), _plain(other, right)) for one, other in value]
-    return (real(Instant(value)) or iso_8601(value)) if kind is DataType.TIMESTAMP else value
+    return (datetime_or_none(Instant(value)) or iso_8601(value)) if kind is DataType.TIMESTAMP else value
 
 
 def _outside(given: Input, record: ReadRecord) -> str | None:
@@ -176,4 +188,5 @@ def _dead_letter(name: str, record: ReadRecord, reason: str) -> Row:
 
 def _dead_pane(pane: Rejected) -> Row:
     above = f"output {pane.of}" if pane.of else f"aggregation {pane.stage}"
+    above = JOINED if pane.of == JOINED else above
     return {"input": above, "position": None, "reason": _reason(pane), "raw": None}

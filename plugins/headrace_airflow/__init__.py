@@ -1,5 +1,5 @@
 """Headrace in Airflow: every registered pipeline becomes its DAGs; their tasks are thin, the catalog is the truth."""
 
-from headrace.installed import require
+from headrace.installed import require_extra
 
-require("airflow", "headrace_airflow")
+require_extra("airflow", "headrace_airflow")

@@ -7,12 +7,12 @@ from airflow.sdk import Asset, AssetAlias, AssetWatcher, Context
 from airflow.sdk.configuration import conf
 
 from headrace.model.time import Duration
-from headrace.moved import moved
+from headrace.moved import redirect_names
 from headrace.pipeline.scheduling import dag_id
 from headrace_airflow.roots import Root, RootedPipeline
 from headrace_airflow.run_ids import published_asset
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)
 
 
 def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
@@ -21,7 +21,7 @@ def snapshot_page(root: Root, pipeline: str, snapshot: str) -> str:
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedEvent:
     """What readers of ``pipeline`` under ``root`` see, as a task tells of it: events carry {epoch, snapshot, counts,
     watermark, page}: the last is where Airflow's UI shows the snapshot. ``output``: one of several; else it is
     what readers of all may see.
@@ -38,12 +38,12 @@ class Published:
     @property
     def asset(self) -> Asset:
         """The asset itself."""
-        return published_asset("/".join(filter(None, (self.root.qualified(self.pipeline), self.output))))
+        return published_asset("/".join(filter(None, (self.root.qualified_name(self.pipeline), self.output))))
 
     @property
     def outlet(self) -> Asset | AssetAlias:
         """What a task that tells of it declares."""
-        return self.asset if self.is_made_here else AssetAlias(name=f"{self.root.named(self.pipeline)}_moved")
+        return self.asset if self.is_made_here else AssetAlias(name=f"{self.root.airflow_name(self.pipeline)}_moved")
 
     def announce(self, context: Context, became: dict[str, Any]) -> None:
         """Give this task's event what readers see now, as its summary ``became`` has it."""
@@ -62,7 +62,7 @@ class Published:
         return extra
 
 
-def landed(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
+def landed_asset(rooted: RootedPipeline, poll_interval: Duration) -> Asset:
     """What has landed for a pipeline: a watcher gives it an event when a run would find something to do."""
     from headrace.read.pending_work import (
         watched_inputs,

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -21,8 +21,9 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from headrace import connections
-from headrace.connections import MissingConnectionError, is_secret, variable
+from headrace.connections import MissingConnectionError, is_secret, variable_name
 from headrace.errors import FixConfigError
+from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.roots import STORE_CONNECTION, Root
 
@@ -65,10 +66,10 @@ class StoreVariables:
     def __hash__(self) -> int:
         return hash((frozenset(self.values.items()), self.without))
 
-    def over(self, environment: Mapping[str, str]) -> dict[str, str]:
+    def apply_to(self, environment: Mapping[str, str]) -> dict[str, str]:
         """``environment`` with them."""
-        kept = {name: value for name, value in environment.items() if name not in self.without}
-        return {**kept, **self.values}
+        kept_variables = {name: value for name, value in environment.items() if name not in self.without}
+        return {**kept_variables, **self.values}
 
 
 def store_variables(root: Root) -> StoreVariables:
@@ -82,8 +83,8 @@ def store_variables(root: Root) -> StoreVariables:
             f"the Airflow connection {root.store} has the endpoint_url {other}, and root {root.name} the endpoint "
             f"{root.endpoint}: leave one of them out"
         )
-    without = tuple(dict.fromkeys((*variables.without, *_OTHER_ENDPOINTS)))
-    return StoreVariables({**variables.values, "AWS_ENDPOINT_URL": root.endpoint}, without)
+    variables_without = tuple(dict.fromkeys((*variables.without, *_OTHER_ENDPOINTS)))
+    return StoreVariables({**variables.values, "AWS_ENDPOINT_URL": root.endpoint}, variables_without)
 
 
 def _of_connection(root: Root) -> StoreVariables:
@@ -106,7 +107,7 @@ def variables_of(connection: Connection) -> StoreVariables:
     where = f"the Airflow connection {connection.conn_id}"
     if connection.conn_type not in _TYPES:
         raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type aws")
-    extra = _extra(connection.extra, where)
+    extra = _parse_extra(connection.extra, where)
     if unknown := sorted({*extra} - {*_EXTRA}):
         raise StoreConnectionError(
             f"{where} has {', '.join(unknown)} in extra, which Headrace does not know: it takes {', '.join(_EXTRA)}"
@@ -124,11 +125,11 @@ def variables_of(connection: Connection) -> StoreVariables:
     if "AWS_PROFILE" in values and "AWS_ACCESS_KEY_ID" in values:
         raise StoreConnectionError(f"{where} has keys and the profile {values['AWS_PROFILE']}: leave one of them out")
     has_keys = any(name in values for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
-    without = (*(_ALONE if has_keys else ()), *(_OTHER_ENDPOINTS if "AWS_ENDPOINT_URL" in values else ()))
-    return StoreVariables(values, without)
+    variables_without = (*(_ALONE if has_keys else ()), *(_OTHER_ENDPOINTS if "AWS_ENDPOINT_URL" in values else ()))
+    return StoreVariables(values, variables_without)
 
 
-def _extra(text: str | None, where: str) -> dict[str, Any]:
+def _parse_extra(text: str | None, where: str) -> dict[str, Any]:
     try:
         extra = json.loads(text or "{}")
     except ValueError:
@@ -151,7 +152,7 @@ _HTTP: Final = "http"
 @contextmanager
 def reaching_system(name: str) -> Iterator[None]:
     """Inside, the environment says what connection ``name`` is. Raises MissingConnectionError."""
-    known_as = variable(name)
+    known_as = variable_name(name)
     if os.environ.get(known_as):
         yield
         return
@@ -162,11 +163,23 @@ def reaching_system(name: str) -> Iterator[None]:
         os.environ.pop(known_as, None)
 
 
-def reached(name: str) -> connections.Connection:
+@contextmanager
+def reaching_sources(pipeline: Pipeline) -> Iterator[None]:
+    """Inside, the environment says what all connections of the sources of ``pipeline`` are. Raises
+    MissingConnectionError.
+    """
+    names = dict.fromkeys(name for input_ in pipeline.inputs for name in input_.source.connections)
+    with ExitStack() as systems:
+        for name in names:
+            systems.enter_context(reaching_system(name))
+        yield
+
+
+def find_connection(name: str) -> connections.Connection:
     """The connection ``name``, for a process in which several things go on: its environment stays as it is. Raises
     MissingConnectionError.
     """
-    known_as = variable(name)
+    known_as = variable_name(name)
     return connections.connection(name, {known_as: os.environ.get(known_as) or _of_airflow(name)})
 
 
@@ -176,20 +189,20 @@ def _of_airflow(name: str) -> str:
         return uri_of(BaseHook.get_connection(name))
     except AirflowNotFoundException as error:
         raise MissingConnectionError(
-            f"there is no Airflow connection {name}, and {variable(name)} is not set: add the connection (Admin, "
+            f"there is no Airflow connection {name}, and {variable_name(name)} is not set: add the connection (Admin, "
             "Connections)"
         ) from error
 
 
 def uri_of(connection: Connection) -> str:
     """The connection as a URI; what its field "extra" says are options. Raises MissingConnectionError."""
-    options = _options(connection)
-    for hidden in (connection.password, *(value for name, value in options.items() if is_secret(name))):
-        if hidden:
-            mask_secret(hidden)
+    options = _connection_options(connection)
+    for secret_value in (connection.password, *(value for name, value in options.items() if is_secret(name))):
+        if secret_value:
+            mask_secret(secret_value)
     login = quote(connection.login or "", safe="")
     secret = f":{quote(connection.password, safe='')}" if connection.password else ""
-    at = "@" if login or secret else ""
+    separator = "@" if login or secret else ""
     port = f":{connection.port}" if connection.port else ""
     kind = connection.conn_type or ""
     scheme, address, path = _SCHEMES.get(kind, kind), connection.host or "", connection.schema or ""
@@ -200,10 +213,10 @@ def uri_of(connection: Connection) -> str:
         address, _, path = address.partition("/")
     query = f"?{urlencode(options)}" if options else ""
     host = quote(address, safe=":[]")
-    return f"{scheme}://{login}{secret}{at}{host}{port}/{quote(path.strip('/'))}{query}"
+    return f"{scheme}://{login}{secret}{separator}{host}{port}/{quote(path.strip('/'))}{query}"
 
 
-def _options(connection: Connection) -> dict[str, str]:
+def _connection_options(connection: Connection) -> dict[str, str]:
     try:
         extra = json.loads(connection.extra or "{}")
     except ValueError:
@@ -222,25 +235,25 @@ def forget_connections(roots: Iterable[Root], but: str) -> None:
     """Take the connections to the stores of ``roots`` out of the environment of this process, except ``but`` that: so
     a task and what it starts have the keys of one root alone, also where Airflow's connections are variables.
     """
-    for name in _variables_of(roots) - {_variable(but)}:
+    for name in _variables_of(roots) - {_variable_name(but)}:
         os.environ.pop(name, None)
 
 
 @contextmanager
 def without_connections(roots: Iterable[Root]) -> Iterator[None]:
     """Inside, the environment has none of the connections to the stores of ``roots``."""
-    hidden = {name: os.environ.pop(name) for name in _variables_of(roots) if name in os.environ}
+    hidden_variables = {name: os.environ.pop(name) for name in _variables_of(roots) if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(hidden)
+        os.environ.update(hidden_variables)
 
 
 def _variables_of(roots: Iterable[Root]) -> set[str]:
-    return {_variable(root.store) for root in roots if root.store}
+    return {_variable_name(root.store) for root in roots if root.store}
 
 
-def _variable(connection: str) -> str:
+def _variable_name(connection: str) -> str:
     return f"AIRFLOW_CONN_{connection.upper()}"
 
 
@@ -254,10 +267,10 @@ class reaching_store(headrace_errors):  # noqa: N801  # a context manager, calle
         with headrace_errors():
             variables = store_variables(self._root)
         self._before = dict(os.environ)
-        after = variables.over(self._before)
+        new_environment = variables.apply_to(self._before)
         for name in variables.without:
             os.environ.pop(name, None)
-        os.environ.update({name: after[name] for name in variables.values})
+        os.environ.update({name: new_environment[name] for name in variables.values})
         self._touched = {*variables.values, *variables.without}
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:

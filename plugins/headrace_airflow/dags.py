@@ -31,18 +31,18 @@ from headrace.errors import FixConfigError
 from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, Times
 from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
-from headrace.runs.reporting.results import redacted
-from headrace.this_process import visible, without_collection
+from headrace.runs.reporting.results import redact_secrets
+from headrace.this_process import escape_invisible, without_collection
 from headrace_airflow import decisions
 from headrace_airflow.connection import forget_connections, reaching_store, without_connections
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
-from headrace_airflow.families.family import call, options_of
+from headrace_airflow.families.family import call_user_function, options_of
 from headrace_airflow.forms import APPROVE, LENGTH_PATTERN, REASON, FormError, check_names, option_fields, reason_field
 from headrace_airflow.processes import OwnProcess
 from headrace_airflow.roots import Root, RootedPipeline, ServedRoots, local_memory, served_roots
 
 if TYPE_CHECKING:
-    from headrace.application.maintain import Maintained, Maintenance
+    from headrace.application.maintain import Maintenance, MaintenanceReport
 
 
 PROGRAM: Final = Path(application.__file__).with_name("maintain.py")
@@ -75,71 +75,80 @@ class MaintainOperator(BaseOperator):
         form = {**_RETENTION, **context["params"]} if self.retention else context["params"]
         with headrace_errors():
             check_names(context, self.names)
-            asked, pipelines = _asked(form), self._pipelines(form)
+            maintenance, pipelines = _asked(form), self._chosen_pipelines(form)
         try:
             with reaching_store(self.root):
-                maintained = self._maintained(asked, pipelines)
+                report = self._run_maintenance(maintenance, pipelines)
         except Exception as error:
-            self._tell(pipelines, {one.name: error for one in pipelines}, context)
+            self._call_on_failure(pipelines, {one.name: error for one in pipelines}, context)
             raise
-        errors = {name: TypedTaskError(problem) for name, problem in maintained.errors.items()}
-        for name, problem in maintained.errors.items():
+        errors = {name: TypedTaskError(problem) for name, problem in report.errors.items()}
+        for name, problem in report.errors.items():
             self.log.error("%s: %s: %s", name, problem.code, problem.message)
-        self._tell(pipelines, errors, context)
-        for raised in errors.values():
-            raise raised
-        return maintained.lines
+        self._call_on_failure(pipelines, errors, context)
+        for task_error in errors.values():
+            raise task_error
+        return report.lines
 
-    def _tell(self, pipelines: Sequence[RootedPipeline], errors: Mapping[str, Exception], context: Context) -> None:
+    def _call_on_failure(
+        self, pipelines: Sequence[RootedPipeline], errors: Mapping[str, Exception], context: Context
+    ) -> None:
         """Call what each pipeline names as ``on_failure``, if it had an error and this is its retention."""
-        for rooted in pipelines if self.retention else ():
-            error, reference = errors.get(rooted.name), options_of(rooted).on_failure
+        for rooted_pipeline in pipelines if self.retention else ():
+            error, reference = errors.get(rooted_pipeline.name), options_of(rooted_pipeline).on_failure
             if error is None or reference is None:
                 continue
             try:
-                call(reference, {**context, "exception": error, "headrace_pipeline": rooted.name})
+                call_user_function(
+                    reference, {**context, "exception": error, "headrace_pipeline": rooted_pipeline.name}
+                )
             except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
-                self.log.exception("on_failure=%r of %s failed", reference, rooted.name)
+                self.log.exception("on_failure=%r of %s failed", reference, rooted_pipeline.name)
 
     def on_kill(self) -> None:
         """End the process."""
         if self._own is not None:
             self._own.stop()
 
-    def _pipelines(self, form: Form) -> list[RootedPipeline]:
+    def _chosen_pipelines(self, form: Form) -> list[RootedPipeline]:
         """The pipeline that the form names; else all whose files can be used."""
         if form["pipeline"]:
             return [self.root.pipeline(form["pipeline"])]
-        files = self.root.files()
+        files = self.root.registered_files()
         for problem in files.broken.values():
             self.log.warning("pipelines of a file that cannot be used are left out: %s", problem)
-        return [one for one in self.root.rooted(files) if self.retention in (None, _retention_of(one))]
+        return [one for one in self.root.rooted_pipelines(files) if self.retention in (None, _retention_of(one))]
 
-    def _maintained(self, asked: "Maintenance", pipelines: Sequence[RootedPipeline]) -> "Maintained":
+    def _run_maintenance(self, maintenance: "Maintenance", pipelines: Sequence[RootedPipeline]) -> "MaintenanceReport":
         """What the process leaves. Raises TypedTaskError if it ends without that, and what OwnProcess raises."""
-        from headrace.application.maintain import Maintained
+        from headrace.application.maintain import MaintenanceReport
 
         self._own = OwnProcess(local_memory(), otherwise=_LESS)
         with TemporaryDirectory() as folder:
             outcome = Path(folder) / "outcome.json"
-            options = [f"--root={self.root.uri}", f"--form={json.dumps(asdict(asked))}", f"--outcome={outcome}"]
-            command = [sys.executable, str(PROGRAM), *options, *(rooted.reference for rooted in pipelines)]
-            ended = self._own.run(command, lambda line: self.log.info("%s", visible(redacted(line))))
-            if not ended.well:
-                raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
-            return Maintained.of_json(outcome.read_text())
+            options = [f"--root={self.root.uri}", f"--form={json.dumps(asdict(maintenance))}", f"--outcome={outcome}"]
+            command = [
+                sys.executable,
+                str(PROGRAM),
+                *options,
+                *(rooted_pipeline.reference for rooted_pipeline in pipelines),
+            ]
+            ending = self._own.run(command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))))
+            if not ending.well:
+                raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.said))
+            return MaintenanceReport.of_json(outcome.read_text())
 
 
-def _retention_of(rooted: RootedPipeline) -> str:
+def _retention_of(rooted_pipeline: RootedPipeline) -> str:
     """The name of the DAG that applies its retention; empty if none does."""
-    retention = rooted.pipeline.retention
+    retention = rooted_pipeline.pipeline.retention
     return "" if retention is None or retention.schedule is None else retention_dag_name(retention.schedule)
 
 
 def _asked(form: Form) -> "Maintenance":
     """What the form says. Raises FormError if something is wrong with it, before anything is done."""
     from headrace.application.maintain import Maintenance
-    from headrace.runs.maintenance import keeping
+    from headrace.runs.maintenance import keep_rule
     from headrace_snapshots.gc_roots import KeepError
 
     if not (form["expire"] or form["check"]):
@@ -147,7 +156,7 @@ def _asked(form: Form) -> "Maintenance":
     if (form["deep"] or form["repair"]) and not form["check"]:
         raise FormError("deep and repair are ways to check, and the form says not to check")
     try:
-        keeping(form["keep_last"] or 1, form["keep_for"] or None)
+        keep_rule(form["keep_last"] or 1, form["keep_for"] or None)
     except KeepError as error:
         raise FormError(str(error)) from error
     return Maintenance(
@@ -164,12 +173,11 @@ def _asked(form: Form) -> "Maintenance":
 
 
 _TASK: Final = "maintain"
-_DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
 
 
 def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     """The DAG that people start, with ``pipelines`` to choose from."""
-    about = (
+    description = (
         "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
         "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
         "it marked, so readers have time until then, and a failed run is not tried again at once. It runs beside all "
@@ -184,7 +192,7 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             description="Empty: all. Of those without a retention nothing expires then, unless you say what to keep.",
             **choice,
         ),
-        "expire": decisions.switch("Expire", "Let old snapshots go.", on=True),
+        "expire": decisions.switch_param("Expire", "Let old snapshots go.", on=True),
         "keep_last": Param(
             None,
             type=["null", "integer"],
@@ -206,14 +214,16 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
             title="Keep tags",
             description="Whether tagged snapshots stay; else the tags of those that expire are dropped.",
         ),
-        "check": decisions.switch("Check", "Look whether everything is there.", on=True),
-        "deep": decisions.switch("Deep", "When checking, read data files, too, and compare their checksums."),
-        "repair": decisions.switch(
+        "check": decisions.switch_param("Check", "Look whether everything is there.", on=True),
+        "deep": decisions.switch_param("Deep", "When checking, read data files, too, and compare their checksums."),
+        "repair": decisions.switch_param(
             "Repair", "When checking, make again what can be; have what no snapshot ever named deleted."
         ),
-        "dry_run": decisions.switch(*_DRY_RUN),
+        "dry_run": decisions.dry_run_switch(),
     }
-    with decisions.new_root_dag(root, MAINTAIN, about, params, command="`headrace expire` and `headrace fsck`") as dag:
+    with decisions.new_root_dag(
+        root, MAINTAIN, description, params, command="`headrace expire` and `headrace fsck`"
+    ) as dag:
         MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retries=0)
     return dag
 
@@ -221,9 +231,9 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
 def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[Times, DAG | Exception]:
     """For each schedule of a retention the DAG that applies it, or what Airflow has against it."""
     schedules: dict[Times, list[str]] = {}
-    for rooted in pipelines:
-        if (schedule := retention_schedule(rooted)) is not None:
-            schedules.setdefault(schedule, []).append(rooted.name)
+    for rooted_pipeline in pipelines:
+        if (schedule := retention_schedule(rooted_pipeline)) is not None:
+            schedules.setdefault(schedule, []).append(rooted_pipeline.name)
     dags: dict[Times, DAG | Exception] = {}
     for schedule, names in schedules.items():
         try:
@@ -235,15 +245,15 @@ def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[Time
 
 def retention_dag(root: Root, name: str, schedule: Times | None = None, pipelines: Sequence[str] = ()) -> DAG:
     """The DAG that applies retentions of one schedule. For its task the name is enough."""
-    about = (
+    description = (
         f"Let old snapshots go, with all that only they need, as retentions with the schedule {schedule} say: those of "
         f"{', '.join(pipelines)}. Each run deletes what the one before it marked, so readers have time until then, and "
         "a failed run is not tried again at once. An error in one pipeline does not stop the others."
     )
-    params = {"dry_run": decisions.switch(*_DRY_RUN)}
+    params = {"dry_run": decisions.dry_run_switch()}
     tags = ("retention",)
     with decisions.new_root_dag(
-        root, name, about, params, command="`headrace expire`", tags=tags, schedule=schedule
+        root, name, description, params, command="`headrace expire`", tags=tags, schedule=schedule
     ) as dag:
         MaintainOperator(task_id=_TASK, root=root, names=tuple(params), retention=name, retries=0)
     dag.validate()  # type: ignore[no-untyped-call]
@@ -293,37 +303,22 @@ def _decision_dag(root: Root, kind: decisions.Decision, pipelines: Sequence[str]
 
 
 def _promote_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
-    about = (
+    description = (
         "Make a branch main and published, once a person has seen what readers will see change. Or replace rows of "
         "main by those of the branch, as a patch; then main goes on as it is, and the branch stays. Or let main adopt "
         "one output of the branch, which the next run publishes."
     )
+    asks = "Wait until a person has seen what would change and approves it; else promote at once."
+    fields = option_fields(PROMOTE)
     params = {
         "pipeline": _pipeline(pipelines),
         "branch": Param(type="string", minLength=1, title="Branch", description="A branch whose audit succeeded."),
-        "patch": Param(
-            False,
-            type="boolean",
-            title="Patch",
-            description="Replace only rows of windows that have expired on both; main goes on as it is.",
-        ),
-        "output": Param(
-            None,
-            type=["null", "string"],
-            title="Output",
-            description="One of several: which the patch is of, or which main adopts from a branch that has computed "
-            "it again. Empty: the whole branch.",
-        ),
-        "approve": Param(
-            True,
-            type="boolean",
-            title="Ask before",
-            description="Wait until a person has seen what would change and approves it; else promote at once.",
-        ),
-        **option_fields(PROMOTE),
+        **{name: fields.pop(name) for name in ("patch", "output")},
+        "approve": decisions.switch_param("Ask before", asks, on=True),
+        **fields,
         REASON: reason_field(),
     }
-    with decisions.new_root_dag(root, PROMOTE, about, params, command="`headrace promote`") as dag:
+    with decisions.new_root_dag(root, PROMOTE, description, params, command="`headrace promote`") as dag:
         chain(
             decisions.RehearsalOperator(task_id=decisions.REHEARSE, root=root, names=tuple(params)),
             decisions.ApproveOperator(
@@ -362,10 +357,10 @@ class DagFile:
     def of(cls, file: str) -> "DagFile":
         """What the module attribute ``__file__`` names. Raises DagFilesError if the first of all does not share."""
         path = Path(file)
-        beside = sorted(path.parent.glob(f"{_FILES}*.py"))
-        if path.stem.startswith(_FILES) and "__file__" not in beside[0].read_text(encoding="utf-8"):
-            raise DagFilesError(f"{beside[0]} has the DAGs of all pipelines: write asked_for(__file__) in it")
-        return cls(path.stem, [one.stem for one in beside] if path in beside else [path.stem])
+        sibling_files = sorted(path.parent.glob(f"{_FILES}*.py"))
+        if path.stem.startswith(_FILES) and "__file__" not in sibling_files[0].read_text(encoding="utf-8"):
+            raise DagFilesError(f"{sibling_files[0]} has the DAGs of all pipelines: write asked_for(__file__) in it")
+        return cls(path.stem, [one.stem for one in sibling_files] if path in sibling_files else [path.stem])
 
     @property
     def is_first(self) -> bool:
@@ -388,7 +383,7 @@ _ALONE: Final = DagFile(_FILES, [_FILES])
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltDags:
     """The DAGs of a root: ``dags`` by DAG id, the names of their ``pipelines``, and what is wrong with each file whose
     pipelines have no DAGs, or not all.
     """
@@ -398,64 +393,64 @@ class Built:
     broken: Mapping[Path, str]
 
 
-def built(root: Root, file: DagFile = _ALONE) -> Built:
+def built(root: Root, file: DagFile = _ALONE) -> BuiltDags:
     """The DAGs that ``file`` has of the registered pipelines of ``root``, if there can be some. One of Headrace's own
     that cannot be built leaves its pipeline none; a family of others, only itself.
     """
-    files = root.files(None if file.is_first else file.has)
+    files = root.registered_files(None if file.is_first else file.has)
     dags: dict[str, DAG] = {}
-    broken, every = dict(files.broken), _families()
-    pipelines = root.rooted(files)
-    names = {rooted.name for rooted in pipelines if not file.has(rooted.qualified)}
-    for rooted in (one for one in pipelines if one.name not in names):
+    problems, every = dict(files.broken), _families()
+    pipelines = root.rooted_pipelines(files)
+    names = {rooted_pipeline.name for rooted_pipeline in pipelines if not file.has(rooted_pipeline.qualified)}
+    for rooted_pipeline in (one for one in pipelines if one.name not in names):
         for families in every:
             try:
-                dags |= dags_of(rooted, families)
-                names.add(rooted.name)
+                dags |= dags_of(rooted_pipeline, families)
+                names.add(rooted_pipeline.name)
             except Exception as error:  # whatever Airflow says of this one, the others stay
-                broken[rooted.file] = _said(rooted, error)
+                problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
     if file.is_first:
-        own, refused = _retention_dags(root, files)
-        return Built(dags | own, sorted(names), broken | refused)
-    return Built(dags, (), broken)
+        own, refused_files = _retention_dags(root, files)
+        return BuiltDags(dags | own, sorted(names), problems | refused_files)
+    return BuiltDags(dags, (), problems)
 
 
 def broken_files(root: Root) -> Mapping[Path, str]:
     """What ``built`` finds wrong with files. Of pipelines whose Headrace DAGs differ in nothing that Airflow could
     refuse, only one has them built.
     """
-    files = root.files()
-    broken = dict(files.broken)
-    accepted: list[DagSettings] = []
+    files = root.registered_files()
+    problems = dict(files.broken)
+    accepted_settings: list[DagSettings] = []
     own, *others = _families()
-    for rooted in root.rooted(files):
+    for rooted_pipeline in root.rooted_pipelines(files):
         try:
-            settings = DagSettings.of(rooted)
-            if settings is None or settings not in accepted:
-                dags_of(rooted, own)
-            if settings is not None and settings not in accepted:
-                accepted.append(settings)
+            settings = DagSettings.of(rooted_pipeline)
+            if settings is None or settings not in accepted_settings:
+                dags_of(rooted_pipeline, own)
+            if settings is not None and settings not in accepted_settings:
+                accepted_settings.append(settings)
         except Exception as error:  # as above
-            broken[rooted.file] = _said(rooted, error)
+            problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
         for families in others:
             try:
-                dags_of(rooted, families)
+                dags_of(rooted_pipeline, families)
             except Exception as error:  # as above
-                broken[rooted.file] = _said(rooted, error)
-    return broken | _retention_dags(root, files)[1]
+                problems[rooted_pipeline.file] = _said(rooted_pipeline, error)
+    return problems | _retention_dags(root, files)[1]
 
 
 def _retention_dags(root: Root, files: RegisteredFiles) -> tuple[dict[str, DAG], dict[Path, str]]:
     """The DAGs of retentions with a schedule, and files with a schedule that Airflow refuses."""
-    pipelines = root.rooted(files)
-    made = retention_dags(root, pipelines)
-    dags = {dag.dag_id: dag for dag in made.values() if isinstance(dag, DAG)}
-    refused: dict[Path, str] = {}
-    for rooted in pipelines:
-        schedule = retention_schedule(rooted)
-        if schedule is not None and isinstance(error := made[schedule], Exception):
-            refused[rooted.file] = _said(rooted, error)
-    return dags, refused
+    pipelines = root.rooted_pipelines(files)
+    dags_by_schedule = retention_dags(root, pipelines)
+    dags = {dag.dag_id: dag for dag in dags_by_schedule.values() if isinstance(dag, DAG)}
+    refused_files: dict[Path, str] = {}
+    for rooted_pipeline in pipelines:
+        schedule = retention_schedule(rooted_pipeline)
+        if schedule is not None and isinstance(error := dags_by_schedule[schedule], Exception):
+            refused_files[rooted_pipeline.file] = _said(rooted_pipeline, error)
+    return dags, refused_files
 
 
 @dataclass(frozen=True)
@@ -476,7 +471,11 @@ class DagSettings:
         options, pipeline = options_of(rooted), rooted.pipeline
         if options.default_args:
             return None
-        sinks = [(output, sink.name) for output, alone in pipeline.by_output.items() for sink in alone.sinks]
+        sinks = [
+            (output, sink.name)
+            for output, output_pipeline in pipeline.by_output.items()
+            for sink in output_pipeline.sinks
+        ]
         return cls(
             options,
             pipeline.schedule,
@@ -494,8 +493,8 @@ def _families() -> list[list[str]]:
     return [[*DAG_FAMILIES.built_in], *others]
 
 
-def _said(rooted: RootedPipeline, error: Exception) -> str:
-    return f"{rooted.file}: {type(error).__name__}: {error}"
+def _said(rooted_pipeline: RootedPipeline, error: Exception) -> str:
+    return f"{rooted_pipeline.file}: {type(error).__name__}: {error}"
 
 
 def built_for(root: Root, pipeline: str, family: str) -> DAG | None:
@@ -514,8 +513,8 @@ def dags_of(rooted: RootedPipeline, families: Iterable[str]) -> dict[str, DAG]:
     return {dag.dag_id: dag for dag in dags if dag is not None}
 
 
-def _dag_of(rooted: RootedPipeline, family: str) -> DAG | None:
-    dag: DAG | None = DAG_FAMILIES[family].build(rooted)
+def _dag_of(rooted_pipeline: RootedPipeline, family: str) -> DAG | None:
+    dag: DAG | None = DAG_FAMILIES[family].build(rooted_pipeline)
     if dag is not None:
         dag.validate()  # type: ignore[no-untyped-call]
     return dag
@@ -532,26 +531,26 @@ def asked_for(file: str | None = None) -> Mapping[str, DAG]:
     So a task neither builds the DAGs of others nor waits for their files. It raises what is wrong with its own; and
     DagFilesError.
     """
-    dag_id, served = get_parsing_context().dag_id, served_roots()
+    dag_id, roots_served = get_parsing_context().dag_id, served_roots()
     if dag_id is not None:
-        dag = _asked_for_by_a_task(dag_id, served)
+        dag = _asked_for_by_a_task(dag_id, roots_served)
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
     dag_file = _ALONE if file is None else DagFile.of(file)
-    with without_connections(served.roots), without_collection():
-        for root in served.roots:
+    with without_connections(roots_served.roots), without_collection():
+        for root in roots_served.roots:
             of_root = built(root, dag_file)
             dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}
     return dags
 
 
-def _asked_for_by_a_task(dag_id: str, served: ServedRoots) -> DAG | None:
+def _asked_for_by_a_task(dag_id: str, roots_served: ServedRoots) -> DAG | None:
     decision, owner = decision_of(dag_id), owner_of(dag_id)
     name = decision[0] if decision is not None else owner.root if owner is not None else None
     if name is None:
         return None
-    root = served.named(name)
-    forget_connections(served.roots, but=root.store)
+    root = roots_served.root_named(name)
+    forget_connections(roots_served.roots, but=root.store)
     if decision is not None:
         return decision_dag(root, decision[1])
     return None if owner is None else built_for(root, owner.pipeline, owner.family)
@@ -561,8 +560,11 @@ def raise_broken() -> None:
     """Raise BrokenPipelineFilesError naming every broken file; nothing when there is none, and not for one DAG."""
     if get_parsing_context().dag_id is not None:
         return
-    served = served_roots()
-    with without_connections(served.roots):
-        broken = [*served.problems, *(problem for root in served.roots for problem in broken_files(root).values())]
-    if broken:
-        raise BrokenPipelineFilesError("\n".join(broken))
+    roots_served = served_roots()
+    with without_connections(roots_served.roots):
+        problems = [
+            *roots_served.problems,
+            *(problem for root in roots_served.roots for problem in broken_files(root).values()),
+        ]
+    if problems:
+        raise BrokenPipelineFilesError("\n".join(problems))

@@ -25,10 +25,10 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from headrace.errors import HeadraceError
 from headrace.pipeline.deployment import Times
 from headrace_airflow import forms
-from headrace_airflow.assets import Published
+from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import RETRIES, problem_left
-from headrace_airflow.families.family import has_form, run_types, times
+from headrace_airflow.families.family import has_form, run_types, timetable_by_time
 from headrace_airflow.markdown import ChangedRows, Proposal, Sentence
 from headrace_airflow.roots import Root
 from headrace_snapshots.names import BEGINNING, MAIN, is_published, output_of, published_of, published_ref
@@ -37,6 +37,8 @@ from headrace_snapshots.protocol import Kind
 
 if TYPE_CHECKING:
     from headrace.runs.client.handle import PipelineHandle
+    from headrace.runs.publishing.patch import PatchRehearsal
+    from headrace.runs.publishing.promotion import Rehearsal
     from headrace_snapshots.catalog import Catalog
     from headrace_snapshots.log import Entry
 
@@ -59,12 +61,12 @@ class AskingOperator(ApprovalOperator):
     def execute(self, context: Context) -> Any:
         """Who approved it; None where nobody was asked."""
         with reaching_store(self.root):
-            shown = self.proposal(context)
-        if shown is None:
+            proposal = self.proposal(context)
+        if proposal is None:
             return None
-        for line in shown.lines:
+        for line in proposal.lines:
             self.log.info("%s", line)
-        self.body = shown.markdown
+        self.body = proposal.markdown
         return super().execute(context)
 
 
@@ -87,10 +89,10 @@ def new_root_dag(
     """
     at_once: dict[str, Any] = {} if schedule is None else {"max_active_runs": 1}
     dag = DAG(
-        dag_id=root.named(name),
+        dag_id=root.airflow_name(name),
         description=about,
         doc_md=f"{about}\n\nThe same on the command line: {command}.",
-        schedule=schedule if schedule is None or isinstance(schedule, str) else times(schedule),
+        schedule=schedule if schedule is None or isinstance(schedule, str) else timetable_by_time(schedule),
         start_date=_START,
         catchup=False,
         default_args=RETRIES,
@@ -103,9 +105,14 @@ def new_root_dag(
         yield dag
 
 
-def switch(title: str, description: str, *, on: bool = False) -> Param:
+def switch_param(title: str, description: str, *, on: bool = False) -> Param:
     """A field that is on or off."""
     return Param(on, type="boolean", title=title, description=description)
+
+
+def dry_run_switch() -> Param:
+    """The field by which a decision does nothing."""
+    return switch_param("Dry run", "Only say in the log what would happen.")
 
 
 Form = Mapping[str, Any]
@@ -127,76 +134,77 @@ class Decision:
     needs_reason: bool = False
 
 
-def _text(title: str, description: str, default: str | None = None, *, required: bool = False) -> Param:
+def _text_param(title: str, description: str, default: str | None = None, *, required: bool = False) -> Param:
     if required:
         return Param(type="string", minLength=1, title=title, description=description)
     return Param(default, type=["null", "string"], title=title, description=description)
 
 
 _SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
-_DRY_RUN: Final = ("Dry run", "Only say in the log what would happen.")
 
 
-def _release(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _release_snapshot(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     from headrace.runs.publishing.publish import STAY
 
-    asked, output = form["snapshot"] or MAIN, form.get("output") or None
-    if (shown := _seen_already(handle, asked, output)) is not None:
-        yield f"published already: readers see {shown} since an earlier entry of the log"
+    snapshot, output = form["snapshot"] or MAIN, form.get("output") or None
+    if (published_id := _seen_already(handle, snapshot, output)) is not None:
+        yield f"published already: readers see {published_id} since an earlier entry of the log"
         return
-    entry = handle.release(asked, message=reason, output=output)
-    for ref, (_, after) in entry.moves.items():
-        of = f" of output {output}" if (output := output_of(ref)) else ""
-        yield f"readers see {after}{of} now, released by entry {entry.number}"
+    entry = handle.release(snapshot, message=reason, output=output)
+    for ref, (_, new_id) in entry.moves.items():
+        output_text = f" of output {output}" if (output := output_of(ref)) else ""
+        yield f"readers see {new_id}{output_text} now, released by entry {entry.number}"
     if not entry.moves:
         yield f"{STAY} (entry {entry.number})"
 
 
-def _seen_already(handle: "PipelineHandle", asked: str, output: str | None) -> str | None:
+def _seen_already(handle: "PipelineHandle", snapshot_ref: str, output: str | None) -> str | None:
     """The snapshot that a release would let readers see, if they see it."""
     head = handle.catalog.head()
-    snapshot = head.refs.get(asked) or handle.show(asked).snapshot_id
-    shown = published_of(head.refs).get(output) if output else handle.catalog.published_by_all(head.refs)
-    return snapshot if shown == snapshot else None
+    snapshot = head.refs.get(snapshot_ref) or handle.show(snapshot_ref).snapshot_id
+    published_id = published_of(head.refs).get(output) if output else handle.catalog.published_by_all(head.refs)
+    return snapshot if published_id == snapshot else None
 
 
-def _rollback(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _rollback_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
-    asked = forms.asked_in_form("rollback", form)
-    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **asked)
+    options = forms.asked_in_form("rollback", form)
+    given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **options)
     verb = "would move" if form["dry_run"] else "moves"
-    for ref, (before, after) in given_up.moves.items():
-        yield f"{ref} {verb} from {before or 'nothing'} to {after or 'nothing'}"
+    for ref, (old_id, new_id) in given_up.moves.items():
+        yield f"{ref} {verb} from {old_id or 'nothing'} to {new_id or 'nothing'}"
     yield from given_up.told
     if not form["dry_run"]:
-        entry = handle.rollback(to=form["to"], branch=branch, message=reason, **asked)
+        entry = handle.rollback(to=form["to"], branch=branch, message=reason, **options)
         yield f"rolled back by entry {entry.number}; the next run continues from there"
 
 
-def _drop(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _drop_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     entry = handle.drop(form["name"], message=f"dropped {form['name']}: {reason}")
     yield f"dropped {form['name']} by entry {entry.number}; left are {', '.join(sorted(entry.refs))}"
 
 
-def _tag(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _tag_snapshot(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     entry = handle.tag(form["name"], form["snapshot"] or MAIN, message=reason)
-    (snapshot,) = (after for _, after in entry.moves.values())
+    (snapshot,) = (tagged_id for _, tagged_id in entry.moves.values())
     yield f"tag {form['name']} names {snapshot}"
 
 
-def _fork(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _fork_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
     entry = handle.fork(form["snapshot"] or MAIN, form["name"], message=reason)
     yield f"branch {form['name']} begins at {entry.refs[form['name']]}: process it with Branch = {form['name']}"
 
 
-def _replay(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
-    at = form["at"] or MAIN
-    landed = (
-        handle.replay_late(output=form.get("output") or None, to=form["to"], at=at)
+def _replay_dropped(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+    snapshot_ref = form["at"] or MAIN
+    landing = (
+        handle.replay_late(output=form.get("output") or None, to=form["to"], at=snapshot_ref)
         if form["records"] == "late"
-        else handle.replay_rejected(output=form.get("output") or None, input=form["input"], to=form["to"], at=at)
+        else handle.replay_rejected(
+            output=form.get("output") or None, input=form["input"], to=form["to"], at=snapshot_ref
+        )
     )
-    for name, value in landed.to_json().items():
+    for name, value in landing.to_json().items():
         yield f"{name.replace('_', ' ')}: {value}"
 
 
@@ -206,10 +214,12 @@ KINDS: Final = (
         "Publish a snapshot whose audit failed. Readers see its rows from then on; the log of the pipeline says who "
         "decided it and why.",
         lambda: {
-            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
-            "output": _text("Output", "Which of several outputs. Empty: all whose readers see an older snapshot."),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "output": _text_param(
+                "Output", "Which of several outputs. Empty: all whose readers see an older snapshot."
+            ),
         },
-        _release,
+        _release_snapshot,
         needs_reason=True,
     ),
     Decision(
@@ -217,37 +227,37 @@ KINDS: Final = (
         "Move a branch back to a snapshot. What readers see moves with main if it is newer; the next run reads again "
         "what came after. Nothing is deleted.",
         lambda: {
-            "to": _text("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
-            "branch": _text("Branch", "Empty: main."),
-            "dry_run": switch(*_DRY_RUN),
+            "to": _text_param("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
+            "branch": _text_param("Branch", "Empty: main."),
+            "dry_run": dry_run_switch(),
             **forms.option_fields("rollback"),
         },
-        _rollback,
+        _rollback_branch,
         needs_reason=True,
     ),
     Decision(
         "drop",
         "Drop a branch or a tag. Its snapshots stay in the store until they expire.",
-        lambda: {"name": _text("Branch or tag", "Which one is dropped.", required=True)},
-        _drop,
+        lambda: {"name": _text_param("Branch or tag", "Which one is dropped.", required=True)},
+        _drop_branch,
     ),
     Decision(
         "tag",
         "Give a snapshot a name that stays, and keeps it from expiring.",
         lambda: {
-            "name": _text("Tag", "The new name.", required=True),
-            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "name": _text_param("Tag", "The new name.", required=True),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
         },
-        _tag,
+        _tag_snapshot,
     ),
     Decision(
         "fork",
         "Make a branch at a snapshot, for runs beside main. Readers see nothing of it.",
         lambda: {
-            "name": _text("Branch", "The new name.", required=True),
-            "snapshot": _text("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "name": _text_param("Branch", "The new name.", required=True),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
         },
-        _fork,
+        _fork_branch,
     ),
     Decision(
         "replay",
@@ -262,14 +272,16 @@ KINDS: Final = (
                 title="Records",
                 description="Which of them.",
             ),
-            "output": _text("Output", "What one of several outputs dropped. Empty: dead letters that none could take."),
-            "input": _text("Input", "Dead letters of one input alone. Empty: of all."),
-            "to": _text(
+            "output": _text_param(
+                "Output", "What one of several outputs dropped. Empty: dead letters that none could take."
+            ),
+            "input": _text_param("Input", "Dead letters of one input alone. Empty: of all."),
+            "to": _text_param(
                 "To", "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root."
             ),
-            "at": _text("At", f"{_SNAPSHOT}. Empty: what the newest of main knows."),
+            "at": _text_param("At", f"{_SNAPSHOT}. Empty: what the newest of main knows."),
         },
-        _replay,
+        _replay_dropped,
     ),
 )
 
@@ -293,7 +305,7 @@ class DecisionOperator(BaseOperator):
     """
 
     def __init__(self, *, root: Root, decision: Decision, names: Collection[str], **kwargs: Any) -> None:
-        super().__init__(outlets=[moved(root)], **kwargs)
+        super().__init__(outlets=[moved_asset_alias(root)], **kwargs)
         self.root, self.decision, self.names = root, decision, names
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -302,19 +314,19 @@ class DecisionOperator(BaseOperator):
         with problem_left(context), reaching_store(self.root):
             forms.check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
-            done = forms.earlier_try(handle.catalog, context)
-            before = seen_before(handle, done)
+            entry_before = forms.earlier_try(handle.catalog, context)
+            published_before = seen_before(handle, entry_before)
             act = (
                 self.decision.act(handle, form, forms.reason_of(context))
-                if done is None
-                else [forms.done_already(done)]
+                if entry_before is None
+                else [forms.done_already(entry_before)]
             )
             lines = []
             for line in act:
                 self.log.info("%s", line)
                 lines.append(line)
-            lines += forms.told_if_unreasoned(context) if done is None else ()
-            return {"said": lines, "published": announced(self.root, handle, context, before)}
+            lines += forms.told_if_unreasoned(context) if entry_before is None else ()
+            return {"said": lines, "published": announce_changes(self.root, handle, context, published_before)}
 
 
 class RehearsalOperator(BaseOperator):
@@ -330,25 +342,25 @@ class RehearsalOperator(BaseOperator):
         with problem_left(context), reaching_store(self.root):
             forms.check_names(context, self.names)
             handle = handle_of(self.root, form["pipeline"])
-            done = forms.earlier_try(handle.catalog, context)
+            entry_before = forms.earlier_try(handle.catalog, context)
             output = form.get("output") or None
             # before it is read: whatever comes to the branch from here on, this run does not promote
             context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(form["branch"]))
-            shown = (
-                rehearsed(
+            proposal = (
+                rehearse_promotion(
                     handle,
                     form["branch"],
                     output=output,
                     patch=form["patch"],
                     asked=forms.asked_in_form("promote", form),
                 )
-                if done is None
-                else Proposal.of([Sentence(forms.done_already(done))])
+                if entry_before is None
+                else Proposal.from_parts([Sentence(forms.done_already(entry_before))])
             )
-        for line in shown.lines:
+        for line in proposal.lines:
             self.log.info("%s", line)
-        context["ti"].xcom_push(key=LINES, value=[*shown.lines])
-        return shown.markdown
+        context["ti"].xcom_push(key=LINES, value=[*proposal.lines])
+        return proposal.markdown
 
 
 class ApproveOperator(AskingOperator):
@@ -360,8 +372,8 @@ class ApproveOperator(AskingOperator):
         if not form["approve"]:
             self.log.info("the form says that nobody is to be asked")
             return None
-        if (done := forms.earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
-            self.log.info("%s", forms.done_already(done))
+        if (entry_before := forms.earlier_try(handle_of(self.root, form["pipeline"]).catalog, context)) is not None:
+            self.log.info("%s", forms.done_already(entry_before))
             return None
         task = context["ti"]
         lines = task.xcom_pull(task_ids=REHEARSE, key=LINES) or ()
@@ -374,7 +386,7 @@ class PromoteOperator(BaseOperator):
     """
 
     def __init__(self, *, root: Root, **kwargs: Any) -> None:
-        super().__init__(outlets=[moved(root)], **kwargs)
+        super().__init__(outlets=[moved_asset_alias(root)], **kwargs)
         self.root = root
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -383,16 +395,16 @@ class PromoteOperator(BaseOperator):
         output = form.get("output") or None
         with problem_left(context), reaching_store(self.root):
             handle = handle_of(self.root, form["pipeline"])
-            done = forms.earlier_try(handle.catalog, context)
-            before = seen_before(handle, done)
-            if done is not None:
-                lines = [forms.done_already(done)]
-                finish(handle, done, form["branch"], output=output, patch=form["patch"])
+            entry_before = forms.earlier_try(handle.catalog, context)
+            published_before = seen_before(handle, entry_before)
+            if entry_before is not None:
+                lines = [forms.done_already(entry_before)]
+                finish_promotion(handle, entry_before, form["branch"], output=output, patch=form["patch"])
             else:
-                message = forms.decided(context, asks=form["approve"])
+                message = forms.decision_message(context, asks=form["approve"])
                 if form["approve"]:
-                    shown = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
-                    check_shown(handle.catalog, form["branch"], shown, REHEARSE)
+                    rehearsed = context["ti"].xcom_pull(REHEARSE, key=REHEARSED)
+                    check_shown(handle.catalog, form["branch"], rehearsed, REHEARSE)
                 result = handle.promote(
                     form["branch"],
                     output=output,
@@ -403,8 +415,8 @@ class PromoteOperator(BaseOperator):
                 lines = [f"readers see {result.published} (epoch {result.epoch}) now: {message}"]
             for line in lines:
                 self.log.info("%s", line)
-            lines += forms.told_if_unreasoned(context) if done is None else ()
-            return {"said": lines, "published": announced(self.root, handle, context, before)}
+            lines += forms.told_if_unreasoned(context) if entry_before is None else ()
+            return {"said": lines, "published": announce_changes(self.root, handle, context, published_before)}
 
 
 def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *, goes_on: bool = False) -> None:
@@ -414,21 +426,24 @@ def check_shown(catalog: "Catalog", branch: str, shown: str | None, task: str, *
     if shown is None:
         raise forms.NotRehearsedError(f"clear the task {task}, which says what would change; then approve that")
     now = catalog.head().refs.get(branch)
-    if now != shown and not (goes_on and now is not None and _continues(catalog, shown, now)):
+    if now != shown and not (goes_on and now is not None and _is_continuation(catalog, shown, now)):
         raise forms.RehearsalOutdatedError(
             f"branch {branch} was at {shown} when the task {task} said what readers would see change, and that was "
             f"approved; it is at {now or 'nothing'} now. If that is to be promoted, clear {task}, which looks again"
         )
 
 
-def _continues(catalog: "Catalog", shown: str, now: str) -> bool:
-    """Whether ``now`` has come of ``shown``, by one definition."""
-    return catalog.is_ancestor(shown, now) and catalog.manifest(shown).fingerprint == catalog.manifest(now).fingerprint
+def _is_continuation(catalog: "Catalog", rehearsed_id: str, now: str) -> bool:
+    """Whether ``now`` has come of ``rehearsed_id``, by one definition."""
+    return (
+        catalog.is_ancestor(rehearsed_id, now)
+        and catalog.manifest(rehearsed_id).fingerprint == catalog.manifest(now).fingerprint
+    )
 
 
-def moved(root: Root) -> AssetAlias:
+def moved_asset_alias(root: Root) -> AssetAlias:
     """Through it the assets of pipelines get an event when a decision has moved what readers see."""
-    return AssetAlias(name=root.named("decided"))
+    return AssetAlias(name=root.airflow_name("decided"))
 
 
 def handle_of(root: Root, pipeline: str) -> "PipelineHandle":
@@ -438,7 +453,7 @@ def handle_of(root: Root, pipeline: str) -> "PipelineHandle":
     return open_root(root.uri)[pipeline]
 
 
-def rehearsed(
+def rehearse_promotion(
     handle: "PipelineHandle",
     branch: str,
     *,
@@ -450,27 +465,27 @@ def rehearsed(
     """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
     ``later``, before the promotion, is only said. ``asked`` are options of the promotion.
     """
-    gone: tuple[str, ...] = ()
-    if patch:
-        patched = handle.promote(branch, output=output, patch=True, dry_run=True, limit=_ROWS)
-        outputs, refusals, change = {output or "": patched.output}, patched.refusals, patched.change
-    else:
-        rehearsal = handle.promote(branch, output=output, dry_run=True, limit=_ROWS, **(asked or {}))
-        outputs = {name: diff.output for name, diff in rehearsal.diffs.items()}
-        refusals, gone, change = rehearsal.refusals, rehearsal.gone, rehearsal.change
+    options: dict[str, Any] = {"dry_run": True, "limit": _ROWS, "patch": patch, **(asked or {})}
+    rehearsal: Rehearsal | PatchRehearsal = handle.promote(branch, output=output, **options)
+    refusals = rehearsal.refusals
     for refusal in refusals:
         if not isinstance(refusal, later):
             raise refusal
-    parts: list[Sentence | ChangedRows] = [Sentence(f"It would {change}.")]
-    for name, changed in outputs.items():
+    parts: list[Sentence | ChangedRows] = [Sentence(f"It would {rehearsal.change}.")]
+    for name, difference in rehearsal.outputs.items():
         parts += [Sentence(f"Output {name}:")] if name else []
-        parts.append(ChangedRows(changed.rows.to_json(), [change.to_json() for change in changed.first]))
+        parts.append(ChangedRows(difference.rows.to_json(), [change.to_json() for change in difference.first]))
     catching_up = [Sentence(f"Before that the branch catches up, and this changes: {why}") for why in refusals]
-    lost = [Sentence(f"Output {name or 'without a name'} is gone: its readers see nothing any more.") for name in gone]
-    return Proposal.of([*parts, *lost, *catching_up])
+    losses = [
+        Sentence(f"Output {name or 'without a name'} is gone: its readers see nothing any more.")
+        for name in rehearsal.gone
+    ]
+    return Proposal.from_parts([*parts, *losses, *catching_up])
 
 
-def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool) -> None:
+def finish_promotion(
+    handle: "PipelineHandle", done: "Entry", branch: str, *, output: str | None = None, patch: bool
+) -> None:
     """Do what is left of what ``done`` has committed, if that try ended before it could: publish the patch, if main is
     still there; drop the branch whose ``output`` main has adopted.
     """
@@ -479,35 +494,39 @@ def finish(handle: "PipelineHandle", done: "Entry", branch: str, *, output: str 
         if branch in head.generations:
             handle.drop(branch, message=f"dropped {branch}: main has adopted {output}")
         return
-    shown = handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
-    if done.refs.get(MAIN) == head.refs.get(MAIN) != shown:
+    published_id = (
+        handle.catalog.published_by_all(head.refs) if output is None else head.refs.get(published_ref(output))
+    )
+    if done.refs.get(MAIN) == head.refs.get(MAIN) != published_id:
         handle.promote(branch, output=output, patch=True)
 
 
 def seen_before(handle: "PipelineHandle", done: "Entry | None") -> dict[str, str | None]:
-    """What readers saw before this run moved it, or what they see if it has not; as ``_seen`` has it."""
+    """What readers saw before this run moved it, or what they see if it has not; as ``_seen_snapshots`` has it."""
     catalog = handle.catalog
     is_commit = done is not None and done.kind is Kind.COMMIT and MAIN in done.moves  # a patch, or an adoption
     if done is not None and (is_commit or any(map(is_published, done.moves))):
-        return _seen(catalog, done.refs_before)
-    return _seen(catalog, catalog.known_head().refs)
+        return _seen_snapshots(catalog, done.refs_before)
+    return _seen_snapshots(catalog, catalog.known_head().refs)
 
 
-def announced(root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]) -> str | None:
+def announce_changes(
+    root: Root, handle: "PipelineHandle", context: Context, before: Mapping[str, str | None]
+) -> str | None:
     """What readers of all outputs may see now, after an event has told it of each asset that is not as ``before``: the
     pipeline's, and those of its outputs.
     """
     catalog = handle.catalog
-    now = _seen(catalog, catalog.head().refs)
+    now = _seen_snapshots(catalog, catalog.head().refs)
     for output in {**before, **now}:
-        if (shown := now.get(output)) != before.get(output):
-            published = Published(root, handle.name, output)
-            extra = published.event_extra(readers_see(seen_catalog(catalog, output), shown))
-            context["outlet_events"][moved(root)].add(published.asset, extra=extra)
+        if (published_id := now.get(output)) != before.get(output):
+            published_event = PublishedEvent(root, handle.name, output)
+            extra = published_event.event_extra(readers_see(seen_catalog(catalog, output), published_id))
+            context["outlet_events"][moved_asset_alias(root)].add(published_event.asset, extra=extra)
     return now[""]
 
 
-def _seen(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, str | None]:
+def _seen_snapshots(catalog: "Catalog", refs: Mapping[str, str]) -> dict[str, str | None]:
     """What readers see of each output; "": what readers of all may see."""
     return {**published_of(refs), "": catalog.published_by_all(refs)}
 

@@ -11,8 +11,8 @@ from airflow.sdk.definitions.retry_policy import RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowException
 
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
-from headrace.runs.reporting.results import RunError, redacted
-from headrace.this_process import visible
+from headrace.runs.reporting.results import RunError, redact_secrets
+from headrace.this_process import escape_invisible
 from headrace_airflow.forms import FormError
 
 _log = logging.getLogger("airflow.task")
@@ -40,7 +40,7 @@ class TypedTaskError(AirflowException):
 
     def __init__(self, error: RunError, page: str = "") -> None:
         advice = _ADVICE.get(error.code) or _ADVICE.get(error.remedy, "")
-        super().__init__(visible("\n".join(filter(None, (f"{error.code}: {error.message}", advice, page)))))
+        super().__init__(escape_invisible("\n".join(filter(None, (f"{error.code}: {error.message}", advice, page)))))
         self.error, self.page = error, page
 
     def seen_at(self, page: str) -> Self:
@@ -96,7 +96,7 @@ class headrace_errors:  # noqa: N801  # a context manager, called like a functio
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, HeadraceError):
             _log.info("::group::Details of the error")
-            _log.info("%s", visible(redacted("".join(format_exception(error)))))
+            _log.info("%s", escape_invisible(redact_secrets("".join(format_exception(error)))))
             _log.info("::endgroup::")
             raise TypedTaskError(RunError.of(error)) from None
         if isinstance(error, AirflowException):
@@ -113,4 +113,4 @@ class problem_left:  # noqa: N801  # a context manager, called like a function
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TypedTaskError):
-            self._task.xcom_push(key=PROBLEM, value=visible(f"{error.error.code}: {error.error.message}"))
+            self._task.xcom_push(key=PROBLEM, value=escape_invisible(f"{error.error.code}: {error.error.message}"))

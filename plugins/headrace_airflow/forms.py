@@ -81,11 +81,11 @@ class Form:
         output, is_patch = values.get("output"), values.get("patch")
         if is_patch and not output and self.pipeline.has_names:
             raise FormError(f"a patch is of one output: choose one of {', '.join(self.pipeline.outputs)}")
-        given = [name for name in ("from", "to", "files_per_epoch", "bytes_per_epoch") if values.get(name)]
-        if output and not is_patch and given:
+        options_given = [name for name in ("from", "to", "files_per_epoch", "bytes_per_epoch") if values.get(name)]
+        if output and not is_patch and options_given:
             raise FormError(
                 f"output {output} is computed again in the epochs that main recorded, all of them: leave out "
-                f"{', '.join(given)}; or choose no output, or a patch"
+                f"{', '.join(options_given)}; or choose no output, or a patch"
             )
 
 
@@ -104,14 +104,14 @@ def option_fields(form: str, pipeline: Pipeline | None = None, **values: Any) ->
     """The fields of a form of ``pipeline``, or of a decision. ``values`` are what those say that nobody has touched,
     where that is not the option's default.
     """
-    asking = None if pipeline is None else _Asking.of(pipeline)
-    return {name: Param(**{**field}) for name, field in _fields(form, asking, tuple(values.items())).items()}
+    asking = None if pipeline is None else _Asking.from_pipeline(pipeline)
+    return {name: Param(**{**field}) for name, field in _field_schemas(form, asking, tuple(values.items())).items()}
 
 
 def option_flags(form: str, pipeline: Pipeline, *, without: Collection[str] = ()) -> dict[str, str]:
     """Fields of a form of ``pipeline`` by the arguments of the process that a task runs; ``without`` those options."""
     left_out = {*_HANDED_ON, *without}
-    return {option.argument: option.in_form for option in _options(form, pipeline) if option.name not in left_out}
+    return {option.argument: option.in_form for option in _form_options(form, pipeline) if option.name not in left_out}
 
 
 def asked_in_form(method: str, form: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,32 +134,34 @@ class _Asking:
     backfill: Backfill | None
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "_Asking":
+    def from_pipeline(cls, pipeline: Pipeline) -> "_Asking":
         outputs, signals = tuple(pipeline.outputs), tuple(pipeline.signals)
         return cls(pipeline.executor, pipeline.has_names, outputs, signals, pipeline.backfill)
 
 
-def _options(form: str, pipeline: Pipeline | _Asking | None) -> Iterator[RunOption]:
+def _form_options(form: str, pipeline: Pipeline | _Asking | None) -> Iterator[RunOption]:
     return (option for option in options_of_form(form) if not option.needs or getattr(pipeline, option.needs))
 
 
 @lru_cache(256)
-def _fields(form: str, asking: _Asking | None, values: Sequence[tuple[str, Any]]) -> Mapping[str, Mapping[str, Any]]:
+def _field_schemas(
+    form: str, asking: _Asking | None, values: Sequence[tuple[str, Any]]
+) -> Mapping[str, Mapping[str, Any]]:
     """What each field is made of; pipelines that ask for the same have the same."""
-    given = dict(values)
+    defaults = dict(values)
     return {
-        option.in_form: _field(option._replace(default=given.get(option.name, option.default)), asking)
-        for option in _options(form, asking)
+        option.in_form: _field_schema(option._replace(default=defaults.get(option.name, option.default)), asking)
+        for option in _form_options(form, asking)
     }
 
 
-def _field(option: RunOption, asking: _Asking | None) -> Mapping[str, Any]:
+def _field_schema(option: RunOption, asking: _Asking | None) -> Mapping[str, Any]:
     default = [*option.default] if isinstance(option.default, tuple) else option.default
-    schema = {**option.kind.schema, **_choice(option, asking), "title": option.title}
-    return {"default": default, "description": _about(option, asking), **schema}
+    schema = {**option.kind.schema, **_choice_schema(option, asking), "title": option.title}
+    return {"default": default, "description": _field_description(option, asking), **schema}
 
 
-def _choice(option: RunOption, asking: _Asking | None) -> dict[str, Any]:
+def _choice_schema(option: RunOption, asking: _Asking | None) -> dict[str, Any]:
     """What a form offers, or the pattern that it takes."""
     if isinstance(option.kind, BranchOption):
         pattern = f"^{NAME}{END}"
@@ -177,13 +179,13 @@ def _choice(option: RunOption, asking: _Asking | None) -> dict[str, Any]:
     return {}
 
 
-def _about(option: RunOption, asking: _Asking | None) -> str:
-    about = option.about or option.help
+def _field_description(option: RunOption, asking: _Asking | None) -> str:
+    description = option.about or option.help
     if asking is None:
-        return about
+        return description
     regular = asking.backfill
     last = "" if regular is None else f"; in a run of the schedule, the last {render_duration(regular.last)}"
-    return about.replace("{signals}", ", ".join(asking.signals)).replace("{last}", last)
+    return description.replace("{signals}", ", ".join(asking.signals)).replace("{last}", last)
 
 
 APPROVE: Final = "approve"
@@ -220,21 +222,21 @@ class RehearsalOutdatedError(FixConfigError, code="config.rehearsal_outdated"):
 
 def reason_field(*, required: bool = False) -> Param:
     """The field of each form of a decision. ``required``: it cannot be submitted without one."""
-    about = "Who decided it and why, for those who read the log of the pipeline later."
+    description = "Who decided it and why, for those who read the log of the pipeline later."
     if required:
-        return Param(type="string", minLength=3, title="Reason", description=about)
-    wanted = f"{about} Please give one: a run without one warns, and from 0.4.0 on it is required."
-    return Param(None, type=["null", "string"], title="Reason", description=wanted)
+        return Param(type="string", minLength=3, title="Reason", description=description)
+    long_description = f"{description} Please give one: a run without one warns, and from 0.4.0 on it is required."
+    return Param(None, type=["null", "string"], title="Reason", description=long_description)
 
 
-def unreasoned(context: Context) -> list[str]:
+def missing_reason_warnings(context: Context) -> list[str]:
     """``WANTED`` if a person began this run and gave no reason; else nothing. It belongs into the run's result."""
-    return [] if _given(context) or not _is_by_a_person(context) else [WANTED]
+    return [] if _given_reason(context) or not _is_by_a_person(context) else [WANTED]
 
 
 def told_if_unreasoned(context: Context) -> list[str]:
     """The same, said in the task's log as well."""
-    missing = unreasoned(context)
+    missing = missing_reason_warnings(context)
     for warning in missing:
         _log.warning("%s", warning)
     return missing
@@ -242,12 +244,16 @@ def told_if_unreasoned(context: Context) -> list[str]:
 
 def reason_of(context: Context) -> str:
     """The reason that the form gives, who triggered the run, and which run it is."""
-    given = _given(context) or (NOT_GIVEN if _is_by_a_person(context) else "")
+    stated_reason = _given_reason(context) or (NOT_GIVEN if _is_by_a_person(context) else "")
     user = getattr(context.get("dag_run"), "triggering_user_name", None)
-    return " ".join(part for part in (given, f"({user}, {_where(context)}" if user else f"({_where(context)}") if part)
+    return " ".join(
+        part
+        for part in (stated_reason, f"({user}, {_run_place(context)}" if user else f"({_run_place(context)}")
+        if part
+    )
 
 
-def decided(context: Context, *, asks: bool) -> str:
+def decision_message(context: Context, *, asks: bool) -> str:
     """``reason_of``, and who approved it. Raises NotApprovedError if the form ``asks`` a person, and none approved."""
     if not asks:
         return reason_of(context)
@@ -257,16 +263,16 @@ def decided(context: Context, *, asks: bool) -> str:
             f"the form says that a person is asked first, and nobody has approved it: clear the task {APPROVE}, which "
             "asks again"
         )
-    by = answer.get("responded_by_user") or {}
-    return f"{reason_of(context)}, approved by {by.get('name') or by.get('id')}"
+    approver = answer.get("responded_by_user") or {}
+    return f"{reason_of(context)}, approved by {approver.get('name') or approver.get('id')}"
 
 
 def earlier_try(catalog: Catalog, context: Context) -> Entry | None:
     """The entry of the log that an earlier try of a task of this run has left; None if none has."""
     run = context["dag_run"]
-    marker, begun = _where(context), run.run_after - _CLOCKS_DIFFER
+    marker, run_begin = _run_place(context), run.run_after - _CLOCKS_DIFFER
     for entry in catalog.entries():
-        if datetime.fromisoformat(entry.at) < begun:
+        if datetime.fromisoformat(entry.at) < run_begin:
             return None
         if marker in entry.message:
             return entry
@@ -278,7 +284,7 @@ def done_already(entry: Entry) -> str:
     return f"done by an earlier try of this run: entry {entry.number} of the log ({entry.message})"
 
 
-def _given(context: Context) -> str:
+def _given_reason(context: Context) -> str:
     return str(context["params"].get(REASON) or "").strip()
 
 
@@ -287,6 +293,6 @@ def _is_by_a_person(context: Context) -> bool:
     return getattr(context.get("dag_run"), "run_type", None) != DagRunType.SCHEDULED
 
 
-def _where(context: Context) -> str:
+def _run_place(context: Context) -> str:
     task = context["ti"]
     return f"in Airflow: {task.dag_id}/{task.run_id})"

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Final
 
 from headrace.model.accumulation import PANE_COLUMNS
-from headrace.runs.reporting.results import redacted
-from headrace.this_process import LONGEST_CELL, LONGEST_MESSAGE, cut, in_one_line
+from headrace.runs.reporting.results import redact_secrets
+from headrace.this_process import LONGEST_CELL, LONGEST_MESSAGE, in_one_line, shorten_text
 
 _STRUCTURE: Final = re.compile(r"""[^\w\s,:;'"?/%$(]|_|^\s|\s$""", re.ASCII)
 """Characters of ASCII that may begin or end something; at its ends, spaces, too."""
@@ -25,28 +25,28 @@ _ADDRESS: Final = re.compile(r"://|@|www\.", re.IGNORECASE)
 _NOT_IN_CODE: Final = re.compile(r"([`|\\]+)")
 
 
-def text(value: str) -> str:
+def escaped_text(value: str) -> str:
     """``value`` in the words of a paragraph, a list or a table; of a long one the beginning. Words with an address are
     code, and so no link.
     """
-    words = in_one_line(cut(value, LONGEST_MESSAGE)).split(" ")
-    shown = [_code(word) if _ADDRESS.search(word) else _escaped(word) for word in words]
-    return _spaced(" ".join(shown))
+    words = in_one_line(shorten_text(value, LONGEST_MESSAGE)).split(" ")
+    words_shown = [_as_code(word) if _ADDRESS.search(word) else _escape_word(word) for word in words]
+    return _keep_outer_spaces(" ".join(words_shown))
 
 
-def code(value: str) -> str:
+def value_as_code(value: str) -> str:
     """A ``value`` of data, set apart from the words around it, which it cannot imitate; of a long one the start."""
-    shown = in_one_line(cut(value, LONGEST_CELL))
-    return _code(shown) if shown else "(empty)"
+    code_text = in_one_line(shorten_text(value, LONGEST_CELL))
+    return _as_code(code_text) if code_text else "(empty)"
 
 
-def bullets(lines: Iterable[str]) -> Iterator[str]:
+def bullet_list(lines: Iterable[str]) -> Iterator[str]:
     """A list of lines of text."""
     for line in lines:
-        yield f"* {text(line)}"
+        yield f"* {escaped_text(line)}"
 
 
-def fenced(lines: Sequence[str]) -> Iterator[str]:
+def fenced_block(lines: Sequence[str]) -> Iterator[str]:
     """Lines as they are, in letters of one width; none of them can end that."""
     longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -55,21 +55,23 @@ def fenced(lines: Sequence[str]) -> Iterator[str]:
     yield fence
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+def table_lines(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     """A table, whose header is text, and whose cells are Markdown."""
-    yield _row([text(column) for column in columns])
-    yield _row(["---"] * len(columns))
+    yield _table_row([escaped_text(column) for column in columns])
+    yield _table_row(["---"] * len(columns))
     for row in rows:
-        yield _row(row)
+        yield _table_row(row)
 
 
-def _row(cells: Sequence[str]) -> str:
+def _table_row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _code(value: str) -> str:
+def _as_code(value: str) -> str:
     pieces = _NOT_IN_CODE.split(value)
-    return "".join(_reference(piece) if number % 2 else _in_backticks(piece) for number, piece in enumerate(pieces))
+    return "".join(
+        _character_references(piece) if number % 2 else _in_backticks(piece) for number, piece in enumerate(pieces)
+    )
 
 
 def _in_backticks(piece: str) -> str:
@@ -79,15 +81,15 @@ def _in_backticks(piece: str) -> str:
     return f"` {piece} `" if is_stripped else f"`{piece}`"
 
 
-def _escaped(word: str) -> str:
-    return _STRUCTURE.sub(lambda match: _reference(match[0]), word)
+def _escape_word(word: str) -> str:
+    return _STRUCTURE.sub(lambda match: _character_references(match[0]), word)
 
 
-def _spaced(shown: str) -> str:
-    return re.sub("^ | $", lambda match: _reference(match[0]), shown)
+def _keep_outer_spaces(text: str) -> str:
+    return re.sub("^ | $", lambda match: _character_references(match[0]), text)
 
 
-def _reference(characters: str) -> str:
+def _character_references(characters: str) -> str:
     return "".join(f"&#{ord(character)};" for character in characters)
 
 
@@ -102,15 +104,15 @@ class Proposal:
     lines: tuple[str, ...]
 
     @classmethod
-    def of(cls, parts: "Sequence[Sentence | ChangedRows]") -> "Proposal":
+    def from_parts(cls, parts: "Sequence[Sentence | ChangedRows]") -> "Proposal":
         """Parts below each other."""
-        shown = "\n\n".join("\n".join(part.markdown()) for part in parts)
-        return cls(shown, tuple(line for part in parts for line in part.lines()))
+        markdown = "\n\n".join("\n".join(part.markdown()) for part in parts)
+        return cls(markdown, tuple(line for part in parts for line in part.lines()))
 
     @classmethod
     def as_list(cls, lines: Sequence[str]) -> "Proposal":
         """Lines of text, a point of a list each."""
-        return cls("\n".join(bullets(lines)), tuple(map(in_one_line, lines)))
+        return cls("\n".join(bullet_list(lines)), tuple(map(in_one_line, lines)))
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ class Sentence:
 
     def markdown(self) -> Iterator[str]:
         """The text as Markdown."""
-        yield text(self.text)
+        yield escaped_text(self.text)
 
     def lines(self) -> Iterator[str]:
         """The text for a log."""
@@ -139,51 +141,55 @@ class ChangedRows:
 
     def markdown(self) -> Iterator[str]:
         """Numbers, and a table: values are set apart from what stands around them, which no value can imitate."""
-        yield self._numbers()
+        yield self._counts_sentence()
         if self.first:
             yield ""
-            names = self._names()
-            cells = [[row["kind"], *(_sides(row, name, _in_markdown) for name in names)] for row in self.first]
-            yield from table(["change", *names], cells)
+            names = self._column_names()
+            cells = [
+                [row["kind"], *(_before_and_after(row, name, _in_markdown) for name in names)] for row in self.first
+            ]
+            yield from table_lines(["change", *names], cells)
 
     def lines(self) -> Iterator[str]:
         """Numbers, and a line for each row."""
-        yield self._numbers()
-        names = self._names()
+        yield self._counts_sentence()
+        names = self._column_names()
         for row in self.first:
-            values = [f"{in_one_line(name)} = {_sides(row, name, _in_log)}" for name in names]
+            values = [f"{in_one_line(name)} = {_before_and_after(row, name, _in_log)}" for name in names]
             yield f"{row['kind']}: {', '.join(values)}"
 
-    def _numbers(self) -> str:
+    def _counts_sentence(self) -> str:
         return "Readers would see " + ", ".join(f"{number:,} rows {kind}" for kind, number in self.counts.items()) + "."
 
-    def _names(self) -> list[str]:
+    def _column_names(self) -> list[str]:
         keys = dict.fromkeys(name for row in self.first for name in row["key"])
-        values = [name for row in self.first for side in _values(row) for name in side if name not in PANE_COLUMNS]
+        values = [
+            name for row in self.first for side in _existing_sides(row) for name in side if name not in PANE_COLUMNS
+        ]
         return [*(keys | dict.fromkeys(values))]
 
 
-def _values(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _existing_sides(row: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [side for side in (row["before"], row["after"]) if side is not None]
 
 
-def _sides(row: Mapping[str, Any], name: str, shown: Callable[[Any], str]) -> str:
+def _before_and_after(row: Mapping[str, Any], name: str, render_value: Callable[[Any], str]) -> str:
     """The value before and after, or the one that there is."""
     if name in row["key"]:
-        return shown(row["key"][name])
-    values = [shown(side.get(name)) for side in _values(row)]
+        return render_value(row["key"][name])
+    values = [render_value(side.get(name)) for side in _existing_sides(row)]
     return " → ".join(dict.fromkeys(values))
 
 
 def _in_markdown(value: Any) -> str:
-    return _NULL if value is None else code(str(value))
+    return _NULL if value is None else value_as_code(str(value))
 
 
 def _in_log(value: Any) -> str:
     if value is None:
         return _NULL
     return in_one_line(
-        cut(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value), LONGEST_CELL)
+        shorten_text(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value), LONGEST_CELL)
     )
 
 
@@ -213,9 +219,9 @@ _COMMANDS: Final = [
 ]
 
 
-def told(text: str) -> str:
+def text_for_page(text: str) -> str:
     """``text``, which may quote secrets, as a page says it."""
-    text = redacted(text)
+    text = redact_secrets(text)
     for command, words in _COMMANDS if _BEGIN in text else ():
         text = command.sub(partial(_in_words, words), text)
     return text
@@ -231,16 +237,16 @@ def told_of(summary: Mapping[str, Any]) -> dict[str, Any]:
     return {**summary, "run": summary["run"] and told_of_run(summary["run"]), "outputs": outputs}
 
 
-def _told_of_parked(parked: Mapping[str, Any]) -> dict[str, Any]:
-    return {**parked, "message": told(parked["message"])}
+def _told_of_parked(parked_chain: Mapping[str, Any]) -> dict[str, Any]:
+    return {**parked_chain, "message": text_for_page(parked_chain["message"])}
 
 
 def told_of_run(result: Mapping[str, Any]) -> dict[str, Any]:
     """The result of a run, or the line that a summary has of it, as a JSON value: its texts as a page says them."""
-    return {**result, "error": _told_of_error(result["error"]), "warnings": [*map(told, result["warnings"])]}
+    return {**result, "error": _told_of_error(result["error"]), "warnings": [*map(text_for_page, result["warnings"])]}
 
 
 def _told_of_error(error: Mapping[str, Any] | str | None) -> Mapping[str, Any] | str | None:
     if isinstance(error, Mapping):
-        return {**error, "message": told(error["message"])}
-    return error if error is None else told(error)
+        return {**error, "message": text_for_page(error["message"])}
+    return error if error is None else text_for_page(error)

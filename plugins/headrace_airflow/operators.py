@@ -14,7 +14,7 @@ Dry runs of a pipeline's DAGs: a task says in its log what the run would do, and
 import logging
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import takewhile
 from pathlib import Path
@@ -32,12 +32,12 @@ from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.executors import EXECUTORS
 from headrace.model.time import MIN_INSTANT, UNITS
 from headrace.pipeline.scheduling import ExecutorDecision
-from headrace.runs.reporting.results import Action, RunResult, read, redacted
-from headrace.this_process import in_one_line, visible
-from headrace_airflow.connection import reaching_store, reaching_system
+from headrace.runs.reporting.results import Action, RunResult, read_run_result, redact_secrets
+from headrace.this_process import escape_invisible, in_one_line
+from headrace_airflow.connection import reaching_sources, reaching_store
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
 from headrace_airflow.families.family import options_of
-from headrace_airflow.processes import Ended, OwnProcess, Supervised
+from headrace_airflow.processes import OwnProcess, ParentWatch, ProcessEnd
 from headrace_airflow.roots import SPARK_CONNECTION, Root, RootedPipeline, driver_memory, local_memory, spark_connection
 from headrace_airflow.run_ids import request_of, run_id_of, told_where
 from headrace_snapshots.catalog import Catalog
@@ -67,42 +67,42 @@ def epochs_measured(rooted: RootedPipeline, branch: str) -> Iterator[None]:
         yield
         return
     catalog = rooted.catalog()
-    before = _generation(catalog, branch)
+    generation_before = _branch_generation(catalog, branch)
     try:
         yield
     finally:
         try:
-            for manifest in _since(catalog, branch, before):
-                _send(manifest, rooted.root)
+            for manifest in _epochs_since(catalog, branch, generation_before):
+                _send_metrics(manifest, rooted.root)
         except Exception:  # whatever it is, the run is what it is
             _log.exception("no metrics of these epochs were sent")
 
 
-def _generation(catalog: Catalog, branch: str) -> int:
+def _branch_generation(catalog: Catalog, branch: str) -> int:
     return catalog.head().generations.get(branch, 0)
 
 
-def _since(catalog: Catalog, branch: str, before: int) -> list[Manifest]:
-    """The epochs of writers that have claimed the branch since ``before``, oldest first."""
+def _epochs_since(catalog: Catalog, branch: str, generation: int) -> list[Manifest]:
+    """The epochs of writers that have claimed the branch since ``generation``, oldest first."""
     head = catalog.head().refs.get(branch)
     if head is None:
         return []
-    newer = takewhile(lambda link: link.branch == branch and link.generation > before, catalog.ancestry(head))
+    newer = takewhile(lambda link: link.branch == branch and link.generation > generation, catalog.ancestry(head))
     return [manifest for manifest in newer if not manifest.is_patch][::-1]
 
 
-def _send(manifest: Manifest, root: Root) -> None:
+def _send_metrics(manifest: Manifest, root: Root) -> None:
     from headrace.read.snapshots.epoch_history import EpochFigures
     from headrace.runs.reporting.summary import written_bytes
 
     tags = {"pipeline": manifest.pipeline, "branch": manifest.branch, **({"root": root.name} if root.name else {})}
     stats.incr("headrace.epochs", tags=tags)
-    for name, counted in _COUNTS.items():
-        stats.incr(f"headrace.{name}", manifest.counts.get(counted, 0), tags=tags)
+    for name, count_name in _COUNTS.items():
+        stats.incr(f"headrace.{name}", manifest.counts.get(count_name, 0), tags=tags)
     stats.incr("headrace.written_bytes", written_bytes(manifest), tags=tags)
     stats.incr("headrace.requests", sum(manifest.requests.values()), tags=tags)
     stats.timing("headrace.epoch_duration", timedelta(seconds=sum(manifest.timings.values())), tags=tags)
-    figures = EpochFigures.of(manifest)
+    figures = EpochFigures.from_manifest(manifest)
     if figures.watermark > MIN_INSTANT:
         lag = (figures.processing_time - figures.watermark) / UNITS["seconds"]
         stats.gauge("headrace.watermark_lag_seconds", lag, tags=tags)
@@ -170,21 +170,23 @@ class HeadraceOperator(SparkSubmitOperator):
 
     def execute(self, context: Context) -> Summary:  # type: ignore[override]  # Spark's own operator has no XCom
         """What the task leaves in XCom; raises typed errors in Airflow's terms."""
-        names = dict.fromkeys(name for given in self.rooted.pipeline.inputs for name in given.source.connections)
-        with told_where(self.rooted, self.shown_in), reaching_store(self.rooted.root), ExitStack() as systems:
-            for name in names:
-                systems.enter_context(reaching_system(name))
+        rooted_pipeline = self.rooted
+        with (
+            told_where(rooted_pipeline, self.shown_in),
+            reaching_store(rooted_pipeline.root),
+            reaching_sources(rooted_pipeline.pipeline),
+        ):
             return self.act(context)
 
     def act(self, context: Context) -> Summary:
         """The task: run, wait, and read what the application says it did."""
-        return summary(self.submit(context))
+        return result_summary(self.submit(context))
 
     def branch(self, context: Context) -> str:
         """The branch that the application moves."""
         return str(context["params"].get("branch") or MAIN)
 
-    def begin(self, context: Context) -> str | None:
+    def begin_snapshot(self, context: Context) -> str | None:
         """The snapshot from which the application goes on, if that is not the head of its branch."""
         return context["params"].get("snapshot")
 
@@ -192,22 +194,22 @@ class HeadraceOperator(SparkSubmitOperator):
         """The result of one application, which succeeded."""
         where = self.rooted.root.uri
         run_id = run_id_of(context)
-        choice = self._choice(context, where)
+        choice = self._choose_executor(context, where)
         self.log.info("executor %s: %s", choice.name, choice.reason)
-        arguments = [self.action, *self._arguments(context, where, run_id)]
+        arguments = [self.action, *self._application_arguments(context, where, run_id)]
         arguments += [f"--executor={choice.name}", f"--reason={choice.reason}"]
         is_submitted = EXECUTORS[choice.name].is_submitted
         with epochs_measured(self.rooted, self.branch(context)):
-            ended = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
-        result = self._result(where, run_id)
+            ending = self._on_spark(context, where, run_id, arguments) if is_submitted else self._on_its_own(arguments)
+        result = self._read_result(where, run_id)
         if result is not None and result.error is not None:
             raise TypedTaskError(result.error)  # what the application said of it is in the log already
-        if result is None or not ended.well:
+        if result is None or not ending.well:
             if is_submitted:
                 self.log.info("::endgroup::")
-            raise TypedTaskError(error_of_exit_code(ended.exit_code, ended.said))
+            raise TypedTaskError(error_of_exit_code(ending.exit_code, ending.said))
         for warning in result.warnings:
-            self.log.warning("%s", visible(warning))
+            self.log.warning("%s", escape_invisible(warning))
         return result
 
     def on_kill(self) -> None:
@@ -217,13 +219,15 @@ class HeadraceOperator(SparkSubmitOperator):
         elif self._hook is not None:
             super().on_kill()
 
-    def _choice(self, context: Context, where: str) -> ExecutorDecision:
+    def _choose_executor(self, context: Context, where: str) -> ExecutorDecision:
         """Which executor this attempt takes: as the form says, else the pipeline; AUTO looks at what there is to do."""
         from headrace.runs.executors.choice import choose
 
-        return choose(self.rooted.pipeline, context["params"].get("executor"), lambda: self._work(context, where))
+        return choose(
+            self.rooted.pipeline, context["params"].get("executor"), lambda: self._estimate_work(context, where)
+        )
 
-    def _work(self, context: Context, where: str) -> "WorkEstimate":
+    def _estimate_work(self, context: Context, where: str) -> "WorkEstimate":
         """What the application has before it."""
         from headrace.runs.executors.choice import work_of
 
@@ -232,36 +236,38 @@ class HeadraceOperator(SparkSubmitOperator):
             self.rooted.pipeline,
             where,
             branch=self.branch(context),
-            snapshot=self.begin(context),
+            snapshot=self.begin_snapshot(context),
             full_sweep=bool(context["params"].get("full_sweep")),
         )
 
-    def _on_its_own(self, arguments: list[str]) -> Ended:
+    def _on_its_own(self, arguments: list[str]) -> ProcessEnd:
         """Run submit.py in a process of this task's own."""
         self._own = OwnProcess(local_memory())
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
-        return self._own.run(command, lambda line: self.log.info("%s", visible(redacted(line))), self.env)
+        return self._own.run(
+            command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), self.env
+        )
 
-    def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> Ended:
+    def _on_spark(self, context: Context, where: str, run_id: str, arguments: list[str]) -> ProcessEnd:
         """Submit submit.py to Spark, and wait."""
-        master = self._master()
+        master = self._spark_master()
         self._prepare_jvm(run_id, master)
         has_work = is_local(master) and self._has_input(context, where)
         self.application_args = [*arguments, "--start-spark"] if has_work else arguments
         self.log.info("::group::Spark starts")  # submit.py ends the fold
         try:
-            with Supervised(self.on_kill):
+            with ParentWatch(self.on_kill):
                 super().execute(context)
         except AirflowException as error:
-            return Ended(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
-        return Ended(True, self._exit_code(), "")
+            return ProcessEnd(False, self._exit_code(), "".join(str(error).splitlines()[-1:]))
+        return ProcessEnd(True, self._exit_code(), "")
 
     def _has_input(self, context: Context, where: str) -> bool:
         """Whether the application will need a session, as far as can be told; what is wrong it says itself."""
         if self.action == "audit":
             return False  # it looks at few rows in its own process
         with suppress(HeadraceError):
-            return self._work(context, where).input > 0
+            return self._estimate_work(context, where).input > 0
         return False
 
     def _prepare_jvm(self, run_id: str, master: str) -> None:
@@ -272,7 +278,7 @@ class HeadraceOperator(SparkSubmitOperator):
         local = LOCAL_MASTER if is_local(master) else {}
         self.conf = {**_SPARK_CONF, **local, "spark.driver.extraJavaOptions": options}
 
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+    def _application_arguments(self, context: Context, where: str, run_id: str) -> list[str]:
         arguments = ["--pipeline", self.rooted.reference, "--root", where, "--run-id", run_id]
         # with "=" whatever people write in a form is a value, never a flag
         arguments += ["--request", request_of(context), f"--branch={self.branch(context)}"]
@@ -286,9 +292,9 @@ class HeadraceOperator(SparkSubmitOperator):
                 arguments.append(f"{flag}={value}")
         return arguments
 
-    def _result(self, where: str, run_id: str) -> RunResult | None:
+    def _read_result(self, where: str, run_id: str) -> RunResult | None:
         try:
-            return read(open_store(where), self.rooted.name, run_id)
+            return read_run_result(open_store(where), self.rooted.name, run_id)
         except ObjectNotFoundError:
             return None
 
@@ -296,7 +302,7 @@ class HeadraceOperator(SparkSubmitOperator):
         process = None if self._hook is None else self._hook._submit_sp  # the hook offers the code in a text alone
         return 0 if process is None else int(process.returncode)
 
-    def _master(self) -> str:
+    def _spark_master(self) -> str:
         """The Spark master that the connection names. Raises SparkConnectionError, DeployModeError."""
         try:
             connection = BaseHook.get_connection(self._conn_id)
@@ -314,7 +320,7 @@ class HeadraceOperator(SparkSubmitOperator):
         return connection.host or ""
 
 
-def summary(result: RunResult) -> Summary:
+def result_summary(result: RunResult) -> Summary:
     """The small XCom of a task. Raises the result's error if it has one."""
     if result.error is not None:
         raise TypedTaskError(result.error)
@@ -353,9 +359,9 @@ def skip_after_telling(
     """Have the log say what a run would do, and skip it, and so what comes after it. Raises what stands against it."""
     from headrace.runs.client.handle import PipelineHandle
 
-    looked = look(PipelineHandle(rooted.catalog(), rooted.pipeline, create=create))
-    for line in looked.lines():
+    dry_run = look(PipelineHandle(rooted.catalog(), rooted.pipeline, create=create))
+    for line in dry_run.lines():
         _logger.info("%s", in_one_line(line))
-    for warning in looked.warnings:
+    for warning in dry_run.warnings:
         _logger.warning("%s", in_one_line(warning))
     raise AirflowSkipException("the form says to do nothing: the lines above say what the run would do")

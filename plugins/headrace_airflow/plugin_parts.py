@@ -52,10 +52,10 @@ class PagesWhenAsked:
         self, scope: Scope, receive: Callable[[], Awaitable[Any]], send: Callable[[Any], Awaitable[None]]
     ) -> None:
         """Answer a request."""
-        app = await asyncio.to_thread(self._built) if self._app is None else self._app
+        app = await asyncio.to_thread(self._build_app) if self._app is None else self._app
         await app(scope, receive, send)
 
-    def _built(self) -> Asgi:
+    def _build_app(self) -> Asgi:
         with self._lock:
             if self._app is None:
                 from headrace_airflow.pages.app import pages_app
@@ -96,12 +96,22 @@ _IMPORTED: Final = (
 )
 
 
-def preload() -> None:
+_SERIALIZED: Final = (
+    "airflow.providers.standard.operators.trigger_dagrun",
+    "airflow.providers.standard.sensors.external_task",
+    "airflow.timetables.trigger",
+)
+"""What Airflow itself imports in each process that parses, once it makes of DAGs what it stores."""
+
+
+def preload_modules() -> None:
     """Import it if this is such a process; in the one that stores what was parsed, mind files that go meanwhile."""
     if sys.argv[1:2] and sys.argv[1] in _FORKING:
         for module in _IMPORTED:
             import_module(module)
     if sys.argv[1:2] == [_PARSING]:
+        for module in _SERIALIZED:
+            import_module(module)
         outlive_removal()
 
 

@@ -3,7 +3,8 @@
 Code of users in processes that cannot read Airflow's own secrets: tasks, their callbacks, DAG files being parsed.
 
 Airflow runs such code in a fork of its own process, which has the secrets in its memory and environment. After
-``install`` the fork starts over as a new program, without them; and it is confined before that: the kernel (Landlock)
+``install_confinement`` the fork starts over as a new program, without them; and it is confined before that: the kernel
+(Landlock)
 refuses it the memory and the environment of all processes outside of what it starts itself. So a secret that reaches a
 component by its environment alone stays there. It costs a task the time in which Python imports Airflow.
 
@@ -58,7 +59,7 @@ class OrphanedError(RetryError, code="retry.orphaned"):
 
 
 @dataclass(frozen=True)
-class Ended:
+class ProcessEnd:
     """How an application ended: well or not, with which exit code, and the last that it said."""
 
     well: bool
@@ -80,7 +81,9 @@ class OwnProcess:
         self._took: int | None = None
         self._supervisor = os.getppid()
 
-    def run(self, command: Sequence[str], tell: Callable[[str], None], more: Mapping[str, str] | None = None) -> Ended:
+    def run(
+        self, command: Sequence[str], tell: Callable[[str], None], more: Mapping[str, str] | None = None
+    ) -> ProcessEnd:
         """Run ``command`` to its end, with ``more`` in its environment, and ``tell`` each line that it says.
 
         Raises MemoryLimitError, and OrphanedError once the parent of this process is gone. Whatever is raised inside,
@@ -99,7 +102,7 @@ class OwnProcess:
         try:
             if self._stopped:  # while it started
                 self.stop()
-            last_line = self._followed(process.pid, process.stdout.fileno(), tell)
+            last_line = self._follow_output(process.pid, process.stdout.fileno(), tell)
         finally:
             self.stop()
             process.stdin.close()
@@ -110,7 +113,7 @@ class OwnProcess:
                 f"the run took {shown_size(self._took)} of memory, and {LOCAL_MEMORY} allows "
                 f"{shown_size(self._memory)}: raise it, or {self._otherwise}"
             )
-        return Ended(process.returncode == 0, process.returncode, last_line)
+        return ProcessEnd(process.returncode == 0, process.returncode, last_line)
 
     def stop(self) -> None:
         """Kill the group, and wait until nothing of it runs. May be called by a signal's handler at any moment.
@@ -121,12 +124,12 @@ class OwnProcess:
         process = self._process
         if process is None or process.returncode is not None:
             return
-        _kill(process.pid)
+        _kill_group(process.pid)
         Retrying(stop=stop_after_delay(_GONE_SECONDS), wait=wait_fixed(0.02), retry=retry_if_result(bool))(
-            _running, process.pid
+            _running_processes, process.pid
         )
 
-    def _followed(self, pid: int, output: int, tell: Callable[[str], None]) -> str:
+    def _follow_output(self, pid: int, output: int, tell: Callable[[str], None]) -> str:
         """Tell each line until the process has ended and said all; the last. Kill the group once it takes too much.
 
         It never waits for long: a signal that comes just before a call that waits is seen after it. (A limit of the
@@ -138,9 +141,9 @@ class OwnProcess:
                 raise OrphanedError(_ORPHANED)
             has_ended = _has_ended(pid)  # what it has said until then is there to be read
             is_ready = bool(select.select([output] if is_open else [], [], [], _LOOK_SECONDS)[0])
-            if self._took is None and (taken := memory_of(pid)) > self._memory:
-                self._took = taken
-                _kill(pid)
+            if self._took is None and (memory_taken := memory_of(pid)) > self._memory:
+                self._took = memory_taken
+                _kill_group(pid)
             chunk = os.read(output, _CHUNK) if is_ready else b""
             is_open = is_open and (bool(chunk) or not is_ready)
             *lines, rest = (rest + chunk).split(b"\n")
@@ -155,7 +158,7 @@ class OwnProcess:
         return last_line
 
 
-class Supervised:
+class ParentWatch:
     """While inside, ``stop`` is called once the parent of this process is gone: who waits for an application that is
     not its own group has no other way to hear of it. Raises OrphanedError at its end then.
     """
@@ -163,7 +166,7 @@ class Supervised:
     def __init__(self, stop: Callable[[], None]) -> None:
         self._stop, self._supervisor = stop, os.getppid()
         self._done, self._orphaned = threading.Event(), False
-        self._watch = threading.Thread(target=self._look, name="supervised", daemon=True)
+        self._watch = threading.Thread(target=self._watch_supervisor, name="supervised", daemon=True)
 
     def __enter__(self) -> Self:
         self._watch.start()
@@ -175,7 +178,7 @@ class Supervised:
         if self._orphaned:
             raise OrphanedError(_ORPHANED)
 
-    def _look(self) -> None:
+    def _watch_supervisor(self) -> None:
         while not self._done.wait(_LOOK_SECONDS):
             if os.getppid() != self._supervisor:
                 self._orphaned = True
@@ -186,7 +189,7 @@ class Supervised:
 def memory_of(group: int) -> int:
     """Bytes of memory that the processes of ``group`` take and that are no files' (Linux; elsewhere 0)."""
     total = 0
-    for pid in _running(group):
+    for pid in _running_processes(group):
         with suppress(FileNotFoundError, ProcessLookupError):
             for line in (_PROC / str(pid) / "status").read_text().splitlines():
                 if line.startswith(_OWN_MEMORY):
@@ -194,7 +197,7 @@ def memory_of(group: int) -> int:
     return total
 
 
-def _running(group: int) -> list[int]:
+def _running_processes(group: int) -> list[int]:
     """The processes of ``group`` that have not ended (Linux; elsewhere the first of them alone)."""
     if not _PROC.is_dir():
         return [] if _has_ended(group) else [group]
@@ -212,7 +215,7 @@ def _is_of(pid: int, group: int) -> bool:
     return state not in "ZX"
 
 
-def _kill(group: int) -> None:
+def _kill_group(group: int) -> None:
     with suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
 
@@ -260,7 +263,7 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
 
-def install() -> None:
+def install_confinement() -> None:
     """From now on, code of users that this process starts is confined, and without ``SECRETS``."""
     if _STARTED_OVER not in os.environ:
         from airflow.sdk.execution_time import supervisor  # which imports settings, and with them what calls this
@@ -268,17 +271,17 @@ def install() -> None:
         supervisor._fork_main = _start_over
 
 
-def available() -> bool:
+def can_confine() -> bool:
     """Whether this kernel can confine a process."""
-    return _version() >= _OLDEST
+    return _landlock_version() >= _OLDEST
 
 
-def confine() -> None:
+def confine_process() -> None:
     """Keep this process, and all that it starts, from the memory and the environment of any other. For good.
 
     Raises NotConfinedError.
     """
-    if not available():
+    if not can_confine():
         raise NotConfinedError(
             "this kernel has no Landlock (Linux 5.19 or newer), or the engine of containers forbids it: code of users "
             "could read Airflow's secrets. Use such a kernel; or, if you trust that code, take PYTHONPATH out of the "
@@ -286,13 +289,13 @@ def confine() -> None:
         )
     # a domain needs a right that it takes away: that of making block devices, which no task has anyway
     ruleset = _Ruleset(_MAKE_BLOCK | _REFER)
-    rules = _call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
+    rules = _system_call(_CREATE_RULESET, ctypes.byref(ruleset), ctypes.sizeof(ruleset), 0)
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
-    beneath = _PathBeneath(_REFER, root)
-    _call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(beneath), 0)
+    path_rule = _PathBeneath(_REFER, root)
+    _system_call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(path_rule), 0)
     if _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
-    _call(_RESTRICT_SELF, rules, 0)
+    _system_call(_RESTRICT_SELF, rules, 0)
     os.close(root)
     os.close(rules)
 
@@ -312,27 +315,29 @@ def main(log: int, entry: int) -> NoReturn:
 
     collect_seldom()
     with os.fdopen(entry, "rb") as file:
-        module, name, kept = pickle.load(file)  # noqa: S301 - what _start_over has written
-    _fork_main(socket(fileno=0), socket(fileno=1), socket(fileno=2), log, _entry(module, name, kept))
+        module, name, closure_values = pickle.load(file)  # noqa: S301 - what _start_over has written
+    _fork_main(socket(fileno=0), socket(fileno=1), socket(fileno=2), log, _entry_function(module, name, closure_values))
 
 
 def _start_over(requests: socket, child_stdout: socket, child_stderr: socket, log_fd: int, target: Entry) -> NoReturn:
     """In the fork: another program, confined and without secrets, with the same sockets."""
     for number, stream in enumerate((requests, child_stdout, child_stderr)):
         os.dup2(stream.fileno(), number)
-    kept = [cell.cell_contents for cell in getattr(target, "__closure__", None) or ()]
+    closure_values = [cell.cell_contents for cell in getattr(target, "__closure__", None) or ()]
     entry = os.memfd_create("entry", 0)
     with os.fdopen(os.dup(entry), "wb") as file:
-        pickle.dump((target.__module__, target.__qualname__, kept), file)
+        pickle.dump((target.__module__, target.__qualname__, closure_values), file)
     os.lseek(entry, 0, os.SEEK_SET)
     os.set_inheritable(log_fd, True)
-    confine()
+    confine_process()
     code = f"from headrace_airflow.processes import main; main({log_fd}, {entry})"
     os.execve(sys.executable, [sys.executable, "-c", code], {**without_secrets(os.environ), _STARTED_OVER: "1"})  # noqa: S606
 
 
-def _entry(module: str, name: str, kept: Sequence[object]) -> Entry:
-    """The function of that qualified name; one that stands in another function has ``kept`` as its variables."""
+def _entry_function(module: str, name: str, closure_values: Sequence[object]) -> Entry:
+    """The function of that qualified name; one that stands in another function has ``closure_values`` as its
+    variables.
+    """
     outer, _, inner = name.partition(".<locals>.")
     outermost: Any = reduce(getattr, outer.split("."), import_module(module))
     if not inner:
@@ -343,16 +348,16 @@ def _entry(module: str, name: str, kept: Sequence[object]) -> Entry:
         for constant in outermost.__code__.co_consts
         if isinstance(constant, CodeType) and constant.co_name == inner
     )
-    return FunctionType(code, outermost.__globals__, inner, None, tuple(map(CellType, kept)))
+    return FunctionType(code, outermost.__globals__, inner, None, tuple(map(CellType, closure_values)))
 
 
-def _version() -> int:
+def _landlock_version() -> int:
     if platform.system() != "Linux":
         return 0
     return max(0, int(_libc().syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG)))
 
 
-def _call(number: int, *arguments: object) -> int:
+def _system_call(number: int, *arguments: object) -> int:
     result = int(_libc().syscall(number, *arguments))
     if result < 0:
         raise OSError(ctypes.get_errno(), f"Landlock: system call {number}: {os.strerror(ctypes.get_errno())}")

@@ -27,18 +27,18 @@ from airflow.sdk.exceptions import AirflowNotFoundException, AirflowSkipExceptio
 
 from headrace.audit.limits import LimitFinding, check_limits
 from headrace.audit.range import UnpublishedRange, going_on, unpublished_ranges
-from headrace.audit.store import AuditOutcome, audit_error, failing, read_audit, stale_error, with_limits
+from headrace.audit.store import AuditOutcome, audit_error, failing_limits, read_audit, stale_error, with_limits
 from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Severity
 from headrace.runs.publishing.publish import AuditMissingError, last_published_by
-from headrace.runs.reporting.results import RunError, RunResult, now, write
-from headrace_airflow.assets import Published
+from headrace.runs.reporting.results import RunError, RunResult, now, write_run_result
+from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store
 from headrace_airflow.failures import TypedTaskError
-from headrace_airflow.families.family import call, options_of
+from headrace_airflow.families.family import call_user_function, options_of
 from headrace_airflow.forms import Form
-from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, summary
+from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary
 from headrace_airflow.roots import RootedPipeline, api_connection
 from headrace_airflow.run_ids import backfill_branch, run_id_begin, run_id_of
 from headrace_snapshots.catalog import Catalog
@@ -84,15 +84,15 @@ def ensure_pool(pool: str) -> bool:
 
     Raises PoolError when it has another number of slots or may not be made, ApiUnavailableError when nobody can say.
     """
-    connection = _connection()
-    address = _own_url() if connection is None else _url(connection)
+    connection = _find_connection()
+    address = _own_url() if connection is None else _connection_url(connection)
     try:
         with httpx.Client(base_url=address, timeout=_TIMEOUT_SECONDS) as api:
-            api.headers["Authorization"] = f"Bearer {_token(api, connection)}"
-            answer = _checked(api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING)
+            api.headers["Authorization"] = f"Bearer {_api_token(api, connection)}"
+            answer = _check_response(api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING)
             if answer.status_code == _MISSING:
                 new = {"name": pool, "slots": _SLOTS, "description": _ABOUT, "include_deferred": True}
-                response = _checked(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
+                response = _check_response(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
                 return response.status_code != _THERE_ALREADY  # another pipeline run may have been quicker
     except httpx.TransportError as error:
         raise ApiUnavailableError(f"Airflow's REST API at {address} did not answer: {error}") from error
@@ -104,16 +104,16 @@ def ensure_pool(pool: str) -> bool:
     return False
 
 
-def _token(api: httpx.Client, connection: Connection | None) -> str:
+def _api_token(api: httpx.Client, connection: Connection | None) -> str:
     """A token of the connection's user, or where Airflow asks for no login, of nobody."""
     if connection is None:
         answer = api.get("/auth/token")
     else:
         answer = api.post("/auth/token", json={"username": connection.login, "password": connection.password})
-    return str(_checked(answer, "logging in").json()["access_token"])
+    return str(_check_response(answer, "logging in").json()["access_token"])
 
 
-def _checked(answer: httpx.Response, what: str, expected: HTTPStatus | None = None) -> httpx.Response:
+def _check_response(answer: httpx.Response, what: str, expected: HTTPStatus | None = None) -> httpx.Response:
     """``answer`` if the API did what was asked, or said ``expected``."""
     if answer.is_server_error:
         raise ApiUnavailableError(f"{what} failed: Airflow's REST API answered {answer.status_code}")
@@ -127,14 +127,14 @@ def _checked(answer: httpx.Response, what: str, expected: HTTPStatus | None = No
     return answer
 
 
-def _connection() -> Connection | None:
+def _find_connection() -> Connection | None:
     try:
         return BaseHook.get_connection(api_connection())
     except AirflowNotFoundException:
         return None
 
 
-def _url(connection: Connection) -> str:
+def _connection_url(connection: Connection) -> str:
     if not connection.host:
         return _own_url()
     return f"{connection.schema or 'http'}://{connection.host}:{connection.port or 8080}"
@@ -167,7 +167,7 @@ class BranchAudit:
     catalog: Catalog = field(repr=False)
 
     @classmethod
-    def of(
+    def audits_of_branch(
         cls, pipeline: Pipeline, root: str, branch: str, run_id_begin: str, output: str | None = None
     ) -> "list[BranchAudit]":
         """Asks the catalog about one ``output``, or all, and the landing prefix if a limit is about it.
@@ -177,26 +177,26 @@ class BranchAudit:
         names = [*pipeline.by_output] if output is None else [output]
         catalogs = {name: seen_catalog(catalog, name) for name in names}
         moving = going_on(catalog, branch, names)
-        unpublished = dict.fromkeys(names) | unpublished_ranges(catalog, branch, moving)
-        published = {
-            name: last_published_by(own, run_id_begin) if unpublished[name] is None and branch == MAIN else None
+        ranges = dict.fromkeys(names) | unpublished_ranges(catalog, branch, moving)
+        last_audits = {
+            name: last_published_by(own, run_id_begin) if ranges[name] is None and branch == MAIN else None
             for name, own in catalogs.items()
         }
-        unknown = {name: epochs for name, epochs in unpublished.items() if published[name] is None}
+        unknown = {name: epochs for name, epochs in ranges.items() if last_audits[name] is None}
         limits = check_limits(pipeline, catalog, branch, unknown, lambda: datetime.now(UTC)) if unknown else {}
         return [
             cls(
                 pipeline.by_output[name],
-                unpublished[name],
-                made,
-                limits[name] if made is None else made.limits,
+                ranges[name],
+                last_audit,
+                limits[name] if last_audit is None else last_audit.limits,
                 name not in moving,
                 catalogs[name],
             )
-            for name, made in published.items()
+            for name, last_audit in last_audits.items()
         ]
 
-    def stored(self) -> AuditOutcome | None:
+    def stored_outcome(self) -> AuditOutcome | None:
         """The stored audit of exactly that range, if it held the output against the expectations of today, and
         against history by the checks of today; with the limits as they are found now.
         """
@@ -224,14 +224,14 @@ def check_audits(audits: Sequence[tuple[BranchAudit, AuditOutcome | None]]) -> N
     AuditMissingError when there is no audit of a range; StaleDataError if nothing is to be audited and a limit fails
     for that.
     """
-    if failed := [outcome for _, outcome in audits if outcome is not None and not outcome.success]:
-        raise audit_error(*failed, ways_out=WAYS_OUT)
+    if failed_audits := [outcome for _, outcome in audits if outcome is not None and not outcome.success]:
+        raise audit_error(*failed_audits, ways_out=WAYS_OUT)
     for audit, outcome in audits:
         if audit.unpublished is not None and outcome is None:
             raise AuditMissingError(
                 f"there is no audit of {audit.unpublished} of {audit.pipeline.name}, although one has just been made"
             )
-        if audit.unpublished is None and (stale := failing(audit.limits)):
+        if audit.unpublished is None and (stale := failing_limits(audit.limits)):
             raise stale_error(audit.pipeline.name, stale)
 
 
@@ -265,33 +265,40 @@ class AuditOperator(HeadraceOperator):
         """
         pipeline, branch, output = self.rooted.pipeline, self.branch(context), self.of_output
         task, started_at = context["ti"], now()
-        audits = BranchAudit.of(pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output)
-        made = [
-            (audit, audit.published if audit.unpublished is None else self._outcome(audit, context)) for audit in audits
+        audits = BranchAudit.audits_of_branch(
+            pipeline, self.rooted.root.uri, branch, run_id_begin(task.dag_id, task.run_id), output
+        )
+        audits_made = [
+            (audit, audit.published if audit.unpublished is None else self._audit_outcome(audit, context))
+            for audit in audits
         ]
-        warned = [warning for audit, outcome in made for warning in self._told(audit, outcome, branch)]
-        self._notify(warned, context)
+        warnings_found = [
+            warning for audit, outcome in audits_made for warning in self._log_findings(audit, outcome, branch)
+        ]
+        self._notify(warnings_found, context)
         try:
-            check_audits(made)
+            check_audits(audits_made)
         except FixDataError as error:  # the log has said all of it
             problem = RunError.of(error)
-            self._leave_result(problem, made, context, started_at)
+            self._leave_result(problem, audits_made, context, started_at)
             raise TypedTaskError(problem) from None
         ranges: dict[str, Summary] = {
             audit.output: {"from": outcome.from_snapshot, "to": outcome.to_snapshot, "success": True}
-            for audit, outcome in made
+            for audit, outcome in audits_made
             if outcome is not None
         }
         return ranges if pipeline.has_names and output is None else ranges.get(output or "", {})
 
-    def _leave_result(self, error: RunError, made: Sequence[_Audited], context: Context, started_at: str) -> None:
+    def _leave_result(
+        self, error: RunError, audits_made: Sequence[_Audited], context: Context, started_at: str
+    ) -> None:
         """Say in a result object, and in the summary, what failed."""
-        from headrace.runs.publishing.publish import reference
+        from headrace.runs.publishing.publish import audit_reference
         from headrace.runs.reporting.summary import renew_summary
 
         catalog, branch = self.rooted.catalog(), self.branch(context)
-        outcomes = {audit.output: outcome for audit, outcome in made if outcome is not None}
-        failed = next((outcome for outcome in outcomes.values() if not outcome.success), None)
+        outcomes = {audit.output: outcome for audit, outcome in audits_made if outcome is not None}
+        failed_audit = next((outcome for outcome in outcomes.values() if not outcome.success), None)
         head = catalog.head().refs.get(branch)
         result = RunResult(
             run_id=run_id_of(context),
@@ -304,52 +311,54 @@ class AuditOperator(HeadraceOperator):
             snapshot=head,
             epoch=None if head is None else catalog.manifest(head).epoch,
             published=catalog.published_by_all(catalog.head().refs),
-            audit=None if failed is None else reference(failed),
+            audit=None if failed_audit is None else audit_reference(failed_audit),
             branch=branch,
-            limits=tuple(limit for audit, _ in made for limit in audit.limits),
+            limits=tuple(limit for audit, _ in audits_made for limit in audit.limits),
         )
-        write(catalog.store, result)
+        write_run_result(catalog.store, result)
         if branch == MAIN:
             renew_summary(catalog, result)
 
-    def _told(self, audit: BranchAudit, outcome: AuditOutcome | None, branch: str) -> list[str]:
+    def _log_findings(self, audit: BranchAudit, outcome: AuditOutcome | None, branch: str) -> list[str]:
         """Say in the log what was found; what to warn of."""
-        of = f"{audit.output}: " if audit.output else ""
+        output_text = f"{audit.output}: " if audit.output else ""
         if audit.stands_still:
-            self.log.info("%snothing new on branch %s: the output is parked, or waits for its first epoch", of, branch)
+            self.log.info(
+                "%snothing new on branch %s: the output is parked, or waits for its first epoch", output_text, branch
+            )
         elif audit.unpublished is None:
             by_whom = "" if outcome is None else ": a task of this run has published what it found good"
-            self.log.info("%sreaders see everything on branch %s already%s", of, branch, by_whom)
+            self.log.info("%sreaders see everything on branch %s already%s", output_text, branch, by_whom)
         if outcome is not None:
             tell = self.log.error if outcome.failed or outcome.unusual else self.log.info
-            for line in outcome.lines():
+            for line in outcome.report_lines():
                 tell("%s", line)
         self._tell_limits(audit.limits)
-        compared = () if outcome is None or outcome.usual is None else outcome.usual.findings
-        warned = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
-        warned += [finding.describe() for finding in compared if finding.severity is Severity.WARN]
-        return [f"{of}{warning}" for warning in warned]
+        findings = () if outcome is None or outcome.usual is None else outcome.usual.findings
+        limit_warnings = [limit.describe() for limit in audit.limits if limit.severity is Severity.WARN]
+        limit_warnings += [finding.describe() for finding in findings if finding.severity is Severity.WARN]
+        return [f"{output_text}{warning}" for warning in limit_warnings]
 
-    def _outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
-        outcome = audit.stored()
+    def _audit_outcome(self, audit: BranchAudit, context: Context) -> AuditOutcome | None:
+        outcome = audit.stored_outcome()
         if outcome is None:
             self.log.info("no audit of %s is stored yet: an application makes it", audit.unpublished)
             self.submit(context)
-            outcome = audit.stored()
+            outcome = audit.stored_outcome()
         return outcome
 
     def _tell_limits(self, limits: Sequence[LimitFinding]) -> None:
         """Say in the log what was found beside each limit."""
         levels = {None: logging.INFO, Severity.WARN: logging.WARNING, Severity.FAIL: logging.ERROR}
         for limit in limits:
-            self.log.log(levels[limit.severity], "%s", limit.line())
+            self.log.log(levels[limit.severity], "%s", limit.verdict_line())
 
     def _notify(self, warnings: Sequence[str], context: Context) -> None:
         """Tell ``warnings`` to whom the pipeline names for that."""
         notify = options_of(self.rooted).on_warning
         if warnings and notify is not None:
             try:
-                call(notify, {**context, "headrace_warnings": [*warnings]})
+                call_user_function(notify, {**context, "headrace_warnings": [*warnings]})
             except Exception:  # code of a user's own; Airflow goes on after a callback that fails, too
                 self.log.exception("on_warning=%r failed", notify)
 
@@ -369,7 +378,7 @@ class PublishOperator(BaseOperator):
     An output that is parked, or waits for what it is computed of, is no failure of its own: the task says so.
     """
 
-    def __init__(self, *, published: Published, **kwargs: Any) -> None:
+    def __init__(self, *, published: PublishedEvent, **kwargs: Any) -> None:
         super().__init__(inlets=[published.asset], outlets=[published.outlet], **kwargs)
         self.published = published
 
@@ -381,7 +390,7 @@ class PublishOperator(BaseOperator):
             raise AirflowSkipException("the form says to do nothing: nothing is published")
         if (branch := context["params"].get("branch", MAIN)) != MAIN:
             raise AirflowSkipException(f"branch {branch} is not published: only {MAIN} is")
-        last_announced = self._told(context)
+        last_announced = self._last_announced(context)
         with reaching_store(self.published.root):
             try:
                 result = publish_audited(
@@ -405,12 +414,12 @@ class PublishOperator(BaseOperator):
             len(result.epochs),
             result.watermark,
         )
-        became = summary(result)
+        became = result_summary(result)
         self.published.announce(context, became)
         return became
 
-    def _told(self, context: Context) -> str | None:
+    def _last_announced(self, context: Context) -> str | None:
         """The snapshot that the newest event names: what those downstream know of."""
         events = context["inlet_events"][self.published.asset].ascending(False).limit(_EVENTS)
-        named = ((event.extra or {}).get("snapshot") for event in events)
-        return next((str(snapshot) for snapshot in named if snapshot is not None), None)
+        announced_ids = ((event.extra or {}).get("snapshot") for event in events)
+        return next((str(snapshot) for snapshot in announced_ids if snapshot is not None), None)

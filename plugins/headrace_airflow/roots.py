@@ -19,7 +19,7 @@ from headrace.errors import FixConfigError
 from headrace.ext.stores import SCHEMES, shown
 from headrace.model.arguments import did_you_mean
 from headrace.pipeline.loading import registry
-from headrace.pipeline.loading.registry import registered
+from headrace.pipeline.loading.registry import find_registered
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import dag_id
 from headrace.this_process import size_in
@@ -51,8 +51,8 @@ def driver_memory() -> str:
 
 def local_memory() -> int:
     """Bytes of memory that a run without Spark may take. Raises SizeError."""
-    stated = size_in(LOCAL_MEMORY)
-    return _LOCAL_MEMORY if stated is None else stated
+    setting = size_in(LOCAL_MEMORY)
+    return _LOCAL_MEMORY if setting is None else setting
 
 
 def allowed_hosts() -> list[str]:
@@ -110,27 +110,27 @@ class Root:
         """By what its DAGs are found in Airflow's list."""
         return (self.name,) if self.name else ()
 
-    def qualified(self, name: str) -> str:
+    def qualified_name(self, name: str) -> str:
         """``name`` of this root, told apart from that of others."""
         return f"{self.name}.{name}" if self.name else name
 
-    def named(self, name: str) -> str:
+    def airflow_name(self, name: str) -> str:
         """What Airflow calls the ``name`` of this root, be it a pipeline's pool or the DAG of a decision."""
-        return f"headrace_{self.qualified(name)}"
+        return f"headrace_{self.qualified_name(name)}"
 
-    def files(self, wanted: Callable[[str], bool] | None = None) -> registry.RegisteredFiles:
+    def registered_files(self, wanted: Callable[[str], bool] | None = None) -> registry.RegisteredFiles:
         """The pipelines that can be loaded, and what is wrong with other files. ``wanted``: only pipelines whose
         qualified names it takes. Raises ImportLimitError.
         """
         if wanted is None:
             return registry.registered_files(self.folders)
-        return registry.registered_files(self.folders, lambda name: wanted(self.qualified(name)))
+        return registry.registered_files(self.folders, lambda name: wanted(self.qualified_name(name)))
 
     def pipeline(self, name: str) -> "RootedPipeline":
         """The pipeline of that name. Raises UnknownPipelineError, ImportLimitError."""
-        return RootedPipeline(self, registered(name, self.folders))
+        return RootedPipeline(self, find_registered(name, self.folders))
 
-    def rooted(self, files: registry.RegisteredFiles) -> "list[RootedPipeline]":
+    def rooted_pipelines(self, files: registry.RegisteredFiles) -> "list[RootedPipeline]":
         """The pipelines of ``files``, which are this root's."""
         return [RootedPipeline(self, one) for one in files.pipelines.values()]
 
@@ -140,7 +140,7 @@ class RootedPipeline:
     """A registered pipeline at the root where its data is."""
 
     root: Root
-    registered: registry.Registered
+    registered: registry.RegisteredPipeline
 
     @property
     def pipeline(self) -> Pipeline:
@@ -155,7 +155,7 @@ class RootedPipeline:
     @property
     def qualified(self) -> str:
         """Its name as people read it beside those of other roots."""
-        return self.root.qualified(self.name)
+        return self.root.qualified_name(self.name)
 
     @property
     def file(self) -> Path:
@@ -170,7 +170,7 @@ class RootedPipeline:
     @property
     def pool(self) -> str:
         """The pool whose one slot every task holds that writes its state."""
-        return self.root.named(self.name)
+        return self.root.airflow_name(self.name)
 
     def dag_id(self, family: str) -> str:
         """Name its DAG of a family. It raises nothing.
@@ -215,12 +215,12 @@ def declared_in(file: Path) -> Iterator[Root | RootsFileError]:
         raise RootsFileError(f"{file}: begin each root with [[{_TABLE}]], in two brackets")
     for number, entry in enumerate(entries, 1):
         try:
-            yield _root(entry, f"{file}: root {number}", file)
+            yield _parse_root(entry, f"{file}: root {number}", file)
         except RootsFileError as error:
             yield error
 
 
-def _root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
+def _parse_root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
     for key, value in entry.items():
         if key not in _KEYS:
             raise RootsFileError(
@@ -240,11 +240,11 @@ def _root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
         raise RootsFileError(f"{where} has the uri {shown(uri)!r}: write {forms}")
     if not (isinstance(folders, list) and folders and all(isinstance(one, str) and one for one in folders)):
         raise RootsFileError(f'{where}: pipelines names no folders: write pipelines = ["sales"]')
-    beside = file.absolute().parent
-    defaults = str(beside / entry["airflow"]) if "airflow" in entry else ""
-    searched = registry.PipelineFolders(tuple(beside / folder for folder in folders), where)
+    file_folder = file.absolute().parent
+    defaults = str(file_folder / entry["airflow"]) if "airflow" in entry else ""
+    folders_searched = registry.PipelineFolders(tuple(file_folder / folder for folder in folders), where)
     endpoint = entry.get("endpoint", "").rstrip("/")
-    return Root(name, uri, searched, entry.get("store", ""), endpoint, defaults)
+    return Root(name, uri, folders_searched, entry.get("store", ""), endpoint, defaults)
 
 
 ROOTS: Final = "HEADRACE_ROOTS"
@@ -261,7 +261,7 @@ class ServedRoots:
     roots: Sequence[Root]
     problems: Sequence[str] = ()
 
-    def named(self, name: str) -> Root:
+    def root_named(self, name: str) -> Root:
         """The root of that name. Raises UnknownRootError."""
         for root in self.roots:
             if root.name == name:
@@ -278,20 +278,20 @@ def served_roots() -> ServedRoots:
     """The roots as they are declared now. Beside a file that declares some, that of the environment counts if it has a
     URI.
     """
-    own, stated = Root.of_environment(), os.environ.get(ROOTS)
-    if not stated:
+    own, setting = Root.of_environment(), os.environ.get(ROOTS)
+    if not setting:
         return ServedRoots((own,))
-    file = Path(stated)
+    file = Path(setting)
     try:
         status = file.stat()
-        declared = _declared(file, status.st_mtime_ns, status.st_size)
+        declared_roots = _declared_roots(file, status.st_mtime_ns, status.st_size)
     except OSError as error:
-        declared = (RootsFileError(f"{ROOTS} names {file}, which cannot be read: {error.strerror}"),)
-    return _together([own] if own.location else [], declared)
+        declared_roots = (RootsFileError(f"{ROOTS} names {file}, which cannot be read: {error.strerror}"),)
+    return _compatible_roots([own] if own.location else [], declared_roots)
 
 
 @lru_cache(1)
-def _declared(file: Path, changed_at: int, size: int) -> tuple[Root | RootsFileError, ...]:
+def _declared_roots(file: Path, changed_at: int, size: int) -> tuple[Root | RootsFileError, ...]:
     """What the file declares; read once as long as it is the same file."""
     try:
         return tuple(declared_in(file))
@@ -299,23 +299,25 @@ def _declared(file: Path, changed_at: int, size: int) -> tuple[Root | RootsFileE
         return (error,)
 
 
-def _together(roots: list[Root], declared: Iterable[Root | RootsFileError]) -> ServedRoots:
+def _compatible_roots(roots: list[Root], declared_roots: Iterable[Root | RootsFileError]) -> ServedRoots:
     """The roots that go together: of two that do not, the first counts."""
     problems: list[str] = []
-    for one in declared:
-        problem = str(one) if isinstance(one, RootsFileError) else next(_conflicts(one, roots), None)
+    for one in declared_roots:
+        problem = str(one) if isinstance(one, RootsFileError) else next(_root_conflicts(one, roots), None)
         if problem is not None:
             problems.append(problem)
         elif isinstance(one, Root):
             roots.append(one)
-    return ServedRoots(tuple(_apart(root, at, roots) for at, root in enumerate(roots)), tuple(problems))
+    return ServedRoots(
+        tuple(_exclude_other_folders(root, place, roots) for place, root in enumerate(roots)), tuple(problems)
+    )
 
 
-def _conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
+def _root_conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
     for other in others:
         if root.name == other.name:
             yield f"{root.folders.named_by}: there are two of that name; this Airflow serves {shown(other.location)}"
-        if _overlap(root, other):
+        if _roots_overlap(root, other):
             whose = f"of root {other.name}" if other.name else "in HEADRACE_ROOT"
             yield (
                 f"{root.folders.named_by}: {shown(root.location)} and {shown(other.location)} {whose} are not apart: "
@@ -323,11 +325,11 @@ def _conflicts(root: Root, others: Iterable[Root]) -> Iterator[str]:
             )
 
 
-def _overlap(root: Root, other: Root) -> bool:
+def _roots_overlap(root: Root, other: Root) -> bool:
     if root.endpoint and other.endpoint and root.endpoint != other.endpoint:
         return False
-    (scheme, here), (other_scheme, there) = place_of(root.location), place_of(other.location)
-    return scheme == other_scheme and (here.is_relative_to(there) or there.is_relative_to(here))
+    (scheme, own_path), (other_scheme, other_path) = place_of(root.location), place_of(other.location)
+    return scheme == other_scheme and (own_path.is_relative_to(other_path) or other_path.is_relative_to(own_path))
 
 
 def place_of(uri: str) -> tuple[str, PurePosixPath]:
@@ -338,9 +340,11 @@ def place_of(uri: str) -> tuple[str, PurePosixPath]:
     return parts.scheme, PurePosixPath(f"{parts.netloc}/{parts.path}")
 
 
-def _apart(root: Root, at: int, roots: Sequence[Root]) -> Root:
+def _exclude_other_folders(root: Root, place: int, roots: Sequence[Root]) -> Root:
     """``root``, whose pipelines are none of those of other ``roots``; of a folder that two name the first has them."""
     own = {folder.resolve() for folder in root.folders.folders}
-    earlier = [folder for other in roots[:at] for folder in other.folders.folders]
-    later = [folder for other in roots[at + 1 :] for folder in other.folders.folders if folder.resolve() not in own]
-    return replace(root, folders=replace(root.folders, others=(*earlier, *later)))
+    earlier = [folder for other in roots[:place] for folder in other.folders.folders]
+    later_folders = [
+        folder for other in roots[place + 1 :] for folder in other.folders.folders if folder.resolve() not in own
+    ]
+    return replace(root, folders=replace(root.folders, others=(*earlier, *later_folders)))

@@ -68,7 +68,7 @@ def run_id_of(context: Context) -> str:
 def run_id_begin(dag_id: str, run_id: str, task_id: str = "") -> str:
     """With what the run ids of all attempts of all tasks of a DAG run begin, or of one of its tasks."""
     task = f"{task_id}." if task_id else ""
-    return _plain(f"{dag_id}.{run_id}.{task}")[: _LONGEST - _DIGEST - 1]
+    return _safe_id(f"{dag_id}.{run_id}.{task}")[: _LONGEST - _DIGEST - 1]
 
 
 def request_of(context: Context, task_id: str | None = None) -> str:
@@ -82,8 +82,8 @@ def request_of(context: Context, task_id: str | None = None) -> str:
 
 def backfill_branch(context: Context) -> str:
     """The branch that the form of a backfill names, or the DAG run's own: the same in every task and every attempt."""
-    if named := context["params"].get("branch"):
-        return str(named)
+    if form_branch := context["params"].get("branch"):
+        return str(form_branch)
     return branch_of_run(context["ti"].run_id)
 
 
@@ -95,8 +95,8 @@ def branch_of_run(run_id: str) -> str:
 def _plain_name(text: str, length: int, unique: str) -> str:
     """``text`` in at most ``length`` plain characters, told apart from others alike by ``unique``."""
     digest = hashlib.sha256(unique.encode()).hexdigest()[:_DIGEST]
-    return f"{_plain(text)[: length - _DIGEST - 1]}-{digest}"
+    return f"{_safe_id(text)[: length - _DIGEST - 1]}-{digest}"
 
 
-def _plain(text: str) -> str:
+def _safe_id(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", text)

@@ -42,7 +42,7 @@ from headrace_snapshots.protocol import (
 from headrace_snapshots.store import ObjectStore
 
 
-def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
+def has_taken_effect(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> bool:
     """Whether ``entry``, the one of ``intent`` that was folded away, has done at ``head`` what it was to do.
 
     Raises what ends a writer that was fenced: see ``_is_committed``.
@@ -51,7 +51,9 @@ def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> 
         case Commit():
             is_done = _is_committed(catalog, head, intent, entry)
         case Publish(snapshots):
-            is_done = all(_shows(catalog, head.refs.get(ref), snapshot) for ref, snapshot in snapshots.items())
+            is_done = all(
+                _is_seen_by_readers(catalog, head.refs.get(ref), snapshot) for ref, snapshot in snapshots.items()
+            )
         case Rollback() | Fork():
             is_done = head.generations.get(intent.branch, -1) >= entry.number and _has_moved(
                 catalog, head, intent, entry
@@ -73,14 +75,14 @@ def counts(catalog: CatalogReader, head: Head, intent: Intent, entry: Entry) -> 
 
 def _has_moved(catalog: CatalogReader, head: Head, intent: Rollback | Fork, entry: Entry) -> bool:
     """Whether the branch leads to where it was to be, and no longer to what a rollback was to give up."""
-    before, to = entry.moves.get(intent.branch, (None, None))
+    old_snapshot, new_snapshot = entry.moves.get(intent.branch, (None, None))
     now = head.refs.get(intent.branch)
-    if to is not None and not _leads_to(catalog, now, to):
+    if new_snapshot is not None and not _leads_to(catalog, now, new_snapshot):
         return False
-    return before == to or not _leads_to(catalog, now, before)
+    return old_snapshot == new_snapshot or not _leads_to(catalog, now, old_snapshot)
 
 
-def _shows(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
+def _is_seen_by_readers(catalog: CatalogReader, now: str | None, snapshot: str | None) -> bool:
     """Whether readers see ``snapshot``, or a later one; or nothing more, if there is none."""
     return now is None if snapshot is None else _leads_to(catalog, now, snapshot)
 
@@ -105,18 +107,18 @@ def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Ent
     would tell have expired.
     """
     branch, epoch = intent.branch, entry.detail["epoch"]
-    at = head.refs.get(branch)
+    branch_head = head.refs.get(branch)
     ends = {head.refs[ref] for ref in (branch, MAIN) if ref in head.refs}
     ancestors = {end: catalog.ancestor_at(end, epoch) for end in ends}
     where = f"pipeline {catalog.pipeline}: epoch {epoch} (snapshot {intent.snapshot})"
     if intent.snapshot not in ancestors.values():
-        if at is not None and ancestors[at] is None and catalog.link(at).epoch > epoch:
+        if branch_head is not None and ancestors[branch_head] is None and catalog.link(branch_head).epoch > epoch:
             raise errors.FencedError(
                 f"{where} of a writer that stood still may have been committed to branch {branch}, and has expired "
                 "since if it was; this writer was replaced and must stop. There is nothing to repeat"
             )
         return False
-    if at == intent.snapshot and head.generations.get(branch) == intent.generation:
+    if branch_head == intent.snapshot and head.generations.get(branch) == intent.generation:
         return True
     raise errors.FencedAfterCommitError(
         f"{where} was committed to branch {branch} and counts: there is nothing to repeat. While this writer stood "
@@ -127,13 +129,15 @@ def _is_committed(catalog: CatalogReader, head: Head, intent: Commit, entry: Ent
 def renamed_refs(catalog: CatalogReader, manifest: Manifest) -> dict[str, list[str]]:
     """The refs of what readers see of outputs that had other names, and the former refs of each."""
     names = {output: called_before(manifest, output) for output in outputs_of(manifest)}
-    for output, before in names.items():
+    for output, old_names in names.items():
         (newest,) = all_names_before(manifest, output)[:1] or (None,)
         if newest in names and _was_called(
             catalog, newest, output, manifest
         ):  # another output has the name from now on
-            names[output] = (newest, *before)
-    return {published_ref(name): [published_ref(old) for old in before] for name, before in names.items() if before}
+            names[output] = (newest, *old_names)
+    return {
+        published_ref(name): [published_ref(old) for old in old_names] for name, old_names in names.items() if old_names
+    }
 
 
 def renamed_by_promotion(catalog: CatalogReader, branch: Manifest | None, main: str | None) -> dict[str, list[str]]:
@@ -142,15 +146,15 @@ def renamed_by_promotion(catalog: CatalogReader, branch: Manifest | None, main: 
     """
     if branch is None:
         return {}
-    renamed, called = renamed_refs(catalog, branch), dict[str, str | None]()
+    renames, main_names = renamed_refs(catalog, branch), dict[str, str | None]()
     with suppress(BrokenObjectError, errors.MissingSnapshotError):
-        called = {} if main is None else called_on(catalog.manifest(main), branch)
-    for output, then in called.items():
-        if then == output:
-            renamed.pop(published_ref(output), None)
-        elif then is not None:
-            renamed[published_ref(output)] = [published_ref(then)]
-    return renamed
+        main_names = {} if main is None else called_on(catalog.manifest(main), branch)
+    for output, main_name in main_names.items():
+        if main_name == output:
+            renames.pop(published_ref(output), None)
+        elif main_name is not None:
+            renames[published_ref(output)] = [published_ref(main_name)]
+    return renames
 
 
 def _was_called(catalog: CatalogReader, former: str, output: str, manifest: Manifest) -> bool:
@@ -178,7 +182,7 @@ __all__ = ["Catalog", "Claim", "Head", "Link", "LostEntry"]
 _FENCE_SEARCH = 20
 _REPLAYED: dict[str, JSON] = {"replayed": True}
 _FOLLOWED = frozenset({protocol.Kind.INIT, protocol.Kind.CLAIM, protocol.Kind.COMMIT})
-"""Entries that others of the same command follow: the command that stores them calls ``settle`` at its end."""
+"""Entries that others of the same command follow: the command that stores them calls ``settle_hint`` at its end."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +222,7 @@ class Catalog(CatalogReader):
 
     def claim(self, branch: str, owner: str) -> Claim:
         """Become the only writer of ``branch`` and fence every other; makes the branch when there is none."""
-        entry = self._append(protocol.ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
+        entry = self._append_entry(protocol.ClaimBranch(branch), f"claimed by {owner}", {"owner": owner}, begin=True)
         return Claim(branch, entry.generations[branch], entry.refs.get(branch), entry.floor(branch))
 
     def commit(self, claim: Claim, manifest: Manifest, message: str = "") -> Entry:
@@ -229,18 +233,18 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch (FencedAfterCommitError: after this), and
         RefusedError when it does not fit the claim.
         """
-        parent = self._parent(claim, manifest)
+        parent = self._checked_parent(claim, manifest)
         skips = () if parent is None else skips_after(Skip(parent.snapshot_id, parent.epoch), parent.skips)
         manifest = self.write_manifest(manifest.with_skips(skips), parent)
-        patched = ""
+        patch_text = ""
         if manifest.patch and manifest.is_patch:
-            of = f" of {manifest.patch.output}" if manifest.patch.output else ""
-            patched = f", a patch{of} by branch {manifest.patch.branch}"
-        entry = self._append(
+            output_text = f" of {manifest.patch.output}" if manifest.patch.output else ""
+            patch_text = f", a patch{output_text} by branch {manifest.patch.branch}"
+        entry = self._append_entry(
             protocol.Commit(
                 claim.branch, claim.generation, manifest.parent, manifest.snapshot_id, renamed_refs(self, manifest)
             ),
-            f"epoch {manifest.epoch}{patched}" + (f": {message}" if message else ""),
+            f"epoch {manifest.epoch}{patch_text}" + (f": {message}" if message else ""),
             {"epoch": manifest.epoch},
         )
         self._remember(manifest)
@@ -273,9 +277,11 @@ class Catalog(CatalogReader):
         Raises PublishConflictError when anything else is published than the caller expected, RefusedError.
         """
         text = published_message(self, snapshots)
-        about = {**(detail or {}), **({"owner": owner} if owner else {})}
+        entry_detail = {**(detail or {}), **({"owner": owner} if owner else {})}
         message = f"{text} by {owner}" if owner else text
-        return self._append(protocol.Publish(_by_ref(snapshots), _by_ref(expected)), message, about or None)
+        return self._append_entry(
+            protocol.Publish(_by_ref(snapshots), _by_ref(expected)), message, entry_detail or None
+        )
 
     def release(self, snapshot_id: str, message: str, outputs: Collection[str] = ("",)) -> Entry:
         """A person's decision, recorded with its reason, to publish what an audit of ``outputs`` did not pass. Where
@@ -284,9 +290,9 @@ class Catalog(CatalogReader):
         if not message.strip():
             raise errors.RefusedError("a release needs a message that says who decided it and why")
         refs = self.head().refs
-        moved = {published_ref(output): snapshot_id for output in outputs}
-        intent = protocol.Publish(moved, {ref: refs.get(ref) for ref in moved}, protocol.Kind.RELEASE)
-        return self._append(intent, message, {RELEASED: moved})
+        moves = {published_ref(output): snapshot_id for output in outputs}
+        intent = protocol.Publish(moves, {ref: refs.get(ref) for ref in moves}, protocol.Kind.RELEASE)
+        return self._append_entry(intent, message, {RELEASED: moves})
 
     def rollback(
         self,
@@ -310,7 +316,7 @@ class Catalog(CatalogReader):
         """
         detail = {**(_REPLAYED if replayed else {}), **_given_up(patches)}
         intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
-        return self._append(intent, message, detail or None, head=self.known_head)
+        return self._append_entry(intent, message, detail or None, head=self.known_head)
 
     def would_roll_back(
         self, branch: str, to: str | None, *, give_up_delivered: bool = False
@@ -322,14 +328,14 @@ class Catalog(CatalogReader):
         intent: protocol.Intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
         # Ends: another turn means a new fact.
         while True:
-            decided, intent = self._decide(last, intent, facts)
-            match decided:
+            decision, intent = self._decide(last, intent, facts)
+            match decision:
                 case protocol.NeedKept(mark, snapshot):
                     facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                 case protocol.Append(moves=moves):
                     return moves
                 case protocol.Unseen():
-                    raise self._unseen(decided)
+                    raise self._unseen_error(decision)
                 case protocol.Fenced(reason=reason) | protocol.Conflict(reason) | protocol.Refused(reason):
                     raise errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
 
@@ -339,15 +345,15 @@ class Catalog(CatalogReader):
         Raises FencedError when another writer claimed or moved the branch, RefusedError as ``rollback`` does.
         """
         detail = {**_REPLAYED, **_given_up(patches)}
-        entry = self._append(protocol.Rollback(claim.branch, to, claim.generation), message, detail)
+        entry = self._append_entry(protocol.Rollback(claim.branch, to, claim.generation), message, detail)
         return Claim(claim.branch, entry.generations[claim.branch], to)
 
     def fork(self, branch: str, from_snapshot: str | None, message: str = "") -> Entry:
         """Make ``branch`` at a snapshot, or empty. Raises RefusedError when there is such a branch."""
-        at = "empty" if from_snapshot is None else f"at epoch {self.manifest(from_snapshot).epoch}"
-        text = f"forked {branch} {at}"
+        place_text = "empty" if from_snapshot is None else f"at epoch {self.manifest(from_snapshot).epoch}"
+        text = f"forked {branch} {place_text}"
         intent = protocol.Fork(branch, from_snapshot)
-        return self._append(intent, f"{text}: {message}" if message else text, begin=from_snapshot is None)
+        return self._append_entry(intent, f"{text}: {message}" if message else text, begin=from_snapshot is None)
 
     def promote(
         self,
@@ -366,29 +372,29 @@ class Catalog(CatalogReader):
         given; RefusedError.
         """
         text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
-        promoted = expected or self.head().refs.get(branch)
-        manifest = None if promoted is None else self.manifest(promoted)
+        promoted_id = expected or self.head().refs.get(branch)
+        manifest = None if promoted_id is None else self.manifest(promoted_id)
         intent = protocol.Promote(
             branch,
             expected_main,
-            expected or promoted,
+            expected or promoted_id,
             ("",) if manifest is None else output_names(manifest),
             renamed_by_promotion(self, manifest, expected_main),
             give_up_delivered,
         )
-        return self._append(intent, text, {"branch": branch})
+        return self._append_entry(intent, text, {"branch": branch})
 
-    def deliver(self, intent: protocol.BeginDelivery | protocol.EndDelivery) -> Entry:
+    def record_delivery(self, intent: protocol.BeginDelivery | protocol.EndDelivery) -> Entry:
         """Begin or end a delivery to a sink that cannot take back: from its begin on main goes nowhere without it.
         Raises PublishConflictError if readers see another snapshot, or another delivery has begun since.
         """
         kind = protocol.Kind.DELIVERING if isinstance(intent, protocol.BeginDelivery) else protocol.Kind.DELIVERED
-        return self._append(intent, f"{kind} to {intent.sink} up to {intent.snapshot}", {"sink": intent.sink})
+        return self._append_entry(intent, f"{kind} to {intent.sink} up to {intent.snapshot}", {"sink": intent.sink})
 
     def tag(self, name: str, snapshot_id: str, message: str = "") -> Entry:
         """Keep ``snapshot_id`` under the ref ``tags/{name}``. Raises RefusedError when there is such a tag."""
         text = f"tagged epoch {self.manifest(snapshot_id).epoch} as {name}"
-        return self._append(protocol.Tag(name, snapshot_id), f"{text}: {message}" if message else text)
+        return self._append_entry(protocol.Tag(name, snapshot_id), f"{text}: {message}" if message else text)
 
     def drop(
         self, ref: str, message: str = "", *, expected: int | None = None, detail: Mapping[str, JSON] | None = None
@@ -396,7 +402,7 @@ class Catalog(CatalogReader):
         """Remove a branch, or a tag (``tags/{name}``). Raises RefusedError for main, published and unknown ones, and
         PublishConflictError when ``expected`` is given, and another entry than that number is the last one.
         """
-        return self._append(protocol.Drop(ref, expected), message or f"dropped {ref}", detail)
+        return self._append_entry(protocol.Drop(ref, expected), message or f"dropped {ref}", detail)
 
     def expire(
         self,
@@ -413,24 +419,24 @@ class Catalog(CatalogReader):
         ``past``: what is left of main's, None: all. Raises PublishConflictError when entry ``expected`` is not the last
         one any more.
         """
-        return self._append(protocol.Expire(expected, horizon, tags, idle, past), message)
+        return self._append_entry(protocol.Expire(expected, horizon, tags, idle, past), message)
 
     def fold(self) -> int:
         """Delete the entries that the newest expiry gave up; how many there were."""
         horizon = self.head().horizon
         return 0 if horizon is None else self._log.fold(horizon.folded)
 
-    def settle(self) -> None:
+    def settle_hint(self) -> None:
         """Let the hint name the last entry, at the end of a command that has claimed a branch. So who looks for the end
         misses that entry if it is lost. It is no error if the store refuses.
         """
-        self._log.settle()
+        self._log.settle_hint()
 
     def mend_hint(self) -> None:
         """Let it name the newest entry. Raises DamagedLogError."""
         self._log.write_hint(self.head().entry)
 
-    def _append(
+    def _append_entry(
         self,
         intent: protocol.Intent,
         message: str,
@@ -449,53 +455,59 @@ class Catalog(CatalogReader):
         # Ends: another turn means a new fact (few per head), or that somebody else's entry was stored.
         while True:
             beginning = begin and last.entry < 0
-            decided, answered = self._decide(last, protocol.Init() if beginning else intent, facts)
-            intent = intent if beginning else answered
-            match decided:
+            decision, answered_intent = self._decide(last, protocol.Init() if beginning else intent, facts)
+            intent = intent if beginning else answered_intent
+            match decision:
                 case protocol.NeedKept(mark, snapshot):
                     try:
                         facts[mark, snapshot] = self.marks.is_kept(mark, snapshot)
                     except BrokenObjectError:
-                        seen, last = last, self._look_again(look)
-                        if last.entry == seen.entry:  # else an expiry has made another mark, and deleted this one
+                        last_seen, last = last, self._look_again(look)
+                        if last.entry == last_seen.entry:  # else an expiry has made another mark, and deleted this one
                             raise
                 case protocol.Append() as next_:
                     text = f"began {self.pipeline}" if beginning else message
-                    at = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
-                    about = None if beginning else detail
-                    entry = Entry.of(next_, last.entry + 1, self._new_id(), at, message=text, detail=about)
+                    time_text = self._now().astimezone(UTC).isoformat().replace("+00:00", "Z")
+                    entry_detail = None if beginning else detail
+                    entry = Entry.of(
+                        next_, last.entry + 1, self._new_id(), time_text, message=text, detail=entry_detail
+                    )
                     result = self._log.append(entry, is_last=next_.kind not in _FOLLOWED)
                     if result is AppendResult.APPENDED and not beginning:
                         return entry
                     last = look()
-                    if result is AppendResult.FOLDED_AWAY and not beginning and counts(self, last, intent, entry):
+                    if (
+                        result is AppendResult.FOLDED_AWAY
+                        and not beginning
+                        and has_taken_effect(self, last, intent, entry)
+                    ):
                         return entry
                 case _:
-                    seen = last
+                    last_seen = last
                     if self.looks_once:  # what it goes by may be old
                         last = self._look_again(look)
-                    if last.entry == seen.entry:
-                        raise self._refusal(decided)
+                    if last.entry == last_seen.entry:
+                        raise self._refusal_error(decision)
 
     def _look_again(self, look: Callable[[], Head]) -> Head:
         self.look_again()
         return look()
 
-    def _refusal(self, decided: protocol.Decision) -> HeadraceError:
+    def _refusal_error(self, decision: protocol.Decision) -> HeadraceError:
         """Why nothing may follow, as an error."""
-        match decided:
+        match decision:
             case protocol.Fenced():
-                return self._fenced(decided)
+                return self._fenced_error(decision)
             case protocol.Conflict(reason):
                 return errors.PublishConflictError(
                     f"pipeline {self.pipeline}: {reason}; look at the new state, then decide again"
                 )
             case protocol.Unseen():
-                return self._unseen(decided)
+                return self._unseen_error(decision)
             case protocol.Refused(reason):
                 return errors.RefusedError(f"pipeline {self.pipeline}: {reason}")
             case _:
-                raise AssertionError(f"{decided} refuses nothing")
+                raise AssertionError(f"{decision} refuses nothing")
 
     def _decide(
         self, last: Head, intent: protocol.Intent, facts: dict[tuple[str, str], bool]
@@ -505,32 +517,35 @@ class Catalog(CatalogReader):
         """
         # Ends: another turn means a new fact or answer.
         while True:
-            match decided := protocol.decide(last, intent, facts):
+            match decision := protocol.decide(last, intent, facts):
                 case protocol.Need(ancestor, descendant, or_broken):
                     facts[ancestor, descendant] = self._is_ancestor(ancestor, descendant, or_broken)
                 case protocol.NeedNames() | protocol.NeedSeen():
-                    intent = self._answered(intent, decided)
+                    intent = self._answer_question(intent, decision)
                 case _:
-                    return decided, intent
+                    return decision, intent
 
-    def _answered(self, intent: protocol.Intent, question: protocol.NeedNames | protocol.NeedSeen) -> protocol.Rollback:
+    def _answer_question(
+        self, intent: protocol.Intent, question: protocol.NeedNames | protocol.NeedSeen
+    ) -> protocol.Rollback:
         """``intent`` with the answer to what the protocol asks about its target."""
         assert isinstance(intent, protocol.Rollback), "only a rollback takes readers back"
         assert intent.to is not None, "readers see nothing before the beginning"
         if isinstance(question, protocol.NeedNames):
             names = names_in(self, intent.to, question.snapshot)
             return replace(intent, called={**intent.called, question.snapshot: names})
-        seen = newest_seen(self, intent.to, question.output, question.main)
-        return replace(intent, seen={**intent.seen, question.output: seen})
+        newest = newest_seen(self, intent.to, question.output, question.main)
+        return replace(intent, seen={**intent.seen, question.output: newest})
 
-    def _unseen(self, unseen: protocol.Unseen) -> errors.RefusedError:
+    def _unseen_error(self, unseen: protocol.Unseen) -> errors.RefusedError:
         """The error, with what lets readers see the target after all."""
-        name, to = self.pipeline, unseen.to
-        ways = [f"`headrace release {name}.{output} {to}`" for output in unseen.outputs if output]
-        of = f" of {' and '.join(unseen.outputs)}" if ways else ""
-        way = " and ".join(ways) or f"`headrace release {name} {to}`"
+        name, target_id = self.pipeline, unseen.to
+        ways = [f"`headrace release {name}.{output} {target_id}`" for output in unseen.outputs if output]
+        outputs_text = f" of {' and '.join(unseen.outputs)}" if ways else ""
+        way = " and ".join(ways) or f"`headrace release {name} {target_id}`"
         return errors.RefusedError(
-            f"pipeline {name}: readers{of} would see nothing: {to} was never published, and nothing that is kept of "
+            f"pipeline {name}: readers{outputs_text} would see nothing: {target_id} was never published, and nothing "
+            "that is kept of "
             f"what came before it was. If they may see it, say so first: {way}, with --message WHY. Or go back to a "
             "snapshot that was published (`headrace log` lists them), or to 'beginning'"
         )
@@ -543,17 +558,21 @@ class Catalog(CatalogReader):
                 raise
             return False
 
-    def _fenced(self, fenced: protocol.Fenced) -> errors.FencedError:
+    def _fenced_error(self, fence: protocol.Fenced) -> errors.FencedError:
         """The error, saying who took the branch and when."""
-        entries = self.log(limit=_FENCE_SEARCH) if fenced.by is None else self.log(fenced.by + 1, 1)
-        by = next((e for e in entries if e.number == fenced.by or fenced.branch in {e.branch, *e.moves}), None)
-        who = f" since entry {by.number} ({by.kind}: {by.message}) at {by.at}" if by else ""
+        entries = self.list_entries(limit=_FENCE_SEARCH) if fence.by is None else self.list_entries(fence.by + 1, 1)
+        fencing_entry = next((e for e in entries if e.number == fence.by or fence.branch in {e.branch, *e.moves}), None)
+        who = (
+            f" since entry {fencing_entry.number} ({fencing_entry.kind}: {fencing_entry.message}) at {fencing_entry.at}"
+            if fencing_entry
+            else ""
+        )
         return errors.FencedError(
-            f"pipeline {self.pipeline}: {fenced.reason}{who}. This writer was replaced and must stop; "
+            f"pipeline {self.pipeline}: {fence.reason}{who}. This writer was replaced and must stop; "
             "nothing that it has not committed is visible"
         )
 
-    def _parent(self, claim: Claim, manifest: Manifest) -> Manifest | None:
+    def _checked_parent(self, claim: Claim, manifest: Manifest) -> Manifest | None:
         """The parent of ``manifest``, which must be of this pipeline, under this claim, and follow it."""
         owner = (manifest.pipeline, manifest.branch, manifest.generation)
         if owner != (self.pipeline, claim.branch, claim.generation):

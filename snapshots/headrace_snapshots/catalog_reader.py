@@ -49,9 +49,9 @@ class Link:
     @property
     def ancestors(self) -> dict[int, str]:
         """Ancestors known without another request, by epoch: the parent, and whatever the manifest names."""
-        named = () if self.manifest is None else self.manifest.skips
+        skips = () if self.manifest is None else self.manifest.skips
         parents = {} if self.parent is None else {self.epoch - 1: self.parent}
-        return {**{skip.epoch: skip.snapshot_id for skip in named}, **parents}
+        return {**{skip.epoch: skip.snapshot_id for skip in skips}, **parents}
 
 
 READERS = 8
@@ -61,7 +61,7 @@ Look = Callable[[str], Link]
 """Finds a snapshot by its id: a request, unless it is remembered."""
 
 
-def lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
+def walk_lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
     """``snapshot_id`` and all that came before it, newest first."""
     current: str | None = snapshot_id
     while current is not None:
@@ -70,22 +70,22 @@ def lineage(look: Look, snapshot_id: str) -> Iterator[Link]:
         current = link.parent
 
 
-def gathered(read: Callable[[str], Manifest | None], snapshot_id: str, after: int) -> dict[str, Manifest]:
+def gather_manifests(read: Callable[[str], Manifest | None], snapshot_id: str, after: int) -> dict[str, Manifest]:
     """The manifests of ``snapshot_id`` and of what came before it in epochs behind ``after``, by id; each is read once,
     as soon as one that names it has been. ``read`` gives None for one that is not to be had, and raises what ends all.
     """
     manifests: dict[str, Manifest] = {}
-    requested = {snapshot_id}
+    requested_ids = {snapshot_id}
     pool = ThreadPoolExecutor(READERS, thread_name_prefix="manifests")
     try:
         waiting: set[Future[Manifest | None]] = {pool.submit(read, snapshot_id)}
         while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            for manifest in filter(None, (future.result() for future in done)):
+            finished_futures, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for manifest in filter(None, (future.result() for future in finished_futures)):
                 manifests[manifest.snapshot_id] = manifest
-                named = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
-                new = {ancestor for epoch, ancestor in named.items() if epoch > after} - requested
-                requested |= new
+                ancestors = Link(manifest.snapshot_id, manifest.epoch, manifest.parent, manifest).ancestors
+                new = {ancestor for epoch, ancestor in ancestors.items() if epoch > after} - requested_ids
+                requested_ids |= new
                 waiting |= {pool.submit(read, ancestor) for ancestor in new}
     finally:
         pool.shutdown(cancel_futures=True)
@@ -95,7 +95,7 @@ def gathered(read: Callable[[str], Manifest | None], snapshot_id: str, after: in
 def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:
     """The id of the snapshot of ``epoch`` in the line of ``link``; None if that begins later or ends earlier."""
     while link.epoch > epoch:
-        nearest = min((at for at in link.ancestors if at >= epoch), default=None)
+        nearest = min((ancestor_epoch for ancestor_epoch in link.ancestors if ancestor_epoch >= epoch), default=None)
         if nearest is None:
             return None
         ancestor = link.ancestors[nearest]
@@ -108,17 +108,17 @@ def ancestor_at(look: Look, link: Link, epoch: int) -> str | None:
 def common_ancestor(look: Look, one: Link, other: Link) -> Link | None:
     """The newest snapshot in the lines of both, which may be one of them; None if they began apart."""
     older, newer = sorted((one, other), key=lambda link: link.epoch)
-    beside = ancestor_at(look, newer, older.epoch)
-    if beside is None:
+    ancestor_beside = ancestor_at(look, newer, older.epoch)
+    if ancestor_beside is None:
         return None
-    newer = look(beside)
+    newer = look(ancestor_beside)
     while older.snapshot_id != newer.snapshot_id:
         left, right = older.ancestors, newer.ancestors
-        known = left.keys() & right.keys()
-        if not known:
+        known_epochs = left.keys() & right.keys()
+        if not known_epochs:
             return None
-        apart = [epoch for epoch in known if left[epoch] != right[epoch]]
-        nearest = min(apart) if apart else max(known)
+        differing_epochs = [epoch for epoch in known_epochs if left[epoch] != right[epoch]]
+        nearest = min(differing_epochs) if differing_epochs else max(known_epochs)
         older, newer = look(left[nearest]), look(right[nearest])
     return older
 
@@ -156,12 +156,12 @@ class CatalogReader(Objects):
 
     def head(self) -> Head:
         """Every ref and generation now; the cost does not grow with the log."""
-        last = self._log.last()
+        last = self._log.last_entry()
         return Head() if last is None else last.head
 
     def known_head(self) -> Head:
         """``head``, or of a damaged log what the newest entry that can be read says; then it is not ``is_whole``."""
-        end = self._log.end()
+        end = self._log.find_end()
         head = Head() if end.entry is None else end.entry.head
         return head if end.lost is None else replace(head, entry=end.number, is_whole=False)
 
@@ -191,7 +191,7 @@ class CatalogReader(Objects):
 
         One request for each that is asked for, and of a store that is far for those that are read ``at_once`` with it.
         """
-        return self._log.before(before if before is not None else self._log.end().number + 1, at_once)
+        return self._log.entries_before(before if before is not None else self._log.find_end().number + 1, at_once)
 
     def entries(self, before: int | None = None, at_once: int = 1) -> Iterator[Entry]:
         """Entries of ``history`` that can be read."""
@@ -201,7 +201,7 @@ class CatalogReader(Objects):
         """The newest entry that moved ``ref``, among the newest ``limit``; None if none of them did."""
         return next((entry for entry in islice(self.entries(), limit) if ref in entry.moves), None)
 
-    def log(self, before: int | None = None, limit: int = 20) -> list[Entry]:
+    def list_entries(self, before: int | None = None, limit: int = 20) -> list[Entry]:
         """At most ``limit`` of ``entries``."""
         return list(islice(self.entries(before, at_once=limit), limit))
 
@@ -210,62 +210,66 @@ class CatalogReader(Objects):
 
         Raises RefusedError at the end when ``until`` is not an ancestor, or has expired.
         """
-        return self._line(snapshot_id, until, self.manifest)
+        return self._walk_line(snapshot_id, until, self.manifest)
 
     def whole_ancestry(self, snapshot_id: str, until: str | None = None) -> list[Manifest]:
         """All of ``ancestry``: as many requests, several at once. Raises what it raises."""
-        manifests = self._gathered(snapshot_id, until)
-        return [*self._line(snapshot_id, until, lambda wanted: manifests.get(wanted) or self.manifest(wanted))]
+        manifests = self._gather_line(snapshot_id, until)
+        return [
+            *self._walk_line(snapshot_id, until, lambda wanted_id: manifests.get(wanted_id) or self.manifest(wanted_id))
+        ]
 
     def readable_since(self, snapshot_id: str, until: str | None) -> dict[int, Manifest]:
         """The manifests of ``snapshot_id`` and of its ancestors after its ancestor ``until`` (None: all of them) that
         are there and can be read, by epoch. Nothing ends it: an ancestor that has expired, or whose manifest is missing
         or broken, is passed over. Raises MissingSnapshotError or BrokenObjectError if ``until`` cannot be read.
         """
-        after = -1 if until is None else self.manifest(until).epoch
-        manifests = self._gathered(snapshot_id, until)
+        after_epoch = -1 if until is None else self.manifest(until).epoch
+        manifests = self._gather_line(snapshot_id, until)
 
-        def look(wanted: str) -> Link:
-            known = manifests.get(wanted)
-            return self.link(wanted) if known is None else Link(wanted, known.epoch, known.parent, known)
+        def look_up_link(wanted_id: str) -> Link:
+            manifest = manifests.get(wanted_id)
+            return (
+                self.link(wanted_id) if manifest is None else Link(wanted_id, manifest.epoch, manifest.parent, manifest)
+            )
 
         with suppress(MissingSnapshotError):  # what came before it nobody can tell
-            for link in takewhile(lambda link: link.epoch > after, self._with_grafts(look, snapshot_id)):
+            for link in takewhile(lambda link: link.epoch > after_epoch, self._with_grafts(look_up_link, snapshot_id)):
                 if link.manifest is not None:
                     manifests[link.snapshot_id] = link.manifest
         return {manifest.epoch: manifest for manifest in manifests.values()}
 
-    def _gathered(self, snapshot_id: str, until: str | None) -> dict[str, Manifest]:
-        """Reads what can be read of the line of ``snapshot_id`` after ``until``, as far as others name it."""
+    def _gather_line(self, snapshot_id: str, until_id: str | None) -> dict[str, Manifest]:
+        """Reads what can be read of the line of ``snapshot_id`` after ``until_id``, as far as others name it."""
 
-        def read(wanted: str) -> Manifest | None:
+        def read_if_possible(wanted_id: str) -> Manifest | None:
             # who needs it is told when it is its turn
             with suppress(BrokenObjectError, MissingSnapshotError, output_view.UnknownOutputError):
-                return self.manifest(wanted)
+                return self.manifest(wanted_id)
             return None
 
-        after = -1 if until is None else self.manifest(until).epoch
-        return gathered(read, snapshot_id, after)
+        after_epoch = -1 if until_id is None else self.manifest(until_id).epoch
+        return gather_manifests(read_if_possible, snapshot_id, after_epoch)
 
-    def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
-        grafts = self._grafts()
+    def _walk_line(self, snapshot_id: str, until_id: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
+        grafts = self._read_grafts()
         current: str | None = snapshot_id
         child: str | None = None
-        while current is not None and current != until:
+        while current is not None and current != until_id:
             try:
                 manifest = read(current)
             except MissingSnapshotError:
                 self.look_again()  # it may have expired since
-                now = self._grafts()
+                now = self._read_grafts()
                 if child is None or now.get(child, current) == current:
                     raise
                 grafts, current = now, now[child]
                 continue
             yield manifest
             child, current = current, grafts.get(current, manifest.parent)
-        if current != until:
+        if current != until_id:
             raise RefusedError(
-                f"{until} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}, or has expired"
+                f"{until_id} is not an ancestor of {snapshot_id} in pipeline {self.pipeline}, or has expired"
             )
 
     def is_ancestor(self, ancestor: str, descendant: str) -> bool:
@@ -294,8 +298,8 @@ class CatalogReader(Objects):
         try:
             return common_ancestor(self.link, first, second)
         except MissingSnapshotError:
-            before = {link.snapshot_id for link in self.lineage(one)}
-            return next((link for link in self.lineage(other) if link.snapshot_id in before), None)
+            ancestors = {link.snapshot_id for link in self.lineage(one)}
+            return next((link for link in self.lineage(other) if link.snapshot_id in ancestors), None)
 
     def given_up(self, past: Past, snapshot_id: str) -> Link | None:
         """The newest in the line of ``snapshot_id`` that main had before it left for another line, by what ``past``
@@ -317,19 +321,19 @@ class CatalogReader(Objects):
 
     def _with_grafts(self, look: Look, snapshot_id: str) -> Iterator[Link]:
         """The line of ``snapshot_id`` by what ``look`` finds, past parents that are not kept any more."""
-        grafts = self._grafts()
+        grafts = self._read_grafts()
 
-        def kept(snapshot: str) -> Link:
+        def kept_link(snapshot: str) -> Link:
             link = look(snapshot)
             return replace(link, parent=grafts.get(snapshot, link.parent))
 
-        return lineage(kept, snapshot_id)
+        return walk_lineage(kept_link, snapshot_id)
 
-    def readable(self, snapshot_id: str) -> Iterator[Manifest]:
-        """The manifests of its ``lineage`` that can be read, newest first."""
+    def readable_manifests(self, snapshot_id: str) -> Iterator[Manifest]:
+        """The manifests of its ``walk_lineage`` that can be read, newest first."""
         return (link.manifest for link in self.lineage(snapshot_id) if link.manifest is not None)
 
-    def _grafts(self) -> Mapping[str, str | None]:
+    def _read_grafts(self) -> Mapping[str, str | None]:
         """Which parents are not kept any more, and what stands for them. Reads the log again."""
         horizon = self.known_head().horizon
         return {} if horizon is None else horizon.grafts
@@ -357,8 +361,8 @@ class CatalogReader(Objects):
             manifest = self.manifest(snapshot_id)
         except (BrokenObjectError, MissingSnapshotError) as error:
             for entry in self.entries():
-                parent, committed = entry.moves.get(entry.branch or "", (None, None))
-                if entry.kind is Kind.COMMIT and committed == snapshot_id:
+                parent, committed_id = entry.moves.get(entry.branch or "", (None, None))
+                if entry.kind is Kind.COMMIT and committed_id == snapshot_id:
                     return Link(snapshot_id, entry.detail["epoch"], parent, problem=error)
             raise
         return Link(snapshot_id, manifest.epoch, manifest.parent, manifest)
@@ -391,10 +395,10 @@ def names_in(catalog: CatalogReader, to: str, main: str) -> dict[str, str | None
     called in ``to``. None if that cannot be read either.
     """
     with suppress(*_UNREADABLE):
-        then = catalog.manifest(to)
+        target_manifest = catalog.manifest(to)
         with suppress(*_UNREADABLE):
-            return output_view.called_since(then, next(catalog.readable(main)))
-        return {output: output for output in output_view.output_names(then)}
+            return output_view.called_since(target_manifest, next(catalog.readable_manifests(main)))
+        return {output: output for output in output_view.output_names(target_manifest)}
     return None
 
 
@@ -402,16 +406,18 @@ def newest_seen(catalog: CatalogReader, to: str, output: str, main: str | None) 
     """The newest snapshot at or before ``to`` that readers of its ``output`` could see, or that was released, when main
     went on to ``main``; None if none is kept.
     """
-    line = _OutputLine.of(catalog, to, output, main)
+    line = _OutputLine.from_catalog(catalog, to, output, main)
     oldest: Entry | None = None
     for entry in newest_entries(catalog):
         for ref, snapshot in lets_see(entry).items():
-            if line.has(ref, snapshot):
+            if line.keeps(ref, snapshot):
                 return snapshot
         oldest = entry
-    before = () if oldest is None else [*_seen_before(catalog, oldest)]
-    known = {snapshot: catalog.link(snapshot).epoch for ref, snapshot in before if line.has(ref, snapshot)}
-    return max(known, key=known.__getitem__, default=None)
+    seen_pairs = () if oldest is None else [*_seen_before(catalog, oldest)]
+    epochs_by_snapshot = {
+        snapshot: catalog.link(snapshot).epoch for ref, snapshot in seen_pairs if line.keeps(ref, snapshot)
+    }
+    return max(epochs_by_snapshot, key=epochs_by_snapshot.__getitem__, default=None)
 
 
 def _seen_before(catalog: CatalogReader, oldest: Entry) -> Iterator[tuple[str, str]]:
@@ -426,11 +432,11 @@ def seen_until(catalog: CatalogReader, head: Head, first_entry: int, kept: Colle
     """Tell which ``kept`` snapshots readers could see, as entries below ``first_entry`` say, which are to be
     deleted, and those that are deleted already; by ref.
     """
-    seen = {} if head.horizon is None else {ref: dict.fromkeys(ids) for ref, ids in head.horizon.seen.items()}
+    seen_by_ref = {} if head.horizon is None else {ref: dict.fromkeys(ids) for ref, ids in head.horizon.seen.items()}
     for entry in newest_entries(catalog, before=first_entry) if kept else ():
         for ref, snapshot in lets_see(entry).items():
-            seen.setdefault(ref, {})[snapshot] = None
-    of_kept = {ref: [snapshot for snapshot in snapshots if snapshot in kept] for ref, snapshots in seen.items()}
+            seen_by_ref.setdefault(ref, {})[snapshot] = None
+    of_kept = {ref: [snapshot for snapshot in snapshots if snapshot in kept] for ref, snapshots in seen_by_ref.items()}
     return {ref: snapshots for ref, snapshots in of_kept.items() if snapshots}
 
 
@@ -438,9 +444,9 @@ def lets_see(entry: Entry) -> dict[str, str]:
     """What readers may see from ``entry`` on, by ref."""
     if entry.kind not in _LETS_SEE:
         return {}
-    moved = {ref: after for ref, (_, after) in entry.moves.items() if is_published(ref) and after is not None}
-    released: Mapping[str, JSON] = (entry.detail or {}).get(RELEASED, {}) if entry.kind is Kind.RELEASE else {}
-    return {**released, **moved}
+    moved_refs = {ref: new_id for ref, (_, new_id) in entry.moves.items() if is_published(ref) and new_id is not None}
+    released_refs: Mapping[str, JSON] = (entry.detail or {}).get(RELEASED, {}) if entry.kind is Kind.RELEASE else {}
+    return {**released_refs, **moved_refs}
 
 
 class _OutputLine:
@@ -452,18 +458,20 @@ class _OutputLine:
         self._catalog, self._to, self._manifest, self._output, self._since = catalog, to, manifest, output, since
 
     @classmethod
-    def of(cls, catalog: CatalogReader, to: str, output: str, main: str | None) -> "_OutputLine":
+    def from_catalog(cls, catalog: CatalogReader, to: str, output: str, main: str | None) -> "_OutputLine":
         """The line of ``output``, as ``to`` calls it, which has other names on the way to ``main``."""
-        then: Manifest | None = None
-        since = {output}
+        target_manifest: Manifest | None = None
+        names_since = {output}
         with suppress(*_UNREADABLE):
-            then = catalog.manifest(to)
-            now = None if main is None else next(catalog.readable(main), None)
-            called = None if now is None else output_view.called_since(then, now).get(output)
-            since |= set() if now is None or called is None else {called, *output_view.all_names_before(now, called)}
-        return cls(catalog, to, then, output, since)
+            target_manifest = catalog.manifest(to)
+            now = None if main is None else next(catalog.readable_manifests(main), None)
+            name_now = None if now is None else output_view.called_since(target_manifest, now).get(output)
+            names_since |= (
+                set() if now is None or name_now is None else {name_now, *output_view.all_names_before(now, name_now)}
+            )
+        return cls(catalog, to, target_manifest, output, names_since)
 
-    def has(self, ref: str, snapshot: str) -> bool:
+    def keeps(self, ref: str, snapshot: str) -> bool:
         """Whether ``snapshot``, which readers by ``ref`` could see, is kept, and one of these."""
         with suppress(*_UNREADABLE):
             return (
@@ -477,8 +485,8 @@ class _OutputLine:
         """Whether ``name`` was the output's, in ``snapshot`` or since."""
         if self._manifest is None:
             return name == self._output
-        there = self._catalog.manifest(snapshot)
-        then = output_view.called_in(there, self._manifest, self._output)
-        return then is not None and (
-            name == then or (name in self._since and name not in output_view.output_names(there))
+        manifest = self._catalog.manifest(snapshot)
+        name_then = output_view.called_in(manifest, self._manifest, self._output)
+        return name_then is not None and (
+            name == name_then or (name in self._since and name not in output_view.output_names(manifest))
         )

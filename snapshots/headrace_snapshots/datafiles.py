@@ -25,11 +25,11 @@ from headrace_snapshots.format.files import (
     IndexNode,
     Layer,
     append,
-    beyond,
-    cut,
+    cut_before_epoch,
     files_in,
-    iterate,
+    iterate_records,
     newest_first,
+    records_after_files,
 )
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import (
@@ -43,13 +43,13 @@ from headrace_snapshots.store import (
 )
 
 
-def verify(store: ObjectStore, file: DataFile) -> bytes:
+def read_verified(store: ObjectStore, file: DataFile) -> bytes:
     """The content of ``file``, once its length and checksum are found right. Raises BrokenObjectError."""
     try:
         data = store.read(file.path)
     except ObjectNotFoundError as error:
-        raise missing(store, file) from error
-    _check(store, file, len(data), checksum(data))
+        raise missing_error(store, file) from error
+    _check_content(store, file, len(data), checksum(data))
     return data
 
 
@@ -60,23 +60,23 @@ _WORTH = 16
 """A page is asked for in place of so many looks at objects at least: stores charge as much for it as for twelve."""
 
 
-def listed(store: ObjectStore, paths: Iterable[str]) -> dict[str, ObjectInfo]:
+def list_objects(store: ObjectStore, paths: Iterable[str]) -> dict[str, ObjectInfo]:
     """What listings say of those of ``paths`` of which many lie in one folder, if a store lists in pages. They say
     nothing of what is not there, nor of what lies among too many others.
     """
     folders: dict[str, list[str]] = {}
     for path in paths if lists_in_pages(store) else ():
         folders.setdefault(path.rpartition("/")[0], []).append(path)
-    many = [wanted for wanted in folders.values() if len(wanted) >= _WORTH]
-    return {info.path: info for infos in do_all(store, partial(_listed, store), many) for info in infos}
+    many = [wanted_paths for wanted_paths in folders.values() if len(wanted_paths) >= _WORTH]
+    return {info.path: info for infos in do_all(store, partial(_list_wanted, store), many) for info in infos}
 
 
-def _listed(store: ObjectStore, wanted: Sequence[str]) -> list[ObjectInfo]:
-    first, last = min(wanted), max(wanted)
-    same = takewhile(lambda at: first[at] == last[at], range(min(len(first), len(last))))
-    beginning = "".join(first[at] for at in same)
-    left, infos = {*wanted}, []
-    for info in islice(store.list(beginning), _PAGE * (len(wanted) // _WORTH)):
+def _list_wanted(store: ObjectStore, wanted_paths: Sequence[str]) -> list[ObjectInfo]:
+    first, last = min(wanted_paths), max(wanted_paths)
+    same = takewhile(lambda place: first[place] == last[place], range(min(len(first), len(last))))
+    beginning = "".join(first[place] for place in same)
+    left, infos = {*wanted_paths}, []
+    for info in islice(store.list(beginning), _PAGE * (len(wanted_paths) // _WORTH)):
         if info.path in left:
             infos.append(info)
             left.remove(info.path)
@@ -85,13 +85,13 @@ def _listed(store: ObjectStore, wanted: Sequence[str]) -> list[ObjectInfo]:
     return infos
 
 
-def look(store: ObjectStore, file: DataFile, info: ObjectInfo | None = None) -> ObjectInfo:
+def check_size(store: ObjectStore, file: DataFile, info: ObjectInfo | None = None) -> ObjectInfo:
     """What the store says of ``file``, or a listing has said (``info``), if it is there with its length; its content is
     not read. Raises BrokenObjectError.
     """
     info = info_of(store, file) if info is None else info
     if info.size != file.bytes:
-        raise _broken(store, file, f"has {info.size} bytes, its manifest says {file.bytes}")
+        raise _broken_object_error(store, file, f"has {info.size} bytes, its manifest says {file.bytes}")
     return info
 
 
@@ -100,7 +100,7 @@ def info_of(store: ObjectStore, file: DataFile) -> ObjectInfo:
     try:
         return store.stat(file.path)
     except ObjectNotFoundError as error:
-        raise missing(store, file) from error
+        raise missing_error(store, file) from error
 
 
 def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int, int, str]]) -> bytes:
@@ -111,23 +111,23 @@ def verified_range(store: ObjectStore, file: DataFile, parts: Sequence[tuple[int
     try:
         data = store.read_range(file.path, begin, length)
     except ObjectNotFoundError as error:
-        raise missing(store, file) from error
+        raise missing_error(store, file) from error
     for start, size, sha256 in parts:
         if checksum(data[start - begin : start - begin + size]) != sha256:
-            raise changed(store, file)
+            raise changed_error(store, file)
     return data
 
 
-def check(store: ObjectStore, file: DataFile) -> None:
+def check_data_file(store: ObjectStore, file: DataFile) -> None:
     """Hold ``file`` against its length and checksum; a local one is never whole in memory. Raises BrokenObjectError."""
     if not isinstance(store, LocalStore):
-        verify(store, file)
+        read_verified(store, file)
         return
     try:
         size, digest = store.sha256(file.path)
     except ObjectNotFoundError as error:
-        raise missing(store, file) from error
-    _check(store, file, size, digest)
+        raise missing_error(store, file) from error
+    _check_content(store, file, size, digest)
 
 
 def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
@@ -135,30 +135,30 @@ def local_copy(store: ObjectStore, file: DataFile, path: Path) -> Path:
     store is local, else a copy at ``path``. Raises BrokenObjectError.
     """
     if isinstance(store, LocalStore):
-        check(store, file)
+        check_data_file(store, file)
         return store.root / file.path
-    path.write_bytes(verify(store, file))
+    path.write_bytes(read_verified(store, file))
     return path
 
 
-def missing(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+def missing_error(store: ObjectStore, file: DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is gone."""
-    return _broken(store, file, "is missing")
+    return _broken_object_error(store, file, "is missing")
 
 
-def changed(store: ObjectStore, file: DataFile) -> BrokenObjectError:
+def changed_error(store: ObjectStore, file: DataFile) -> BrokenObjectError:
     """What is wrong with ``file`` if it is not what was written."""
-    return _broken(store, file, "does not have the checksum in its manifest")
+    return _broken_object_error(store, file, "does not have the checksum in its manifest")
 
 
-def _check(store: ObjectStore, file: DataFile, size: int, digest: str) -> None:
+def _check_content(store: ObjectStore, file: DataFile, size: int, digest: str) -> None:
     if size != file.bytes:
-        raise _broken(store, file, f"has {size} bytes, its manifest says {file.bytes}")
+        raise _broken_object_error(store, file, f"has {size} bytes, its manifest says {file.bytes}")
     if digest != file.sha256:
-        raise changed(store, file)
+        raise changed_error(store, file)
 
 
-def _broken(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:
+def _broken_object_error(store: ObjectStore, file: DataFile, problem: str) -> BrokenObjectError:
     remedy = "restore it from a backup, or continue from an older snapshot"
     return BrokenObjectError(f"{store.uri}/{file.path} {problem}: {remedy}")
 
@@ -205,9 +205,9 @@ class Objects:
         """Whether the manifest of a snapshot is in the store now, whatever was read of it before."""
         return is_there(self.store, self._manifest_path(snapshot_id))
 
-    def files(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
+    def file_records(self, log: FileLog, since_epoch: int | None = None) -> Iterator[FileRecord]:
         """Records of a file log, oldest first, of epochs after ``since_epoch``."""
-        return iterate(log, self._read_nodes, since_epoch)
+        return iterate_records(log, self._read_nodes, since_epoch)
 
     def newest_files(self, log: FileLog) -> Iterator[FileRecord]:
         """Records of a file log, newest first; reads only as far back as is asked for."""
@@ -215,7 +215,7 @@ class Objects:
 
     def files_beyond(self, log: FileLog, files: int) -> Iterator[FileRecord]:
         """Records of a file log after those of its first so many ``files``, oldest first."""
-        return beyond(log, files, self._read_nodes)
+        return records_after_files(log, files, self._read_nodes)
 
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
         return do_all(self.store, self.read_node, ids, RADIX)
@@ -236,7 +236,7 @@ class Objects:
         node = self._load_node(ref.id)
         leaves = do_all(self.store, self._load_node, [leaf.id for leaf in node.refs]) if node.refs else [node]
         files = tuple(files_in(record) for leaf in leaves for record in leaf.records)
-        self._keep(self._files, ref.id, files)
+        self._cache_object(self._files, ref.id, files)
         return files
 
     def read_node(self, node_id: str) -> IndexNode:
@@ -245,7 +245,7 @@ class Objects:
             if node_id in self._nodes:
                 return self._nodes[node_id]
         node = self._load_node(node_id)
-        self._keep(self._nodes, node_id, node)
+        self._cache_object(self._nodes, node_id, node)
         return node
 
     def _load_node(self, node_id: str) -> IndexNode:
@@ -279,7 +279,7 @@ class Objects:
 
     def cut(self, log: FileLog, floor: int) -> FileLog:
         """``log`` without what is older than epoch ``floor``, but for what shares a leaf with newer records."""
-        shorter, nodes = cut(log, floor, self.read_node, self._new_id())
+        shorter, nodes = cut_before_epoch(log, floor, self.read_node, self._new_id())
         self.write_nodes(nodes)
         return shorter
 
@@ -288,7 +288,7 @@ class Objects:
         for node in nodes:
             self._write_node(node)
             if node.records and node.ref.files <= _SMALL:
-                self._keep(self._nodes, node.id, node)
+                self._cache_object(self._nodes, node.id, node)
 
     def _write_node(self, node: IndexNode) -> None:
         self.store.write(self._node_path(node.id), node.to_bytes())
@@ -303,9 +303,9 @@ class Objects:
         return manifest
 
     def _remember(self, manifest: Manifest) -> None:
-        self._keep(self._manifests, manifest.snapshot_id, manifest)
+        self._cache_object(self._manifests, manifest.snapshot_id, manifest)
 
-    def _keep(self, objects: dict[str, Immutable], name: str, value: Immutable) -> None:
+    def _cache_object(self, objects: dict[str, Immutable], name: str, value: Immutable) -> None:
         with self._lock:
             objects[name] = value
             if len(objects) > _CACHED:

@@ -55,9 +55,17 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import seen_until
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.gc_roots import FactsIndex, Keep, Kept, Lineages, ReaderBehind, SnapshotPosition, named_by
-from headrace_snapshots.holds import Batch, DeletionList, holds
-from headrace_snapshots.names import MAIN, ObjectKind, folder, kind_of
+from headrace_snapshots.gc_roots import (
+    FactsIndex,
+    Keep,
+    KeptSnapshots,
+    Lineages,
+    ReaderBehind,
+    SnapshotPosition,
+    named_by,
+)
+from headrace_snapshots.holds import Batch, DeletionList, read_holds
+from headrace_snapshots.names import MAIN, ObjectKind, kind_of, object_folder
 from headrace_snapshots.protocol import Head, Horizon
 from headrace_snapshots.store import ObjectInfo
 
@@ -92,7 +100,7 @@ class Total(Amount):
     kinds: Mapping[str, Amount] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, objects: Mapping[str, int]) -> "Total":
+    def from_sizes(cls, objects: Mapping[str, int]) -> "Total":
         """Sums ``objects``, sizes in bytes by path."""
         sizes: dict[str, list[int]] = {}
         for path, size in objects.items():
@@ -165,7 +173,7 @@ def expire(
                 raise
 
 
-def collect(catalog: Catalog) -> Expired:
+def collect_unnamed(catalog: Catalog) -> Expired:
     """Only what no snapshot ever named: sweep what was marked of it, mark the rest. All snapshots that are kept stay.
 
     What expired snapshots named is left to the next ``expire``, for the sake of those who read it.
@@ -190,16 +198,16 @@ class _Expiry:
         self._catalog, self._keep, self._now, self._beside = catalog, keep, now, beside
         self._dry_run, self._unnamed_only = dry_run, unnamed_only
         self._facts = FactsIndex(catalog)
-        self._listed = {kind: self._list(kind) for kind in (*KINDS, *beside)}
+        self._listed = {kind: self._list_objects(kind) for kind in (*KINDS, *beside)}
         self._swept: dict[str, int] = {}
         self._entry = -1
 
-    def _list(self, kind: ObjectKind) -> list[ObjectInfo]:
+    def _list_objects(self, kind: ObjectKind) -> list[ObjectInfo]:
         pipeline = self._catalog.pipeline
-        infos = self._catalog.store.list(folder(pipeline, kind))
+        infos = self._catalog.store.list(object_folder(pipeline, kind))
         return [info for info in infos if kind_of(pipeline, info.path) is kind]  # others are not ours
 
-    def _kind(self, path: str) -> ObjectKind | None:
+    def _object_kind(self, path: str) -> ObjectKind | None:
         return kind_of(self._catalog.pipeline, path)
 
     def is_overtaken(self) -> bool:
@@ -212,52 +220,62 @@ class _Expiry:
         self._entry = head.entry
         if head.entry < 0:
             return Expired(0, None, Total(), Total(), Total(), dry_run=self._dry_run)
-        marked = self._marked(head)
-        self._learn(marked or ())
-        readers = holds(self._catalog.store, self._catalog.pipeline)
-        there = {_snapshot_of(info.path) for info in self._listed[ObjectKind.MANIFESTS]}
-        kept = Lineages(self._facts).kept(head, self._keep, min(self._now, self._last_change(head)), readers, there)
-        live = self._live(kept)
-        waiting = self._sweep(head, marked or (), live)
-        first_entry = self._first_entry(head, kept)
-        free, unknown = self._dead(kept, live, waiting)
+        marked_batches = self._marked_batches(head)
+        self._learn_manifests(marked_batches or ())
+        readers = read_holds(self._catalog.store, self._catalog.pipeline)
+        snapshots_stored = {_snapshot_of(info.path) for info in self._listed[ObjectKind.MANIFESTS]}
+        kept_snapshots = Lineages(self._facts).compute_kept(
+            head, self._keep, min(self._now, self._last_change(head)), readers, snapshots_stored
+        )
+        live = self._live_paths(kept_snapshots)
+        waiting = self._sweep_marked(head, marked_batches or (), live)
+        first_entry = self._first_entry(head, kept_snapshots)
+        free, unknown = self._dead_objects(kept_snapshots, live, waiting)
         writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
-        idle = self._idle(head, writers, first_entry)
-        tags = () if self._keep.tags else tuple(sorted(kept.lost_tags))
+        idle = self._idle_branches(head, writers, first_entry)
+        tags = () if self._keep.tags else tuple(sorted(kept_snapshots.lost_tags))
         batches = (
             *waiting,
-            *_batch({}, free),
-            *_batch({b: since for b, since in head.generations.items() if b not in idle}, unknown),
+            *_batch_if_any({}, free),
+            *_batch_if_any({b: generation for b, generation in head.generations.items() if b not in idle}, unknown),
         )
-        folded = 0
+        number_folded = 0
         if not self._dry_run:
-            beside = {*kept.snapshots} - {position.id for position in kept.main}  # of main the log that is kept tells
-            seen = seen_until(self._catalog, head, first_entry, beside)
-            horizon = Horizon("", first_entry, _floor(kept), kept.grafts, seen)
-            if batches != marked or tags or idle or kept.past != head.past or _is_news(head.horizon, horizon):
+            snapshots_beside_main = {*kept_snapshots.snapshots} - {
+                position.id for position in kept_snapshots.main
+            }  # of main the log that is kept tells
+            seen_by_ref = seen_until(self._catalog, head, first_entry, snapshots_beside_main)
+            horizon = Horizon("", first_entry, _floor_epoch(kept_snapshots), kept_snapshots.grafts, seen_by_ref)
+            if (
+                batches != marked_batches
+                or tags
+                or idle
+                or kept_snapshots.past != head.past
+                or _is_news(head.horizon, horizon)
+            ):
                 mark_id = self._catalog.marks.new_id(head.entry + 1, self._catalog.new_snapshot_id())
-                mark = DeletionList(mark_id, batches, self._facts.encoded(kept.snapshots))
-                self._mark(kept, horizon, mark, tags, idle)
-            folded = self._fold()
-        return self._report(kept, batches, folded, tags, idle)
+                mark = DeletionList(mark_id, batches, self._facts.encode_facts(kept_snapshots.snapshots))
+                self._write_marks(kept_snapshots, horizon, mark, tags, idle)
+            number_folded = self._fold_log()
+        return self._report(kept_snapshots, batches, number_folded, tags, idle)
 
     def _last_change(self, head: Head) -> datetime:
         """When the newest entry was stored: while nothing is stored nothing gets old."""
         return datetime.fromisoformat(next(self._catalog.entries(head.entry + 1)).at)
 
-    def _learn(self, marked: Iterable[Batch]) -> None:
+    def _learn_manifests(self, marked_batches: Iterable[Batch]) -> None:
         """Read the manifests that came since the last expiry, several at once."""
-        going = {path for batch in marked for path in batch.objects}
-        listed = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
-        self._facts.learn_snapshots([*map(_snapshot_of, listed)])
+        going = {path for batch in marked_batches for path in batch.objects}
+        manifest_paths = (info.path for info in self._listed[ObjectKind.MANIFESTS] if info.path not in going)
+        self._facts.learn_snapshots([*map(_snapshot_of, manifest_paths)])
 
-    def _live(self, kept: Kept) -> set[str]:
-        live = named_by(self._facts, kept.snapshots)
+    def _live_paths(self, kept_snapshots: KeptSnapshots) -> set[str]:
+        live = named_by(self._facts, kept_snapshots.snapshots)
         for kind, judge in self._beside.items():
-            live |= judge(self._listed[kind], kept.snapshots, self._facts.notes)
+            live |= judge(self._listed[kind], kept_snapshots.snapshots, self._facts.notes)
         return live
 
-    def _marked(self, head: Head) -> tuple[Batch, ...] | None:
+    def _marked_batches(self, head: Head) -> tuple[Batch, ...] | None:
         """What is marked at ``head``. None if that is damaged: then nothing was, and all of it is found again."""
         if head.horizon is None:
             return ()
@@ -266,111 +284,137 @@ class _Expiry:
         except BrokenObjectError as error:
             _logger.warning("the list of marked objects cannot be read, so they are found and marked again: %s", error)
             return None
-        self._facts.remember(mark.facts)
+        self._facts.restore_facts(mark.facts)
         return mark.batches
 
-    def _sweep(self, head: Head, marked: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
+    def _sweep_marked(self, head: Head, marked_batches: Iterable[Batch], live: Collection[str]) -> tuple[Batch, ...]:
         """Delete what is marked, as far as that may be; what is left of it."""
         left: list[Batch] = []
-        for batch in marked:
-            writers = {b: since for b, since in batch.writers.items() if head.generations.get(b) == since}
-            objects = {path: size for path, size in batch.objects.items() if path not in live and self._kind(path)}
+        for batch in marked_batches:
+            writers = {
+                b: generation for b, generation in batch.writers.items() if head.generations.get(b) == generation
+            }
+            objects = {
+                path: size for path, size in batch.objects.items() if path not in live and self._object_kind(path)
+            }
             if writers or (self._unnamed_only and not batch.writers):
-                left += _batch(writers, objects)
+                left += _batch_if_any(writers, objects)
             else:
                 self._swept |= objects
         if not self._dry_run:
-            self._delete(self._swept)
+            self._delete_objects(self._swept)
         return tuple(left)
 
-    def _first_entry(self, head: Head, kept: Kept) -> int:
+    def _first_entry(self, head: Head, kept_snapshots: KeptSnapshots) -> int:
         """The first entry to keep: at most that with which main's oldest kept snapshot came."""
         latest = max(head.base, head.entry - KEPT_ENTRIES + 1)
-        return latest if kept.oldest is None else self._when_it_came(head, kept, kept.oldest, latest)
+        return (
+            latest
+            if kept_snapshots.oldest is None
+            else self._when_it_came(head, kept_snapshots, kept_snapshots.oldest, latest)
+        )
 
-    def _when_it_came(self, head: Head, kept: Kept, oldest: SnapshotPosition, latest: int) -> int:
+    def _when_it_came(self, head: Head, kept_snapshots: KeptSnapshots, oldest: SnapshotPosition, latest: int) -> int:
         """The first entry after which main had ``oldest``, or ``latest`` if that is earlier. Few requests, since it
         came after its writer's claim, and main went on from it; or to what it has given up since.
         """
-        before = {*kept.snapshots, *kept.expired} - {position.id for position in kept.main}
+        ids_before = {*kept_snapshots.snapshots, *kept_snapshots.expired} - {
+            position.id for position in kept_snapshots.main
+        }
         first = max(head.base, min(oldest.generation, latest))
         while first < latest:
             middle = (first + latest) // 2
             entry = next(self._catalog.entries(middle + 1), None)  # None: another expiry has folded it meanwhile
             main = None if entry is None else entry.refs.get(MAIN)
-            if main is None or main in before:
+            if main is None or main in ids_before:
                 first = middle + 1
             else:
                 latest = middle
         return first
 
-    def _idle(self, head: Head, writers: Collection[str], first_entry: int) -> list[str]:
+    def _idle_branches(self, head: Head, writers: Collection[str], first_entry: int) -> list[str]:
         """Branches whose writers did nothing in all of the kept log."""
         claimed_before = {branch for branch in writers if head.generations[branch] < first_entry}
         if not claimed_before:
             return []
-        kept = takewhile(lambda entry: entry.number >= first_entry, self._catalog.entries(head.entry + 1))
-        return sorted(claimed_before - {entry.branch for entry in kept})
+        kept_entries = takewhile(lambda entry: entry.number >= first_entry, self._catalog.entries(head.entry + 1))
+        return sorted(claimed_before - {entry.branch for entry in kept_entries})
 
-    def _dead(
-        self, kept: Kept, live: Collection[str], waiting: Iterable[Batch]
+    def _dead_objects(
+        self, kept_snapshots: KeptSnapshots, live: Collection[str], waiting: Iterable[Batch]
     ) -> tuple[dict[str, int], dict[str, int]]:
         """What is neither live nor marked yet: what no writer can need, and what one may be about to name."""
-        known = {*self._swept, *(path for batch in waiting for path in batch.objects)}
-        objects = {info.path: info.size for listed in self._listed.values() for info in listed}
-        dead = {path: size for path, size in objects.items() if path not in live and path not in known}
-        named = named_by(self._facts, kept.expired, as_far_as_known=True) | {  # the rest waits for writers
+        known_paths = {*self._swept, *(path for batch in waiting for path in batch.objects)}
+        objects = {info.path: info.size for infos in self._listed.values() for info in infos}
+        dead = {path: size for path, size in objects.items() if path not in live and path not in known_paths}
+        paths_of_expired = named_by(
+            self._facts, kept_snapshots.expired, as_far_as_known=True
+        ) | {  # the rest waits for writers
             info.path for kind in self._beside for info in self._listed[kind]
         }
         return (
-            {path: size for path, size in dead.items() if path in named},
-            {path: size for path, size in dead.items() if path not in named},
+            {path: size for path, size in dead.items() if path in paths_of_expired},
+            {path: size for path, size in dead.items() if path not in paths_of_expired},
         )
 
-    def _mark(
-        self, kept: Kept, horizon: Horizon, mark: DeletionList, tags: Collection[str], idle: Collection[str]
+    def _write_marks(
+        self,
+        kept_snapshots: KeptSnapshots,
+        horizon: Horizon,
+        mark: DeletionList,
+        tags: Collection[str],
+        idle: Collection[str],
     ) -> None:
         self._catalog.marks.write(mark)
         count = sum(len(batch.objects) for batch in mark.batches)
         message = f"marked {number_of(count)}, deleted {number_of(len(self._swept))}"
         horizon = replace(horizon, mark=mark.id)
-        self._catalog.expire(kept.head.entry, horizon, tags=tags, idle=idle, message=message, past=kept.past)
+        self._catalog.expire(
+            kept_snapshots.head.entry, horizon, tags=tags, idle=idle, message=message, past=kept_snapshots.past
+        )
 
-    def _fold(self) -> int:
+    def _fold_log(self) -> int:
         """Delete old entries of the log, and marks that count no more."""
-        folded = self._catalog.fold()
+        number_folded = self._catalog.fold()
         head = self._catalog.head()
-        self._delete(self._catalog.marks.dead(head.entry, None if head.horizon is None else head.horizon.mark))
-        return folded
+        self._delete_objects(
+            self._catalog.marks.dead_paths(head.entry, None if head.horizon is None else head.horizon.mark)
+        )
+        return number_folded
 
-    def _delete(self, paths: Collection[str]) -> None:
+    def _delete_objects(self, paths: Collection[str]) -> None:
         """Manifests first."""
         store = self._catalog.store
         with ThreadPoolExecutor(_DELETERS) as pool:
             for is_manifest in (True, False):
-                batch = [path for path in paths if (self._kind(path) is ObjectKind.MANIFESTS) is is_manifest]
+                batch = [path for path in paths if (self._object_kind(path) is ObjectKind.MANIFESTS) is is_manifest]
                 for _ in pool.map(store.delete, batch):
                     pass
 
     def _report(
-        self, kept: Kept, batches: Iterable[Batch], folded: int, tags: Collection[str], idle: Collection[str]
+        self,
+        kept_snapshots: KeptSnapshots,
+        batches: Iterable[Batch],
+        number_folded: int,
+        tags: Collection[str],
+        idle: Collection[str],
     ) -> Expired:
         by_wait: dict[bool, dict[str, int]] = {True: {}, False: {}}
         for batch in batches:
             by_wait[bool(batch.writers)].update(batch.objects)
         return Expired(
-            kept=len(kept.snapshots),
-            first_epoch=None if kept.oldest is None else kept.oldest.epoch,
-            swept=Total.of(self._swept),
-            marked=Total.of(by_wait[False]),
-            waiting=Total.of(by_wait[True]),
+            kept=len(kept_snapshots.snapshots),
+            first_epoch=None if kept_snapshots.oldest is None else kept_snapshots.oldest.epoch,
+            swept=Total.from_sizes(self._swept),
+            marked=Total.from_sizes(by_wait[False]),
+            waiting=Total.from_sizes(by_wait[True]),
             writers=tuple(sorted({branch for batch in batches for branch in batch.writers})),
-            folded=folded,
+            folded=number_folded,
             tags=tuple(tags),
             fenced=tuple(idle),
-            held_by=kept.held_by,
-            readers=kept.readers,
-            behind=kept.behind,
+            held_by=kept_snapshots.held_by,
+            readers=kept_snapshots.readers,
+            behind=kept_snapshots.behind,
             dry_run=self._dry_run,
         )
 
@@ -380,21 +424,25 @@ def _snapshot_of(path: str) -> str:
     return path.rpartition("/")[2].removesuffix(".json")
 
 
-def _batch(writers: Mapping[str, int], objects: Mapping[str, int]) -> list[Batch]:
+def _batch_if_any(writers: Mapping[str, int], objects: Mapping[str, int]) -> list[Batch]:
     return [Batch(writers, objects)] if objects else []
 
 
-def _floor(kept: Kept) -> int:
+def _floor_epoch(kept_snapshots: KeptSnapshots) -> int:
     """From which epoch of main on output is kept; 0: from the beginning."""
-    return kept.oldest.epoch if kept.oldest is not None and kept.oldest.id in kept.grafts else 0
+    return (
+        kept_snapshots.oldest.epoch
+        if kept_snapshots.oldest is not None and kept_snapshots.oldest.id in kept_snapshots.grafts
+        else 0
+    )
 
 
-def _is_news(before: Horizon | None, now: Horizon) -> bool:
+def _is_news(old_horizon: Horizon | None, now: Horizon) -> bool:
     """Whether what is kept has changed, or enough of the log can be folded to be worth an entry."""
-    if before is None:
+    if old_horizon is None:
         return bool(now.grafts) or now.folded >= KEPT_ENTRIES
-    changed = (before.floor, before.grafts) != (now.floor, now.grafts)
-    return changed or now.folded - before.folded >= KEPT_ENTRIES
+    has_changed = (old_horizon.floor, old_horizon.grafts) != (now.floor, now.grafts)
+    return has_changed or now.folded - old_horizon.folded >= KEPT_ENTRIES
 
 
 def number_of(objects: int) -> str:

@@ -38,15 +38,15 @@ from dataclasses import asdict, dataclass, replace
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog, LostEntry
 from headrace_snapshots.catalog_reader import Link
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.expiry import KINDS, Expired, collect
+from headrace_snapshots.expiry import KINDS, Expired, collect_unnamed
 from headrace_snapshots.format.codec import JSON, BrokenObjectError, checksum
 from headrace_snapshots.format.files import DataFile, IndexRef
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.gc_roots import data_files, layered_of, logged_of, merged_of, names_of
 from headrace_snapshots.log import Entry
-from headrace_snapshots.output_catalog import warned
+from headrace_snapshots.output_catalog import given_up_warning
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError
 
 
@@ -94,11 +94,11 @@ class _LogShape:
     def told_of_more(
         self, stored: Collection[str], kept: Collection[str], witnesses: Iterable[Witness]
     ) -> Iterator[str]:
-        marked = self._marked()
-        if marked is None or not self.entries:
+        marked_paths = self._marked_paths()
+        if marked_paths is None or not self.entries:
             return
-        loose = [path for path in stored if self._is_loose(path, kept, marked)]
-        manifests = [manifest for path in loose if (manifest := self._manifest(path)) is not None]
+        loose = [path for path in stored if self._is_loose(path, kept, marked_paths)]
+        manifests = [manifest for path in loose if (manifest := self._read_manifest(path)) is not None]
         last, first = self.entries[0].number, self.entries[-1].number
         given_up = max((entry.number for entry in self.entries if entry.base == entry.number), default=-1)
         told_from = max(given_up + 1, first - 1)
@@ -106,28 +106,30 @@ class _LogShape:
         for manifest in by_id.values():
             if manifest.generation > last:
                 yield f"snapshot {manifest.snapshot_id} was written under entry {manifest.generation}"
-        every = [*witnesses, *(_parent(self.catalog.pipeline, manifest) for manifest in by_id.values())]
+        every = [*witnesses, *(_witness_of_parent(self.catalog.pipeline, manifest) for manifest in by_id.values())]
         led_to = self._led_to() if by_id else set()
         for witness in every:
-            named = {*witness.committed, *self._audited(witness, by_id)}
-            for snapshot in sorted(named & by_id.keys() - led_to):
+            committed_ids = {*witness.committed, *self._committed_before_audit(witness, by_id)}
+            for snapshot in sorted(committed_ids & by_id.keys() - led_to):
                 yield f"{witness.path} names snapshot {snapshot}, which no entry does"
         for witness in every:
             if witness.published in kept and self._was_never_published(witness.published, witness.at):
                 yield f"{witness.path} says that snapshot {witness.published} was published, which no entry does"
 
     @staticmethod
-    def _audited(witness: Witness, manifests: Mapping[str, Manifest]) -> Iterator[str]:
+    def _committed_before_audit(witness: Witness, manifests: Mapping[str, Manifest]) -> Iterator[str]:
         """What was committed before it was audited; a patch is audited first."""
-        audited = None if witness.audited is None else manifests.get(witness.audited)
-        if audited is not None and not audited.is_patch:
-            yield audited.snapshot_id
+        audited_manifest = None if witness.audited is None else manifests.get(witness.audited)
+        if audited_manifest is not None and not audited_manifest.is_patch:
+            yield audited_manifest.snapshot_id
 
-    def _is_loose(self, path: str, kept: Collection[str], marked: Collection[str]) -> bool:
+    def _is_loose(self, path: str, kept_ids: Collection[str], marked_paths: Collection[str]) -> bool:
         is_manifest = object_names.kind_of(self.catalog.pipeline, path) is object_names.ObjectKind.MANIFESTS
-        return is_manifest and path not in marked and path.rpartition("/")[2].removesuffix(".json") not in kept
+        return (
+            is_manifest and path not in marked_paths and path.rpartition("/")[2].removesuffix(".json") not in kept_ids
+        )
 
-    def _marked(self) -> Collection[str] | None:
+    def _marked_paths(self) -> Collection[str] | None:
         """The paths of what is to be deleted; None if that cannot be read."""
         horizon = self.catalog.known_head().horizon
         if horizon is None:
@@ -137,7 +139,7 @@ class _LogShape:
         except BrokenObjectError:
             return None
 
-    def _manifest(self, path: str) -> Manifest | None:
+    def _read_manifest(self, path: str) -> Manifest | None:
         try:
             return self.catalog.manifest(path.rpartition("/")[2].removesuffix(".json"))
         except (BrokenObjectError, MissingSnapshotError):
@@ -145,46 +147,46 @@ class _LogShape:
 
     def _led_to(self) -> set[str]:
         """The ids of snapshots that an entry names, and of those before them, as far as manifests are there."""
-        ahead = [snapshot for entry in self.entries for snapshot in _named(entry)]
+        ids_to_visit = [snapshot for entry in self.entries for snapshot in _named_snapshots(entry)]
         ids: set[str] = set()
-        while ahead:
-            snapshot = ahead.pop()
+        while ids_to_visit:
+            snapshot = ids_to_visit.pop()
             if snapshot in ids:
                 continue
             ids.add(snapshot)
-            manifest = self._manifest(object_names.manifest_path(self.catalog.pipeline, snapshot))
+            manifest = self._read_manifest(object_names.manifest_path(self.catalog.pipeline, snapshot))
             if manifest is not None and manifest.parent is not None:
-                ahead.append(manifest.parent)
+                ids_to_visit.append(manifest.parent)
         return ids
 
-    def _was_never_published(self, snapshot: str | None, at: str) -> bool:
-        """Whether entries of ``at`` are there, and none of them had ``snapshot``, or a later one, published."""
-        if snapshot is None or at < self.entries[-1].at:
+    def _was_never_published(self, snapshot: str | None, time: str) -> bool:
+        """Whether entries of ``time`` are there, and none of them had ``snapshot``, or a later one, published."""
+        if snapshot is None or time < self.entries[-1].at:
             return False
-        published: set[str | None] = {
-            shown for entry in self.entries for shown in object_names.published_of(entry.refs).values()
+        published_ids: set[str | None] = {
+            published_id for entry in self.entries for published_id in object_names.published_of(entry.refs).values()
         }
         moves = (move for entry in self.entries for ref, move in entry.moves.items() if object_names.is_published(ref))
-        published |= {shown for move in moves for shown in move}
+        published_ids |= {published_id for move in moves for published_id in move}
         now = object_names.published_of(self.entries[0].refs).values()
-        if snapshot in published:
+        if snapshot in published_ids:
             return False
         try:
-            return not any(self.catalog.is_ancestor(snapshot, shown) for shown in now)
+            return not any(self.catalog.is_ancestor(snapshot, published_id) for published_id in now)
         except (BrokenObjectError, MissingSnapshotError):
             return False
 
 
-def _named(entry: Entry) -> Iterator[str]:
+def _named_snapshots(entry: Entry) -> Iterator[str]:
     for snapshot in (*entry.refs.values(), *(snapshot for move in entry.moves.values() for snapshot in move)):
         if snapshot is not None:
             yield snapshot
 
 
-def _parent(pipeline: str, manifest: Manifest) -> Witness:
+def _witness_of_parent(pipeline: str, manifest: Manifest) -> Witness:
     """A manifest is written when what it follows is committed."""
-    named = frozenset[str]() if manifest.parent is None else frozenset({manifest.parent})
-    return Witness(object_names.manifest_path(pipeline, manifest.snapshot_id), named)
+    parent_ids = frozenset[str]() if manifest.parent is None else frozenset({manifest.parent})
+    return Witness(object_names.manifest_path(pipeline, manifest.snapshot_id), parent_ids)
 
 
 BACKUP = "bring it back from a backup"
@@ -244,34 +246,34 @@ def fsck(
     repair: bool = False,
     copies: Copies = lambda file: None,
     beside: Iterable[Beside] = (),
-    witnesses: Witnesses = lambda catalog, stored: (),
+    witnesses: Witnesses = lambda catalog, stored_paths: (),
 ) -> FsckReport:
     """Check everything that is kept. ``witnesses``: what else says which snapshots were committed, and published.
 
     Raises what the store raises when it does not answer, and NewerFormatError."""
-    listed = {info.path: info for info in catalog.store.list(f"{catalog.pipeline}/")}
+    infos_by_path = {info.path: info for info in catalog.store.list(f"{catalog.pipeline}/")}
     log = _Log(catalog)
-    tree = _Tree(catalog, listed, deep, copies if repair else None)
+    tree = _Tree(catalog, infos_by_path, deep, copies if repair else None)
     problems = [*log.problems(repair), *tree.problems()]
     problems += [problem for check in beside for problem in check(catalog, log.entries, tree.links)]
-    problems += log.lost_unnoticed(listed, tree.links, witnesses(catalog, listed))
-    kinds = {path: object_names.kind_of(catalog.pipeline, path) for path in listed}
-    collected = None
+    problems += log.lost_unnoticed(infos_by_path, tree.links, witnesses(catalog, infos_by_path))
+    kinds = {path: object_names.kind_of(catalog.pipeline, path) for path in infos_by_path}
+    unnamed_paths = None
     if repair and all(
         problem.is_repaired or kinds.get(problem.path) is object_names.ObjectKind.MARKS for problem in problems
     ):
-        collected = collect(catalog)
+        unnamed_paths = collect_unnamed(catalog)
         problems = [replace(problem, is_repaired=True) for problem in problems]
     loose = [path for path, kind in kinds.items() if kind in KINDS and path not in tree.named]
     return FsckReport(
         tuple(problems),
         len(tree.links),
-        len(listed),
-        sum(info.size for info in listed.values()),
+        len(infos_by_path),
+        sum(info.size for info in infos_by_path.values()),
         len(loose),
-        sum(listed[path].size for path in loose),
+        sum(infos_by_path[path].size for path in loose),
         tuple(path for path, kind in kinds.items() if kind is None),
-        collected,
+        unnamed_paths,
     )
 
 
@@ -286,16 +288,19 @@ class _Log:
         self._lost = [entry for entry in history if isinstance(entry, LostEntry)]
 
     def problems(self, repair: bool) -> Iterator[Problem]:
-        for lost in self._lost:
+        for lost_entry in self._lost:
             yield Problem(
-                self._path(lost.number), lost.problem, f"the log up to entry {self._head.entry}", self._way_on()
+                self._entry_path(lost_entry.number),
+                lost_entry.problem,
+                f"the log up to entry {self._head.entry}",
+                self._way_on(),
             )
-        for later, entry in zip(self.entries, self.entries[1:], strict=False):
-            if later.number == entry.number + 1 and not _leads_to(entry, later):
-                problem = f"entry {later.number} has found other refs than it has"
-                yield Problem(self._path(entry.number), problem, f"entry {later.number}", self._way_on())
-        yield from self._hint(repair)
-        yield from self._mark()
+        for later_entry, entry in zip(self.entries, self.entries[1:], strict=False):
+            if later_entry.number == entry.number + 1 and not _leads_to(entry, later_entry):
+                problem = f"entry {later_entry.number} has found other refs than it has"
+                yield Problem(self._entry_path(entry.number), problem, f"entry {later_entry.number}", self._way_on())
+        yield from self._hint_problems(repair)
+        yield from self._mark_problems()
 
     def lost_unnoticed(
         self, stored: Collection[str], kept: Collection[str], witnesses: Iterable[Witness]
@@ -303,12 +308,12 @@ class _Log:
         """Entries behind the last one, of a log that looks whole."""
         if self._lost or not self._head.is_whole:
             return
-        witnessed = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
-        if witnessed:
-            more = f", and {len(witnessed) - 1} more like that" if len(witnessed) > 1 else ""
+        testimonies = told_of_more(self._catalog, self.entries, stored, kept, witnesses)
+        if testimonies:
+            more = f", and {len(testimonies) - 1} more like that" if len(testimonies) > 1 else ""
             yield Problem(
-                self._path(self._head.entry + 1),
-                f"the log ends at entry {self._head.entry}, but {witnessed[0]}{more}: some of the last entries are "
+                self._entry_path(self._head.entry + 1),
+                f"the log ends at entry {self._head.entry}, but {testimonies[0]}{more}: some of the last entries are "
                 "lost",
                 "every reader, run and publish",
                 f"{BACKUP} if nothing has run since; or do without: the next run reads the input of the lost epochs "
@@ -318,13 +323,14 @@ class _Log:
     def _way_on(self) -> str:
         if self._head.is_whole:
             return f"{BACKUP}; as long as it is missing, only `headrace log` misses it"
-        to = self._head.refs.get(object_names.MAIN, object_names.BEGINNING)
+        target_id = self._head.refs.get(object_names.MAIN, object_names.BEGINNING)
         return (
-            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {to}` goes on without it, and gives up "
+            f"{BACKUP}; or `headrace rollback {self._catalog.pipeline} --to {target_id}` goes on without it, and "
+            "gives up "
             "all that was committed, patched or published since"
         )
 
-    def _hint(self, repair: bool) -> Iterator[Problem]:
+    def _hint_problems(self, repair: bool) -> Iterator[Problem]:
         problem = self._catalog.hint_problem()
         is_repaired = False
         if repair and self._head.is_whole:
@@ -336,7 +342,7 @@ class _Log:
         path = object_names.hint_path(self._catalog.pipeline)
         yield Problem(path, problem, "every search for the end of the log", remedy, is_repaired)
 
-    def _mark(self) -> Iterator[Problem]:
+    def _mark_problems(self) -> Iterator[Problem]:
         if self._head.horizon is None:
             return
         try:
@@ -347,7 +353,7 @@ class _Log:
                 path, str(error), "the next expiry", "`headrace fsck --repair` or `headrace expire` makes another"
             )
 
-    def _path(self, number: int) -> str:
+    def _entry_path(self, number: int) -> str:
         return object_names.entry_path(self._catalog.pipeline, number)
 
 
@@ -357,7 +363,7 @@ _NODE_NOT_MERGED = f"{_NOT_MERGED}, and nothing expires while a snapshot that na
 
 
 @dataclass(frozen=True)
-class _Broken:
+class _BrokenObject:
     """What is wrong with an object, the snapshot that needs it, and the ref whose line that is in."""
 
     problem: str
@@ -376,48 +382,48 @@ class _Tree:
         """Files without which all goes on, of names and of merges that are not done; what happens then."""
         self._refs: dict[str, str] = {}
         """The ref by which each snapshot was found first."""
-        self._broken: dict[str, _Broken] = {}
+        self._broken: dict[str, _BrokenObject] = {}
         """By path."""
         head = catalog.known_head()
-        before = {f"{_BEFORE}{promotion.entry}": promotion.main for promotion in head.past.replaced}
-        self._heads = {**head.refs, **before}
+        old_mains = {f"{_BEFORE}{promotion.entry}": promotion.main for promotion in head.past.replaced}
+        self._heads = {**head.refs, **old_mains}
         self._whole: dict[str, str | None] = {}
         """The newest whole snapshot of each ref that somebody asked for."""
 
     def problems(self) -> list[Problem]:
         self._find_links()
         files: dict[str, tuple[DataFile, Link]] = {}
-        layered: set[str] = set()
+        layer_paths: set[str] = set()
         for link in self.links.values():
             if link.manifest is not None:
                 self._spare |= {file.path: _NO_NAMES for file in names_of(link.manifest)}
-                merged = [*self._merged(link, link.manifest)]
-                self._spare |= {file.path: _NOT_MERGED for file in merged}
-                of_layers = [*self._layered(link, link.manifest, known=self.named)]
-                layered |= {file.path for file in of_layers}
-                for file in (*merged, *of_layers, *self._logged(link, link.manifest, known=self.named)):
+                merge_files = [*self._merge_files(link, link.manifest)]
+                self._spare |= {file.path: _NOT_MERGED for file in merge_files}
+                of_layers = [*self._layer_files(link, link.manifest, known=self.named)]
+                layer_paths |= {file.path for file in of_layers}
+                for file in (*merge_files, *of_layers, *self._log_files(link, link.manifest, known=self.named)):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
-        self._spare = {path: then for path, then in self._spare.items() if path not in layered}
+        self._spare = {path: role for path, role in self._spare.items() if path not in layer_paths}
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
-            results = pool.map(self._problem, [file for file, _ in files.values()])
+            results = pool.map(self._file_problem, [file for file, _ in files.values()])
             wrong = {path: problem for path, problem in zip(files, results, strict=True) if problem is not None}
-        repaired = {path: problem for path, problem in wrong.items() if self._put_back(files[path][0])}
-        for path in wrong.keys() - repaired.keys():
-            self._add(path, wrong[path], files[path][1])
+        repaired_problems = {path: problem for path, problem in wrong.items() if self._put_back(files[path][0])}
+        for path in wrong.keys() - repaired_problems.keys():
+            self._add_broken(path, wrong[path], files[path][1])
         return [
             *(
                 Problem(path, error.problem, error.needed_by, self._remedy(path, error.ref))
                 for path, error in self._broken.items()
             ),
             *(
-                Problem(path, problem, _name(files[path][1]), "it was stored again from the local cache", True)
-                for path, problem in repaired.items()
+                Problem(path, problem, _describe_link(files[path][1]), "it was stored again from the local cache", True)
+                for path, problem in repaired_problems.items()
             ),
         ]
 
-    def _add(self, path: str, problem: str, link: Link) -> None:
-        self._broken.setdefault(path, _Broken(problem, _name(link), self._refs[link.snapshot_id]))
+    def _add_broken(self, path: str, problem: str, link: Link) -> None:
+        self._broken.setdefault(path, _BrokenObject(problem, _describe_link(link), self._refs[link.snapshot_id]))
 
     def _put_back(self, file: DataFile) -> bool:
         """Store a copy of ``file`` under its name, if there is one that is what manifests say."""
@@ -429,43 +435,43 @@ class _Tree:
 
     def _find_links(self) -> None:
         for ref in sorted(self._heads, key=lambda ref: (ref != object_names.MAIN, ref)):
-            below = self._heads[ref]
+            last_reached = self._heads[ref]
             try:
-                for link in self._catalog.lineage(below):
+                for link in self._catalog.lineage(last_reached):
                     if link.snapshot_id in self.links:
                         break
                     self.links[link.snapshot_id] = link
                     self._refs[link.snapshot_id] = ref
                     self._add_manifest(link.snapshot_id, ref, link.problem)
-                    below = link.parent or below
+                    last_reached = link.parent or last_reached
             except (BrokenObjectError, MissingSnapshotError) as error:  # and the log does not know what came before
-                self._add_manifest(below, ref, error)
+                self._add_manifest(last_reached, ref, error)
 
     def _add_manifest(self, snapshot: str, ref: str, problem: Exception | None) -> None:
         path = object_names.manifest_path(self._catalog.pipeline, snapshot)
         self.named.add(path)
         if problem is not None:
-            self._broken[path] = _Broken(str(problem), f"{ref}, of which it is a snapshot", ref)
+            self._broken[path] = _BrokenObject(str(problem), f"{ref}, of which it is a snapshot", ref)
 
-    def _merged(self, link: Link, manifest: Manifest) -> Iterator[DataFile]:
+    def _merge_files(self, link: Link, manifest: Manifest) -> Iterator[DataFile]:
         """The data files of what is done of merges, without those of nodes that are known; their nodes are spare."""
         nodes = [*manifest.merge_nodes]
         for node in nodes:
             self._spare[object_names.node_path(self._catalog.pipeline, node.id)] = _NODE_NOT_MERGED
         yield from merged_of(manifest)
-        yield from self._below(link, nodes, known=self.named)
+        yield from self._files_below(link, nodes, known=self.named)
 
-    def _layered(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+    def _layer_files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
         """The data files of the tables of ``link``, without those of nodes that are ``known``, which become more."""
         yield from layered_of(manifest)
-        yield from self._below(link, manifest.layer_nodes, known)
+        yield from self._files_below(link, manifest.layer_nodes, known)
 
-    def _logged(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
+    def _log_files(self, link: Link, manifest: Manifest, known: set[str]) -> Iterator[DataFile]:
         """The same of its logs, and of names."""
         yield from logged_of(manifest)
-        yield from self._below(link, (ref for log in manifest.logs.values() for ref in log.refs), known)
+        yield from self._files_below(link, (ref for log in manifest.logs.values() for ref in log.refs), known)
 
-    def _below(self, link: Link, nodes: Iterable[IndexRef], known: set[str]) -> Iterator[DataFile]:
+    def _files_below(self, link: Link, nodes: Iterable[IndexRef], known: set[str]) -> Iterator[DataFile]:
         refs = [*nodes]
         while refs:
             ref = refs.pop()
@@ -476,25 +482,25 @@ class _Tree:
             try:
                 node = self._catalog.read_node(ref.id)
             except BrokenObjectError as error:
-                self._add(path, str(error), link)
+                self._add_broken(path, str(error), link)
                 continue
             refs.extend(node.refs)
             yield from data_files(node)
 
-    def _problem(self, file: DataFile) -> str | None:
-        info = self._listed.get(file.path) or self._stat(file.path)
+    def _file_problem(self, file: DataFile) -> str | None:
+        info = self._listed.get(file.path) or self._stat_object(file.path)
         if info is None:
             return f"{self._catalog.store.uri}/{file.path} is missing"
         if info.size != file.bytes:
             return f"{self._catalog.store.uri}/{file.path} has {info.size} bytes, its manifest says {file.bytes}"
         try:
             if self._deep:
-                verify(self._catalog.store, file)
+                read_verified(self._catalog.store, file)
         except BrokenObjectError as error:
             return str(error)
         return None
 
-    def _stat(self, path: str) -> ObjectInfo | None:
+    def _stat_object(self, path: str) -> ObjectInfo | None:
         """Looks at an object that a run may have stored after the listing; None if there is none."""
         with suppress(ObjectNotFoundError):
             return self._catalog.store.stat(path)
@@ -514,24 +520,24 @@ class _Tree:
             return "do without: only a rollback over that promotion misses it"
         if whole == self._heads.get(ref):
             is_data = object_names.kind_of(pipeline, path) is object_names.ObjectKind.DATA
-            until = "until they expire" if is_data else "and nothing expires meanwhile"
-            return f"do without: {ref} goes on, only older snapshots miss it, {until}"
+            limit_text = "until they expire" if is_data else "and nothing expires meanwhile"
+            return f"do without: {ref} goes on, only older snapshots miss it, {limit_text}"
         backfill = f"`headrace backfill {pipeline}` computes all again beside it" if _is_of_main(ref) else ""
         if whole is None:
             return f"no snapshot of {ref} is whole: {backfill or f'`headrace drop {pipeline} {ref}`'}"
         branch = "" if _is_of_main(ref) else f" --branch {ref}"
-        back = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
-        back += ", and the next run reads again what came after" if backfill else ""
-        back += warned(self._catalog, self._heads.get(ref), whole)
-        return f"{back}; or {backfill}" if backfill else back
+        rollback_hint = f"`headrace rollback {pipeline} --to {whole}{branch}` goes back to the newest whole snapshot"
+        rollback_hint += ", and the next run reads again what came after" if backfill else ""
+        rollback_hint += given_up_warning(self._catalog, self._heads.get(ref), whole)
+        return f"{rollback_hint}; or {backfill}" if backfill else rollback_hint
 
     def _newest_whole(self, ref: str) -> str | None:
         if ref not in self._whole:
-            line = self._line(self._heads.get(ref))
+            line = self._links_from_head(self._heads.get(ref))
             self._whole[ref] = next((link.snapshot_id for link in line if self._is_whole(link)), None)
         return self._whole[ref]
 
-    def _line(self, head: str | None) -> Iterator[Link]:
+    def _links_from_head(self, head: str | None) -> Iterator[Link]:
         current = head
         while current is not None and current in self.links:
             yield self.links[current]
@@ -541,17 +547,17 @@ class _Tree:
         if link.manifest is None:
             return False
         nodes: set[str] = set()
-        needed = (*self._layered(link, link.manifest, nodes), *self._logged(link, link.manifest, nodes))
-        return self._broken.keys().isdisjoint({file.path for file in needed} - self._spare.keys() | nodes)
+        needed_files = (*self._layer_files(link, link.manifest, nodes), *self._log_files(link, link.manifest, nodes))
+        return self._broken.keys().isdisjoint({file.path for file in needed_files} - self._spare.keys() | nodes)
 
 
-def _leads_to(entry: Entry, later: Entry) -> bool:
-    """Whether the moves of ``later`` begin where ``entry`` was, unless it gave entries up."""
-    gave_up = later.base == later.number
-    return gave_up or all(entry.refs.get(ref) == before for ref, (before, _) in later.moves.items())
+def _leads_to(entry: Entry, later_entry: Entry) -> bool:
+    """Whether the moves of ``later_entry`` begin where ``entry`` was, unless it gave entries up."""
+    gave_up = later_entry.base == later_entry.number
+    return gave_up or all(entry.refs.get(ref) == old_id for ref, (old_id, _) in later_entry.moves.items())
 
 
-def _name(link: Link) -> str:
+def _describe_link(link: Link) -> str:
     branch = "" if link.manifest is None else f" of {link.manifest.branch}"
     return f"snapshot {link.snapshot_id} (epoch {link.epoch}{branch})"
 

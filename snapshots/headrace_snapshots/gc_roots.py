@@ -24,11 +24,11 @@ from typing import Any, TypeVar
 from headrace.errors import FixConfigError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import BrokenObjectError, canonical
+from headrace_snapshots.format.codec import BrokenObjectError, canonical_json
 from headrace_snapshots.format.files import DataFile, IndexNode, files_in
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, parked_in
-from headrace_snapshots.holds import ReaderHold, held
+from headrace_snapshots.holds import ReaderHold, held_snapshots
 from headrace_snapshots.names import MAIN, TAGS, is_delivery, is_published, manifest_path, node_path, published_of
 from headrace_snapshots.protocol import Head, Past, Replaced
 
@@ -53,7 +53,7 @@ class SnapshotFacts:
     nodes: tuple[str, ...]
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "SnapshotFacts":
+    def from_manifest(cls, manifest: Manifest) -> "SnapshotFacts":
         """The facts of ``manifest``."""
         refs = {ref.id for log in manifest.logs.values() for ref in log.refs} | {node.id for node in manifest.nodes}
         return cls(
@@ -63,8 +63,8 @@ class SnapshotFacts:
             manifest.generation,
             manifest.parent,
             datetime.fromisoformat(manifest.created_at),
-            _names(file.path for file in files_of(manifest)),
-            _names(refs),
+            _interned_names(file.path for file in files_of(manifest)),
+            _interned_names(refs),
         )
 
 
@@ -76,9 +76,11 @@ class NodeFacts:
     below: tuple[str, ...]
 
     @classmethod
-    def of(cls, node: IndexNode) -> "NodeFacts":
+    def from_node(cls, node: IndexNode) -> "NodeFacts":
         """The facts of ``node``."""
-        return cls(_names(file.path for file in data_files(node)), _names(ref.id for ref in node.refs))
+        return cls(
+            _interned_names(file.path for file in data_files(node)), _interned_names(ref.id for ref in node.refs)
+        )
 
 
 @dataclass
@@ -90,81 +92,87 @@ class FactsIndex:
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
 
-    def snapshot(self, snapshot_id: str) -> SnapshotFacts:
+    def snapshot_facts(self, snapshot_id: str) -> SnapshotFacts:
         """Raises BrokenObjectError, MissingSnapshotError."""
         if snapshot_id not in self.snapshots:
-            self.snapshots[snapshot_id] = SnapshotFacts.of(self.catalog.manifest(snapshot_id))
+            self.snapshots[snapshot_id] = SnapshotFacts.from_manifest(self.catalog.manifest(snapshot_id))
         return self.snapshots[snapshot_id]
 
-    def node(self, node_id: str) -> NodeFacts:
+    def node_facts(self, node_id: str) -> NodeFacts:
         """Raises BrokenObjectError."""
         if node_id not in self.nodes:
-            self.nodes[node_id] = NodeFacts.of(self.catalog.read_node(node_id))
+            self.nodes[node_id] = NodeFacts.from_node(self.catalog.read_node(node_id))
         return self.nodes[node_id]
 
     def learn_snapshots(self, snapshot_ids: Collection[str]) -> None:
         """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
-        self._learn(self.snapshot, [snapshot_id for snapshot_id in snapshot_ids if snapshot_id not in self.snapshots])
+        self._read_facts(
+            self.snapshot_facts, [snapshot_id for snapshot_id in snapshot_ids if snapshot_id not in self.snapshots]
+        )
 
     def learn_nodes(self, node_ids: Collection[str]) -> None:
         """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
-        self._learn(self.node, [node_id for node_id in node_ids if node_id not in self.nodes])
+        self._read_facts(self.node_facts, [node_id for node_id in node_ids if node_id not in self.nodes])
 
-    def _learn(self, read: Callable[[str], Read], wanted: Sequence[str]) -> None:
-        def attempt(one: str) -> None:
+    def _read_facts(self, read: Callable[[str], Read], wanted_ids: Sequence[str]) -> None:
+        def read_if_possible(one: str) -> None:
             with suppress(BrokenObjectError, MissingSnapshotError):
                 read(one)
 
         with ThreadPoolExecutor(_READERS) as pool:
-            for _ in pool.map(attempt, wanted):
+            for _ in pool.map(read_if_possible, wanted_ids):
                 pass
 
-    def encoded(self, snapshot_ids: Collection[str]) -> str:
+    def encode_facts(self, snapshot_ids: Collection[str]) -> str:
         """The facts of these snapshots, which must be known, and of all nodes below them, as text; and the notes."""
         snapshots = sorted((self.snapshots[item] for item in snapshot_ids), key=lambda item: (item.epoch, item.id))
-        nodes = self._below(snapshots)
+        nodes = self._nodes_below(snapshots)
         numbers: dict[str, int] = {}
 
-        def numbered(names: Iterable[str]) -> list[int]:
+        def number_names(names: Iterable[str]) -> list[int]:
             return sorted(numbers.setdefault(name, len(numbers)) for name in names)
 
-        node_rows = [[name, numbered(node.files), numbered(node.below)] for name, node in nodes.items()]
+        node_rows = [[name, number_names(node.files), number_names(node.below)] for name, node in nodes.items()]
         rows: list[list[Any]] = []
         last: tuple[set[int], set[int]] = (set(), set())
         for item in snapshots:
-            own = ({*numbered(item.files)}, {*numbered(item.nodes)})
-            changes = [[sorted(now - before), sorted(before - now)] for now, before in zip(own, last, strict=True)]
-            at = item.created_at.isoformat()
-            rows.append([item.id, item.epoch, item.branch, item.generation, item.parent, at, *changes])
+            own = ({*number_names(item.files)}, {*number_names(item.nodes)})
+            changes = [
+                [sorted(now - previous), sorted(previous - now)] for now, previous in zip(own, last, strict=True)
+            ]
+            time_text = item.created_at.isoformat()
+            rows.append([item.id, item.epoch, item.branch, item.generation, item.parent, time_text, *changes])
             last = own
         document = {"nodes": node_rows, "snapshots": rows, "names": [*numbers], "notes": self.notes}
-        return base64.b64encode(zlib.compress(canonical({"format": _FORMAT, **document}), 1)).decode("ascii")
+        return base64.b64encode(zlib.compress(canonical_json({"format": _FORMAT, **document}), 1)).decode("ascii")
 
-    def _below(self, snapshots: Iterable[SnapshotFacts]) -> dict[str, NodeFacts]:
+    def _nodes_below(self, snapshots: Iterable[SnapshotFacts]) -> dict[str, NodeFacts]:
         facts: dict[str, NodeFacts] = {}
         left = {node for snapshot in snapshots for node in snapshot.nodes}
         while left:
             node_id = left.pop()
-            facts[node_id] = self.node(node_id)
+            facts[node_id] = self.node_facts(node_id)
             left |= {*facts[node_id].below} - facts.keys()
         return dict(sorted(facts.items()))
 
-    def remember(self, text: str | None) -> None:
-        """Take over what ``encoded`` gave, if anything; the checksum of the mark says that it is whole."""
+    def restore_facts(self, text: str | None) -> None:
+        """Take over what ``encode_facts`` gave, if anything; the checksum of the mark says that it is whole."""
         if text is None:
             return
         document = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
         if document["format"] != _FORMAT:
             return
         names = [intern(name) for name in document["names"]]
-        for name, files, below in document["nodes"]:
-            self.nodes[name] = NodeFacts(_at(names, files), _at(names, below))
+        for name, files, child_numbers in document["nodes"]:
+            self.nodes[name] = NodeFacts(_names_at(names, files), _names_at(names, child_numbers))
         last: tuple[set[int], set[int]] = (set(), set())
-        for snapshot, epoch, branch, generation, parent, at, *changes in document["snapshots"]:
-            files, nodes = ((now - {*gone}) | {*new} for now, (new, gone) in zip(last, changes, strict=True))
+        for snapshot, epoch, branch, generation, parent, time_text, *changes in document["snapshots"]:
+            files, nodes = (
+                (now - {*removed_numbers}) | {*new} for now, (new, removed_numbers) in zip(last, changes, strict=True)
+            )
             last = files, nodes
-            place = snapshot, epoch, branch, generation, parent, datetime.fromisoformat(at)
-            self.snapshots[snapshot] = SnapshotFacts(*place, _at(names, files), _at(names, nodes))
+            place = snapshot, epoch, branch, generation, parent, datetime.fromisoformat(time_text)
+            self.snapshots[snapshot] = SnapshotFacts(*place, _names_at(names, files), _names_at(names, nodes))
         self.notes.update(document["notes"])
 
 
@@ -208,11 +216,11 @@ def data_files(node: IndexNode) -> Iterable[DataFile]:
         yield from files_in(record)
 
 
-def _names(names: Iterable[str]) -> tuple[str, ...]:
+def _interned_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(intern(name) for name in sorted({*names}))
 
 
-def _at(names: Sequence[str], places: Iterable[int]) -> tuple[str, ...]:
+def _names_at(names: Sequence[str], places: Iterable[int]) -> tuple[str, ...]:
     return tuple(names[place] for place in sorted(places))
 
 
@@ -268,7 +276,7 @@ class ReaderBehind:
 
 
 @dataclass(frozen=True)
-class Kept:
+class KeptSnapshots:
     """What is kept at ``head``, and what is not any more, by id. ``main``: its line, newest first, without gaps.
 
     ``grafts``: see Horizon. ``past``: what of main's can still be returned to, or must not come back. ``held_by``: the
@@ -298,7 +306,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenRange:
     """The ``oldest`` and the ``newest`` snapshot that readers of any output see; None: of an output nothing yet.
     ``behind``: the outputs that are at the oldest, if others are not.
     """
@@ -315,156 +323,187 @@ class Lineages:
         self._facts = facts
         self._known: dict[str, SnapshotPosition] = {}
 
-    def kept(
+    def compute_kept(
         self, head: Head, keep: Keep, now: datetime, holds: Sequence[ReaderHold] = (), there: Collection[str] = ()
-    ) -> Kept:
+    ) -> KeptSnapshots:
         """What ``keep`` keeps at ``head``, and besides what readers hold of the snapshots that are ``there``: of main
         all from the oldest of that on. ``now`` only says what is young.
 
         Raises BrokenObjectError, MissingSnapshotError.
         """
         cutoff = now - keep.younger if keep.younger is not None else None
-        main = [*self._line(head, head.refs.get(MAIN))]
-        seen = self._seen(main, published_of(head.refs))
-        ruled = self._needed(main, self._published(main, seen.oldest, 0, keep, cutoff))
+        main = [*self._line_positions(head, head.refs.get(MAIN))]
+        seen_range = self._seen_by_readers(main, published_of(head.refs))
+        kept_by_rule = self._with_parked_needs(main, self._kept_positions(main, seen_range.oldest, 0, keep, cutoff))
         ages = {position.id: age for age, position in enumerate(main)}
         # the next delivery to a sink that cannot take back begins at what it has
-        delivered = {snapshot for ref, snapshot in head.refs.items() if is_delivery(ref)}
-        line = main[: max([len(ruled), *(1 + ages[one] for one in {*held(holds), *delivered} if one in ages)])]
-        aside = {one: self._snapshot(head, one) for one in held(holds) if one not in ages and one in there}
-        lines = self._replaced(head, main, seen.oldest, keep, cutoff)
-        replaced = tuple(promotion for promotion, line_positions in lines if line_positions)
-        given_up = self._given_up(head, keep, {position.id for position in main}, replaced)
-        kept = {position.id: position for positions in (line, *(own for _, own in lines)) for position in positions}
+        delivered_ids = {snapshot for ref, snapshot in head.refs.items() if is_delivery(ref)}
+        line = main[
+            : max(
+                [len(kept_by_rule), *(1 + ages[one] for one in {*held_snapshots(holds), *delivered_ids} if one in ages)]
+            )
+        ]
+        aside = {
+            one: self._snapshot_position(head, one) for one in held_snapshots(holds) if one not in ages and one in there
+        }
+        lines = self._kept_replaced_lines(head, main, seen_range.oldest, keep, cutoff)
+        replaced_promotions = tuple(promotion for promotion, line_positions in lines if line_positions)
+        given_up = self._given_up(head, keep, {position.id for position in main}, replaced_promotions)
+        kept_positions = {
+            position.id: position for positions in (line, *(own for _, own in lines)) for position in positions
+        }
         had = {*given_up, *(position.id for position in main)}
-        had |= {position.id for before, _ in lines for position in self._line(head, before.main)}
+        had |= {
+            position.id
+            for promotion_before, _ in lines
+            for position in self._line_positions(head, promotion_before.main)
+        }
         for branch in sorted({*head.generations} - {MAIN}):
-            kept.update({position.id: position for position in self._branch(head, branch, had, keep, cutoff)})
+            kept_positions.update(
+                {position.id: position for position in self._kept_on_branch(head, branch, had, keep, cutoff)}
+            )
         if keep.tags:
-            tagged = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
-            kept.update({snapshot: self._snapshot(head, snapshot) for snapshot in tagged})
-        kept.update(aside)
-        starts = {*head.refs.values(), *(before.main for before, _ in lines), *aside}
-        positions = {position.id: position for start in starts for position in self._line(head, start)}
-        grafts = {position.id: self._next_kept(position, positions, kept) for position in kept.values()}
-        return Kept(
+            tagged_ids = (snapshot for ref, snapshot in head.refs.items() if ref.startswith(TAGS))
+            kept_positions.update({snapshot: self._snapshot_position(head, snapshot) for snapshot in tagged_ids})
+        kept_positions.update(aside)
+        starts = {*head.refs.values(), *(promotion_before.main for promotion_before, _ in lines), *aside}
+        positions = {position.id: position for start in starts for position in self._line_positions(head, start)}
+        grafts = {
+            position.id: self._next_kept(position, positions, kept_positions) for position in kept_positions.values()
+        }
+        return KeptSnapshots(
             head,
-            kept,
-            frozenset(positions) - frozenset(kept),
+            kept_positions,
+            frozenset(positions) - frozenset(kept_positions),
             tuple(line),
-            {snapshot: before for snapshot, before in grafts.items() if before != kept[snapshot].parent},
-            Past(head.past.since, replaced, given_up),
-            seen.behind
-            if len(self._needed(main, self._published(main, seen.newest, 0, keep, cutoff))) < len(ruled)
+            {
+                snapshot: promotion_before
+                for snapshot, promotion_before in grafts.items()
+                if promotion_before != kept_positions[snapshot].parent
+            },
+            Past(head.past.since, replaced_promotions, given_up),
+            seen_range.behind
+            if len(self._with_parked_needs(main, self._kept_positions(main, seen_range.newest, 0, keep, cutoff)))
+            < len(kept_by_rule)
             else (),
-            _kept_for(holds, ages, len(ruled), aside),
-            self._behind(head, holds, main, len(ruled), aside),
+            _kept_for(holds, ages, len(kept_by_rule), aside),
+            self._readers_behind(head, holds, main, len(kept_by_rule), aside),
         )
 
-    def _behind(
+    def _readers_behind(
         self,
         head: Head,
         holds: Iterable[ReaderHold],
         main: Sequence[SnapshotPosition],
-        ruled: int,
+        number_kept: int,
         aside: Collection[str],
     ) -> tuple[ReaderBehind, ...]:
-        """The readers whose newest snapshot of ``main`` is older than ``ruled`` snapshots, furthest behind first. One
-        that has only read what main has given up has come to where main left that.
+        """The readers whose newest snapshot of ``main`` is older than ``number_kept`` snapshots, furthest behind
+        first. One that has only read what main has given up has come to where main left that.
         """
         ages = {position.id: age for age, position in enumerate(main)}
-        published = published_of(head.refs)
-        behind: list[tuple[int, ReaderBehind]] = []
+        published_ids = published_of(head.refs)
+        readers_behind: list[tuple[int, ReaderBehind]] = []
         for hold in holds:
             read = min((ages[one] for one in hold.snapshots if one in ages), default=None)
             if read is None:
-                lines = [self._line(head, one) for one in hold.snapshots if one in aside]
+                lines = [self._line_positions(head, one) for one in hold.snapshots if one in aside]
                 read = min((self._left_main(line, ages) for line in lines), default=None)
-            elif read < ruled:
+            elif read < number_kept:
                 continue
             if read is not None:
-                unread = main[ages.get(published.get(hold.output, ""), read) : read]
-                since = unread[-1].created_at.isoformat(timespec="seconds") if unread else None
-                behind.append((-read, ReaderBehind(hold.name, len(unread), since)))
-        return tuple(reader for _, reader in sorted(behind, key=lambda one: (one[0], one[1].name)))
+                unread = main[ages.get(published_ids.get(hold.output, ""), read) : read]
+                since_text = unread[-1].created_at.isoformat(timespec="seconds") if unread else None
+                readers_behind.append((-read, ReaderBehind(hold.name, len(unread), since_text)))
+        return tuple(reader for _, reader in sorted(readers_behind, key=lambda one: (one[0], one[1].name)))
 
     @staticmethod
     def _left_main(line: Iterable[SnapshotPosition], ages: Mapping[str, int]) -> int:
         """The age of the newest of ``line`` that main has, too; that of main's beginning if it has none of it."""
         return next((ages[position.id] for position in line if position.id in ages), len(ages))
 
-    def _needed(self, line: Sequence[SnapshotPosition], kept: Sequence[SnapshotPosition]) -> list[SnapshotPosition]:
-        """``kept``, the newest of ``line``, and what outputs that are parked at its head need to go on: all since each
-        of them stands.
+    def _with_parked_needs(
+        self, line: Sequence[SnapshotPosition], kept_positions: Sequence[SnapshotPosition]
+    ) -> list[SnapshotPosition]:
+        """``kept_positions``, the newest of ``line``, and what outputs that are parked at its head need to go on: all
+        since each of them stands.
         """
         if not line:
-            return [*kept]
+            return [*kept_positions]
         first = min(parked_in(self._facts.catalog.manifest(line[0].id)).values(), default=line[0].epoch)
-        return [position for number, position in enumerate(line) if number < len(kept) or position.epoch >= first]
+        return [
+            position for number, position in enumerate(line) if number < len(kept_positions) or position.epoch >= first
+        ]
 
-    def _seen(self, line: Sequence[SnapshotPosition], published: Mapping[str, str]) -> "_Seen":
-        """What readers see of ``line``: ``published`` has the snapshot by output."""
+    def _seen_by_readers(self, line: Sequence[SnapshotPosition], published_ids: Mapping[str, str]) -> "_SeenRange":
+        """What readers see of ``line``: ``published_ids`` has the snapshot by output."""
         ids = [position.id for position in line]
-        outputs = output_names(self._facts.catalog.manifest(ids[0])) if any(published) and ids else ()
-        ages = {output: ids.index(shown) for output, shown in published.items() if shown in ids}
+        outputs = output_names(self._facts.catalog.manifest(ids[0])) if any(published_ids) and ids else ()
+        ages = {
+            output: ids.index(published_id) for output, published_id in published_ids.items() if published_id in ids
+        }
         ages |= {output: len(ids) for output in outputs if output not in ages}  # never published
         if not ages:
-            return _Seen(None, None, ())
+            return _SeenRange(None, None, ())
         newest, oldest = min(ages.values()), max(ages.values())
-        behind = tuple(sorted(output for output, age in ages.items() if age == oldest)) if oldest > newest else ()
-        at = {age: ids[age] if age < len(ids) else None for age in (oldest, newest)}
-        return _Seen(at[oldest], at[newest], behind)
+        outputs_behind = (
+            tuple(sorted(output for output, age in ages.items() if age == oldest)) if oldest > newest else ()
+        )
+        id_by_age = {age: ids[age] if age < len(ids) else None for age in (oldest, newest)}
+        return _SeenRange(id_by_age[oldest], id_by_age[newest], outputs_behind)
 
     @staticmethod
-    def _published(
-        line: Iterable[SnapshotPosition], published: str | None, newer: int, keep: Keep, cutoff: datetime | None
+    def _kept_positions(
+        line: Iterable[SnapshotPosition], published_id: str | None, newer: int, keep: Keep, cutoff: datetime | None
     ) -> list[SnapshotPosition]:
-        """Keeps of a line, from its head back, all down to ``published``, then what the rule keeps when ``newer``
+        """Keeps of a line, from its head back, all down to ``published_id``, then what the rule keeps when ``newer``
         snapshots have been published since.
         """
-        kept: list[SnapshotPosition] = []
-        below = 0
+        kept_positions: list[SnapshotPosition] = []
+        number_below = 0
         for position in line:
-            below += below > 0 or position.id == published
-            if below > 1 and below + newer > keep.last and not _is_young(position, cutoff):
+            number_below += number_below > 0 or position.id == published_id
+            if number_below > 1 and number_below + newer > keep.last and not _is_young(position, cutoff):
                 break
-            kept.append(position)
-        return kept
+            kept_positions.append(position)
+        return kept_positions
 
-    def _replaced(
+    def _kept_replaced_lines(
         self,
         head: Head,
         main: Sequence[SnapshotPosition],
-        published: str | None,
+        published_id: str | None,
         keep: Keep,
         cutoff: datetime | None,
     ) -> list[tuple[Replaced, list[SnapshotPosition]]]:
-        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those that
-        cannot be read are left out: a broken main may have been the reason for its promotion. ``published``: the oldest
-        that readers of ``main`` see.
+        """What is kept of what main was before each promotion, oldest first; nothing of what main has again. Those
+        that cannot be read are left out: a broken main may have been the reason for its promotion. ``published_id``:
+        the oldest that readers of ``main`` see.
         """
         positions: list[tuple[Replaced, list[SnapshotPosition]]] = []
         newer, line = 0, main
-        for before in reversed(head.past.replaced):
-            newer += _number_of(line, published, before.by)
+        for promotion in reversed(head.past.replaced):
+            newer += _number_of(line, published_id, promotion.by)
             try:
-                line = [*self._line(head, before.main)]
-                published = self._seen(line, published_of(before.published_refs)).oldest
-                kept = self._published(line, published, newer, keep, cutoff)
-                named_by(self._facts, [position.id for position in kept])
+                line = [*self._line_positions(head, promotion.main)]
+                published_id = self._seen_by_readers(line, published_of(promotion.published_refs)).oldest
+                kept_positions = self._kept_positions(line, published_id, newer, keep, cutoff)
+                named_by(self._facts, [position.id for position in kept_positions])
             except (BrokenObjectError, MissingSnapshotError) as error:
-                _logger.warning("what main was before entry %s cannot be returned to: %s", before.entry, error)
+                _logger.warning("what main was before entry %s cannot be returned to: %s", promotion.entry, error)
                 continue
-            is_kept = newer < keep.last or _is_young(kept[0], cutoff)
-            is_gone = before.main not in {position.id for position in main}
-            positions.append((before, kept if is_kept and is_gone else []))
+            is_kept = newer < keep.last or _is_young(kept_positions[0], cutoff)
+            is_gone = promotion.main not in {position.id for position in main}
+            positions.append((promotion, kept_positions if is_kept and is_gone else []))
         return positions[::-1]
 
-    def _given_up(self, head: Head, keep: Keep, main: Collection[str], replaced: Iterable[Replaced]) -> tuple[str, ...]:
+    def _given_up(
+        self, head: Head, keep: Keep, main: Collection[str], replacements: Iterable[Replaced]
+    ) -> tuple[str, ...]:
         """What must not come back to main: of each line that it left for good the newest snapshot that a branch, or a
         tag that is kept, leads to. Nothing else can get a ref any more.
         """
-        standing = {before.main for before in replaced}
+        standing = {replacement.main for replacement in replacements}
         left = [snapshot for snapshot in head.past.heads if snapshot not in standing]
         leading = [
             snapshot
@@ -483,28 +522,28 @@ class Lineages:
                         ids.add(common.snapshot_id)
         return tuple(sorted(ids))
 
-    def _branch(
+    def _kept_on_branch(
         self, head: Head, branch: str, had: Collection[str], keep: Keep, cutoff: datetime | None
     ) -> list[SnapshotPosition]:
         """Work in progress: all that main never ``had``, what that was forked from, and what the rule keeps."""
-        is_own, line, kept = True, [*self._line(head, head.refs.get(branch))], 0
+        is_own, line, number_kept = True, [*self._line_positions(head, head.refs.get(branch))], 0
         for number, position in enumerate(line):
             if not is_own and number >= keep.last and not _is_young(position, cutoff):
                 break
-            kept = number + 1
+            number_kept = number + 1
             is_own = is_own and position.id not in had
-        return self._needed(line, line[:kept])
+        return self._with_parked_needs(line, line[:number_kept])
 
-    def _line(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
+    def _line_positions(self, head: Head, start: str | None) -> Iterator[SnapshotPosition]:
         current = start
         while current is not None:
-            snapshot = self._snapshot(head, current)
+            snapshot = self._snapshot_position(head, current)
             yield snapshot
             current = snapshot.before
 
-    def _snapshot(self, head: Head, snapshot_id: str) -> SnapshotPosition:
+    def _snapshot_position(self, head: Head, snapshot_id: str) -> SnapshotPosition:
         if snapshot_id not in self._known:
-            facts = self._facts.snapshot(snapshot_id)
+            facts = self._facts.snapshot_facts(snapshot_id)
             grafts = {} if head.horizon is None else head.horizon.grafts
             self._known[snapshot_id] = SnapshotPosition(
                 snapshot_id,
@@ -519,24 +558,26 @@ class Lineages:
 
     @staticmethod
     def _next_kept(
-        snapshot: SnapshotPosition, positions: Mapping[str, SnapshotPosition], kept: Mapping[str, SnapshotPosition]
+        snapshot: SnapshotPosition,
+        positions: Mapping[str, SnapshotPosition],
+        kept_positions: Mapping[str, SnapshotPosition],
     ) -> str | None:
-        before = snapshot.before
-        while before is not None and before not in kept:
-            before = positions[before].before
-        return before
+        ancestor = snapshot.before
+        while ancestor is not None and ancestor not in kept_positions:
+            ancestor = positions[ancestor].before
+        return ancestor
 
 
 def _kept_for(
-    holds: Iterable[ReaderHold], ages: Mapping[str, int], ruled: int, aside: Collection[str]
+    holds: Iterable[ReaderHold], ages: Mapping[str, int], number_kept: int, aside: Collection[str]
 ) -> tuple[str, ...]:
-    """The readers for whom more is kept than ``ruled`` snapshots of main, by how far it goes back."""
+    """The readers for whom more is kept than ``number_kept`` snapshots of main, by how far it goes back."""
     oldest = {
         hold: max((len(ages) if one in aside else ages.get(one, -1) for one in hold.snapshots), default=-1)
         for hold in holds
     }
-    kept = [hold for hold in oldest if oldest[hold] >= ruled]
-    return tuple(hold.name for hold in sorted(kept, key=lambda hold: (-oldest[hold], hold.name)))
+    holds_that_keep = [hold for hold in oldest if oldest[hold] >= number_kept]
+    return tuple(hold.name for hold in sorted(holds_that_keep, key=lambda hold: (-oldest[hold], hold.name)))
 
 
 def named_by(facts: FactsIndex, snapshots: Collection[str], *, as_far_as_known: bool = False) -> set[str]:
@@ -548,18 +589,18 @@ def named_by(facts: FactsIndex, snapshots: Collection[str], *, as_far_as_known: 
     pipeline = facts.catalog.pipeline
     names: set[str] = set()
     nodes: set[str] = set()
-    for snapshot in map(facts.snapshot, snapshots):
+    for snapshot in map(facts.snapshot_facts, snapshots):
         names.add(manifest_path(pipeline, snapshot.id))
         names.update(snapshot.files)
         nodes.update(snapshot.nodes)
-    visited: set[str] = set()
-    while nodes := nodes - visited:
+    visited_nodes: set[str] = set()
+    while nodes := nodes - visited_nodes:
         facts.learn_nodes(nodes)
-        visited |= nodes
-        read = [facts.node(node) for node in nodes if node in facts.nodes or not as_far_as_known]
+        visited_nodes |= nodes
+        read = [facts.node_facts(node) for node in nodes if node in facts.nodes or not as_far_as_known]
         names.update(path for node in read for path in node.files)
         nodes = {name for node in read for name in node.below}
-    return names | {node_path(pipeline, node) for node in visited}
+    return names | {node_path(pipeline, node) for node in visited_nodes}
 
 
 def _number_of(line: Iterable[SnapshotPosition], first: str | None, last: str) -> int:

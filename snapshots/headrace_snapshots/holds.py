@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from headrace_snapshots import names as object_names
-from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject, sealed, unsealed
+from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject, seal_fields, unseal_fields
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
 
 
@@ -63,12 +63,12 @@ class Marks:
         """Raises BrokenObjectError, also if it is gone: the next expiry does without, and marks everything again."""
         where = f"{self._store.uri}/{self.path(mark)}"
         try:
-            listed = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
+            deletion_list = DeletionList.from_bytes(self._store.read(self.path(mark)), where)
         except ObjectNotFoundError as error:
             raise BrokenObjectError(f"{where} is missing: `headrace expire` makes another") from error
-        if listed.id != mark:
-            raise BrokenObjectError(f"{where} is mark {listed.id}, not {mark}: `headrace expire` makes another")
-        return listed
+        if deletion_list.id != mark:
+            raise BrokenObjectError(f"{where} is mark {deletion_list.id}, not {mark}: `headrace expire` makes another")
+        return deletion_list
 
     def write(self, mark: DeletionList) -> None:
         """Before the entry that names it."""
@@ -79,23 +79,24 @@ class Marks:
         path = object_names.manifest_path(self._pipeline, snapshot)
         return path not in self.read(mark) and is_there(self._store, path)
 
-    def dead(self, last_entry: int, mark: str | None) -> list[str]:
+    def dead_paths(self, last_entry: int, mark: str | None) -> list[str]:
         """The paths of marks that count no more, or never will: their numbers are given, and not to an entry of theirs.
 
         ``mark`` is what the entry ``last_entry``, the newest, names.
         """
         paths = [
-            info.path for info in self._store.list(object_names.folder(self._pipeline, object_names.ObjectKind.MARKS))
+            info.path
+            for info in self._store.list(object_names.object_folder(self._pipeline, object_names.ObjectKind.MARKS))
         ]
         marks = [path for path in paths if object_names.kind_of(self._pipeline, path) is object_names.ObjectKind.MARKS]
-        return [path for path in marks if path != self.path(mark or "") and _entry(path) <= last_entry]
+        return [path for path in marks if path != self.path(mark or "") and _entry_number(path) <= last_entry]
 
     def path(self, mark: str) -> str:
         """Where the mark is."""
         return object_names.mark_path(self._pipeline, mark)
 
 
-def _entry(path: str) -> int:
+def _entry_number(path: str) -> int:
     number = object_names.entry_number(path.rpartition("/")[2])
     return -1 if number is None else number
 
@@ -127,7 +128,7 @@ class ReaderHold:
     def put(self, store: ObjectStore, upstream: str) -> None:
         """Keep it. Raises what the store raises."""
         document = {"format": FORMAT, "kind": "reader", **asdict(self), "snapshots": [*self.snapshots]}
-        store.write(self.path(upstream), sealed(document))
+        store.write(self.path(upstream), seal_fields(document))
 
 
 @dataclass(frozen=True)
@@ -139,32 +140,34 @@ class DamagedHold:
     wrong: BrokenObjectError
 
 
-def holds(store: ObjectStore, upstream: str) -> list[ReaderHold]:
+def read_holds(store: ObjectStore, upstream: str) -> list[ReaderHold]:
     """The holds of all readers of the pipeline ``upstream``. Raises BrokenObjectError: who needs what is not known."""
-    readable, damaged = holds_of(store, upstream)
-    if damaged:
-        raise damaged[0].wrong
+    readable, damaged_holds = holds_of(store, upstream)
+    if damaged_holds:
+        raise damaged_holds[0].wrong
     return readable
 
 
 def holds_of(store: ObjectStore, upstream: str) -> tuple[list[ReaderHold], list[DamagedHold]]:
     """The holds of all readers of the pipeline ``upstream``, and those that cannot be read."""
     readable: list[ReaderHold] = []
-    damaged: list[DamagedHold] = []
-    for path in (info.path for info in store.list(object_names.folder(upstream, object_names.ObjectKind.READERS))):
+    damaged_holds: list[DamagedHold] = []
+    for path in (
+        info.path for info in store.list(object_names.object_folder(upstream, object_names.ObjectKind.READERS))
+    ):
         reader = object_names.reader_at(upstream, path)
         try:
             hold = None if reader is None else hold_at(store, path)
             readable += [] if hold is None else [hold]
         except BrokenObjectError as error:
-            damaged += [] if reader is None else [DamagedHold(path, reader, error)]
-    return readable, damaged
+            damaged_holds += [] if reader is None else [DamagedHold(path, reader, error)]
+    return readable, damaged_holds
 
 
 def hold_at(store: ObjectStore, path: str) -> ReaderHold | None:
     """The hold at ``path``; None if there is none. Raises BrokenObjectError."""
     try:
-        fields: dict[str, Any] = unsealed(json.loads(store.read(path)))
+        fields: dict[str, Any] = unseal_fields(json.loads(store.read(path)))
         if fields["format"] != FORMAT:
             raise ValueError(f"it has format {fields['format']}, and this Headrace knows {FORMAT}")
         text = {name: str(fields[name]) for name in ("root", "pipeline", "input", "output")}
@@ -188,19 +191,19 @@ def mended_by(upstream: str, reader: str) -> str:
     )
 
 
-def dropped(store: ObjectStore, upstream: str, reader: str) -> list[str]:
+def drop_holds(store: ObjectStore, upstream: str, reader: str) -> list[str]:
     """End the holds of a ``reader``, named as pipeline or as pipeline.input; the names of those that there were. Of one
     that cannot be read only the pipeline is known.
     """
-    readable, damaged = holds_of(store, upstream)
-    ended = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}
-    ended |= {hold.path: hold.reader for hold in damaged if reader == hold.reader}
-    for path in ended:
+    readable, damaged_holds = holds_of(store, upstream)
+    names_by_path = {hold.path(upstream): hold.name for hold in readable if reader in (hold.pipeline, hold.name)}
+    names_by_path |= {hold.path: hold.reader for hold in damaged_holds if reader == hold.reader}
+    for path in names_by_path:
         store.delete(path)
-    return [*ended.values()]
+    return [*names_by_path.values()]
 
 
-def held(readers: Iterable[ReaderHold]) -> Iterator[str]:
+def held_snapshots(readers: Iterable[ReaderHold]) -> Iterator[str]:
     """The snapshots that some of ``readers`` need."""
     for reader in readers:
         yield from reader.snapshots

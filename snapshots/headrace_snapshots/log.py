@@ -76,8 +76,8 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
     @property
     def refs_before(self) -> dict[str, str]:
         """Every ref before it moved some."""
-        before = {**self.refs, **{ref: snapshot for ref, (snapshot, _) in self.moves.items()}}
-        return {ref: snapshot for ref, snapshot in before.items() if snapshot is not None}
+        refs = {**self.refs, **{ref: snapshot for ref, (snapshot, _) in self.moves.items()}}
+        return {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
 
     def floor(self, branch: str) -> int:
         """The first epoch whose output the next snapshots of ``branch`` need to name."""
@@ -165,7 +165,7 @@ class CatalogLog:
         self._store = store
         self._pipeline = pipeline
         self.looks_once = looks_once
-        self._folder = object_names.folder(pipeline, object_names.ObjectKind.LOG)
+        self._folder = object_names.object_folder(pipeline, object_names.ObjectKind.LOG)
         self._hint = object_names.hint_path(pipeline)
         self._newest: Entry | None = None
         self._last_seen: Entry | None = None
@@ -173,9 +173,9 @@ class CatalogLog:
         self._seeing = threading.Lock()
         self._stored = self._hinted_at = -1
 
-    def last(self) -> Entry | None:
+    def last_entry(self) -> Entry | None:
         """The last entry, None if there is none. Raises DamagedLogError when entries are lost."""
-        end = self.end()
+        end = self.find_end()
         if end.lost is None:
             return end.entry
         raise DamagedLogError(
@@ -185,17 +185,17 @@ class CatalogLog:
 
     def look_again(self) -> None:
         """Have the next question for the end look for it, also where the log looks once."""
-        self._see(None)
+        self._record_look(None)
 
-    def _see(self, entry: Entry | None) -> None:
+    def _record_look(self, entry: Entry | None) -> None:
         with self._seeing:
             self._last_seen, self._looks = entry, self._looks + 1
 
-    def end(self) -> End:
+    def find_end(self) -> End:
         """Where the log ends, damaged or not: one listing of what comes after the entry that is known or hinted at."""
-        seen = self._last_seen if self.looks_once else None
-        if seen is not None:
-            return End(seen.number, seen)
+        last_seen = self._last_seen if self.looks_once else None
+        if last_seen is not None:
+            return End(last_seen.number, last_seen)
         looks = self._looks
         end = self._found_end()
         with self._seeing:
@@ -204,52 +204,60 @@ class CatalogLog:
         return end
 
     def _found_end(self) -> End:
-        known = self._newest
-        hint = self._hinted() if known is None else None
-        first = (hint or 0) if known is None else known.number + 1
+        newest_known = self._newest
+        hint = self._hinted_number() if newest_known is None else None
+        first = (hint or 0) if newest_known is None else newest_known.number + 1
         # most often the hint names the last entry
-        numbers, hinted = object_stores.do_both(
+        numbers, hinted_entry = object_stores.do_both(
             self._store,
-            lambda: self._listed(first),
+            lambda: self._list_numbers(first),
             lambda: self._try_to_read(hint) if hint is not None and object_stores.lists_in_pages(self._store) else None,
         )
         if not numbers:
-            if known is not None or first == 0:
-                return End(_number(known), known)
-            problem = f"the hint {self._where(self._hint)} names entry {first}, and there is none from there on"
-            return self._salvaged(first, numbers, [problem])
+            if newest_known is not None or first == 0:
+                return End(_entry_number(newest_known), newest_known)
+            problem = f"the hint {self._object_uri(self._hint)} names entry {first}, and there is none from there on"
+            return self._salvage_end(first, numbers, [problem])
         try:
-            entry = hinted if isinstance(hinted, Entry) and hinted.number == numbers[-1] else self._read(numbers[-1])
+            entry = (
+                hinted_entry
+                if isinstance(hinted_entry, Entry) and hinted_entry.number == numbers[-1]
+                else self._read_entry(numbers[-1])
+            )
         except BrokenObjectError as error:
-            return self._salvaged(numbers[-1], numbers, [str(error)])
+            return self._salvage_end(numbers[-1], numbers, [str(error)])
         except object_stores.ObjectNotFoundError:
-            if self._listed(numbers[-1] + 1):
+            if self._list_numbers(numbers[-1] + 1):
                 return self._found_end()  # it was folded away meanwhile
             raise
-        there = set(numbers)
-        gone = [n for n in range(max(first, entry.base), entry.number) if n not in there and not self._is_there(n)]
-        if gone:
-            lost = [f"{self._where(self._path(n))} is missing, and later entries exist" for n in gone]
-            return self._salvaged(entry.number, numbers, lost)
+        numbers_listed = set(numbers)
+        missing_numbers = [
+            n for n in range(max(first, entry.base), entry.number) if n not in numbers_listed and not self._is_there(n)
+        ]
+        if missing_numbers:
+            losses = [
+                f"{self._object_uri(self._entry_path(n))} is missing, and later entries exist" for n in missing_numbers
+            ]
+            return self._salvage_end(entry.number, numbers, losses)
         self._remember(entry)
         return End(entry.number, entry)
 
-    def before(self, number: int, at_once: int = 1) -> Iterator[Entry | LostEntry]:
+    def entries_before(self, number: int, at_once: int = 1) -> Iterator[Entry | LostEntry]:
         """Entries below ``number``, newest first, past those that are lost, down to the folded: a request for each.
         ``at_once``: so many are surely wanted, and read together, some ahead, where the store is far.
         """
-        together = min(at_once, _READERS) if object_stores.lists_in_pages(self._store) else 1
-        folded = _folded(self._newest or self.end().entry)
-        for newest in range(number - 1, folded - 1, -together):
-            numbers = range(newest, max(newest - together, folded - 1), -1)
-            entries = object_stores.do_all(self._store, self._try_to_read, numbers, together)
+        reads_at_once = min(at_once, _READERS) if object_stores.lists_in_pages(self._store) else 1
+        first_unfolded = _fold_limit(self._newest or self.find_end().entry)
+        for newest in range(number - 1, first_unfolded - 1, -reads_at_once):
+            numbers = range(newest, max(newest - reads_at_once, first_unfolded - 1), -1)
+            entries = object_stores.do_all(self._store, self._try_to_read, numbers, reads_at_once)
             for n, entry in zip(numbers, entries, strict=True):
                 if entry is None:
                     self.look_again()
-                    folded = _folded(self.end().entry)
-                    if n < folded:
+                    first_unfolded = _fold_limit(self.find_end().entry)
+                    if n < first_unfolded:
                         return
-                    yield LostEntry(n, f"{self._where(self._path(n))} is missing")
+                    yield LostEntry(n, f"{self._object_uri(self._entry_path(n))} is missing")
                 else:
                     yield entry
 
@@ -258,7 +266,7 @@ class CatalogLog:
         if self.looks_once and self._newest is not None and self._newest.number == number:
             return self._newest
         try:
-            return self._read(number)
+            return self._read_entry(number)
         except object_stores.ObjectNotFoundError:
             return None
         except BrokenObjectError as error:
@@ -276,20 +284,20 @@ class CatalogLog:
             self.look_again()
             return AppendResult.NUMBER_TAKEN
         names_hint = is_last or entry.number % HINT_EVERY == 0
-        later, _ = object_stores.do_both(
+        later_entry, _ = object_stores.do_both(
             self._store,
-            lambda: self._later(entry),
+            lambda: self._newest_entry_after(entry),
             lambda: self.write_hint(entry.number) if names_hint else None,
         )
-        self._see(entry if later is None else None)
-        if later is not None and later.base > entry.number:
-            _logger.warning("%s has been folded away by now", self._path(entry.number))
+        self._record_look(entry if later_entry is None else None)
+        if later_entry is not None and later_entry.base > entry.number:
+            _logger.warning("%s has been folded away by now", self._entry_path(entry.number))
             return AppendResult.FOLDED_AWAY
         self._remember(entry)
         self._stored = entry.number
         return AppendResult.APPENDED
 
-    def settle(self) -> None:
+    def settle_hint(self) -> None:
         """Let the hint name the last entry, if this log has stored one since it wrote the last hint. Raises nothing
         that a store may say.
         """
@@ -297,7 +305,7 @@ class CatalogLog:
             return
         try:
             self.look_again()  # others may have stored entries since, and a hint
-            end = self.end()
+            end = self.find_end()
         except RetryError as error:
             _logger.warning("%s was not written, the next command writes it: %s", self._hint, error)
             return
@@ -305,39 +313,39 @@ class CatalogLog:
 
     def fold(self, below: int) -> int:
         """Delete the entries below ``below``, which an entry has for its base; how many there were."""
-        numbers = self._listed(0, below)
+        numbers = self._list_numbers(0, below)
         for number in numbers:
-            self._store.delete(self._path(number))
+            self._store.delete(self._entry_path(number))
         return len(numbers)
 
     def hint_problem(self) -> str | None:
         """What is wrong with the hint, if anything is. A hint that lags behind is no problem: the command that was to
         write the next one was killed before it could, and the search for the end is a little longer.
         """
-        end = self.end()
+        end = self.find_end()
         entry, last = end.entry, end.number
         try:
-            named = self._read_hint()
+            hinted_number = self._read_hint()
         except object_stores.ObjectNotFoundError as error:
             is_only_late = entry is None or (last < HINT_EVERY and entry.refs.keys() <= entry.generations.keys())
             return None if is_only_late else str(error)  # what moves other refs than branches writes it
         except BrokenObjectError as error:
             return str(error)
-        return f"it names entry {named}, and the last one is {last}" if named > last else None
+        return f"it names entry {hinted_number}, and the last one is {last}" if hinted_number > last else None
 
-    def _later(self, entry: Entry) -> Entry | None:
+    def _newest_entry_after(self, entry: Entry) -> Entry | None:
         """The newest entry after ``entry``, which has just been stored; None, most often, if it is the last. The newest
         holds all refs and generations, as a checkpoint of the log does, and says whether the log has been folded above.
 
         Raises DamagedLogError if ``entry`` has the number of one that was lost: what follows begins elsewhere.
         """
-        where = self._where(self._path(entry.number))
+        where = self._object_uri(self._entry_path(entry.number))
         try:
-            numbers = self._listed(entry.number + 1)
-            newest = self._read(numbers[-1]) if numbers else None
+            numbers = self._list_numbers(entry.number + 1)
+            newest = self._read_entry(numbers[-1]) if numbers else None
             if newest is None or newest.base > entry.number or not self.looks_once:
                 return newest
-            following = self._read(entry.number + 1)
+            following = self._read_entry(entry.number + 1)
         except (object_stores.StoreUnavailableError, object_stores.ObjectNotFoundError) as error:
             raise object_stores.UnknownOutcomeError(
                 f"{where} was stored; whether it counts is unknown, look at the log: {error}"
@@ -350,18 +358,18 @@ class CatalogLog:
             )
         return newest
 
-    def _salvaged(self, number: int, numbers: Sequence[int], lost: list[str]) -> End:
+    def _salvage_end(self, number: int, numbers: Sequence[int], losses: list[str]) -> End:
         """The end of a damaged log: its newest entry that can be read, among ``numbers`` or below them."""
         newest: Entry | None = None
-        for candidate in reversed([*self._listed(0, numbers[0] if numbers else number), *numbers]):
+        for candidate in reversed([*self._list_numbers(0, numbers[0] if numbers else number), *numbers]):
             try:
-                newest = self._read(candidate)
+                newest = self._read_entry(candidate)
                 break
             except BrokenObjectError as error:
-                lost = [*lost, str(error)]
-        lost = list(dict.fromkeys(lost))
-        more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
-        return End(number, newest, "; ".join(lost[:_NAMED]) + more)
+                losses = [*losses, str(error)]
+        losses = list(dict.fromkeys(losses))
+        more = f"; and {len(losses) - _NAMED} more" if len(losses) > _NAMED else ""
+        return End(number, newest, "; ".join(losses[:_NAMED]) + more)
 
     def _create_surely(self, entry: Entry) -> bool:
         in_doubt = False
@@ -373,7 +381,7 @@ class CatalogLog:
             except (object_stores.UnknownOutcomeError, object_stores.StoreUnavailableError) as error:
                 in_doubt = in_doubt or isinstance(error, object_stores.UnknownOutcomeError)
                 if in_doubt:  # a later put that certainly failed says nothing about an earlier one
-                    where = f"{self._store.uri}/{self._path(entry.number)}"
+                    where = f"{self._store.uri}/{self._entry_path(entry.number)}"
                     raise object_stores.UnknownOutcomeError(
                         f"whether {where} was stored is unknown; look at the log: {error}"
                     ) from error
@@ -389,10 +397,10 @@ class CatalogLog:
 
     def _create(self, entry: Entry) -> bool:
         try:
-            self._store.create(self._path(entry.number), entry.to_bytes())
+            self._store.create(self._entry_path(entry.number), entry.to_bytes())
         except (object_stores.ObjectExistsError, object_stores.UnknownOutcomeError) as error:
             try:
-                stored = self._read(entry.number)
+                stored_entry = self._read_entry(entry.number)
             except object_stores.StoreUnavailableError as unreadable:
                 raise object_stores.UnknownOutcomeError(str(unreadable)) from unreadable
             except object_stores.ObjectNotFoundError:
@@ -401,31 +409,31 @@ class CatalogLog:
                 if isinstance(error, object_stores.ObjectExistsError):
                     return False  # whether it is the last one, and the log damaged, the next look tells
                 raise
-            self._remember(stored)
-            return stored.write_id == entry.write_id
+            self._remember(stored_entry)
+            return stored_entry.write_id == entry.write_id
         return True
 
-    def _read(self, number: int) -> Entry:
+    def _read_entry(self, number: int) -> Entry:
         """Entry ``number``. Raises ObjectNotFoundError, BrokenObjectError."""
-        where = self._where(self._path(number))
-        entry = Entry.from_bytes(self._store.read(self._path(number)), where)
+        where = self._object_uri(self._entry_path(number))
+        entry = Entry.from_bytes(self._store.read(self._entry_path(number)), where)
         if entry.number != number:
             raise BrokenObjectError(f"{where} holds entry {entry.number}: restore it from a backup")
         return entry
 
     def _is_there(self, number: int) -> bool:
         """A listing that was under way while entries were appended may show a later one and not this."""
-        return object_stores.is_there(self._store, self._path(number))
+        return object_stores.is_there(self._store, self._entry_path(number))
 
-    def _listed(self, first: int, below: int | None = None) -> list[int]:
-        """The numbers of the entries from ``first`` on, and below ``below`` if that is given."""
-        start_after = self._path(first - 1) if first else ""
+    def _list_numbers(self, first: int, limit: int | None = None) -> list[int]:
+        """The numbers of the entries from ``first`` on, and below ``limit`` if that is given."""
+        start_after = self._entry_path(first - 1) if first else ""
         names = (info.path.rpartition("/")[2] for info in self._store.list(self._folder, start_after))
         numbers = (number for name in names if (number := object_names.entry_number(name)) is not None)
-        return list(takewhile(lambda number: below is None or number < below, numbers))
+        return list(takewhile(lambda number: limit is None or number < limit, numbers))
 
     def _remember(self, entry: Entry) -> None:
-        if entry.number > _number(self._newest):
+        if entry.number > _entry_number(self._newest):
             self._newest = entry
 
     def write_hint(self, number: int) -> None:
@@ -436,7 +444,7 @@ class CatalogLog:
         except RetryError as error:
             _logger.warning("%s was not written, the next one will be: %s", self._hint, error)
 
-    def _hinted(self) -> int | None:
+    def _hinted_number(self) -> int | None:
         """The number that the hint names. A broken hint costs a longer listing, nothing else."""
         try:
             return self._read_hint()
@@ -447,28 +455,28 @@ class CatalogLog:
             return None
 
     def _read_hint(self) -> int:
-        return _Hint.from_bytes(self._store.read(self._hint), self._where(self._hint)).entry
+        return _Hint.from_bytes(self._store.read(self._hint), self._object_uri(self._hint)).entry
 
-    def _path(self, number: int) -> str:
+    def _entry_path(self, number: int) -> str:
         return object_names.entry_path(self._pipeline, number)
 
-    def _where(self, path: str) -> str:
+    def _object_uri(self, path: str) -> str:
         return f"{self._store.uri}/{path}"
 
 
 def has_log(store: object_stores.ObjectStore, pipeline: str) -> bool:
     """Whether a pipeline of that name has run: its folder holds an entry. One request."""
-    entries = store.list(f"{object_names.folder(pipeline, object_names.ObjectKind.LOG)}{_FIRST_DIGITS}")
+    entries = store.list(f"{object_names.object_folder(pipeline, object_names.ObjectKind.LOG)}{_FIRST_DIGITS}")
     return any(
         object_names.kind_of(pipeline, info.path) is object_names.ObjectKind.LOG for info in islice(entries, _SEEN)
     )
 
 
-def _number(entry: Entry | None) -> int:
+def _entry_number(entry: Entry | None) -> int:
     return -1 if entry is None else entry.number
 
 
-def _folded(entry: Entry | None) -> int:
+def _fold_limit(entry: Entry | None) -> int:
     return 0 if entry is None or entry.horizon is None else entry.horizon.folded
 
 
@@ -477,10 +485,10 @@ def _way_out(pipeline: str, end: End) -> str:
     if end.entry is None:
         return ": no other entry can be read either"
     refs = end.entry.refs
-    seen = [ref for ref in sorted(refs) if object_names.is_published(ref)] or [object_names.PUBLISHED]
-    at = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (object_names.MAIN, *seen))
+    published_refs = [ref for ref in sorted(refs) if object_names.is_published(ref)] or [object_names.PUBLISHED]
+    refs_text = ", ".join(f"{name} at {refs.get(name, 'nothing')}" for name in (object_names.MAIN, *published_refs))
     main = refs.get(object_names.MAIN, object_names.BEGINNING)
     return (
         f", or give up what is lost: `headrace rollback {pipeline} --to {main}` continues from "
-        f"entry {end.entry.number} ({at}), as if nothing had been committed, patched or published since"
+        f"entry {end.entry.number} ({refs_text}), as if nothing had been committed, patched or published since"
     )

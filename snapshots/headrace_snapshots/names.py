@@ -179,19 +179,19 @@ _BELOW: Mapping[ObjectKind, str] = {
     ),
     ObjectKind.READERS: rf"/(?P<reader>{_OUTPUT})-[0-9a-f]{{16}}\.json",
 }
-_PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{below}") for kind, below in _BELOW.items()}
+_PATTERNS = {kind: re.compile(f"{re.escape(kind.value)}{pattern}") for kind, pattern in _BELOW.items()}
 
 
 def kind_of(pipeline: str, path: str) -> ObjectKind | None:
     """What ``path`` can name of ``pipeline``; None if Headrace writes nothing under that name."""
-    below = path.removeprefix(f"{pipeline}/")
-    if below == path:
+    path_in_pipeline = path.removeprefix(f"{pipeline}/")
+    if path_in_pipeline == path:
         return None
-    kind = next((kind for kind in ObjectKind if kind.value == below.partition("/")[0]), None)
-    return kind if kind is not None and _PATTERNS[kind].fullmatch(below) else None
+    kind = next((kind for kind in ObjectKind if kind.value == path_in_pipeline.partition("/")[0]), None)
+    return kind if kind is not None and _PATTERNS[kind].fullmatch(path_in_pipeline) else None
 
 
-def folder(pipeline: str, kind: ObjectKind) -> str:
+def object_folder(pipeline: str, kind: ObjectKind) -> str:
     """Where objects of ``kind`` are, with a slash at its end."""
     return f"{pipeline}/{kind.value}/"
 
@@ -230,16 +230,16 @@ def audit_folder(pipeline: str, from_snapshot: str | None, to_snapshot: str, out
     """Where the audit of (``from_snapshot``, ``to_snapshot``] is; None: from the beginning. ``output``: whose audit, if
     it has a name.
     """
-    return f"{_audits(pipeline, output)}{from_snapshot or NOTHING}--{to_snapshot}"
+    return f"{_audits_folder(pipeline, output)}{from_snapshot or NOTHING}--{to_snapshot}"
 
 
 def history_path(pipeline: str, snapshot: str, output: str = "") -> str:
     """Where the figures of the versions of an ``output`` that lead to ``snapshot`` are, for audits of what follows."""
-    return f"{_audits(pipeline, output)}{snapshot}/history.json"
+    return f"{_audits_folder(pipeline, output)}{snapshot}/history.json"
 
 
-def _audits(pipeline: str, output: str = "") -> str:
-    return folder(pipeline, ObjectKind.AUDITS) + (f"{output}/" if output else "")
+def _audits_folder(pipeline: str, output: str = "") -> str:
+    return object_folder(pipeline, ObjectKind.AUDITS) + (f"{output}/" if output else "")
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,7 @@ def result_path(pipeline: str, run_id: str) -> str:
 
 def delivery_path(pipeline: str, output: str, sink: str) -> str:
     """Where it is noted what a sink of an output held last; ``output``: "" if it has no name."""
-    return folder(pipeline, ObjectKind.DELIVERIES) + (f"{output}/" if output else "") + f"{sink}.json"
+    return object_folder(pipeline, ObjectKind.DELIVERIES) + (f"{output}/" if output else "") + f"{sink}.json"
 
 
 @dataclass(frozen=True, order=True)
@@ -283,7 +283,7 @@ class LandedFile:
 
 def landed_folder(pipeline: str, input_name: str) -> str:
     """Where records of an input are landed, with a slash at its end."""
-    return f"{folder(pipeline, ObjectKind.LANDED)}{quote(input_name, safe='')}/"
+    return f"{object_folder(pipeline, ObjectKind.LANDED)}{quote(input_name, safe='')}/"
 
 
 def range_path(pipeline: str, input_name: str, number: int) -> str:
@@ -325,7 +325,7 @@ class RelandedFile:
     dropped: str
 
 
-def relanded(path: str) -> RelandedFile | None:
+def relanded_file(path: str) -> RelandedFile | None:
     """What a file of input with that name holds, if its records landed again."""
     match = _RELANDED.match(path.rpartition("/")[2])
     return None if match is None else RelandedFile(match["view"], match["dropped"])
@@ -340,7 +340,7 @@ def written_folder(pipeline: str, input_name: str, number: int, attempt: str) ->
 
 def written_attempt(pipeline: str, path: str) -> tuple[int, str] | None:
     """The range that the file at ``path`` was written for, and by which attempt; None if it is no such file."""
-    match = _landed(pipeline, path)
+    match = _match_landed(pipeline, path)
     return None if match is None or match["of"] is None else (int(match["of"]), match["attempt"])
 
 
@@ -348,13 +348,13 @@ def landed_input(pipeline: str, path: str) -> str | None:
     """The folder, with a slash at its end, of the input that the landed object at ``path`` is of; None if it is not
     one.
     """
-    match = _landed(pipeline, path)
-    return None if match is None else f"{folder(pipeline, ObjectKind.LANDED)}{match['input']}/"
+    match = _match_landed(pipeline, path)
+    return None if match is None else f"{object_folder(pipeline, ObjectKind.LANDED)}{match['input']}/"
 
 
 def landed_file(pipeline: str, path: str) -> LandedFile | None:
     """Which file the one at ``path`` is; None if it is none."""
-    match = _landed(pipeline, path)
+    match = _match_landed(pipeline, path)
     if match is None or match["range"] is None:
         return None
     return LandedFile(int(match["range"]), int(match["number"]), int(match["last"]))
@@ -362,24 +362,24 @@ def landed_file(pipeline: str, path: str) -> LandedFile | None:
 
 def claimed_range(pipeline: str, path: str) -> int | None:
     """The number of the range that is claimed at ``path``; None if none is."""
-    match = _landed(pipeline, path)
+    match = _match_landed(pipeline, path)
     return None if match is None or match["claim"] is None else int(match["claim"])
 
 
 def sealed_range(pipeline: str, path: str) -> int | None:
     """The number of the range whose seal is at ``path``; None if that is none."""
-    match = _landed(pipeline, path)
+    match = _match_landed(pipeline, path)
     return None if match is None or match["seal"] is None else int(match["seal"])
 
 
-def _landed(pipeline: str, path: str) -> re.Match[str] | None:
+def _match_landed(pipeline: str, path: str) -> re.Match[str] | None:
     return _PATTERNS[ObjectKind.LANDED].fullmatch(path.removeprefix(f"{pipeline}/"))
 
 
 def reader_path(pipeline: str, reader: str, root: str, read_as: str) -> str:
     """Where a ``reader`` under ``root``, whose input ``read_as`` is this pipeline, says what it needs of it."""
     unique = sha256(f"{root}\n{read_as}".encode()).hexdigest()[:16]
-    return f"{folder(pipeline, ObjectKind.READERS)}{reader}-{unique}.json"
+    return f"{object_folder(pipeline, ObjectKind.READERS)}{reader}-{unique}.json"
 
 
 def reader_at(pipeline: str, path: str) -> str | None:
@@ -393,7 +393,7 @@ def summary_path(pipeline: str) -> str:
     return f"{SUMMARIES}{pipeline}.json"
 
 
-def summarized(path: str) -> str | None:
+def summarized_pipeline(path: str) -> str | None:
     """The pipeline whose summary is at ``path``; None if no summary has that name."""
     name = path.removeprefix(SUMMARIES).removesuffix(".json")
     return name if name.isidentifier() and path == summary_path(name) else None

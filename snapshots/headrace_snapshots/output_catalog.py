@@ -44,9 +44,10 @@ class OutputCatalog(Catalog):
         UnknownOutputError if the snapshot lacks it.
         """
         manifest = self.whole.manifest(snapshot_id)
-        called = self._called_in(manifest)
+        name_then = self._called_in(manifest)
         return output_view.seen_by(
-            manifest if called == self.output else output_view.with_names(manifest, {self.output: called}), self.output
+            manifest if name_then == self.output else output_view.with_names(manifest, {self.output: name_then}),
+            self.output,
         )
 
     def called_at(self, snapshot_id: str) -> str:
@@ -66,10 +67,10 @@ class OutputCatalog(Catalog):
             return main is not None and name in output_view.called_before(main, self.output)
 
     def _called_in(self, manifest: Manifest) -> str:
-        there = output_view.output_names(manifest)
-        if self.output in there:
+        outputs = output_view.output_names(manifest)
+        if self.output in outputs:
             return self.output
-        return next((old for old in self._called_before() if old in there), self.output)
+        return next((old for old in self._called_before() if old in outputs), self.output)
 
     def _called_before(self) -> tuple[str, ...]:
         """What main says the output was called before, also what others are called now: a snapshot without the output
@@ -95,20 +96,20 @@ class OutputCatalog(Catalog):
             manifest = self.whole.manifest(snapshot_id)
             return Link(snapshot_id, manifest.epoch, manifest.parent)
 
-    def _line(self, snapshot_id: str, until: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
+    def _walk_line(self, snapshot_id: str, until_id: str | None, read: Callable[[str], Manifest]) -> Iterator[Manifest]:
         try:
-            yield from super()._line(snapshot_id, until, read)
+            yield from super()._walk_line(snapshot_id, until_id, read)
         except output_view.UnknownOutputError:
-            if until is not None:  # else what came before the output has nothing of it
+            if until_id is not None:  # else what came before the output has nothing of it
                 raise
 
     def head(self) -> Head:
         """Every ref and generation now; of all that is published only what the output has."""
-        return self._seen(super().head())
+        return self._with_own_refs(super().head())
 
     def known_head(self) -> Head:
         """``head``, or of a damaged log what the newest entry that can be read says."""
-        return self._seen(super().known_head())
+        return self._with_own_refs(super().known_head())
 
     def history(self, before: int | None = None, at_once: int = 1) -> Iterator[Entry | LostEntry]:
         """The entries below number ``before`` (default: all), newest first, as the output sees them."""
@@ -116,8 +117,10 @@ class OutputCatalog(Catalog):
         for entry in super().history(before, at_once):
             if isinstance(entry, Entry):
                 newest = newest or self._main_at(entry.refs)
-                called = self._called_by(entry, newest)
-                yield entry.replace(refs=self._own(entry.refs, called), moves=self._own(entry.moves, called))
+                name_then = self._called_by(entry, newest)
+                yield entry.replace(
+                    refs=self._own_refs(entry.refs, name_then), moves=self._own_refs(entry.moves, name_then)
+                )
             else:
                 yield entry
 
@@ -133,11 +136,11 @@ class OutputCatalog(Catalog):
     def _newest_main(self) -> Manifest | None:
         return self._main_at(self.whole.known_head().refs)
 
-    def _seen(self, head: Head) -> Head:
-        return replace(head, refs=self._own(head.refs, self.output))
+    def _with_own_refs(self, head: Head) -> Head:
+        return replace(head, refs=self._own_refs(head.refs, self.output))
 
-    def _own(self, by_ref: Mapping[str, T], called: str | None) -> dict[str, T]:
-        own = None if called is None else object_names.published_ref(called)
+    def _own_refs(self, by_ref: Mapping[str, T], name_then: str | None) -> dict[str, T]:
+        own = None if name_then is None else object_names.published_ref(name_then)
         return {
             object_names.PUBLISHED if ref == own else ref: value
             for ref, value in by_ref.items()
@@ -148,7 +151,7 @@ class OutputCatalog(Catalog):
         """Raise TypeError: a manifest has all outputs."""
         raise self._is_for_readers()
 
-    def _append(self, *_: object, **__: object) -> NoReturn:
+    def _append_entry(self, *_: object, **__: object) -> NoReturn:
         raise self._is_for_readers()
 
     def _is_for_readers(self) -> TypeError:
@@ -186,23 +189,26 @@ def would_give_up(catalog: Catalog, branch: str, to: str | None, *, give_up_deli
     patches = patches_given_up(catalog, moves[branch][0], to) if branch == object_names.MAIN else []
     sinks = sorted({object_names.delivery_of(ref)[1] for ref in moves if object_names.is_delivery(ref)})
     stays = (f"what sink {sink} got stays there, and rows that become final again go to it again" for sink in sinks)
-    return GivenUp(to, moves, tuple(patches), (*short_of(catalog, moves, to), *told(catalog, patches, to), *stays))
+    return GivenUp(
+        to, moves, tuple(patches), (*short_of(catalog, moves, to), *describe_given_up(catalog, patches, to), *stays)
+    )
 
 
 def short_of(catalog: Catalog, moves: Mapping[str, tuple[str | None, str | None]], to: str | None) -> Iterator[str]:
     """For people: which readers ``moves`` take to what is older than the target ``to``, as they could not see that."""
-    for ref, (_, shown) in moves.items():
-        if object_names.is_published(ref) and shown not in {None, to}:
+    for ref, (_, new_id) in moves.items():
+        if object_names.is_published(ref) and new_id not in {None, to}:
             output = object_names.output_of(ref)
-            of, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
+            output_text, name = (f" of {output}", f"{catalog.pipeline}.{output}") if output else ("", catalog.pipeline)
             yield (
-                f"readers{of} go back to {shown}{_epoch(catalog, shown)}: {to}{_epoch(catalog, to)} was never "
+                f"readers{output_text} go back to {new_id}{_epoch_in_brackets(catalog, new_id)}: "
+                f"{to}{_epoch_in_brackets(catalog, to)} was never "
                 f"published. The next run audits what lies between; or `headrace release {name} {to}` lets readers see "
                 "it"
             )
 
 
-def _epoch(catalog: Catalog, snapshot: str | None) -> str:
+def _epoch_in_brackets(catalog: Catalog, snapshot: str | None) -> str:
     """Its epoch, in brackets, as far as that can be told."""
     with suppress(*_UNREADABLE):
         return "" if snapshot is None else f" (epoch {catalog.link(snapshot).epoch})"
@@ -213,12 +219,12 @@ def how_back(catalog: Catalog, to: str | None) -> str:
     """The commands by which a person takes main back to ``to`` (None: the beginning), in backticks; a release comes
     first where readers could see nothing of it.
     """
-    back = f"`headrace rollback {catalog.pipeline} --to {to or object_names.BEGINNING}`"
+    rollback_command = f"`headrace rollback {catalog.pipeline} --to {to or object_names.BEGINNING}`"
     try:
         catalog.would_roll_back(object_names.MAIN, to, give_up_delivered=True)
     except RefusedError:
-        return f"`headrace release {catalog.pipeline} {to} --message WHY` and {back}"
-    return back
+        return f"`headrace release {catalog.pipeline} {to} --message WHY` and {rollback_command}"
+    return rollback_command
 
 
 def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list[Patch]:
@@ -230,31 +236,31 @@ def patches_given_up(catalog: Catalog, head: str | None, to: str | None) -> list
         return patches
     with suppress(*_UNREADABLE):
         common = None if to is None else catalog.common_ancestor(head, to)
-        after = -1 if common is None else common.epoch
-        newest = _readable(catalog, head)
-        while newest is not None and newest.patch is not None and newest.patch.epoch > after:
+        after_epoch = -1 if common is None else common.epoch
+        newest = _newest_readable(catalog, head)
+        while newest is not None and newest.patch is not None and newest.patch.epoch > after_epoch:
             patches.append(newest.patch)
-            before = catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
-            newest = None if before is None else _readable(catalog, before)
+            id_before = catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
+            newest = None if id_before is None else _newest_readable(catalog, id_before)
     return patches
 
 
-def told(catalog: Catalog, patches: Collection[Patch], to: str | None) -> Iterator[str]:
+def describe_given_up(catalog: Catalog, patches: Collection[Patch], to: str | None) -> Iterator[str]:
     """For people: that these ``patches`` are given up by going back to ``to``, and what makes each again."""
     for patch in patches:
         yield (
             f"the patch of epoch {patch.epoch}, by branch {patch.branch}, is given up: once the run has read again "
-            f"what came after, {_again(catalog, patch, to)}"
+            f"what came after, {_how_to_patch_again(catalog, patch, to)}"
         )
 
 
-def warned(catalog: Catalog, head: str | None, to: str | None) -> str:
+def given_up_warning(catalog: Catalog, head: str | None, to: str | None) -> str:
     """``told`` as the end of a message that advises to go from ``head`` back to ``to``; empty if there is nothing."""
-    lines = [*told(catalog, patches_given_up(catalog, head, to), to)]
+    lines = [*describe_given_up(catalog, patches_given_up(catalog, head, to), to)]
     return f". This gives up output patches: {'; '.join(lines)}" if lines else ""
 
 
-def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
+def _how_to_patch_again(catalog: Catalog, patch: Patch, target_id: str | None) -> str:
     whole, refs = catalog.pipeline, catalog.known_head().refs
     name = f"{whole}.{patch.output}" if patch.output else whole
     backfill = (
@@ -262,9 +268,9 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
         "its results"
     )
     with suppress(*_UNREADABLE):
-        if _goes_on_without(catalog, patch, to):
-            at = refs.get(patch.branch)
-            if at is not None and catalog.is_ancestor(patch.snapshot, at):
+        if _goes_on_without(catalog, patch, target_id):
+            branch_head = refs.get(patch.branch)
+            if branch_head is not None and catalog.is_ancestor(patch.snapshot, branch_head):
                 return f"`headrace promote {name} {patch.branch} --patch` makes it again"
             if catalog.is_kept(patch.snapshot):
                 return (
@@ -274,13 +280,13 @@ def _again(catalog: Catalog, patch: Patch, to: str | None) -> str:
     return backfill
 
 
-def _goes_on_without(catalog: Catalog, patch: Patch, to: str | None) -> bool:
-    """Whether what was patched from continues from nothing that main has after ``to``."""
+def _goes_on_without(catalog: Catalog, patch: Patch, target_id: str | None) -> bool:
+    """Whether what was patched from continues from nothing that main has after ``target_id``."""
     main = catalog.known_head().refs.get(object_names.MAIN)
     common = None if main is None else catalog.common_ancestor(patch.snapshot, main)
-    return common is None or (to is not None and catalog.is_ancestor(common.snapshot_id, to))
+    return common is None or (target_id is not None and catalog.is_ancestor(common.snapshot_id, target_id))
 
 
-def _readable(catalog: Catalog, snapshot: str) -> Manifest | None:
+def _newest_readable(catalog: Catalog, snapshot: str) -> Manifest | None:
     """The manifest of ``snapshot``, or of the newest before it that can be read."""
     return next((link.manifest for link in catalog.lineage(snapshot) if link.manifest is not None), None)

@@ -62,38 +62,38 @@ class FaultyStore:
         return self.inner.requests
 
     def read(self, path: str) -> bytes:
-        return self._do("get", path, lambda: self.inner.read(path))
+        return self._perform_request("get", path, lambda: self.inner.read(path))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        return self._do("get", path, lambda: self.inner.read_range(path, start, length))
+        return self._perform_request("get", path, lambda: self.inner.read_range(path, start, length))
 
     def stat(self, path: str) -> store_ports.ObjectInfo:
-        return self._do("stat", path, lambda: self.inner.stat(path))
+        return self._perform_request("stat", path, lambda: self.inner.stat(path))
 
     def read_same(self, info: store_ports.ObjectInfo) -> bytes:
-        return self._do("get", info.path, lambda: self.inner.read_same(info))
+        return self._perform_request("get", info.path, lambda: self.inner.read_same(info))
 
     def digested(self, path: str) -> store_ports.ObjectInfo | None:
-        return self._do("get", path, lambda: self.inner.digested(path))
+        return self._perform_request("get", path, lambda: self.inner.digested(path))
 
     def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        return self._do("put", path, lambda: self.inner.write(path, data))
+        return self._perform_request("put", path, lambda: self.inner.write(path, data))
 
     def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        return self._do("create", path, lambda: self.inner.create(path, data))
+        return self._perform_request("create", path, lambda: self.inner.create(path, data))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
-        return self._do("list", prefix, lambda: self.inner.list(prefix, start_after))
+        return self._perform_request("list", prefix, lambda: self.inner.list(prefix, start_after))
 
     def delete(self, path: str) -> None:
-        self._do("delete", path, lambda: self.inner.delete(path))
+        self._perform_request("delete", path, lambda: self.inner.delete(path))
 
-    def _do(self, kind: str, path: str, request: Callable[[], Result]) -> Result:
+    def _perform_request(self, kind: str, path: str, request: Callable[[], Result]) -> Result:
         with self._lock:
             operation = Operation(kind, path, self._number)
             self._number += 1
-            due = [late for at, late in self._late if at <= operation.number]
-            self._late = [(at, late) for at, late in self._late if at > operation.number]
+            due = [late for due_number, late in self._late if due_number <= operation.number]
+            self._late = [(due_number, late) for due_number, late in self._late if due_number > operation.number]
         for late in due:
             _without_answer(late)
         fault = self._plan(operation)
@@ -109,8 +109,8 @@ class FaultyStore:
         if isinstance(fault, LandLate):
             with self._lock:
                 self._late.append((operation.number + fault.after, request))
-        lost = store_ports.UnknownOutcomeError if kind == "create" else store_ports.StoreUnavailableError
-        raise lost(f"the answer to {kind} of {self.uri}/{path} was lost on purpose")
+        lost_error = store_ports.UnknownOutcomeError if kind == "create" else store_ports.StoreUnavailableError
+        raise lost_error(f"the answer to {kind} of {self.uri}/{path} was lost on purpose")
 
 
 def _without_answer(request: Callable[[], object]) -> None:

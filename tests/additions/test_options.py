@@ -37,11 +37,11 @@ import headrace as hr
 from click.testing import CliRunner
 from headrace.application.submit import main
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.client.handle import PipelineHandle
 from headrace_airflow.forms import option_fields, option_flags
 
-root, hits = Path("root").absolute().as_uri(), resolve("hits.py")
+root, hits = Path("root").absolute().as_uri(), resolve_pipeline("hits.py")
 heard = []
 hr.open(root, create=True)[hits].run(greeting="hello", listener=heard.append)
 typed = CliRunner().invoke(app, ["run", "hits.py", "--root", root, "--greeting", "good day"])
@@ -117,9 +117,9 @@ def test_a_signature_that_lacks_an_option_or_has_one_too_many_is_named_and_writt
 
 def test_every_option_that_people_may_give_says_what_it_is_for() -> None:
     for command, names in COMMANDS.items():
-        assert [name for name in names if not declared_options()[name].at(command).help] in ([], ["output"])
+        assert [name for name in names if not declared_options()[name].for_door(command).help] in ([], ["output"])
     for form, names in FORMS.items():
-        for option in (declared_options()[name].at(form) for name in names):
+        for option in (declared_options()[name].for_door(form) for name in names):
             assert option.title
             assert option.about or option.help
 

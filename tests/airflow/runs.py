@@ -5,7 +5,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 from scripts.airflow_api import AirflowApi, EndedRun
 from scripts.airflow_env import LocalAirflow
 
-_SECONDS = 120
+_SECONDS = 300
 SELDOM = {
     "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "2",
     "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",  # each look at a file imports Airflow anew

@@ -35,7 +35,7 @@ import json, os, types, uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from airflow.sdk.bases.operator import ExecutorSafeguard
-from headrace.runs.reporting.results import read
+from headrace.runs.reporting.results import read_run_result
 from headrace_airflow.dags import built
 from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
@@ -64,7 +64,7 @@ def execute(family, task_id, pipeline="clicks", due=None, run_id=None, context=N
     found["submitted"] = submitted() - before
     xcom = found.get("xcom") or {}
     if xcom.get("executor"):
-        result = read(store, pipeline, xcom["run_id"])
+        result = read_run_result(store, pipeline, xcom["run_id"])
         found["reason"], found["warnings"] = result.executor.reason, result.warnings
     return found
 
@@ -93,7 +93,7 @@ import json, os
 
 import headrace as hr
 from headrace.errors import HeadraceError
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_snapshots.store import open_store
 from tests.airflow.test_end_to_end import land
 
@@ -104,7 +104,7 @@ for number in range(3):
         bad = ["oops"] if name == "clicks" else []
         land(store, name, f"{number}.jsonl", range(number * 7, number * 7 + 10), *bad)
         try:
-            hr.open(root, create=True)[resolve(name)].run()
+            hr.open(root, create=True)[resolve_pipeline(name)].run()
         except HeadraceError as error:
             assert error.code == "data.audit_failed", error
 """

@@ -19,13 +19,13 @@ from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsi
 from headrace import installed
 from headrace.pipeline.loading import registry
 
-dags, load, loaded = Path({dags!r}), registry.load, []
+dags, load, loaded = Path({dags!r}), registry.load_module, []
 
 def counted(file):
     loaded.append(file.stem)
     return load(file)
 
-registry.load = counted
+registry.load_module = counted
 
 def parse(file):
     loaded.clear()

@@ -71,7 +71,7 @@ def decide(kind, task=None, approval=None, /, run_id=None, **form):
         "warned": "".join(warned),
         "by": f"ada, in Airflow: {dag.dag_id}/{run_id}",
         "events": [event for each in events.values() for event in each.added],
-        "entry": handle.catalog.log(limit=1)[0].to_json(),
+        "entry": handle.catalog.list_entries(limit=1)[0].to_json(),
     }
 
 def twice(kind, **form):
@@ -122,10 +122,10 @@ answers["maintain in little memory"] = maintain(pipeline="clicks")
 del os.environ["HEADRACE_LOCAL_MEMORY"]
 YES = {"chosen_options": ["Approve"], "responded_by_user": {"id": "1", "name": "bob"}}
 AGAIN = {"pipeline": "clicks", "branch": "again", "patch": False, "approve": True, "reason": "late files"}
-hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
+hr.open(root)[resolve_pipeline("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 decide("promote", "rehearse", run_id="outdated", **AGAIN)
 clicks.drop("again")
-hr.open(root)[resolve("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
+hr.open(root)[resolve_pipeline("clicks")].backfill(start=DAY[0], end=DAY[1], branch="again")
 answers |= {
     "promote outdated": decide("promote", "promote", YES, run_id="outdated", **AGAIN),
     "promote unseen": decide("promote", "promote", YES, **AGAIN),
@@ -144,31 +144,31 @@ answers |= {
 }
 for name, minutes in (("ahead.jsonl", range(200, 210)), ("old.jsonl", range(3, 5))):
     land(store, "clicks", name, minutes)
-    hr.open(root)[resolve("clicks")].run()
-hr.open(root)[resolve("clicks")].backfill(branch="complete")
+    hr.open(root)[resolve_pipeline("clicks")].run()
+hr.open(root)[resolve_pipeline("clicks")].backfill(branch="complete")
 
 import headrace.runs.publishing.patch as patching
-publish = patching._publish
+publish = patching._publish_patch
 
 def killed(catalog, outcome, run_id):
     raise KeyboardInterrupt
 
 form = {"pipeline": "clicks", "branch": "complete", "patch": True, "approve": False, "reason": "old clicks"}
-patching._publish = killed
+patching._publish_patch = killed
 try:
     decide("promote", "promote", run_id="patched", **form)
     raise AssertionError("the task was to be killed before it could publish")
 except KeyboardInterrupt:
-    patching._publish = publish
+    patching._publish_patch = publish
 answers["patch"] = decide("promote", "promote", run_id="patched", **form)
 answers["patch again"] = decide("promote", "promote", run_id="patched", **form)
 answers["patch's commit"] = next(e.to_json() for e in clicks.catalog.entries() if "a patch by branch" in e.message)
 
 def backfilled(branch, **form):
     # the last two tasks of a backfill: a person is asked; nobody has answered; the person approves; both once more
-    hr.open(root)[resolve("clicks")].backfill(branch=branch)
+    hr.open(root)[resolve_pipeline("clicks")].backfill(branch=branch)
     land(store, "clicks", f"{branch}.jsonl", range(205, 215))
-    hr.open(root)[resolve("clicks")].run()  # main goes on meanwhile
+    hr.open(root)[resolve_pipeline("clicks")].run()  # main goes on meanwhile
     form = {"pipeline": "clicks", "branch": branch, "promote": "when approved", "reason": "a mistake", **form}
     run = {"run_id": branch, **form}
     asked = decide("clicks_backfill", "approve", None, **run)
@@ -179,14 +179,14 @@ def backfilled(branch, **form):
 
 answers["backfill"] = backfilled("whole", patch=False)
 land(store, "clicks", "older.jsonl", range(3, 6))
-hr.open(root)[resolve("clicks")].run()  # too late, so the branch has more of windows that have expired
+hr.open(root)[resolve_pipeline("clicks")].run()  # too late, so the branch has more of windows that have expired
 answers["patching"] = backfilled("rows", patch=True)
 answers["patched"] = [e.to_json() for e in clicks.catalog.entries() if "a patch by branch rows" in e.message]
-hr.open(root)[resolve("clicks")].backfill(branch="other")
+hr.open(root)[resolve_pipeline("clicks")].backfill(branch="other")
 form = {"pipeline": "clicks", "branch": "other", "promote": "when approved", "patch": False, "reason": None}
 decide("clicks_backfill", "approve", None, run_id="other", **form)
 clicks.drop("other")
-hr.open(root)[resolve("clicks")].backfill(branch="other")
+hr.open(root)[resolve_pipeline("clicks")].backfill(branch="other")
 answers["backfill outdated"] = decide("clicks_backfill", "cut_over", YES, run_id="other", **form)
 answers["backfill unseen"] = decide("clicks_backfill", "cut_over", YES, run_id="unseen", **form)
 clicks.drop("other")

@@ -27,7 +27,7 @@ from tests.airflow.subprocesses import write_pipeline
 pytestmark = pytest.mark.airflow
 T = TypeVar("T")
 
-_DAG_SECONDS = 120
+_DAG_SECONDS = 300
 _RUN_SECONDS = 900
 _SPARK = "executor spark: the pipeline's own"
 _OWN_FRAMES = 2

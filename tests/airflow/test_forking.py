@@ -15,15 +15,15 @@ import pytest
 
 import headrace as hr
 from headrace.pipeline.loading.registry import PipelineFolders, in_file
-from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.results import redact_secrets
 from headrace_airflow.pages.explanation import (
     ForkServer,
     NoAnswerError,
     UnexplainedError,
-    explanation,
+    ask_for_explanation,
     variables_of_users,
 )
-from headrace_airflow.processes import available
+from headrace_airflow.processes import can_confine
 from headrace_airflow.roots import Root
 from headrace_snapshots.store import open_store
 from tests.distributions import installed
@@ -95,7 +95,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def forks() -> ForkServer:
     environment = {**os.environ, "AT_THE_START": "yes"}
-    return ForkServer("headrace_airflow.pages.explanation", environment, seconds=8.0, memory=2**29)
+    return ForkServer("headrace_airflow.pages.explanation", environment, seconds=15.0, memory=2**29)
 
 
 Explain = Callable[..., dict[str, Any]]
@@ -110,7 +110,7 @@ def explain(folder: Path, forks: ForkServer) -> Explain:
         environment = {**kept, "SEEN": str(folder / "seen"), "HEADRACE_IMPORT_LIMIT": "0s", **variables}
         root = Root("", (folder / "root").as_uri(), PipelineFolders((folder / files,)))
         opened: Any = SimpleNamespace(root=root, environment=environment)
-        return explanation(forks, opened, (pipeline, ""), "ada", window)
+        return ask_for_explanation(forks, opened, (pipeline, ""), "ada", window)
 
     return explained
 
@@ -136,11 +136,11 @@ def test_code_of_users_has_the_keys_of_its_root_and_nothing_of_the_server(folder
     assert not [name for name in seen["environment"] if name.startswith("AIRFLOW")]
     assert "AT_THE_START" not in seen["environment"]
     assert "of-the-root" not in seen["begun_with"]
-    assert not available() or "NoNewPrivs:\t1" in seen["status"]  # confined, as test_isolation tests it
+    assert not can_confine() or "NoNewPrivs:\t1" in seen["status"]  # confined, as test_isolation tests it
 
 
 def test_a_process_that_hangs_is_ended_with_all_that_it_has_started(folder: Path, explain: Explain) -> None:
-    with pytest.raises(NoAnswerError, match="was ended after 8 s"):
+    with pytest.raises(NoAnswerError, match="was ended after 15 s"):
         explain("hangs")
     own, _, started = map(int, (folder / "seen").read_text().split())
     _wait_until(lambda: not (_runs(own) or _runs(started)))
@@ -247,6 +247,6 @@ def test_what_says_how_a_store_is_reached_is_shown_in_no_text_and_given_to_no_co
     open_store(f"memdir://{tmp_path}/store")
     monkeypatch.setenv("MEMDIR_KEY", "planted-secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret")
-    assert redacted("no planted-secret, no another-secret") == "no <MEMDIR_KEY>, no <AWS_SECRET_ACCESS_KEY>"
+    assert redact_secrets("no planted-secret, no another-secret") == "no <MEMDIR_KEY>, no <AWS_SECRET_ACCESS_KEY>"
     given = {"MEMDIR_KEY": "k", "AWS_REGION": "r", "HEADRACE_S3_ENDPOINT": "e", "AIRFLOW_HOME": "h", "LANG": "C"}
     assert variables_of_users(given) == {"LANG": "C"}

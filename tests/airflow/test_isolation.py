@@ -12,11 +12,11 @@ import pytest
 
 from headrace_airflow import processes
 
-pytestmark = pytest.mark.skipif(not processes.available(), reason="this kernel has no Landlock")
+pytestmark = pytest.mark.skipif(not processes.can_confine(), reason="this kernel has no Landlock")
 
 READS = """
 import os, subprocess, sys
-from headrace_airflow.processes import confine
+from headrace_airflow.processes import confine_process
 other, folder, user = sys.argv[1:]
 if os.geteuid() == 0:
     os.setgroups([])
@@ -29,7 +29,7 @@ def read(what, pid):
     except PermissionError:
         return "refused"
 print(read("environ", other), read("mem", other))
-confine()
+confine_process()
 print(read("environ", other), read("mem", other))
 own = subprocess.Popen(["cat"], env={**os.environ, "OWN": "4711"}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 own.stdin.write(b"up\\n")
@@ -83,10 +83,10 @@ def test_all_ways_of_giving_a_secret_are_left_out() -> None:
 
 @pytest.mark.slow  # it imports Airflow
 def test_functions_within_functions_are_found_again() -> None:
-    assert processes._entry("os", "getcwd", ())() == str(Path.cwd())
-    assert processes._entry(__name__, "made.<locals>.inner", ["kept"])() == "kept"
+    assert processes._entry_function("os", "getcwd", ())() == str(Path.cwd())
+    assert processes._entry_function(__name__, "made.<locals>.inner", ["kept"])() == "kept"
     of_airflow = "airflow.sdk.execution_time.callback_supervisor", "CallbackSubprocess.start.<locals>._target"
-    callback = processes._entry(*of_airflow, (None, {}, "alerts.late", "sales.py"))
+    callback = processes._entry_function(*of_airflow, (None, {}, "alerts.late", "sales.py"))
     assert getattr(callback, "__closure__", None) is not None
 
 

@@ -45,7 +45,7 @@ from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics.stats_utils import get_stats_factory
 stats.initialize(factory=get_stats_factory(), export_legacy_names=False)  # as Airflow does before it executes a task
 import headrace as hr
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.publishing.publish import publish_audited
 from headrace_snapshots.catalog import Catalog
 done = {}
@@ -56,7 +56,7 @@ del os.environ["HEADRACE_LOCAL_MEMORY"]
 done["little to do"] = execute("process", "process", "quick")
 for number, publish in enumerate((True, False)):
     land(f"{number}.jsonl", number, "checked")
-    hr.open(os.environ["HEADRACE_ROOT"], create=True)[resolve("checked")].run(publish=publish)
+    hr.open(os.environ["HEADRACE_ROOT"], create=True)[resolve_pipeline("checked")].run(publish=publish)
 done["readers of checked"] = Catalog(store, "checked").head().refs["published"]
 done["forgotten audits"] = forget_audits("checked")
 done["local audit"] = execute("process", "audit", "checked")

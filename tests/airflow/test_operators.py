@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow  # importing Airflow takes seconds
 
 SPARK_SUBMIT = """#!{python}
 import json, os, sys
-from headrace.runs.reporting.results import RunError, RunResult, write
+from headrace.runs.reporting.results import RunError, RunResult, write_run_result
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace_snapshots.store import open_store
 case = json.load(open(os.environ["CASE"]))
@@ -34,7 +34,7 @@ if case["result"]:
     fields = case["result"] | {{"run_id": option("--run-id")}}
     fields["error"] = fields["error"] and RunError(**fields["error"])
     fields["executor"] = fields["executor"] and ExecutorDecision(**fields["executor"])
-    write(open_store(option("--root")), RunResult(**fields))
+    write_run_result(open_store(option("--root")), RunResult(**fields))
 print("something that Spark says")
 sys.exit(case["exit_code"])
 """

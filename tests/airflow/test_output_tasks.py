@@ -43,7 +43,7 @@ STORY = (
 import logging
 from collections import defaultdict
 from airflow.sdk import AssetAlias
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_airflow.dags import asked_for
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import parked_in
@@ -123,12 +123,12 @@ done["caught up"] = run(*ALL, name="caught up")
 land("4.jsonl", 4, "shop", json.dumps({"user": None, "at": "2026-11-20T00:04:00Z"}))
 done["bad"] = run("process", *AUDITS, "publish.hourly", "publish.daily", name="bad")
 land("5.jsonl", 5, "shop")
-hr.open(os.environ["HEADRACE_ROOT"])[resolve("shop")].run(publish=False)
+hr.open(os.environ["HEADRACE_ROOT"])[resolve_pipeline("shop")].run(publish=False)
 forget_audits("shop")
 done["audited alone"] = run("audit.hourly", "publish.daily", "publish.hourly", name="alone")
 done["released"] = decide("release", pipeline="shop", snapshot=None, output="visits", reason="seen with finance")
 done["followed"] = run("process", "audit.daily", "publish.daily", "publish", name="followed")
-hr.open(os.environ["HEADRACE_ROOT"])[resolve("shop")].backfill(branch="again")
+hr.open(os.environ["HEADRACE_ROOT"])[resolve_pipeline("shop")].backfill(branch="again")
 done["cut over"] = run("cut_over", name="cut", family="backfill", branch="again", promote="at once", patch=False)
 form = {"family": "backfill", "output": "visits", "branch": "alone", "promote": "at once"}
 done["one"] = run("replay", "audit", "approve", "cut_over", name="one", **form, patch=False)

@@ -16,7 +16,7 @@ SCRIPT = (
     + """
 sales = os.environ["SALES"]
 land(open_store(sales), "clicks", "0.jsonl", range(5))
-hr.open(sales, create=True)[resolve(os.environ["SALES_CLICKS"])].run()
+hr.open(sales, create=True)[resolve_pipeline(os.environ["SALES_CLICKS"])].run()
 
 TIMERS = "headrace_timers_process"
 import logging
@@ -27,7 +27,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagbundle import DagBundleModel
 from airflow.utils.session import create_session
 land(store, "shop", "0.jsonl", range(4))
-shop = hr.open(root, create=True)[resolve("shop")]
+shop = hr.open(root, create=True)[resolve_pipeline("shop")]
 shop.run()
 land(store, "shop", "1.jsonl", range(4, 9))
 shop.run(without=["visits"])
@@ -57,17 +57,18 @@ till = json.dumps({"user": "ada", "at": "2026-11-20T00:00:00Z", "n": 2**62})
 store.write("landing/tills/0.jsonl", "\\n".join([till, till, till, ""]).encode())
 run_id = run_id_begin("headrace_tills_process", "manual__1.5:00", "process") + "1-0123abcd"
 assert not main(["process", "--pipeline", "tills", "--root", root, "--run-id", run_id, "--executor=local"])
-from headrace.runs.delivering.delivery_notes import note
+from headrace.runs.delivering.delivery_notes import update_note
 seen = hr.open(root)["clicks"].show("published")
 for name, snapshot in (("hour", seen.snapshot_id), ("day", seen.parent)):
     sink = hr.postgres(name, connection="warehouse")
-    note(store, "clicks", "", sink, lambda held: held.delivered(snapshot, seen.epoch, 5, 2, entry=9))
+    update_note(store, "clicks", "", sink, lambda held: held.with_delivery(snapshot, seen.epoch, 5, 2, entry=9))
 for task in ("process", "audit"):
     run_id = run_id_begin(TIMERS, "manual__1.5:00", task) + "1-0123abcd"
     assert not main([task, "--pipeline", "timers", "--root", root, "--run-id", run_id, "--executor=local"])
 publish_audited("timers", root, last_announced=None)
 far = hr.open(os.environ["FAR"], create=True)
-for reader in (hr.open(root)[resolve("follows")], hr.open(sales)[resolve("follows")], far[resolve("follows")]):
+follows = resolve_pipeline("follows")
+for reader in (hr.open(root)[follows], hr.open(sales)[follows], far[follows]):
     reader.run()
 from airflow.api_fastapi.app import create_app
 from fastapi.testclient import TestClient

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_fixed
 
-from headrace_airflow.processes import Ended, MemoryLimitError, OwnProcess, memory_of
+from headrace_airflow.processes import MemoryLimitError, OwnProcess, ProcessEnd, memory_of
 from tests.airflow.subprocesses import REPOSITORY, write_pipeline
 
 PLENTY = 2**40
@@ -36,7 +36,7 @@ sys.stdin.read()
 """A process that takes 200 MB and waits."""
 
 
-def run(script: str, memory: int = PLENTY) -> tuple[Ended, list[str]]:
+def run(script: str, memory: int = PLENTY) -> tuple[ProcessEnd, list[str]]:
     told: list[str] = []
     return OwnProcess(memory).run([sys.executable, "-c", script], told.append), told
 
@@ -64,7 +64,7 @@ class Family:
         self.told.append(line)
         self.started.set()
 
-    def run(self) -> Ended:
+    def run(self) -> ProcessEnd:
         return self.own.run([sys.executable, "-c", FAMILY], self.tell)
 
     @property
@@ -82,8 +82,8 @@ def family() -> Iterator[Family]:
 def test_lines_of_both_outputs_are_told_and_the_exit_code_counts() -> None:
     ended, told = run("import sys; print('one'); sys.stdout.flush(); print('two', file=sys.stderr); sys.exit(10)")
     assert told == ["one", "two"]
-    assert ended == Ended(well=False, exit_code=10, said="two")
-    assert run("print('fine')")[0] == Ended(well=True, exit_code=0, said="fine")
+    assert ended == ProcessEnd(well=False, exit_code=10, said="two")
+    assert run("print('fine')")[0] == ProcessEnd(well=True, exit_code=0, said="fine")
 
 
 def test_bytes_that_are_no_text_do_not_stop_a_run() -> None:
@@ -106,7 +106,7 @@ def test_memory_counts_that_of_children_and_not_what_is_reserved_alone() -> None
 
 
 def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
-    ended: list[Ended] = []
+    ended: list[ProcessEnd] = []
     runner = threading.Thread(target=lambda: ended.append(family.run()))
     runner.start()
     assert family.started.wait(60)
@@ -114,7 +114,7 @@ def test_stopping_ends_the_whole_group_and_waits(family: Family) -> None:
     family.own.stop()
     assert [gone(pid) for pid in family.pids] == [True, True]
     runner.join(60)
-    assert ended == [Ended(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
+    assert ended == [ProcessEnd(well=False, exit_code=-signal.SIGKILL, said=family.told[-1])]
 
 
 def test_a_signals_handler_stops_it_while_it_is_waited_for(family: Family) -> None:
@@ -238,8 +238,8 @@ def test_a_run_ends_when_whoever_supervises_its_task_is_killed() -> None:
 
 WAITING_TASK = """
 import subprocess, sys
-from headrace_airflow.processes import Supervised
-supervised = Supervised(lambda: application.kill())  # before anybody hears that the application runs
+from headrace_airflow.processes import ParentWatch
+supervised = ParentWatch(lambda: application.kill())  # before anybody hears that the application runs
 application = subprocess.Popen([sys.executable, "-c", sys.argv[1]], start_new_session=True)
 try:
     with supervised:

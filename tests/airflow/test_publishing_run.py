@@ -36,7 +36,7 @@ if sys.argv[0].endswith("submit.py") and where.exists():
 STORY = (
     TASKS
     + """
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_snapshots.catalog import Catalog
 import headrace as hr
 
@@ -97,7 +97,7 @@ more()
 done["on a branch"] = run(*ALL, name="branch", branch="mine")
 done["on main beside it"] = run(*ALL, name="main")
 more()
-hr.open(os.environ["HEADRACE_ROOT"])[resolve("clicks")].run(publish=False)
+hr.open(os.environ["HEADRACE_ROOT"])[resolve_pipeline("clicks")].run(publish=False)
 done["not published on the command line"] = run("audit", "publish", name="shell")
 rows = hr.open(os.environ["HEADRACE_ROOT"])["clicks"].read("current", at="published").to_arrow().to_pylist()
 done["clicks"] = sorted([row["window_start"].minute, row["clicks"]] for row in rows)

@@ -22,7 +22,7 @@ import structlog
 from airflow.providers.standard.operators import hitl
 from airflow.sdk.bases.operator import ExecutorSafeguard
 from airflow.sdk.exceptions import TaskAwaitingInput
-from headrace.pipeline.loading.registry import registered
+from headrace.pipeline.loading.registry import find_registered
 from headrace.runs.recovery_target import recovery_targets, way_back
 from headrace_airflow.dags import asked_for
 from headrace_airflow.families import recovery_tasks
@@ -89,7 +89,7 @@ line = [manifest.snapshot_id for manifest in catalog.ancestry(catalog.head().ref
 answers = {"line": line, "targets": [target.to_json() for target in recovery_targets(catalog, 20)]}
 looked = answers["rehearse"] = step("recover", "rehearse", snapshot=line[-1])
 left = {"rehearse": looked["xcom"]}
-catalog.deliver(BeginDelivery("", "mail", catalog.head().refs["published"]))
+catalog.record_delivery(BeginDelivery("", "mail", catalog.head().refs["published"]))
 answers["delivered"] = step("recover", "rehearse", snapshot=line[-1])
 answers["given up"] = step("recover", "rehearse", snapshot=line[-1], give_up_delivered=True)
 answers["delivered meanwhile"] = step("recover", "recover", left, snapshot=line[-1], when="at once", run_id="no")
@@ -100,15 +100,15 @@ answers["not rehearsed"] = step("recover", "recover", {}, snapshot=line[-1], whe
 answers["recover"] = step(
     "recover", "recover", {**left, "approve": YES}, snapshot=line[-1], when="when approved", give_up_delivered=True
 )
-from headrace.runs.reporting.results import read
-answers["result"] = read(store, "clicks", answers["recover"]["xcom"]["run_id"]).to_json()
+from headrace.runs.reporting.results import read_run_result
+answers["result"] = read_run_result(store, "clicks", answers["recover"]["xcom"]["run_id"]).to_json()
 for task in ("rehearse", "approve", "recover"):
     answers[f"{task} again"] = step("recover", task, left, snapshot=line[-1], when="when approved")
 answers["entries"] = entries()
 answers["outdated"] = step(
     "recover", "recover", {**left, "approve": YES}, run_id="late", snapshot=line[-1], when="when approved"
 )
-hr.open(root)[resolve("clicks")].run()
+hr.open(root)[resolve_pipeline("clicks")].run()
 
 # the newest snapshot, which readers see, is damaged
 seen = catalog.head().refs["published"]
@@ -122,15 +122,15 @@ answers["asked"] = started.copy()
 
 # readers see what is before the damaged snapshot
 hr.open(root)["clicks"].rollback(to=catalog.manifest(seen).parent, message="readers go back")
-hr.open(root)[resolve("clicks")].run()
+hr.open(root)[resolve_pipeline("clicks")].run()
 before = catalog.head().refs["published"]
 land(store, "clicks", "newest.jsonl", range(40, 50))
-hr.open(root)[resolve("clicks")].run(publish=False)
+hr.open(root)[resolve_pipeline("clicks")].run(publish=False)
 refs = dict(catalog.head().refs)
 head = refs["main"]
 assert head != before == refs["published"], refs
 broken(head)
-answers["before"], answers["way"] = before, vars(way_back(catalog, registered("clicks").pipeline))
+answers["before"], answers["way"] = before, vars(way_back(catalog, find_registered("clicks").pipeline))
 started.clear()
 
 def stopped(self, context):
@@ -145,7 +145,7 @@ answers["on a branch"] = step("process", "process", run_id="branch", branch="min
 answers["at once"], answers["head"] = started.copy(), head
 for path in [found.path for found in store.list("landing/clicks/") if "newest" in found.path]:
     store.delete(path)
-answers["input gone"] = vars(way_back(catalog, registered("clicks").pipeline))
+answers["input gone"] = vars(way_back(catalog, find_registered("clicks").pipeline))
 print(json.dumps(answers, default=str))
 """
 )
@@ -177,6 +177,9 @@ def test_a_recovery_says_first_what_is_given_up_and_moves_nothing(found: Any) ->
     assert f"main moves from {newest} to {oldest}" in said
     assert any(line.startswith("2 epochs with ") and line.endswith("computed again") for line in said)
     assert any(line.startswith("readers lose 2 epochs with ") for line in said)
+    stages = [line for line in said if line.startswith("stage ")]
+    assert stages[0].startswith(f"stage 1: move branch main back from snapshot {newest} to {oldest}")
+    assert any("compute epochs: again what was read before" in line for line in stages)
     assert rehearsed["log"] == rehearsed["xcom"]["said"]
     assert rehearsed["refs"]["main"] == newest
 
@@ -185,6 +188,7 @@ def test_a_person_is_asked_unless_the_form_says_otherwise(found: Any) -> None:
     asked = found["approve when approved"]
     assert asked["raised"] == "TaskAwaitingInput"
     assert "* readers lose 2 epochs" in asked["shown"]
+    assert "* stage 1: move branch main back" in asked["shown"]
     assert found["approve at once"]["xcom"] is None
     assert found["approve never"]["raised"] == "AirflowSkipException"
 

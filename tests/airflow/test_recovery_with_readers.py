@@ -37,7 +37,7 @@ import json, os, shutil
 from runpy import run_path
 
 import headrace as hr
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_snapshots.store import open_store
 from tests.airflow.test_end_to_end import land
 
@@ -48,7 +48,7 @@ reading = run_path(os.environ["HEADRACE_PIPELINES"] + "/daily.py")["reading"]
 def grow(number, *readers):
     land(store, "clicks", f"{number}.jsonl", range(number * 7, number * 7 + 10))
     for name in ("clicks", *readers):
-        hr.open(root, create=True)[resolve(name)].run()
+        hr.open(root, create=True)[resolve_pipeline(name)].run()
 
 for number in range(3):
     grow(number, "daily")
@@ -79,7 +79,7 @@ answers["rehearsed alone"] = recover("recover", {**left, "rehearse": answers["al
 
 # a reader goes back and on, and there is a reader that nobody was shown
 hr.open(root)["daily"].rollback(to=daily[2], message="a person's")
-hr.open(root)[resolve("daily")].run()
+hr.open(root)[resolve_pipeline("daily")].run()
 answers["reader moved"] = recover("recover", left, **READERS)
 left = {"rehearse": recover("rehearse", **READERS)["xcom"], "approve": YES}
 answers["reader came"] = recover("recover", {**left, "rehearse": {**left["rehearse"], "readers": {}}}, **READERS)
@@ -93,7 +93,7 @@ catalog.rollback("main", to, f"recovery {request_of({'ti': ti})}: why", replayed
 answers["half"] = {"daily": grown, "rolled back": rolled_back("daily")}
 answers["recover"] = recover("recover", left, **READERS)
 answers["rolled back"] = rolled_back("daily")
-hr.open(root)[resolve("daily")].run()
+hr.open(root)[resolve_pipeline("daily")].run()
 answers["read on"] = hr.open(root)["daily"].current().to_arrow().num_rows
 answers["recover again"] = recover("recover", left, **READERS)
 answers["rolled back again"] = rolled_back("daily")
@@ -108,7 +108,7 @@ answers["whole to"] = left["rehearse"]
 
 # none of the reader's snapshots is from before it
 hr.open(root)["daily"].rollback(to="beginning", message="a person's")
-hr.open(root)[resolve("daily")].run()
+hr.open(root)[resolve_pipeline("daily")].run()
 grow(6, "daily")
 to = line[2]
 answers["cannot follow"] = recover("rehearse", run_id="no", **READERS)

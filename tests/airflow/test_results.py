@@ -20,11 +20,11 @@ from headrace.runs.reporting.results import (
     RunError,
     RunResult,
     from_json,
-    read,
+    read_run_result,
     to_json,
-    write,
+    write_run_result,
 )
-from headrace_snapshots.format.codec import sealed
+from headrace_snapshots.format.codec import seal_fields
 from headrace_snapshots.store import ObjectNotFoundError, open_store
 from tests.airflow.subprocesses import REPOSITORY
 
@@ -47,10 +47,10 @@ RESULT = RunResult(
 
 def test_a_result_survives_the_store(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
-    write(store, RESULT)
-    assert read(store, "clicks", "r1") == RESULT
+    write_run_result(store, RESULT)
+    assert read_run_result(store, "clicks", "r1") == RESULT
     with pytest.raises(ObjectNotFoundError):
-        read(store, "clicks", "r2")
+        read_run_result(store, "clicks", "r2")
 
 
 def test_the_object_has_the_documented_names() -> None:
@@ -67,7 +67,7 @@ def test_an_older_result_says_rows() -> None:
     written = json.loads(to_json(replace(RESULT, audit=None, counts={"panes": 3})))
     del written["sha256"]
     written["rows"] = written.pop("counts")
-    assert from_json(sealed(written)).counts == {"panes": 3}
+    assert from_json(seal_fields(written)).counts == {"panes": 3}
 
 
 def test_other_formats_and_damage_are_told_apart() -> None:
@@ -126,7 +126,7 @@ def submit(root: Path, *arguments: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_submit_leaves_a_result_of_a_typed_error(tmp_path: Path) -> None:
     exit_code, told = submit(tmp_path, "process", "--pipeline", "no_such_pipeline")
-    result = read(open_store(tmp_path.as_uri()), "no_such_pipeline", "r1")
+    result = read_run_result(open_store(tmp_path.as_uri()), "no_such_pipeline", "r1")
     assert exit_code == 10
     assert (result.status, result.action) == ("failed", "process")
     assert result.error is not None
@@ -148,7 +148,7 @@ def test_submit_leaves_a_result_of_an_error_nobody_expected(
     program = runpy.run_path(str(REPOSITORY / "jobs/headrace/application/submit.py"))
     name = "busy_aircraft"
     exit_code = program["main"](["process", "--pipeline", name, "--root", tmp_path.as_uri(), "--run-id", "r1"])
-    result = read(open_store(tmp_path.as_uri()), name, "r1")
+    result = read_run_result(open_store(tmp_path.as_uri()), name, "r1")
     assert exit_code == 1
     assert result.error is not None
     message = "ValueError: GET https://x?sig=<AWS_SECRET_ACCESS_KEY> failed"

@@ -34,7 +34,7 @@ def test_roots_are_served_in_the_order_of_the_file_after_that_of_the_environment
     defaults = 'airflow = "risk_defaults.py"\nendpoint = "http://s3.local/"\n'
     served = serve(monkeypatch, tmp_path, SALES + RISK + defaults, root="s3://old/root")
     assert (names(served), served.problems) == (["", "sales", "risk"], ())
-    risk = served.named("risk")
+    risk = served.root_named("risk")
     assert (risk.uri, risk.store, risk.endpoint) == ("s3://risk/headrace", "risk_s3", "http://s3.local")
     assert risk.folders.folders == (tmp_path / "risk",)  # beside the file
     assert risk.defaults == str(tmp_path / "risk_defaults.py")
@@ -46,7 +46,7 @@ def test_the_environment_declares_a_root_beside_others_only_by_its_uri(
     served = serve(monkeypatch, tmp_path, SALES)
     assert names(served) == ["sales"]
     with pytest.raises(UnknownRootError, match="set HEADRACE_ROOT"):
-        served.named("")
+        served.root_named("")
     monkeypatch.delenv("HEADRACE_ROOTS")
     assert names(served_roots()) == [""]
 
@@ -77,12 +77,12 @@ def test_a_root_that_cannot_be_used_leaves_the_others(
     last = RISK.replace("risk", "audit")
     served = serve(monkeypatch, tmp_path, SALES + entry + last, root="s3://old/root")
     assert names(served) == ["", "sales", "audit"]
-    assert served.named("sales").uri == "s3://sales/headrace"
+    assert served.root_named("sales").uri == "s3://sales/headrace"
     (found,) = served.problems
     assert problem in found
     assert f"{tmp_path / 'roots.toml'}: root 2" in found
     with pytest.raises(UnknownRootError, match="root 2"):
-        served.named("nobody")
+        served.root_named("nobody")
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_file_that_cannot_be_read_leaves_the_root_of_the_environment(
     served = serve(monkeypatch, tmp_path, text, root="s3://old/root")
     assert names(served) == [""]
     with pytest.raises(UnknownRootError, match=problem):
-        served.named("sales")
+        served.root_named("sales")
     monkeypatch.setenv("HEADRACE_ROOTS", str(tmp_path / "absent.toml"))
     assert "absent.toml, which cannot be read" in served_roots().problems[0]
 
@@ -125,7 +125,7 @@ def test_files_of_a_root_are_apart_whatever_leads_to_them(monkeypatch: pytest.Mo
     write_pipeline(tmp_path / "risk", "own")
     both = RISK.replace("risk", "both").replace('["both"]', '["again"]')
     served = serve(monkeypatch, tmp_path, SALES + RISK + both)
-    found = {root.name: root.files() for root in served.roots}
+    found = {root.name: root.registered_files() for root in served.roots}
     assert {name: [*files.pipelines] for name, files in found.items()} == {
         "sales": ["clicks"], "risk": ["own"], "both": [],
     }  # fmt: skip
@@ -140,7 +140,7 @@ def test_the_file_on_the_how_to_page_declares_two_roots(monkeypatch: pytest.Monk
     page = (REPOSITORY / "docs/how-to/several-roots.md").read_text()
     served = serve(monkeypatch, tmp_path, page.partition("```toml\n")[2].partition("```")[0])
     assert (names(served), served.problems) == (["sales", "risk"], ())
-    sales = served.named("sales")
+    sales = served.root_named("sales")
     assert (sales.store, sales.defaults) == ("sales_s3", str(tmp_path / "sales_defaults.py"))
 
 

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from tenacity import Retrying, retry_if_exception_type, retry_if_result, stop_after_delay, wait_fixed
 
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -56,7 +56,7 @@ class Lanes:
 
     def clicks(self) -> list[int]:
         """What readers see, window by window."""
-        rows = read(resolve(str(self.file)), self.airflow.root).to_pylist()
+        rows = read(resolve_pipeline(str(self.file)), self.airflow.root).to_pylist()
         return [row["clicks"] for row in sorted(rows, key=lambda row: row["window_start"])]
 
 

@@ -140,7 +140,7 @@ class Deployment:
     def airflow(self) -> Iterator[LocalAirflow]:
         """An Airflow with its keys, up."""
         # as in the compose file: code of users is kept from Airflow's own secrets
-        isolated = {"PYTHONPATH": str(DOCKER)} if processes.available() else {}
+        isolated = {"PYTHONPATH": str(DOCKER)} if processes.can_confine() else {}
         environment = {**CALM, **self.airflows, **self._own, **isolated, "HEADRACE_PIPELINES": str(self.pipelines)}
         airflow = LocalAirflow(self.home, ROOT, environment)
         self.secrets += airflow.passwords.values()
@@ -267,7 +267,7 @@ def test_runs_with_right_and_wrong_keys_leave_no_secret_anywhere(
     assert {*deployment.keys.read_text().splitlines()} == {
         "airflow ['AIRFLOW_CONN_KEYS']", "others ['AIRFLOW_CONN_OTHERS']"
     }  # fmt: skip
-    if processes.available():
+    if processes.can_confine():
         assert set(deployment.seen.read_text().splitlines()) == {"parses 0", "runs 0"}
 
 

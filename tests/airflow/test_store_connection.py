@@ -67,7 +67,7 @@ try:
 except Exception as error:
     failed = str(error)
 assert aws() == before
-kept = KeptVariables(Root.of_environment()).get().over(os.environ)
+kept = KeptVariables(Root.of_environment()).get().apply_to(os.environ)
 assert {{name: kept[name] for name in inside}} == inside
 assert aws() == before
 

@@ -30,8 +30,8 @@ done = {"processed": execute("process", "process")}
 done["audit that is stored"] = execute("process", "audit")
 land("d.jsonl", 3)
 import headrace as hr
-from headrace.pipeline.loading.registry import resolve
-hr.open(os.environ["HEADRACE_ROOT"])[resolve("clicks")].run(publish=False, executor="local")
+from headrace.pipeline.loading.registry import resolve_pipeline
+hr.open(os.environ["HEADRACE_ROOT"])[resolve_pipeline("clicks")].run(publish=False, executor="local")
 done["forgotten"] = forget_audits()
 done["audit that is missing"] = execute("process", "audit")
 done["audit again"] = execute("process", "audit")

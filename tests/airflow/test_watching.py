@@ -33,7 +33,7 @@ from tests.sources.test_conformance import OUTSIDE, DailyWorld
 pytestmark = [pytest.mark.airflow, pytest.mark.s3]
 T = TypeVar("T")
 
-_SECONDS = 120
+_SECONDS = 300
 _SALES = "headrace://sales.clicks/landed"
 
 

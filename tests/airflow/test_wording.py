@@ -5,8 +5,8 @@ from importlib.resources import files
 
 import pytest
 
-from headrace.runs.reporting.results import Tally, noticed
-from headrace_airflow.markdown import told, told_of, told_of_run
+from headrace.runs.reporting.results import Tally, data_warnings
+from headrace_airflow.markdown import text_for_page, told_of, told_of_run
 
 SNAPSHOT = "0123456789abcdef"
 COMMANDS = {
@@ -43,18 +43,18 @@ STAY = (
 
 @pytest.mark.parametrize("text", COMMANDS)
 def test_a_command_whose_work_a_page_does_is_called_as_the_page_calls_it(text: str) -> None:
-    assert told(text) == COMMANDS[text]
+    assert text_for_page(text) == COMMANDS[text]
 
 
 @pytest.mark.parametrize("text", STAY)
 def test_a_command_that_no_page_does_stays_as_it_is(text: str) -> None:
-    assert told(text) == text
+    assert text_for_page(text) == text
 
 
 def test_all_buttons_and_tabs_that_are_named_are_there() -> None:
     scripts = files("headrace_airflow.pages") / "static"
     decisions, tabs = (scripts.joinpath(name).read_text() for name in ("decide.js", "pipeline.js"))
-    named = " ".join(COMMANDS.values()) + told("(headrace replay-late)") + told("(headrace plot)")
+    named = " ".join(COMMANDS.values()) + text_for_page("(headrace replay-late)") + text_for_page("(headrace plot)")
     buttons = {
         "Release…",
         "Roll back to here…",
@@ -74,7 +74,7 @@ def test_all_buttons_and_tabs_that_are_named_are_there() -> None:
 def test_warnings_of_a_run_name_no_command_on_a_page() -> None:
     tally = Tally()
     tally.counts.update(records=100, late_dropped=50, rejected=60)
-    warnings = [*noticed(tally)]
+    warnings = [*data_warnings(tally)]
     assert sum("(headrace " in warning for warning in warnings) == 2
     said = told_of_run({"error": None, "warnings": warnings})["warnings"]
     assert len(said) == 2

@@ -9,7 +9,7 @@ from datetime import datetime
 import pytest
 
 from headrace import expect, usual_nulls
-from headrace.audit.limits import LimitFinding, Measured, age_finding
+from headrace.audit.limits import AgeMeasurement, LimitFinding, age_finding
 from headrace.audit.store import (
     AuditDamagedError,
     AuditFailedError,
@@ -25,8 +25,8 @@ from headrace.audit.store import (
     ViewMeasure,
     audit_error,
     failure_message,
+    is_publishable,
     read_audit,
-    succeeds,
     with_limits,
     write_audit,
 )
@@ -152,7 +152,7 @@ def test_the_message_names_what_failed_with_what_was_observed_and_the_ways_out()
 
 
 REJECTED = LimitFinding("rejected", {Severity.FAIL: "1%"}, Severity.FAIL, 0.5, "1 of 2 records (50.00%)", released=(7,))
-STALE = age_finding("newest_file", Limit(warn=HOUR), Measured(Instant(0), "of input own"), Instant(2 * HOUR))
+STALE = age_finding("newest_file", Limit(warn=HOUR), AgeMeasurement(Instant(0), "of input own"), Instant(2 * HOUR))
 
 
 def test_limits_are_kept_with_the_audit_and_decide_with_the_expectations(store: MemoryStore) -> None:
@@ -182,7 +182,7 @@ UNUSUAL = UsualFinding(USUAL, Severity.FAIL, 0.5, 0.0, 5, "half is NULL", failin
 def test_what_is_not_as_usual_is_kept_and_decides_with_the_expectations(store: MemoryStore) -> None:
     rows = {ExpectationView.CURRENT: ViewMeasure(7, {"delay": ColumnMeasure(3, quantiles=(1.0, 2.5))})}
     found = UsualOutcome("s0", VersionMeasure("s2", 12, 60, rows), (UNUSUAL,))
-    held = replace(outcome(POSITIVE), usual=found, success=succeeds((POSITIVE,), (), found))
+    held = replace(outcome(POSITIVE), usual=found, success=is_publishable((POSITIVE,), (), found))
     assert not held.success
     write_audit(store, held)
     assert read_audit(store, "flights", "s1", "s2") == held

@@ -14,7 +14,7 @@ from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.results import RunResult
 from headrace.this_process import SizeError
-from headrace_snapshots.format.codec import BrokenObjectError, unsealed
+from headrace_snapshots.format.codec import BrokenObjectError, unseal_fields
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land
 
@@ -56,13 +56,13 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> list[type]:
     from headrace.audit import gx_runner  # four seconds that the quick tests need not wait for
 
     seen: list[type] = []
-    evaluate = gx_runner.evaluate
+    evaluate = gx_runner.evaluate_expectations
 
     def watched(view: Any, expectations: Any, frame: Any, identity: Any) -> Any:
         seen.append(type(frame))
         return evaluate(view, expectations, frame, identity)
 
-    monkeypatch.setattr(gx_runner, "evaluate", watched)
+    monkeypatch.setattr(gx_runner, "evaluate_expectations", watched)
     return seen
 
 
@@ -73,7 +73,7 @@ def audited(root: Path, spark: SparkSession, pipeline: Pipeline = PIPELINE) -> d
         store.delete(found.path)
     done: RunResult = audit(pipeline, root.as_uri(), RunOptions("audit", executor="spark"), spark=spark)
     assert done.audit is not None
-    document = unsealed(json.loads(store.read(f"{done.audit.path}/result.json")))
+    document = unseal_fields(json.loads(store.read(f"{done.audit.path}/result.json")))
     for finding in document["expectations"]:  # Spark meets them in another order
         finding["failing"] = len(finding["failing"])
     return {name: value for name, value in document.items() if name != "finished_at"}

@@ -25,11 +25,11 @@ from headrace import (
 )
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.range import Frame
-from headrace.audit.run import Audited, run_audit
+from headrace.audit.run import AuditSubject, run_audit
 from headrace.audit.store import AuditOutcome, failure_message, read_audit
 from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import duration
+from headrace.model.time import to_duration
 from headrace.pipeline.quality import ExpectationView
 from headrace_snapshots.store import ObjectStore
 from headrace_snapshots.store.local import MemoryStore
@@ -48,7 +48,7 @@ def pipeline(*expectations: Expectation) -> Pipeline:
                 "json",
                 {"at": DataType.TIMESTAMP, "origin": DataType.STRING, "delay": DataType.FLOAT},
             ),
-            EventTime(col("at"), BoundedOutOfOrderness(duration(timedelta(hours=1)))),
+            EventTime(col("at"), BoundedOutOfOrderness(to_duration(timedelta(hours=1)))),
         ),
         key={"origin": col("origin")},
         where=FixedWindows(timedelta(hours=1)),
@@ -86,7 +86,7 @@ def audit(store: ObjectStore, panes: Frame, current: Frame, *expectations: Expec
         pipeline=pipeline().name,
         from_snapshot=None,
         to_snapshot="s1",
-        audited=Audited(
+        audited=AuditSubject(
             pipeline(*expectations).expectations,
             lambda view, released: {ExpectationView.PANES: panes, ExpectationView.CURRENT: current}[view],
             identity=["origin"],
@@ -262,10 +262,10 @@ def test_a_pipeline_without_expectations_passes_without_great_expectations() -> 
 import sys
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.range import Frame
-from headrace.audit.run import Audited, run_audit
+from headrace.audit.run import AuditSubject, run_audit
 from headrace_snapshots.store.local import MemoryStore
 outcome = run_audit(
-    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited=Audited((), None)
+    store=MemoryStore(), pipeline="p", from_snapshot="s1", to_snapshot="s2", audited=AuditSubject((), None)
 )
 print(outcome.success, outcome.findings, "great_expectations" in sys.modules)
 """
@@ -279,7 +279,7 @@ import sys
 import pyarrow as pa
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.gx_library import leave_out_spark
-from headrace.audit.gx_runner import evaluate
+from headrace.audit.gx_runner import evaluate_expectations
 from headrace import (expect)
 from headrace.pipeline.quality import ExpectationView
 leave_out_spark()
@@ -290,7 +290,7 @@ alike = expect(
     "column_kl_divergence_to_be_less_than", column="origin", partition_object=evenly, threshold=0.01
 )
 for expectation in (plain, alike):
-    (finding,) = evaluate(ExpectationView.CURRENT, [expectation], frame).findings
+    (finding,) = evaluate_expectations(ExpectationView.CURRENT, [expectation], frame).findings
     print(finding.success, "scipy.stats" in sys.modules, "altair" in sys.modules)
 print([name for name in ("pyspark", "sqlalchemy") if name in sys.modules])
 """

@@ -13,8 +13,8 @@ import pytest
 import headrace as hr
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.store import ColumnMeasure, ViewMeasure
-from headrace.audit.usual import measured, rows_to_blame
-from headrace.distribute.column_figures import Blamed, BlamedRows
+from headrace.audit.usual import measure_columns, rows_to_blame
+from headrace.distribute.column_figures import BlameDirection, BlamedRows
 from tests.process.executors import Executed, on_both
 
 SCHEMA = pa.schema(
@@ -88,18 +88,21 @@ def test_measures_are_those_of_plain_python(executor: Executed) -> None:
     sizes = [0, 1, 19, 20, 21, 400] if executor.spark is None else [0, 150]  # each takes Spark 20 jobs
     for seed, number in enumerate(sizes):
         rows = random_rows(seed, number)
-        assert measured(frame(executor, rows), number, CHECKS) == expected(rows), f"seed {seed}"
+        assert measure_columns(frame(executor, rows), number, CHECKS) == expected(rows), f"seed {seed}"
 
 
 @on_both
 @pytest.mark.parametrize(
     ("blamed", "holds"),
     [
-        (BlamedRows("real", Blamed.MISSING), lambda row: row["real"] is None or not math.isfinite(row["real"])),
-        (BlamedRows("text", Blamed.TEXT, "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
-        (BlamedRows("flag", Blamed.TEXT, "true"), lambda row: row["flag"] is True),
-        (BlamedRows("exact", Blamed.ABOVE, 0.5), lambda row: row["exact"] is not None and row["exact"] > 0.5),
-        (BlamedRows("real", Blamed.BELOW, 0.0), lambda row: row["real"] is not None and -math.inf < row["real"] < 0),
+        (BlamedRows("real", BlameDirection.MISSING), lambda row: row["real"] is None or not math.isfinite(row["real"])),
+        (BlamedRows("text", BlameDirection.TEXT, "z" * 200), lambda row: (row["text"] or "").startswith("zz")),
+        (BlamedRows("flag", BlameDirection.TEXT, "true"), lambda row: row["flag"] is True),
+        (BlamedRows("exact", BlameDirection.ABOVE, 0.5), lambda row: row["exact"] is not None and row["exact"] > 0.5),
+        (
+            BlamedRows("real", BlameDirection.BELOW, 0.0),
+            lambda row: row["real"] is not None and -math.inf < row["real"] < 0,
+        ),
     ],
     ids=lambda value: f"{value.column}-{value.blamed}" if isinstance(value, BlamedRows) else "",
 )

@@ -9,8 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace.audit.store import ColumnMeasure, VersionMeasure, ViewMeasure
-from headrace.audit.usual import compare
-from headrace.distribute.column_figures import Blamed, BlamedRows
+from headrace.audit.usual import compare_with_history
+from headrace.distribute.column_figures import BlameDirection, BlamedRows
 from headrace.pipeline.quality import ExpectationView, Severity, UsualCheck
 
 HOUR = 3_600_000_000
@@ -39,7 +39,7 @@ def numbers(quantiles: list[float]) -> VersionMeasure:
 
 
 def is_far(check: UsualCheck, version: VersionMeasure, *history: VersionMeasure) -> bool | str:
-    found = compare(check, version, history).finding
+    found = compare_with_history(check, version, history).finding
     return found.severity is not None if found.is_judged else "not judged"
 
 
@@ -74,10 +74,10 @@ def test_only_the_last_versions_that_have_the_figure_count() -> None:
 def test_distance_of_text_is_the_share_that_has_another_value() -> None:
     check = hr.usual_distribution("c", distance=0.2, min_versions=3)
     history = [texts(a=60, b=30), texts(a=60, b=30), texts(z=100)]  # the rest are values that are not told apart
-    assert compare(check, texts(a=60, b=30), history).finding.observed == 0
-    found = compare(check, texts(a=40, b=25, c=25), history)
+    assert compare_with_history(check, texts(a=60, b=30), history).finding.observed == 0
+    found = compare_with_history(check, texts(a=40, b=25, c=25), history)
     assert (found.finding.observed, found.finding.severity) == (0.25, Severity.FAIL)
-    assert found.blamed == BlamedRows("c", Blamed.TEXT, "c")
+    assert found.blamed == BlamedRows("c", BlameDirection.TEXT, "c")
     assert found.finding.said.startswith("distribution of c (current): 0.250 from the usual (the median of 3 versions)")
 
 
@@ -86,10 +86,10 @@ def test_distance_of_numbers_is_how_far_they_moved_beside_the_quartiles() -> Non
     usual = [float(number) for number in range(1, 20)]  # quartiles 10 apart
     history = [numbers(usual), numbers([1e9] * 19), numbers(usual)]
     up, down = numbers([value + 3 for value in usual]), numbers([value - 3 for value in usual])
-    found = compare(check, up, history)
+    found = compare_with_history(check, up, history)
     assert (found.finding.observed, found.finding.severity) == (0.3, Severity.WARN)
-    assert found.blamed == BlamedRows("c", Blamed.ABOVE, 19.0)
-    assert compare(check, down, history).blamed == BlamedRows("c", Blamed.BELOW, 1.0)
+    assert found.blamed == BlamedRows("c", BlameDirection.ABOVE, 19.0)
+    assert compare_with_history(check, down, history).blamed == BlamedRows("c", BlameDirection.BELOW, 1.0)
     assert is_far(check, numbers([value + 2 for value in usual]), *history) is False
 
 
@@ -97,7 +97,9 @@ def test_numbers_that_were_all_the_same_are_compared_by_how_many_differ() -> Non
     check = hr.usual_distribution("c", distance=0.2, min_versions=1)
     same = numbers([7.0] * 19)
     assert is_far(check, same, same) is False
-    assert compare(check, numbers([7.0] * 14 + [8.0] * 5), [same]).finding.observed == pytest.approx(5 / 19)
+    assert compare_with_history(check, numbers([7.0] * 14 + [8.0] * 5), [same]).finding.observed == pytest.approx(
+        5 / 19
+    )
 
 
 def test_distances_are_those_of_plain_python_on_random_versions() -> None:
@@ -110,14 +112,14 @@ def test_distances_are_those_of_plain_python_on_random_versions() -> None:
         differences = [abs(now[text] - median(one[text] for one in past)) for text in "abc"]
         expected = (sum(differences) + abs(rest[-1] - median(rest[:-1]))) / 2
         *before, version = [texts(**one) for one in counts]
-        observed = compare(hr.usual_distribution("c", distance=0.5), version, before).finding.observed
+        observed = compare_with_history(hr.usual_distribution("c", distance=0.5), version, before).finding.observed
         assert observed == pytest.approx(expected)
         shares.append(observed)
         *old, new = [sorted(random.gauss(0, 1) for _ in range(19)) for _ in range(6)]
         usual = [median(values) for values in zip(*old, strict=True)]
         moved = sum(abs(a - b) for a, b in zip(new, usual, strict=True)) / 19 / (usual[14] - usual[4])
         *history, last = map(numbers, (*old, new))
-        found = compare(hr.usual_distribution("c", distance=0.5), last, history).finding
+        found = compare_with_history(hr.usual_distribution("c", distance=0.5), last, history).finding
         assert found.observed == pytest.approx(moved)
         assert (found.severity is not None) == (moved > 0.5)
         moves.append(found.observed)

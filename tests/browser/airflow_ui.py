@@ -18,7 +18,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 T = TypeVar("T")
 
-_SECONDS = 60
+_SECONDS = 180
 _DIALOG = "//*[@role='dialog'][@aria-modal='true'][.//h2]"
 _CHANGES = (StaleElementReferenceException, ElementClickInterceptedException, ElementNotInteractableException)
 """What the page does while it is still being drawn."""

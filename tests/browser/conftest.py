@@ -17,7 +17,7 @@ from scripts.airflow_env import LocalAirflow
 from tests.browser.airflow_ui import AirflowUi
 from tests.browser.deployment import ASKED, ROLES, fill_in
 
-_DAG_SECONDS = 120
+_DAG_SECONDS = 300
 _STILL = """
 document.addEventListener("DOMContentLoaded", () => {
   const style = document.createElement("style");
@@ -57,7 +57,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAirflow]:
     local = fill_in(tmp_path_factory.mktemp("pages"))
     try:
         local.start()
-        for name in ("clicks", "orders", "visits", "trips", "shop", "sales.clicks", ASKED):
+        for name in ("clicks", "orders", "visits", "trips", "shop", "fines", "sales.clicks", ASKED):
             local.api.wait_for_dag(f"headrace_{name}_process", _DAG_SECONDS)
         local.api.wait_for_dag("headrace_promote", _DAG_SECONDS)
         yield local

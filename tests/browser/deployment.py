@@ -71,6 +71,15 @@ fares = hr.Pipeline(
 """
 """It reads the trips."""
 
+_FINES = """
+from datetime import datetime
+import headrace as hr
+
+source = hr.json("landing/fines", {"city": str, "at": datetime, "fine": int}).event_time("at", bound="1h")
+fines = hr.Pipeline("fines", source, rows=["city", "fine"], executor="local")
+"""
+"""Rows as they are."""
+
 _RIDES: Sequence[Sequence[tuple[str, str, str, int]]] = (
     [("taxis", "Oslo", "08:05", 20), ("bikes", "Rome", "08:07", 5), ("taxis", "Oslo", "08:05", 20)],
     [("taxis", "Oslo", "08:21", 14), ("bikes", "Oslo", "08:33", 0), ("bikes", "Oslo", "08:24", 3)],
@@ -114,6 +123,7 @@ def fill_in(folder: Path) -> LocalAirflow:
     file = write_pipeline(pipelines, ASKED, options=options, most=None)
     waits = 'hr.AfterAny(hr.AfterSignal("go"), hr.AfterSignal("ask"), hr.AfterCount(1))'
     file.write_text(file.read_text().replace("early=hr.AfterCount(1)", f"early={waits}"))
+    _run_fines(folder)
     (pipelines / "a_block.py").write_text("import time\n\ntime.sleep(300)\n")
     (pipelines / "b_stop.py").write_text("raise KeyboardInterrupt\n")
     return airflow
@@ -159,3 +169,15 @@ def _run_trips(pipelines: Path, root: str) -> None:
     (pipelines / "fares.py").write_text(_FARES)
     (registered,) = in_file(pipelines / "fares.py")
     hr.open(root)[registered.pipeline].run()
+
+
+def _run_fines(folder: Path) -> None:
+    """Run a pipeline of rows, and a branch in which one of them is another."""
+    root, file = (folder / "root").as_uri(), folder / "pipelines" / "fines.py"
+    file.write_text(_FINES)
+    (registered,) = in_file(file)
+    for branch, fine in (("main", 5), ("higher", 50)):
+        record = {"city": "Oslo", "at": "2026-11-20T08:00:00Z", "fine": fine}
+        open_store(root).write("landing/fines/0.jsonl", json.dumps(record).encode())
+        fines = hr.open(root)[registered.pipeline]
+        fines.run() if branch == "main" else fines.backfill(branch=branch)

@@ -22,7 +22,7 @@ from tests.browser.deployment import ASKED as NAME
 
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
-_DAG_SECONDS = 120
+_DAG_SECONDS = 300
 _RUN_SECONDS = 600
 UNTOUCHED = {
     "process": {

@@ -88,7 +88,7 @@ def test_text_of_a_paragraph_is_drawn_as_it_is(renderer: MarkdownRenderer, value
         assert page.text == f"Before {in_one_line(value)} after."
         assert {*_tags(page)} <= {"p", "code"}
 
-    _holds(renderer, values, lambda value: f"Before {markdown.text(value)} after.", check)
+    _holds(renderer, values, lambda value: f"Before {markdown.escaped_text(value)} after.", check)
 
 
 @pytest.mark.hypothesis
@@ -99,7 +99,7 @@ def test_text_at_the_beginning_of_a_line_is_drawn_as_it_is(renderer: MarkdownRen
         assert page.text == in_one_line(value)
         assert {*_tags(page)} <= {"p", "code"}
 
-    _holds(renderer, values, markdown.text, check)
+    _holds(renderer, values, markdown.escaped_text, check)
 
 
 @pytest.mark.hypothesis
@@ -107,7 +107,9 @@ def test_text_at_the_beginning_of_a_line_is_drawn_as_it_is(renderer: MarkdownRen
 @given(values=_batches)
 def test_a_value_in_a_table_stays_in_its_cell(renderer: MarkdownRenderer, values: list[str]) -> None:
     def write(value: str) -> str:
-        return "\n".join(markdown.table(["change", value], [["changed", markdown.code(value)], ["added", "x"]]))
+        return "\n".join(
+            markdown.table_lines(["change", value], [["changed", markdown.value_as_code(value)], ["added", "x"]])
+        )
 
     def check(page: Element, value: str) -> None:
         shown = in_one_line(value)
@@ -126,7 +128,9 @@ def test_no_line_ends_a_block_of_lines(renderer: MarkdownRenderer, values: list[
         assert _tags(page) == ["pre", "code"]
         assert page.text.strip("\n") == f"first\n{in_one_line(value)}\nlast"
 
-    _holds(renderer, values, lambda value: "\n".join(markdown.fenced(["first", in_one_line(value), "last"])), check)
+    _holds(
+        renderer, values, lambda value: "\n".join(markdown.fenced_block(["first", in_one_line(value), "last"])), check
+    )
 
 
 def test_what_an_approver_sees_is_what_the_data_is(renderer: MarkdownRenderer) -> None:
@@ -135,7 +139,7 @@ def test_what_an_approver_sees_is_what_the_data_is(renderer: MarkdownRenderer) -
     before, after = ({"total": total, "pane_index": 0, "timing": "ON_TIME", "epoch": 3} for total in (500, 999_999))
     change = {"kind": "changed", "key": key, "before": before, "after": after}
     counts = {"added": 0, "changed": 1}
-    shown = Proposal.of([Sentence(f"Output {_FORGED}:"), ChangedRows(counts, [change])])
+    shown = Proposal.from_parts([Sentence(f"Output {_FORGED}:"), ChangedRows(counts, [change])])
     (page,) = renderer.draw([shown.markdown])
     cells = [element.text for element in page.all() if element.tag in ("th", "td")]
     assert cells == [
@@ -152,7 +156,7 @@ def test_what_an_approver_sees_is_what_the_data_is(renderer: MarkdownRenderer) -
 
 
 def test_of_a_long_value_people_see_the_beginning(renderer: MarkdownRenderer) -> None:
-    (page,) = renderer.draw([markdown.code("|" * 5_000)])
+    (page,) = renderer.draw([markdown.value_as_code("|" * 5_000)])
     assert page.text == f"{'|' * 300}… (5,000 characters)"
 
 
@@ -164,7 +168,7 @@ def test_what_is_missing_looks_like_no_value(
     renderer: MarkdownRenderer, value: str | None, shown: str, is_code: bool
 ) -> None:
     change = {"kind": "added", "key": {"k": value}, "before": None, "after": {"n": 1}}
-    (page,) = renderer.draw([Proposal.of([ChangedRows({"added": 1}, [change])]).markdown])
+    (page,) = renderer.draw([Proposal.from_parts([ChangedRows({"added": 1}, [change])]).markdown])
     cell = [element for element in page.all() if element.tag == "td"][1]
     assert (cell.text, "code" in _tags(cell)) == {None: ("(NULL)", False), "": ("(empty)", False)}.get(
         value, (value, True)

@@ -96,7 +96,7 @@ def _all(ui: AirflowUi, xpath: str, at_least: int) -> list[WebElement]:
 
 def message(airflow: LocalAirflow, pipeline: str) -> str:
     """Of the newest entry of the pipeline's log."""
-    return Catalog(open_store(airflow.root), pipeline).log(limit=1)[0].message
+    return Catalog(open_store(airflow.root), pipeline).list_entries(limit=1)[0].message
 
 
 def decide(ui: AirflowUi, button: str) -> str:
@@ -315,6 +315,21 @@ def test_the_only_key_is_shown_unasked_and_does_not_call_back_who_leaves(admin: 
     admin.click("//button[@role='tab'][text()='Panes']")
     admin.click("//button[@role='tab'][text()='Explain']")
     admin.find("//*[contains(text(), 'Why has a window fired or not')]")
+
+
+def test_rows_have_no_key_and_differ_as_a_whole(admin: AirflowUi) -> None:
+    admin.go(f"dags/headrace_fines_process/{_TAB}?view=panes")
+    admin.find("//*[contains(text(), 'Rows have no key')]")
+    admin.go(f"dags/headrace_fines_process/{_TAB}?view=explain")
+    admin.find("//*[contains(text(), 'gives rows as they are')]")  # nobody is asked for a key
+    admin.go(f"dags/headrace_fines_process/{_TAB}?view=compare&before=published&after=higher")
+    rows = admin.find("//*[@role='region'][@aria-label='Rows that change']").text
+    assert [rows.count(name) for name in ("Row", "Key", "Window", "Before", "added", "removed", "fine = 50")] == [
+        1, 0, 0, 0, 1, 1, 1
+    ]  # fmt: skip
+    admin.go(f"dags/headrace_fines_process/{_TAB}")
+    admin.click("//button[text()='Promote…']")
+    admin.find("//*[@role='dialog']//*[contains(text(), 'only rows change that are over')]")
 
 
 def test_a_key_without_panes_says_so(admin: AirflowUi) -> None:

@@ -22,7 +22,7 @@ _ROWS = st.lists(
     st.builds(
         lambda row, user, at, x, no: {**row, "user": user, "at": at, "x": x, **dict.fromkeys(no)},
         ROWS,
-        st.sampled_from("ab"),
+        st.sampled_from(["a", "b", "b", None]),
         st.integers(0, 40),
         st.integers(-3, 9),
         st.sampled_from([(), (), (), (), (), ("user",), ("at",)]),

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from headrace import Pipeline
-from headrace.model.time import instant
-from headrace.pipeline.identity import definition, fingerprint
-from headrace.pipeline.loading.registry import resolve
+from headrace.model.time import to_instant
+from headrace.pipeline.identity import fingerprint, recorded_definition
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.read.views.columns import View, ViewColumns
 from headrace.sources.progress import HeldBack, PipelineProgress
 from headrace_snapshots.catalog import Catalog, Claim
@@ -83,7 +83,7 @@ class Deployment:
         file.write_text(file_text)
         self.reference = str(file)
         self.root = (folder / "root").as_uri() if root is None else root
-        self.pipeline: Pipeline = resolve(self.reference)
+        self.pipeline: Pipeline = resolve_pipeline(self.reference)
         self.store = open_store(self.root)
         self.catalog = Catalog(self.store, "clicks")
         self.head: Manifest | None = None
@@ -101,27 +101,27 @@ class Deployment:
             logs[name] = self.catalog.append_record(log, FileRecord(epoch, (added[name],))) if name in added else log
         layers = () if self.head is None else self.head.tables["current"]
         if "panes" in added:
-            layers = (*layers, Layer.of((added["panes"],), epoch, epoch))
+            layers = (*layers, Layer.from_files((added["panes"],), epoch, epoch))
         at = hour(epoch)
         claim = self.claim = self.claim or self.catalog.claim(MAIN, "test")
         manifest = new_manifest(
             snapshot_id=snapshot,
             pipeline="clicks",
             fingerprint=fingerprint(self.pipeline),
-            definition=definition(self.pipeline),
+            definition=recorded_definition(self.pipeline),
             branch=MAIN,
             epoch=epoch,
             parent=None if self.head is None else self.head.snapshot_id,
             generation=claim.generation,
             created_at="2026-03-01T12:00:00Z",
-            schema=ViewColumns.of(self.pipeline).to_json(),
+            schema=ViewColumns.from_pipeline(self.pipeline).to_json(),
             progress=written(
                 PipelineProgress(
-                    watermark=instant(at + timedelta(minutes=50)),
-                    held_back_by=HeldBack("source", "JFK", instant(START + timedelta(days=1))),
-                    processing_time=instant(START + timedelta(days=1, seconds=epoch)),
-                    min_event_time=instant(at),
-                    max_event_time=instant(at + timedelta(hours=1)),
+                    watermark=to_instant(at + timedelta(minutes=50)),
+                    held_back_by=HeldBack("source", "JFK", to_instant(START + timedelta(days=1))),
+                    processing_time=to_instant(START + timedelta(days=1, seconds=epoch)),
+                    min_event_time=to_instant(at),
+                    max_event_time=to_instant(at + timedelta(hours=1)),
                     behind={0: 10} if epoch else {},
                 )
             ),

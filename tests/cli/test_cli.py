@@ -15,7 +15,7 @@ from headrace import Pipeline
 from headrace.cli.main import app
 from headrace.distribute.watermark_inputs import lags_of
 from headrace.model.time import Duration, Instant
-from headrace.observe.lateness import behind, quantiles
+from headrace.observe.lateness import count_by_lag, quantiles_of_counts
 from headrace.read.snapshots.epoch_history import EpochFigures
 from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
@@ -191,7 +191,7 @@ def test_a_damaged_log_is_told_and_the_command_that_is_named_gets_out_of_it(depl
     for number in (1, 3):  # an old entry, and the newest one
         entry = folder / f"{number:020d}.json"
         entry.write_bytes(entry.read_bytes()[:-9])
-    first = deployment.catalog.log()[0].refs["main"]
+    first = deployment.catalog.list_entries()[0].refs["main"]
     for command, option in (("read", "--at"), ("run", "--branch")):
         refused = headrace(deployment, command, deployment.reference, option, "main")
         assert refused.exit_code == 40
@@ -220,7 +220,7 @@ def test_release_publishes_with_a_reason_and_not_without(deployment: Deployment)
     assert headrace(deployment, "release", deployment.reference, "main", "--message", "Ann: known gap").exit_code == 0
     refs = deployment.catalog.head().refs
     assert refs["published"] == refs["main"]
-    assert deployment.catalog.log(limit=1)[0].message == "Ann: known gap"
+    assert deployment.catalog.list_entries(limit=1)[0].message == "Ann: known gap"
 
 
 def test_a_run_that_fell_back_says_so(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,10 +306,10 @@ def test_how_far_behind_counts_the_elements_of_all_epochs() -> None:
         lags = {Duration(lag): count for lag, count in elements.items()}
         return EpochFigures(0, "s", Instant(0), Instant(0), None, None, counts={}, behind=lags)
 
-    found = behind([epoch({}), epoch({0: 40, 7: 9}), epoch({0: 20, 5: 30, 60: 1})])
+    found = count_by_lag([epoch({}), epoch({0: 40, 7: 9}), epoch({0: 20, 5: 30, 60: 1})])
     assert found == {0: 60, 5: 30, 7: 9, 60: 1}
-    assert quantiles(found) == {50: 0, 90: 5, 99: 7, 100: 60}
-    assert quantiles({}) == {}
+    assert quantiles_of_counts(found) == {50: 0, 90: 5, 99: 7, 100: 60}
+    assert quantiles_of_counts({}) == {}
 
 
 def test_lags_are_counted_by_their_first_two_digits_and_never_too_small() -> None:

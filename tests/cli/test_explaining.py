@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.testing.deployment import TemporaryDeployment as Live
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
@@ -44,7 +44,7 @@ def test_log_draws_the_snapshots(written: Deployment) -> None:
 def live(tmp_path: Path) -> Live:
     """A click at 10:10 that fired early, and one of each of two users at 12:05; main ends after them."""
     (tmp_path / "clicks.py").write_text(PIPELINE_FILE)
-    found, clicks = Live(tmp_path / "root"), resolve(str(tmp_path / "clicks.py"))
+    found, clicks = Live(tmp_path / "root"), resolve_pipeline(str(tmp_path / "clicks.py"))
     for records in ([("ann", "10:10")], [("ann", "12:05"), ("bob", "12:05")]):
         found.land(clicks, *({"user": user, "at": f"2026-03-01T{at}:00Z", "amount": 1} for user, at in records))
         found.run(clicks, at="2026-03-01T13:00:00Z")
@@ -96,6 +96,13 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
     kept = shown(live, "plan")
     assert kept.exit_code == 0, kept.output
     assert kept.stdout.splitlines()[1:] == ["aggregation 1: keep", "headrace run continues from this snapshot"]
+    stages = shown(live, "run", "--dry-run").stdout.splitlines()
+    assert stages
+    assert shown(live, "plan", "--stages").stdout.splitlines() == [*kept.stdout.splitlines(), *stages]
+    with_run = json.loads(shown(live, "plan", "--stages", "--format", "json").stdout)
+    assert with_run["action"] == "keep"
+    assert [stage["does"] for stage in with_run["run"]["stages"]] == stages
+    assert shown(live, "plan", "--stages", "--at", "published").exit_code == 2
     file = live.folder.parent / "clicks.py"
     file.write_text(PIPELINE_FILE.replace("hr.AfterCount(1), late", "hr.AfterCount(2), late"))
     files = sorted(path for path in live.folder.rglob("*") if path.is_file())
@@ -109,6 +116,7 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(live: Live) -> None:
     assert (found["action"], found["epoch"]) == ("replay", 1)
     assert found["changes"] == [{"part": "when (trigger)", "change": "has changed", "stage": 1, "action": "replay"}]
     assert files == sorted(path for path in live.folder.rglob("*") if path.is_file())
-    refused = shown(live, "run", "--executor", "local")
-    assert refused.exit_code == 10
-    assert "when (trigger) has changed (aggregation 1)" in refused.stderr
+    for command in (("run", "--executor", "local"), ("plan", "--stages")):
+        refused = shown(live, *command)
+        assert refused.exit_code == 10
+        assert "when (trigger) has changed (aggregation 1)" in refused.stderr

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import headrace as hr
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.client.handle import PipelineHandle
 
 PIPELINE = """
@@ -47,7 +47,7 @@ def sales(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PipelineHandle:
         RECORD % "1.25" + '{"k": "AA==", "day": "2026-05-02", "at": "2026-05-09T00:00:00Z"}\n'
     )
     (landing / "3.json").write_text(RECORD % "1.25")
-    handle = hr.open(tmp_path.as_uri(), create=True)[resolve("sales.py")]
+    handle = hr.open(tmp_path.as_uri(), create=True)[resolve_pipeline("sales.py")]
     handle.run(files_per_epoch=1)
     handle.tag("first", "main")
     return handle

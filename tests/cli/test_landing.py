@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 from headrace.application import submit
 from headrace.cli.main import app
 from headrace.errors import PipelineError
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.airflow.subprocesses import write_pipeline
 
 
@@ -90,7 +90,7 @@ def test_a_pattern_is_refused_when_the_pipeline_is_built(reference: str) -> None
     file = Path(reference)
     file.write_text(file.read_text().replace("landing/clicks", "landing/clicks/*.json"))
     with pytest.raises(PipelineError, match="that is a pattern, and a path is a prefix"):
-        resolve(reference)
+        resolve_pipeline(reference)
 
 
 def test_a_root_that_does_not_exist_is_named_and_not_made(reference: str, tmp_path: Path) -> None:

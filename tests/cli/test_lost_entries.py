@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.runs.maintenance import check
-from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.names import entry_path, hint_path
 from tests.cli.test_upkeep import Live
 
@@ -68,7 +68,7 @@ def test_fsck_knows_it_from_what_else_is_stored(live: Live, entries: int) -> Non
     """Also where the hint is late, as that of a run is which was killed."""
     assert check(live.catalog).problems == ()
     last = live.catalog.head().entry
-    (live.folder / hint_path("clicks")).write_bytes(encode("log-hint", {"entry": last - entries}))
+    (live.folder / hint_path("clicks")).write_bytes(encode_object("log-hint", {"entry": last - entries}))
     for number in range(last - entries + 1, last + 1):
         (live.folder / entry_path("clicks", number)).unlink()
     assert live.headrace("read").exit_code == 0, "nobody knows"

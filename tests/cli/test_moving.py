@@ -11,9 +11,10 @@ from click.testing import CliRunner, Result
 import headrace as hr
 from headrace.cli.main import app
 from headrace.read.snapshots.snapshot_refs import NoSnapshotError
-from headrace.runs.publishing import promotion
+from headrace.runs.client import recording
 from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, rehearse_for_readers
 from headrace.runs.reporting.results import RunResult
+from headrace.runs.stages import CutOver
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import RefusedError
@@ -170,19 +171,19 @@ def test_a_backfill_of_a_range_forks_before_it(live: Live) -> None:
 
 
 def test_a_backfill_catches_up_with_a_main_that_went_on(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_over, tries = promotion.cut_over, list[BranchBehindError]()
+    make_change, tries = recording.make_change, list[BranchBehindError]()
 
-    def meanwhile(pipeline: str, root: str, branch: str, *, run_id: str) -> RunResult:
+    def meanwhile(catalog: Catalog, asked: CutOver, *, run_id: str, message: str) -> RunResult:
         if not tries:
             live.land("c.jsonl", 5)
             live.run("run")
         try:
-            return cut_over(pipeline, root, branch, run_id=run_id)
+            return make_change(catalog, asked, run_id=run_id, message=message)
         except BranchBehindError as error:
             tries.append(error)
             raise
 
-    monkeypatch.setattr(promotion, "cut_over", meanwhile)
+    monkeypatch.setattr(recording, "make_change", meanwhile)
     result = live.run("backfill", "--promote")
     assert len(tries) == 1
     assert result["counts"]["records"] == 3
@@ -192,7 +193,7 @@ def test_a_backfill_that_fails_says_how_to_go_on(live: Live, monkeypatch: pytest
     def behind(*_: object, **__: object) -> RunResult:
         raise BranchBehindError("main went on")
 
-    monkeypatch.setattr(promotion, "cut_over", behind)
+    monkeypatch.setattr(recording, "make_change", behind)
     done = live.headrace("backfill", "--branch", "again", "--executor", "local", "--promote")
     assert done.exit_code == 30
     there = f"{live.reference} --root {live.root} --branch again --executor local --promote"

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace.cli.output import as_typed
-from headrace.pipeline.loading.registry import REFERENCES, resolve
+from headrace.pipeline.loading.registry import REFERENCES, resolve_pipeline
 from tests.cli.deployments import PIPELINE_FILE, Deployment, pane
 
 
@@ -55,7 +55,7 @@ def test_plan_advises_commands_that_can_be_typed(deployment: Deployment) -> None
     (advised,) = re.findall(r"`(headrace backfill [^`]*)`", told.stdout)
     _, command, reference, *_ = shlex.split(advised)
     assert (command, reference) == ("backfill", deployment.reference)
-    assert resolve(reference).name == "clicks"
+    assert resolve_pipeline(reference).name == "clicks"
     refused = headrace("run", deployment.reference, "--root", deployment.root, "--executor", "local")
     assert f"headrace backfill {shlex.quote(deployment.reference)}" in refused.stderr
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import SHIPPED, resolve
+from headrace.pipeline.loading.registry import SHIPPED, resolve_pipeline
 from headrace.pipeline.scheduling import DAG_FAMILIES, dag_id
 from tests.cli.deployments import PIPELINE_FILE
 
@@ -52,6 +52,21 @@ def test_what_new_writes_runs_as_its_next_steps_say(here: Path) -> None:
     assert {row["timing"] for row in panes} >= {"EARLY", "ON_TIME"}
 
 
+@pytest.mark.slow
+def test_what_new_writes_of_rows_runs_as_its_next_steps_say(here: Path) -> None:
+    wrote = headrace("new", "shop", "--rows")
+    assert wrote.exit_code == 0, wrote.output
+    steps = [shlex.split(line)[1:] for line in wrote.stdout.partition("next:")[2].splitlines() if line.strip()]
+    assert [step[0] for step in steps] == ["check", "test", "run", "read"]
+    for step in steps:
+        done = headrace(*step)
+        assert done.exit_code == 0, done.output
+    rows = json.loads(headrace(*steps[-1], "--format", "json").stdout)
+    assert len(rows) == 9
+    tea = [(row["euros"], row["day"], row["event_time"][11:16]) for row in rows if row["product"] == "tea"]
+    assert sorted(tea, key=lambda row: row[2])[:2] == [("4.2", "2025-01-01", "09:05"), ("8.4", "2025-01-01", "09:40")]
+
+
 def test_new_touches_no_file_that_is_there(here: Path) -> None:
     assert headrace("new", "shop", "--folder", "a b").exit_code == 0
     file = here / "a b" / "shop.py"
@@ -77,7 +92,7 @@ def test_new_takes_names_of_pipelines_alone(here: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["class", "json", "headrace", "datetime"])
 def test_names_that_python_knows_are_good_names(here: Path, name: str) -> None:
     assert headrace("new", name).exit_code == 0
-    assert resolve(f"{name}/{name}.py").name == name
+    assert resolve_pipeline(f"{name}/{name}.py").name == name
 
 
 def checked(*arguments: str) -> Any:

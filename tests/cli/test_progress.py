@@ -25,7 +25,7 @@ def test_a_bar_counts_files_epochs_and_rows_and_tells_the_rate(
     seconds = iter((10.0, 11.0, 14.0))
     monkeypatch.setattr(display, "monotonic", lambda: next(seconds))
     written = io.StringIO()
-    with Bar.shown(Console(file=written, force_terminal=True, width=200, highlight=False)) as bar:
+    with Bar.show_on_console(Console(file=written, force_terminal=True, width=200, highlight=False)) as bar:
         bar.noted("starting [Spark]")
         bar.planned(4)
         bar.committed(manifest)

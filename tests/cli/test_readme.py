@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.docs import pages
 from tests.docs.running import Reader
 
@@ -19,11 +19,25 @@ def blocks() -> list[str]:
     return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
 
 
+def delays() -> str:
+    """The pipeline over real flights; the first one of the README is that of the front page."""
+    (block,) = (block for block in blocks() if '"delays",' in block)
+    return block
+
+
+def test_the_readme_begins_as_the_front_page_does() -> None:
+    page = (README.parent / "docs" / "index.md").read_text()
+    assert blocks()[0] == re.findall(r"```python\n(.*?)```", page, re.DOTALL)[0]
+    tables = [re.findall(r"^\|.*\|$", text, re.MULTILINE)[:9] for text in (README.read_text(), page)]
+    assert tables[0] == tables[1]
+    assert "SQLMesh" in tables[0][0]
+
+
 def test_the_pipeline_is_one_of_about_twenty_lines(tmp_path: Path) -> None:
     file = tmp_path / "delays.py"
-    file.write_text(blocks()[0])
-    assert resolve(str(file)).name == "delays"
-    assert len(blocks()[0].split("flights = ")[1].splitlines()) <= 20
+    file.write_text(delays())
+    assert resolve_pipeline(str(file)).name == "delays"
+    assert len(delays().split("flights = ")[1].splitlines()) <= 20
 
 
 @pytest.mark.slow
@@ -31,7 +45,7 @@ def test_all_of_it_runs_on_real_flights(tmp_path: Path, monkeypatch: pytest.Monk
     reader = Reader(tmp_path, monkeypatch)
     reader.start()
     (tmp_path / "scripts").symlink_to(README.parent / "scripts")
-    (tmp_path / "delays.py").write_text(blocks()[0])
+    (tmp_path / "delays.py").write_text(delays())
     for block in pages.blocks(README):
         reader.follow(block)
     printed = CliRunner().invoke(app, ["read", "delays.py", "--format", "json"]).stdout

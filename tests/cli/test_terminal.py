@@ -20,7 +20,7 @@ from headrace.cli.main import app
 from headrace.model.expressions.data_types import DataType
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views.columns import View, ViewColumns
-from headrace.this_process import in_one_line, visible
+from headrace.this_process import escape_invisible, in_one_line
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile, Layer
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour, pane
@@ -146,7 +146,7 @@ def _all_of(terminal: int) -> bytes:
 def test_the_bar_shows_what_it_is_told() -> None:
     written = io.StringIO()
     console = Console(file=written, force_terminal=True, width=300, highlight=False)
-    with Bar.shown(console) as bar:
+    with Bar.show_on_console(console) as bar:
         bar.noted(f"reading {ODD}\n!")
         bar.warned(ODD)
     text = written.getvalue()
@@ -173,7 +173,7 @@ def test_what_a_task_of_airflow_says_is_text(capsys: pytest.CaptureFixture[str],
     ],
 )
 def test_what_is_visible_stays(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert escape_invisible(text) == shown
     assert in_one_line(text) == shown.replace("\n", r"\n").replace("\t", r"\t")
 
 
@@ -186,7 +186,7 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
     deployment.commit(panes=[pane("ann", 1, 2)])
     columns = ViewColumns({"user": DataType.STRING}, {"n\0m": DataType.INT, "n\0o": DataType.INT}, {})
     row = {**pane("ann", 1, 2), "n\0m": 2, "n\0o": 3, "epoch": 1}
-    rows = pa.Table.from_pylist([row], columns.schema(View.CURRENT))
+    rows = pa.Table.from_pylist([row], columns.arrow_schema(View.CURRENT))
     written = io.BytesIO()
     pq.write_table(rows, written)
     data = written.getvalue()
@@ -200,7 +200,7 @@ def test_a_column_with_nul_in_its_name_that_is_there_already_is_read(
         parent=head.snapshot_id,
         epoch=1,
         schema=columns.to_json(),
-        tables={**head.tables, "current": (Layer.of((file,), 1, 1),)},
+        tables={**head.tables, "current": (Layer.from_files((file,), 1, 1),)},
     )
     deployment.catalog.commit(deployment.claim, later)
     (found,) = PipelineReader(deployment.catalog).current(at="main").to_arrow().to_pylist()

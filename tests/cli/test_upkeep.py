@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 
 from headrace.cli.main import app
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.holds import ReaderHold, dropped
+from headrace_snapshots.holds import ReaderHold, drop_holds
 from headrace_snapshots.store import open_store
 from tests.cli.deployments import PIPELINE_FILE
 
@@ -167,5 +167,5 @@ def test_an_expiry_says_why_it_keeps_what_for_readers(started: Live) -> None:
     assert "what readers keep daily.source: snapshots of these were computed from it" in said
     assert said.count("headrace drop") == 1
     for reader in readers:
-        dropped(started.catalog.store, "clicks", reader)
+        drop_holds(started.catalog.store, "clicks", reader)
     assert "readers" not in started.headrace("expire", "--keep-last", "1", "--dry-run").output

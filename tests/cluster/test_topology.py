@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_airflow import processes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
@@ -77,7 +77,7 @@ def airflow(tmp_path: Path, cluster: SparkCluster, postgres: Postgres | None) ->
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": cluster.url}),
         "HEADRACE_PIPELINES": str(folder),
         "HEADRACE_DRIVER_MEMORY": "1g",
-        **({"PYTHONPATH": str(DOCKER)} if processes.available() else {}),  # as in the compose file
+        **({"PYTHONPATH": str(DOCKER)} if processes.can_confine() else {}),  # as in the compose file
         **({"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres.url} if postgres else {}),
     }
     local = LocalAirflow(tmp_path / "airflow", ROOT, environment)
@@ -108,7 +108,7 @@ def test_a_dag_run_commits_and_publishes(
     assert refs["published"] == refs["main"]
     (event,) = airflow.api.asset_events(dag, ended.run_id)
     assert event["snapshot"] == refs["published"]
-    clicks = resolve(str(tmp_path / "pipelines" / "clicks.py"))
+    clicks = resolve_pipeline(str(tmp_path / "pipelines" / "clicks.py"))
     rows = read(clicks, ROOT).to_pylist()
     assert sorted((row["window_start"], row["clicks"]) for row in rows) == [(at, 1) for at in times]
 

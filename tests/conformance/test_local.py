@@ -12,6 +12,7 @@ from headrace_lab.conformance import on_local
 from headrace_lab.conformance.on_local import LocalExecutor
 from headrace_lab.conformance.on_tasks import map_elements
 from headrace_lab.conformance.runner import CaseStatus, run_file
+from tests.conformance.test_cases import land_joined_outputs
 
 QUICK = ("retractions", "session_merges", "two_stages")
 FILES = [
@@ -26,6 +27,12 @@ def test_cases_pass_through_tasks(file: Path) -> None:
     results = run_file(file, LocalExecutor())
     wrong = [f"{r.name}: {r.status} {r.reason}" for r in results if r.required and r.status is not CaseStatus.PASSED]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+def test_joins_of_outputs_pass_as_joins_of_inputs_do(tmp_path: Path) -> None:
+    results = run_file(land_joined_outputs(tmp_path), LocalExecutor())
+    assert [f"{r.name}: {r.status} {r.reason}" for r in results if r.status is not CaseStatus.PASSED] == []
 
 
 def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from headrace.cli.main import app
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Pane
+from headrace.model.windows import Window
 from headrace_lab.conformance import runner
 from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor
@@ -198,6 +199,52 @@ def test_outputs_that_cannot_be_run(outputs: Any, reason: str, write: Callable[.
     (result,) = run_file(write(case(kind="outputs", outputs=outputs, steps=steps(1, panes=[]))), ReferenceExecutor())
     assert result.status is CaseStatus.FAILED
     assert reason in result.reason
+
+
+ROWS: dict[str, Any] = {"take": {"type": "top", "number": 1, "by": "value"}, "accumulation": "RETRACTING"}
+ONE = {"op": "input", "elements": [{"value": 1, "ts": 1}]}
+LEAVES = {"op": "expect", "panes": [{"window": [0, 10], "result": 1, "timestamp": 1, "timing": "EARLY"}]}
+
+
+def rows(**changes: Any) -> dict[str, Any]:
+    return case(**{"kind": "rows", "steps": [ONE, LEAVES], **ROWS, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"take": {"type": "last"}}, "take: type: 'last' is not one of newest, top, distinct"),
+        ({"take": {"type": "top", "number": 0, "by": "value"}}, "write a whole number of at least 1"),
+        ({"take": {"type": "newest", "order": "key"}}, "order: 'key' is not one of value"),
+        ({"deduplicate": "20"}, "deduplicate: '20' is not an integer"),
+        ({"accumulation": "ACCUMULATING"}, "a row that counts no more is withdrawn by retracting(...)"),
+        ({"steps": [ONE, {**LEAVES, "ordered": True}]}, "rows leave in no order: leave ordered out"),
+        ({"steps": [{"op": "assign", "ts": 3, "windows": [[0, 10]]}]}, "no steps assign, merge and combine"),
+        ({"taek": {}}, "'taek' of the case"),
+        ({"take": {**ROWS["take"], "deletd": "gone"}, "steps": [ONE]}, "'deletd' of what is taken"),
+    ],
+)
+def test_what_gives_no_rows_is_told(changes: Any, reason: str, write: Callable[..., Path]) -> None:
+    good, wrong = run_file(write(rows(name="good"), rows(**{"steps": [ONE], **changes})), ReferenceExecutor())
+    assert (good.status, wrong.status) == (CaseStatus.PASSED, CaseStatus.FAILED)
+    assert reason in wrong.reason
+
+
+ROW_LIES = {
+    "a row is missing": (panes(lambda ps: ps[1:]), "Unmatched output"),
+    "a row comes twice": (panes(lambda ps: ps + ps[:1]), "Unexpected output"),
+    "its window is another": (panes(lambda ps: tuple(replace(p, window=Window(0, 20)) for p in ps)), "Unmatched"),
+    "it is withdrawn": (panes(lambda ps: tuple(replace(p, is_retraction=True) for p in ps)), "Unmatched output"),
+    "its event time is another": (panes(lambda ps: tuple(replace(p, timestamp=2) for p in ps)), "Unmatched output"),
+}
+
+
+@pytest.mark.parametrize("lie", ROW_LIES)
+def test_a_lie_about_rows_fails(lie: str, write: Callable[..., Path]) -> None:
+    executor, message = ROW_LIES[lie]
+    (result,) = run_file(write(rows()), executor)
+    assert result.status is CaseStatus.FAILED
+    assert message in result.reason
 
 
 def test_an_error_of_the_executor_is_the_failure_of_its_case_alone(write: Callable[..., Path]) -> None:

@@ -8,12 +8,13 @@ import pytest
 from headrace.distribute.spark.application import SparkSession
 from headrace.model.accumulation import Accumulation
 from headrace.model.windows import FixedWindows, GlobalWindows, Sessions, SlidingWindows
+from headrace.pipeline.rows import Distinct, Every, Newest, Top
 from headrace_lab.conformance.on_spark import SparkExecutor, representatives
 from headrace_lab.conformance.runner import CaseStatus, run_file
 from headrace_lab.conformance.schema import is_dialect, read_case
 
 CASES = Path(__file__).parent / "cases"
-OWN = ("own_columns", "own_having", "own_outputs")
+OWN = ("own_columns", "own_having", "own_joins", "own_outputs", "own_rows")
 # the paper's figures run on Spark in tests/observe, most of our own cases by `headrace conformance`
 FILES = sorted(
     f for f in CASES.glob("*.json") if f.stem in OWN or (not f.name.startswith("own_") and f.stem != "paper_figures")
@@ -38,6 +39,9 @@ def test_of_each_kind_one_goes_through_the_exchanges_of_spark(file: Path) -> Non
     assert {case.stages[0].how.accumulation for case in chosen} == set(Accumulation)
     assert {len(case.outputs) for case in chosen if case.outputs} >= {3, 4}, "unions, and a diamond"
     assert {case.stages[0].how.accumulation for case in chosen if case.stages[0].having is not None} >= {*Accumulation}
+    of_rows = [case.stages[0].rows for case in chosen if case.stages[0].rows is not None]
+    assert {type(rows.take) for rows in of_rows if rows.join is None} == {type(None), Newest, Top, Distinct, Every}
+    assert [rows.join is not None for rows in of_rows].count(True) == 2, "of inputs, and of outputs"
     assert len(chosen) < len(cases) / 5
 
 

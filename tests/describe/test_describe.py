@@ -7,16 +7,16 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.describe.pipeline import describe, graph, life, notes
+from headrace.describe.pipeline import draw_graph, example_window_lines, pipeline_notes, pipeline_sections
 from headrace.model.event_time import BoundedOutOfOrderness
-from headrace.model.time import Instant, instant, parse
+from headrace.model.time import Instant, parse_instant, to_instant
 from headrace.model.triggers.elementary import condition, panes
 from headrace.model.windows import describe_windows, window_at
 from headrace.pipeline.stages import TRIGGER_KINDS
 from headrace_lab.reference.windows import assign
 from tests.own_triggers import Jump
 
-NEW_YEAR = instant(datetime(2026, 1, 1, tzinfo=UTC))
+NEW_YEAR = to_instant(datetime(2026, 1, 1, tzinfo=UTC))
 
 
 CONDITIONS = {
@@ -93,13 +93,13 @@ def test_a_window_function_in_words_with_a_window_that_it_assigns(where: hr.Wind
 
 def test_the_example_says_when_a_window_is_on_time_and_when_it_expires() -> None:
     strategy = BoundedOutOfOrderness(hr.FixedWindows("4h").size)
-    _, on_time, expires = life(hr.FixedWindows("1h"), hr.retracting("2d"), [strategy])
+    _, on_time, expires = example_window_lines(hr.FixedWindows("1h"), hr.retracting("2d"), [strategy])
     end = NEW_YEAR + timedelta(hours=1) // timedelta(microseconds=1)
-    assert parse(on_time.split("once a record of ")[1].split(" ")[0]) - end == strategy.bound
-    assert strategy.lower_bound(parse("2026-01-01T05:00:00Z")) == Instant(end)
+    assert parse_instant(on_time.split("once a record of ")[1].split(" ")[0]) - end == strategy.bound
+    assert strategy.lower_bound(parse_instant("2026-01-01T05:00:00Z")) == Instant(end)
     assert expires.strip().startswith("expires when the watermark passes 2026-01-03T01:00:00Z;")
-    assert "never expires" in life(hr.FixedWindows("1h"), hr.retracting(None), [])[-1]
-    assert life(hr.FixedWindows("1h"), hr.retracting("3000000d"), [])[-1].endswith("after that")
+    assert "never expires" in example_window_lines(hr.FixedWindows("1h"), hr.retracting(None), [])[-1]
+    assert example_window_lines(hr.FixedWindows("1h"), hr.retracting("3000000d"), [])[-1].endswith("after that")
 
 
 def pipeline(**more: object) -> hr.Pipeline:
@@ -114,7 +114,7 @@ def pipeline(**more: object) -> hr.Pipeline:
 
 
 def test_a_pipeline_in_the_order_of_the_models_questions() -> None:
-    found = {part.heading: " / ".join(part.lines) for part in describe(pipeline(filter=col("cents") > 0))}
+    found = {part.heading: " / ".join(part.lines) for part in pipeline_sections(pipeline(filter=col("cents") > 0))}
     assert list(found) == ["input source", "what", "where", "when", "how"]
     assert "watermark: 10m behind the latest event time" in found["input source"]
     assert "splits: by shop" in found["input source"]
@@ -130,7 +130,7 @@ def test_the_graph_shows_every_step_in_order() -> None:
         filter=col("shop").is_not_null(),
         then=[hr.Aggregation(key="shop", what={"busiest": col("orders").max()}, where=hr.FixedWindows("1d"))],
     )
-    lines = [line for line in graph(made) if line.strip() not in "│▼"]
+    lines = [line for line in draw_graph(made) if line.strip() not in "│▼"]
     assert lines == [
         "source: landing/orders (json)",
         "refunds: landing/refunds (csv)",
@@ -143,11 +143,11 @@ def test_the_graph_shows_every_step_in_order() -> None:
 
 
 def test_notes_name_what_may_not_be_meant() -> None:
-    assert "no idle=" in " ".join(notes(pipeline()))
-    assert "never expire" in " ".join(notes(pipeline(how=hr.retracting(None))))
+    assert "no idle=" in " ".join(pipeline_notes(pipeline()))
+    assert "never expire" in " ".join(pipeline_notes(pipeline(how=hr.retracting(None))))
     waits = hr.AfterWatermark(early=hr.AfterProcessingTime("5m"), late=hr.AfterCount(1))
-    assert "without a schedule=" in " ".join(notes(pipeline(when=waits)))
-    assert "without a schedule=" not in " ".join(notes(pipeline(when=waits, schedule="@hourly")))
+    assert "without a schedule=" in " ".join(pipeline_notes(pipeline(when=waits)))
+    assert "without a schedule=" not in " ".join(pipeline_notes(pipeline(when=waits, schedule="@hourly")))
 
 
 NOTED = {
@@ -172,8 +172,8 @@ NOTED = {
 
 @pytest.mark.parametrize("said", NOTED)
 def test_what_is_allowed_and_hardly_meant_is_noted(said: str) -> None:
-    assert said in " ".join(notes(pipeline(**NOTED[said])))
-    assert said not in " ".join(notes(pipeline()))
+    assert said in " ".join(pipeline_notes(pipeline(**NOTED[said])))
+    assert said not in " ".join(pipeline_notes(pipeline()))
 
 
 def test_a_loop_says_what_goes_round() -> None:
@@ -182,7 +182,7 @@ def test_a_loop_says_what_goes_round() -> None:
     )
     parts = {"key": {"shop": col("shop"), "to": col("id")}, "loop": loop, "what": {}, "how": hr.retracting("1d")}
     made = pipeline(filter=col("cents") > 0, **parts)
-    found = {part.heading: part.lines for part in describe(made)}
+    found = {part.heading: part.lines for part in pipeline_sections(made)}
     assert list(found) == ["input source", "loop", "what", "where", "when", "how"]
     assert found["loop"] == [
         "a record is an edge from shop to to = id",
@@ -193,13 +193,13 @@ def test_a_loop_says_what_goes_round() -> None:
         "of several values it keeps the least",
         "an epoch turns at most 64 rounds; what is in flight then goes on in the next epoch",
     ]
-    lines = [line for line in graph(made) if line.strip() not in "│▼"]
+    lines = [line for line in draw_graph(made) if line.strip() not in "│▼"]
     assert lines[1:4] == [
         "filter (cents > 0)",
         "loop over shop -> to: the least of (value + cents)",
         "value per vertex: fixed windows of 1h",
     ]
     both = hr.Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True, rounds=None)
-    found = {part.heading: part.lines for part in describe(pipeline(**{**parts, "loop": both}))}
+    found = {part.heading: part.lines for part in pipeline_sections(pipeline(**{**parts, "loop": both}))}
     assert found["loop"][0] == "a record is an edge between shop and to = id, in both directions"
     assert found["loop"][-1] == "an epoch turns rounds until nothing changes"

@@ -15,10 +15,10 @@ from headrace.distribute.tasks.task_results import (
     BundleOutput,
     Failure,
     IdsOutput,
-    Merged,
+    MergedLayers,
     ShareOutput,
     StageOutput,
-    Stored,
+    StoredLayer,
     TaskOutput,
     TaskResult,
     canonical_digest,
@@ -28,7 +28,7 @@ from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.event_time import SplitFacts
 from headrace.model.time import Instant
-from headrace.sources.progress import Ahead
+from headrace.sources.progress import RecordsAhead
 from headrace_snapshots.format.files import DataFile
 
 SHA = "5f" * 32
@@ -41,7 +41,7 @@ def file(name: str = "a", sha: str = SHA) -> DataFile:
 def share() -> ShareOutput:
     observations = InputObservations(
         facts={"clicks": {"web": SplitFacts(Instant(5), {1: 2, 3: 4}), "app": SplitFacts(None)}},
-        ahead=(Ahead("clicks", 1, "f", None, Instant(9)),),
+        ahead=(RecordsAhead("clicks", 1, "f", None, Instant(9)),),
         rejected={"clicks": 1},
         sample={"clicks": ("f:1: no number",)},
         newest=Instant(7),
@@ -53,9 +53,9 @@ def share() -> ShareOutput:
 
 OUTPUTS: dict[str, TaskOutput] = {
     "share": share(),
-    "ids": IdsOutput((BundleOutput(Accounting({Disposition.DUPLICATE: 2})),), Stored((file(),), Instant(5))),
+    "ids": IdsOutput((BundleOutput(Accounting({Disposition.DUPLICATE: 2})),), StoredLayer((file(),), Instant(5))),
     "stage": StageOutput(Counts(on_time=1), panes=(file(),), elements=(file("b"),)),
-    "merged": Merged({"state": (file(), file("b")), "ids": ()}),
+    "merged": MergedLayers({"state": (file(), file("b")), "ids": ()}),
 }
 
 
@@ -133,7 +133,7 @@ def test_what_has_no_encoding_is_an_error_and_never_an_address() -> None:
 
 def test_an_error_counts_by_its_kind_and_its_message() -> None:
     def content(error: Exception) -> bytes:
-        return TaskResult(None, error=Failure.of(error)).content  # type: ignore[arg-type]
+        return TaskResult(None, error=Failure.from_error(error)).content  # type: ignore[arg-type]
 
     one, other = TornExchangeError("task 1 is silent"), TornExchangeError("task 2 is silent")
     assert content(one) == content(TornExchangeError("task 1 is silent")) != content(other)

@@ -25,7 +25,7 @@ TOLD = changed(CLICKS, deduplicate=Deduplicate("user", "1d"))
 def epochs(pipeline: Pipeline, root: Path, names: OutputTables) -> list[ComputedEpoch]:
     """A file an epoch, by an engine whose output has these ``names``."""
     store = open_store(root.as_uri())
-    work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
+    work = TaskEnvironment.from_pipeline(pipeline, store, Landing(pipeline, store))
     work = replace(work, chains=tuple(replace(chain, names=names) for chain in work.chains))
     engine = OverBlobs(work, lambda epoch: Attempt("a", data_prefix(pipeline.name, epoch, f"{epoch:016x}")), 2)
     return [engine.compute({OWN: [file]}, Instant(0)) for file in engine.landing.new_files({})[OWN]]
@@ -37,7 +37,7 @@ def test_tables_and_logs_of_a_chain_have_its_names(pipeline: Pipeline, names: Ou
     land(tmp_path, 0, EPOCHS)
     *_, last = epochs(pipeline, tmp_path, names)
     ids = {IDS} if pipeline.deduplicate is not None else set[str]()
-    assert {*last.written.tables} == {names.state(0), *ids}
+    assert {*last.written.tables} == {names.state_table(0), *ids}
     assert {*last.written.logs} == {names.panes, names.late, REJECTED}
     layers = [layer for some in last.written.tables.values() for layer in some]
     files = [file for layer in layers for file in layer.files] + [

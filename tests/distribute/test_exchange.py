@@ -10,7 +10,7 @@ import pytest
 from headrace.distribute.epoch import Attempt
 from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
-from headrace.distribute.tasks.exchange import ReceivedMessage, TornExchangeError, hear, say
+from headrace.distribute.tasks.exchange import ReceivedMessage, TornExchangeError, message_batches, receive_messages
 from headrace.distribute.tasks.levels import level_below, map_level
 from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment
 from headrace.distribute.tasks.task_results import DisagreementError
@@ -34,26 +34,26 @@ def for_part(rows: Iterable[pa.RecordBatch], part: int) -> list[pa.RecordBatch]:
 
 def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
-    said = list(say(7, 3, {"found": 1}, b"content", {1: ROWS}))
+    said = list(message_batches(7, 3, {"found": 1}, b"content", {1: ROWS}))
     assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
-    (heard,) = hear(reversed(for_part(said, 1)), 0)
+    (heard,) = receive_messages(reversed(for_part(said, 1)), 0)
     assert (heard.task, heard.result, heard.rows) == (7, {"found": 1}, ROWS)
-    (others,) = hear(for_part(said, 2), 0)
+    (others,) = receive_messages(for_part(said, 2), 0)
     assert (others.result, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
 
 
 def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
-    said = list(say(0, 1, None, b"one", {0: ROWS}))
-    other = list(say(0, 1, None, b"other", {0: ROWS}))
+    said = list(message_batches(0, 1, None, b"one", {0: ROWS}))
+    other = list(message_batches(0, 1, None, b"other", {0: ROWS}))
     for rows in (said[:-1], said[1:], [*said[:-1], other[-1]]):
         with pytest.raises(TornExchangeError):
-            hear(rows, 1)
+            receive_messages(rows, 1)
 
 
 def test_a_task_that_says_nothing_is_missed() -> None:
     with pytest.raises(TornExchangeError, match="task 1 of 2 sent nothing"):
-        hear(list(say(0, 1, None, b"", {})), 2)
+        receive_messages(list(message_batches(0, 1, None, b"", {})), 2)
 
 
 class TwoRuns(Blobs):
@@ -64,7 +64,7 @@ class TwoRuns(Blobs):
     times = MAX_RUNS
     runs = 0
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+    def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         type(self).runs += 1
         shares = numbers(0, len(plan.shares))
         once = list(map_level(self.work, plan, shares))
@@ -74,7 +74,7 @@ class TwoRuns(Blobs):
         heard = [*for_part(once, 0), *(row for part in range(1, number) for row in for_part(again, part))]
         assert [len(chain.stages) for chain in self.work.chains] == [1]
         parts = [for_part(heard, part) for part in range(number)]
-        return hear([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
+        return receive_messages([row for part in parts for row in level_below(self.work, plan, 0, part)], number)
 
     def _over_other_input(self, plan: EpochPlan) -> EpochPlan:
         """The plan, whose first file lacks its first record."""
@@ -88,7 +88,7 @@ class TwoRuns(Blobs):
 
 def engine(root: Path, runner: Callable[[TaskEnvironment, int], Blobs], parts: int = 2) -> TasksEngine:
     store = open_store(root.as_uri())
-    work = TaskEnvironment.of(CLICKS, store, Landing(CLICKS, store))
+    work = TaskEnvironment.from_pipeline(CLICKS, store, Landing(CLICKS, store))
     return TasksEngine(work, lambda epoch: Attempt(f"attempt-{epoch}", f"data/{epoch}"), runner(work, parts))
 
 
@@ -126,8 +126,8 @@ def test_a_task_that_runs_twice_and_says_the_same_changes_nothing(tmp_path: Path
 class Forgetful(Blobs):
     """What one task of the map side passed on does not come to the driver."""
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
-        first, *others = super().epoch(plan)
+    def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+        first, *others = super().run_epoch(plan)
         (shares,) = first.result.history
         return [replace(first, result=replace(first.result, history=(shares[1:],))), *others]
 

@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace import Deduplicate, Output, Pipeline, col
-from headrace.distribute.epoch import Again, Attempt, ComputedEpoch
+from headrace.distribute.epoch import Attempt, ComputedEpoch, RecomputedEpoch
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.errors import HeadraceError
 from headrace.model.time import Instant
@@ -46,7 +46,7 @@ def shop(output: Output, *, telling: bool) -> Pipeline:
 
 def engine_of(pipeline: Pipeline, root: Path, tasks: int = 1) -> OverBlobs:
     store = open_store(root.as_uri())
-    work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
+    work = TaskEnvironment.from_pipeline(pipeline, store, Landing(pipeline, store))
     return OverBlobs(
         work, lambda epoch: Attempt(f"snapshot-{epoch}", data_prefix(pipeline.name, epoch, f"{epoch:016x}")), tasks
     )
@@ -128,7 +128,7 @@ def test_a_parked_output_is_computed_again_alone(telling: bool, tmp_path: Path) 
     mended.touch()
     for number, file in enumerate(files):
         once = sound.compute({OWN: [file]}, Instant(NOW + number))
-        past = Again(frozenset({"bad"}), ids[number], ids[number + 1])
+        past = RecomputedEpoch(frozenset({"bad"}), ids[number], ids[number + 1])
         only = again.compute({OWN: [file]}, Instant(NOW + number), again=past)
         assert contents(only, "bad") | {IDS: None} == contents(once, "bad") | {IDS: None}
         assert {log for log, files in only.written.logs.items() if files} <= {"bad/panes", "bad/late", "rejected"}
@@ -177,7 +177,7 @@ def test_an_output_that_reads_others_is_computed_again_alone(tmp_path: Path) -> 
     mended.touch()
     for number, file in enumerate(files):
         once = sound.compute({OWN: [file]}, Instant(NOW + number))
-        only = again.compute({OWN: [file]}, Instant(NOW + number), again=Again(frozenset({"bad", "below"})))
+        only = again.compute({OWN: [file]}, Instant(NOW + number), again=RecomputedEpoch(frozenset({"bad", "below"})))
         for name in ("bad", "below"):
             assert contents(only, name) == contents(once, name)
         assert not any(files for log, files in only.written.logs.items() if log.startswith("hourly/"))

@@ -21,7 +21,7 @@ CUTS = st.lists(st.integers(0, 5), min_size=203, max_size=203)
 
 
 def of(times: list[int]) -> FileTimes:
-    return FileTimes.of(np.array(times, np.int64), LATEST)
+    return FileTimes.from_times(np.array(times, np.int64), LATEST)
 
 
 @examples(60)

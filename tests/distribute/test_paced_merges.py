@@ -19,7 +19,7 @@ NUMBERS = count()
 
 def layer(rows: int, first: int, last: int | None = None, expires: int | None = None) -> Layer:
     files = (DataFile(f"p/data/{next(NUMBERS)}", rows, rows, "0"),) if rows else ()
-    return Layer.of(files, first, first if last is None else last, expires)
+    return Layer.from_files(files, first, first if last is None else last, expires)
 
 
 def parts_of(layers: Sequence[Layer]) -> int:
@@ -38,10 +38,12 @@ class Table:
     def epoch(self, rows: int) -> None:
         number = len(self.merged_rows)
         self.merges = self.merges.with_next(self.layers, parts_of)
-        steps = self.merges.steps(self.layers)
+        steps = self.merges.next_steps(self.layers)
         self.layers = (*self.layers, layer(rows, number))
         self.merged_rows.append(sum(merged(step) for step in steps))
-        self.merges, self.layers = self.merges.after({step: files(step) for step in steps}).applied(self.layers)
+        self.merges, self.layers = self.merges.with_finished_steps(
+            {step: files(step) for step in steps}
+        ).apply_finished(self.layers)
         self.counts.append(len(self.layers))
 
     @property
@@ -102,17 +104,17 @@ def test_a_smaller_merge_goes_before_a_larger_one() -> None:
     layers = (*old, *(layer(10_000, FANOUT + number) for number in range(FANOUT)))
     merges = merges.with_next(layers, parts_of)
     assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT, False)]
-    steps = merges.steps(layers)
+    steps = merges.next_steps(layers)
     assert steps[0].merge.first_epoch == FANOUT
-    assert not steps[0].done(files(steps[0])).left, "it is small, and done in a step"
+    assert not steps[0].finish_step(files(steps[0])).left, "it is small, and done in a step"
 
 
 def test_many_layers_make_steps_longer() -> None:
     def step_rows(more: int) -> int:
         layers = tuple(layer(2_000_000, number) for number in range(FANOUT))
         layers = (*layers, *(layer(1, FANOUT + number) for number in range(more)))
-        merges = TableMerges((UnfinishedMerge.of(layers[:FANOUT], 1000, is_lowest=True),))
-        return sum(merged(step) for step in merges.steps(layers) if step.merge.first_epoch == 0)
+        merges = TableMerges((UnfinishedMerge.from_layers(layers[:FANOUT], 1000, is_lowest=True),))
+        return sum(merged(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
 
     few, crowded, too_many = (step_rows(more) for more in (1, CROWDED, MOST_LAYERS))
     assert few < crowded < too_many == FANOUT * 2_000_000
@@ -120,19 +122,19 @@ def test_many_layers_make_steps_longer() -> None:
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     layers = tuple(layer(10, number, expires=number) for number in range(4))
-    merge = UnfinishedMerge.of(layers, 2, is_lowest=True).with_next(((),))
-    assert merge.sources(layers) == layers
-    assert merge.sources(layers[1:]) == layers[1:], "the oldest has expired"
-    assert merge.sources(layers[:-1]) == (), "the newest never does alone"
-    assert merge.sources((layer(10, 0), *layers[1:])) == (), "it was written again"
-    assert merge.sources(()) == ()
+    merge = UnfinishedMerge.from_layers(layers, 2, is_lowest=True).with_next(((),))
+    assert merge.source_layers(layers) == layers
+    assert merge.source_layers(layers[1:]) == layers[1:], "the oldest has expired"
+    assert merge.source_layers(layers[:-1]) == (), "the newest never does alone"
+    assert merge.source_layers((layer(10, 0), *layers[1:])) == (), "it was written again"
+    assert merge.source_layers(()) == ()
     others = (*layers[:2], layer(10, 2, expires=9), layers[3])
     assert TableMerges((merge,)).with_next(others, parts_of).unfinished == ()
     whole = merge.with_next(((DataFile("p/data/merged", 40, 40, "0"),),))
     above = layer(5, 4)
-    (below, newest) = whole.applied((*layers[1:], above))
+    (below, newest) = whole.apply_to((*layers[1:], above))
     assert (below.rows, below.first_epoch, below.last_epoch, below.expires, newest) == (40, 0, 3, 3, above)
-    assert whole.applied(others) == others
+    assert whole.apply_to(others) == others
 
 
 def test_layers_that_are_merged_are_one_for_the_plan_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,8 +155,8 @@ def test_there_are_no_more_parts_than_groups_of_keys() -> None:
     class Tasks:
         is_elsewhere = False
 
-        def tasks(self, size: int) -> int:
+        def task_count(self, size: int) -> int:
             return 1
 
-    most = Merges(Tasks())._parts_of([Layer.of((DataFile("p/data/a", 2**36, 1, "0"),), 0, 0)])  # type: ignore[arg-type]
+    most = Merges(Tasks())._parts_of([Layer.from_files((DataFile("p/data/a", 2**36, 1, "0"),), 0, 0)])  # type: ignore[arg-type]
     assert most == GROUPS

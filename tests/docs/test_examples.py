@@ -8,10 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.docs.pages import ROOT
 
 EXAMPLES = sorted(file.parent for file in (ROOT / "examples").glob("*/expected.jsonl"))
+JOBS = sorted((ROOT / "examples" / "joins").glob("*.py"))
 _GENERATED = ROOT / "examples" / "nexmark"
 """Has no data of its own: tests/docs/test_nexmark.py lands some, and compares with DuckDB."""
 
@@ -24,7 +25,8 @@ def headrace(*words: str) -> str:
 
 def test_all_examples_say_what_they_give() -> None:
     assert len(EXAMPLES) >= 4
-    assert {file.parent for file in (ROOT / "examples").glob("*/*.py")} == {*EXAMPLES, _GENERATED}
+    of_joins = {file.parent for file in JOBS}
+    assert {file.parent for file in (ROOT / "examples").glob("*/*.py")} == {*EXAMPLES, *of_joins, _GENERATED}
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda folder: folder.name)
@@ -35,6 +37,20 @@ def test_the_rows_of(example: Path, tmp_path: Path) -> None:
     headrace("run", file, *root)
     rows = json.loads(headrace("read", file, *root, "--format", "json"))
     expected = [json.loads(line) for line in (example / "expected.jsonl").read_text().splitlines()]
-    stage = resolve(file).stages[-1]
+    stage = resolve_pipeline(file).stages[-1]
     columns = [*stage.key_types, "window_start", "window_end", *stage.value_types, "timing"]
     assert [{name: row[name] for name in columns} for row in rows] == expected
+
+
+@pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
+def test_the_rows_of_the_join(file: Path, tmp_path: Path) -> None:
+    shutil.copytree(file.parent / "data", tmp_path / "data")
+    root = ("--root", f"file://{tmp_path}/data")
+    headrace("run", str(file), *root)
+    expected = [json.loads(line) for line in (file.parent / "expected" / f"{file.stem}.jsonl").read_text().splitlines()]
+    rows = json.loads(headrace("read", str(file), *root, "--format", "json"))
+    assert sorted([{name: row[name] for name in expected[0]} for row in rows], key=str) == sorted(expected, key=str)
+
+
+def test_the_joins_pass_their_own_tests() -> None:
+    assert headrace("test", str(JOBS[0].parent)).count("passed  ") == len(JOBS)

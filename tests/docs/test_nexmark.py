@@ -1,4 +1,4 @@
-"""NEXMark's queries as the example says them: after each run ``current`` is what DuckDB answers over all bids so far,
+"""NEXMark's queries as the example says them: after each run ``current`` is what DuckDB answers over all events so far,
 which came late and out of order.
 """
 
@@ -17,7 +17,7 @@ import pytest
 
 import headrace as hr
 from headrace.distribute.spark.application import SparkSession
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.runs.options import RunOptions
@@ -27,6 +27,21 @@ from tests.docs.pages import DOCS, ROOT
 NEXMARK = ROOT / "examples" / "nexmark"
 SQL = {file.stem: file.read_text() for file in sorted((NEXMARK / "sql").iterdir())}
 GENERATOR = runpy.run_path(str(NEXMARK / "generator.py"))
+QUERIES = runpy.run_path(str(NEXMARK / "queries.py"))
+TYPES = {int: "BIGINT", str: "VARCHAR", datetime: "TIMESTAMP"}
+TABLES = {
+    stream: {name: TYPES[kind] for name, kind in QUERIES[record].items()}
+    for stream, record in (("bids", "BID"), ("auctions", "AUCTION"), ("persons", "PERSON"))
+}
+PIPELINES = {
+    "nexmark": (),
+    "q12": ("q12",),
+    "q3": ("q3",),
+    "q8": ("q8",),
+    "sold": ("q4", "q6", "q9", "q20"),
+    "q13": ("q13",),
+}
+"""In the order in which they run, each with the queries that no other one has."""
 GAP = timedelta(seconds=10)
 Rows = Counter[tuple[Any, ...]]
 
@@ -41,29 +56,67 @@ class Part:
 
     @property
     def files(self) -> list[str]:
-        """The names of its micro-batches: 250 events each, and the last has bids that no chance makes."""
+        """The names of its micro-batches: 250 events each, and the last has events that no chance makes."""
         return [f"{number:09}.json" for number in (*self.events[::250], self.events.stop - 1)]
 
     def land(self, root: Path) -> None:
         GENERATOR["land"](root, self.events, self.start, rate=20, per_file=250)
-        lines = [json.dumps(bid) for bid in edges(self.start)]
-        (root / "landing/bids" / self.files[-1]).write_text("\n".join(lines))
+        for stream, events in self.edges().items():
+            lines = [json.dumps(event) for event in events]
+            (root / "landing" / stream / self.files[-1]).write_text("\n".join(lines))
+
+    def edges(self) -> dict[str, list[dict[str, Any]]]:
+        """Bids that tie, stand at a border of ranks, a gap apart, or have other channels and URLs; auctions that open
+        and expire at the moment of a bid; persons who register at the end of a window, or after their auction.
+        """
+        first = 123_000 * self.events.start
+        return {
+            "bids": [
+                {
+                    "auction": first + number % 3, "bidder": 1, "price": price, "channel": channel,
+                    "extra": "c" * number, "url": f"https://auctions.example/{place}", **self._at(number // 2 * GAP),
+                }
+                for number, (price, place, channel) in enumerate(BIDS)
+            ],
+            "auctions": [
+                {
+                    "id": first + number, "item_name": "edge", "description": "", "initial_bid": 1, "reserve": 2,
+                    "expires": self._at(expires)["date_time"], "seller": first + number, "category": 10,
+                    "extra": "", **self._at(opened),
+                }
+                for number, (opened, expires) in enumerate(AUCTIONS)
+            ],
+            "persons": [
+                {"id": first + number, "name": f"Edge {number}", "state": "OR", **self._at(registers)}
+                for number, registers in enumerate(PERSONS)
+            ],
+        }  # fmt: skip
+
+    def _at(self, since: timedelta) -> dict[str, str]:
+        return {"date_time": (self.start + since).isoformat(timespec="milliseconds")}
 
 
-def edges(start: datetime) -> list[dict[str, Any]]:
-    """Bids that tie, stand at a border of ranks, a gap apart, or have other channels and URLs."""
-    borders = [9_999, 10_000, 999_999, 1_000_000, 10**9, 10**9]
-    places = ["", "?channel_id=7", "a?x=1&channel_id=", "a/b/c/d?channel_id=x&y=2", "a//c", "?nochannel_id=3"]
-    channels = ["APPLE", "google", "channel-1", "", "bing", "baidu.com"]
-    return [
-        {
-            "auction": number % 3, "bidder": 1, "price": price, "channel": channel, "extra": "c" * number,
-            "url": f"https://auctions.example/{place}",
-            "date_time": (start + number // 2 * GAP).isoformat(),
-        }
-        for number, (price, place, channel) in enumerate(zip(borders, places, channels, strict=True))
-    ]  # fmt: skip
+BIDS = (
+    (9_999, "", "APPLE"),
+    (10_000, "?channel_id=7", "google"),
+    (999_999, "a?x=1&channel_id=", "channel-1"),
+    (1_000_000, "a/b/c/d?channel_id=x&y=2", ""),
+    (10**9, "a//c", "bing"),
+    (10**9, "?nochannel_id=3", "baidu.com"),
+    (5, "", ""),
+    (2 * 10**9, "", ""),
+    (10**9, "", ""),
+)
+"""Prices, places and channels: bids on three auctions in turn, two at a moment."""
 
+_MOMENT = timedelta(milliseconds=1)
+AUCTIONS = (
+    (0 * GAP, GAP - _MOMENT),  # opens with the first bid; expires right before the second one
+    (GAP / 2, 2 * GAP),  # opens behind the first bid; expires with the second one
+    (0.6 * GAP, 4 * GAP),  # of two bids as high as each other the first wins
+)
+PERSONS = (0 * GAP, GAP / 2 - _MOMENT, 3 * GAP)
+"""With the auction; in the window before it; behind it."""
 
 PARTS = (
     Part(range(1000), datetime(2026, 5, 1, 23, 59, 35, tzinfo=UTC), datetime(2026, 5, 3, 12, 0, 4, tzinfo=UTC)),
@@ -73,7 +126,7 @@ PARTS = (
 
 
 def pipeline(name: str) -> Pipeline:
-    return resolve(f"{NEXMARK / 'queries.py'}:{name}")
+    return resolve_pipeline(f"{NEXMARK / 'queries.py'}:{name}")
 
 
 def run(pipeline: Pipeline, root: Path, part: Part, spark: SparkSession | None = None) -> str:
@@ -83,32 +136,35 @@ def run(pipeline: Pipeline, root: Path, part: Part, spark: SparkSession | None =
     return hr.open(root.as_uri())[pipeline.name].catalog.head().refs["main"]
 
 
-def bids(root: Path, parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
-    """DuckDB with the bids of ``parts`` and when they were read."""
+def landed(root: Path, parts: Sequence[Part]) -> duckdb.DuckDBPyConnection:
+    """DuckDB with the events of ``parts``, when bids were read, and the table of reference."""
     connection = duckdb.connect()
-    connection.execute("""
-        CREATE TABLE bids (
-            auction BIGINT, bidder BIGINT, price BIGINT, channel VARCHAR, url VARCHAR, date_time TIMESTAMP,
-            extra VARCHAR, arrived_at TIMESTAMP
-        )
-    """)
-    for part in parts:
-        files = [str(root / "landing/bids" / name) for name in part.files]
-        read = "INSERT INTO bids BY NAME SELECT *, ? AS arrived_at FROM read_json(?)"
-        connection.execute(read, [part.arrived.replace(tzinfo=None), files])
+    for stream, types in TABLES.items():
+        for number, part in enumerate(parts):
+            files = [str(file) for name in part.files if (file := root / "landing" / stream / name).exists()]
+            read = "SELECT *, ?::TIMESTAMP AS arrived_at FROM read_json(?, columns=?)"
+            make = f"INSERT INTO {stream} {read}" if number else f"CREATE TABLE {stream} AS {read}"
+            connection.execute(make, [part.arrived.replace(tzinfo=None), files, types])
+    connection.execute("CREATE TABLE side_input AS FROM read_csv(?)", [str(root / "landing/side_input/values.csv")])
     return connection
 
 
-def answer(bids: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Rows]:
+def answer(events: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], Rows]:
     """The columns of DuckDB's answer, and its rows."""
-    result = bids.execute(SQL[query])
+    result = events.execute(SQL[query])
     return [column for column, *_ in result.description], Counter(result.fetchall())
+
+
+def pipeline_of(query: str) -> str:
+    """The name of the pipeline that answers ``query``."""
+    return next((name for name, queries in PIPELINES.items() if query in queries), "nexmark")
 
 
 def current(root: Path, query: str, columns: Sequence[str], snapshot: str) -> Rows:
     """What stands of a query at ``snapshot``."""
-    handle = hr.open(root.as_uri())["q12" if query == "q12" else "nexmark"]
-    reader = handle if query == "q12" else handle[query]
+    name = pipeline_of(query)
+    handle = hr.open(root.as_uri())[name]
+    reader = handle[query] if pipeline(name).outputs else handle
     return Counter(
         tuple(row.values()) for row in zoneless_rows(reader.current(at=snapshot, columns=columns).to_arrow())
     )
@@ -116,11 +172,12 @@ def current(root: Path, query: str, columns: Sequence[str], snapshot: str) -> Ro
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, str]]]:
-    """A root, and the snapshots of both pipelines after each part."""
+    """A root, and the snapshots of all pipelines after each part."""
     root, snapshots = tmp_path_factory.mktemp("nexmark"), []
+    GENERATOR["land_side_input"](root)
     for part in PARTS:
         part.land(root)
-        snapshots.append({name: run(pipeline(name), root, part) for name in ("nexmark", "q12")})
+        snapshots.append({name: run(pipeline(name), root, part) for name in PIPELINES})
     return root, snapshots
 
 
@@ -129,29 +186,34 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str,
 def test_after_each_run_stands_what_duckdb_answers(query: str, runs: tuple[Path, list[dict[str, str]]]) -> None:
     root, snapshots = runs
     for number, snapshot in enumerate(snapshots, 1):
-        columns, expected = answer(bids(root, PARTS[:number]), query)
+        columns, expected = answer(landed(root, PARTS[:number]), query)
         assert expected
-        assert current(root, query, columns, snapshot["q12" if query == "q12" else "nexmark"]) == expected
+        assert current(root, query, columns, snapshot[pipeline_of(query)]) == expected
 
 
 @pytest.mark.slow
-def test_bids_came_late_and_none_too_late(runs: tuple[Path, list[dict[str, str]]]) -> None:
+def test_events_came_late_and_none_too_late(runs: tuple[Path, list[dict[str, str]]]) -> None:
     root, _ = runs
-    nexmark = hr.open(root.as_uri())["nexmark"]
-    assert nexmark["q0"].current(where="timing = 'LATE'").count() > 10
-    assert nexmark["q15"].panes(where="is_retraction").count() > 4
-    assert nexmark["q11"].late().count() == 0
+    pipelines = {name: hr.open(root.as_uri())[name] for name in PIPELINES}
+    assert pipelines["nexmark"]["q0"].current(where="timing = 'LATE'").count() > 10
+    for name, query in (("nexmark", "q15"), ("sold", "q9"), ("sold", "q4"), ("sold", "q6")):
+        assert pipelines[name][query].panes(where="is_retraction").count() > 4, query
+    for name, handle in pipelines.items():
+        for reader in [handle[query] for query in pipeline(name).outputs] or [handle]:
+            assert reader.late().count() == reader.rejected().count() == 0
 
 
 @pytest.mark.spark
-def test_some_queries_on_spark(spark: SparkSession, tmp_path: Path) -> None:
-    whole, queries = pipeline("nexmark"), ("q5", "q11", "q14", "q19")
+@pytest.mark.parametrize(("name", "queries"), [("nexmark", ("q5", "q11", "q14", "q19")), ("sold", ("q9", "q4", "q20"))])
+def test_some_queries_on_spark(spark: SparkSession, tmp_path: Path, name: str, queries: Sequence[str]) -> None:
+    whole = pipeline(name)
     few = replace(whole, outputs={name: whole.outputs[name] for name in queries}, executor="spark")
     part, *_ = PARTS
     part.land(tmp_path)
+    GENERATOR["land_side_input"](tmp_path)
     snapshot = run(few, tmp_path, part, spark)
     for query in queries:
-        columns, expected = answer(bids(tmp_path, [part]), query)
+        columns, expected = answer(landed(tmp_path, [part]), query)
         assert current(tmp_path, query, columns, snapshot) == expected
 
 

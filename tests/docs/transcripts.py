@@ -22,8 +22,8 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import MAX_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal, composites, data_driven, elementary
+from headrace.pipeline.loops import Loop
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.stages import Loop
 from headrace_lab.reference.contents import Contents
 from headrace_lab.reference.elements import DroppedElement, Element
 from headrace_lab.reference.evaluate import evaluate

@@ -86,7 +86,7 @@ def test_entries_of_a_log_are_read_at_once() -> None:
     commit_some(catalog, catalog.claim("main", "run"), 6)
     numbers = [f"log/{number:020d}" for number in range(8)]
     store.meeting = threading.Barrier(len(numbers)), tuple(numbers)
-    assert [entry.number for entry in catalog.log(limit=8)] == [7, 6, 5, 4, 3, 2, 1, 0]
+    assert [entry.number for entry in catalog.list_entries(limit=8)] == [7, 6, 5, 4, 3, 2, 1, 0]
     with pytest.raises(ObjectNotFoundError):
         store.read("p/log/none.json")
 

@@ -105,9 +105,9 @@ def test_a_source_is_made_again_from_where_its_class_was() -> None:
     kept = {"topic": "orders", "connection": "events", "land": "never", "on_lost": "skip"}
     watched = WatchedSource("headrace.pipeline.systems.kafka:KafkaSource", kept, ("events",))
     with pytest.warns(DeprecationWarning):
-        source = watched.source()
+        source = watched.build_source()
     assert (source.place, source.watched_fields()) == ("events/orders", kept)
-    assert WatchedSource.of(source).source() == source
+    assert WatchedSource.from_source(source).build_source() == source
 
 
 @pytest.mark.parametrize("name", ["delta", "final_rows", "iceberg", "kafka_sink", "postgres", "spark_sink"])

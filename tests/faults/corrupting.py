@@ -76,7 +76,7 @@ class Deployment:
         """A run of the pipeline; without its expectations if not ``audits``: these take half of its time."""
         made = PIPELINE if audits else replace(PIPELINE, expectations=())
         done = process(made, self.uri, RunOptions(name, executor="local", publish=publish))
-        results.write(open_store(self.uri), done)
+        results.write_run_result(open_store(self.uri), done)
         return done
 
     def mend(self) -> None:
@@ -185,7 +185,7 @@ def _needed(whole: Deployment) -> Iterator[tuple[str, str]]:
     yield "tagged manifest", manifest_path(NAME, tagged.snapshot_id)
     for manifest, prefix in ((newest, ""), (tagged, "older ")):
         files = [*files_of(manifest)]
-        records = [record for log in manifest.logs.values() for record in catalog.files(log)]
+        records = [record for log in manifest.logs.values() for record in catalog.file_records(log)]
         files += [file for record in records for file in record.files if isinstance(file, DataFile)]
         for kind in TABLES:
             named = [file.path for file in files if f"/{kind}-" in file.path]

@@ -17,7 +17,7 @@ import pytest
 from urllib3.connection import HTTPConnection
 
 from headrace_snapshots.log import Entry
-from headrace_snapshots.names import summarized
+from headrace_snapshots.names import summarized_pipeline
 from headrace_snapshots.protocol import Kind, coordinator
 from headrace_snapshots.protocol.barriers import Row, Table
 from headrace_snapshots.store import ObjectInfo
@@ -131,7 +131,7 @@ def _folder(path: str) -> str:
 
 def _of_put(path: str, data: bytes) -> str:
     """``commit entry``, ``manifests``, ``state data``, ``summary``, ..."""
-    if summarized(path) is not None:
+    if summarized_pipeline(path) is not None:
         return "summary"
     match _folder(path):
         case "log":
@@ -148,7 +148,7 @@ def _table_of(path: str) -> str:
     return first if _TABLE.fullmatch(first) else second
 
 
-_TABLE = re.compile(r"panes|late|rejected|ids|edges|inflight|current|elements|state(_\d+)?")
+_TABLE = re.compile(r"panes|late|rejected|ids|edges|inflight|current|elements|(state|joinleft|joinright)(_\d+)?")
 
 
 def in_the_middle(patch: pytest.MonkeyPatch, strike: Callable[[], None]) -> None:

@@ -67,7 +67,9 @@ READERS: Mapping[str, Callable[[Deployment], Any]] = {
     "plan": lambda deployment: str(deployment.history.plan(PIPELINE)),
     "show": lambda deployment: deployment.catalog.manifest(deployment.catalog.head().refs["main"]).to_json(),
     "pipelines": lambda deployment: list(open_root(deployment.uri)),
-    "audit": lambda deployment: PlannedPublish.of(deployment.catalog, deployment.catalog.head().refs["main"]).audits,
+    "audit": lambda deployment: (
+        PlannedPublish.from_head(deployment.catalog, deployment.catalog.head().refs["main"]).audits
+    ),
 }
 
 

@@ -55,7 +55,7 @@ NEVER = {
 """Rows of the coordinator's table that no run takes, and why."""
 OTHERS = {
     *("panes data", "late data", "rejected data", "state data", "state_1 data", "ids data"),
-    *("edges data", "inflight data"),
+    *("edges data", "inflight data", "joinleft data", "joinright data"),
     *("manifests", "log-hint", "audits", "marks", "summary", "deliveries", "rows"),
     *("manifests deleted", "data deleted", "audits deleted", "marks deleted"),
 }

@@ -3,6 +3,7 @@ while others go on: fsck finds nothing wrong, and the catalog is as it has to be
 """
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots import expiry
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
-from tests.process.late_clicks import Live, pipeline
+from tests.process.late_clicks import Live, of_rows, pipeline
 from tests.reference.strategies import examples
 
 OPENS = (running, filling, opening, recording)
@@ -47,6 +48,15 @@ STEPS = (
 )
 
 
+PIPELINES = (
+    pipeline(),
+    pipeline(),
+    of_rows(rows=["user", "price"]),
+    of_rows(rows=["price"], key="user", take=hr.top(2, by="price"), where=hr.FixedWindows("1h"), when=hr.on_update()),
+)
+"""Of rows nothing is patched."""
+
+
 class Killed(BaseException):
     """Ends whoever stood still."""
 
@@ -55,7 +65,8 @@ class History:
     """What is done to one root."""
 
     def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.live, self.drawn, self.patches = Live(folder, pipeline()), random.Random(seed), monkeypatch
+        self.drawn, self.patches = random.Random(seed), monkeypatch
+        self.live = Live(folder, self.drawn.choice(PIPELINES))
         self.done: list[str] = []
         self._depth = 0
         hr.open(self.live.root, create=True)
@@ -117,6 +128,17 @@ class History:
     def expire(self) -> None:
         self.handle.expire(keep_last=self.drawn.randint(1, 2))
 
+    def check_rows(self) -> None:
+        """What stands of rows is the sum of their signs, on main and for readers."""
+        if not self.live.pipeline.rows:
+            return
+        columns = [*self.live.pipeline.value_types, "event_time"]
+        for at in {"main", "published"} & {*self.handle._catalog.head().refs}:
+            summed: Counter[tuple[Any, ...]] = Counter()
+            for *row, is_retraction in _rows(self.handle.panes(columns=[*columns, "is_retraction"], at=at)):
+                summed[tuple(row)] += -1 if is_retraction else 1
+            assert Counter(_rows(self.handle.current(columns=columns, at=at))) == summed, self.done
+
     def _stood_still(self, act: Callable[[], None]) -> None:
         kind, part = self.drawn.choice(MOMENTS)
         number, dies = self.drawn.randint(1, 4), self.drawn.random() < 0.4
@@ -156,6 +178,10 @@ class History:
             self.patches.setattr(module, "open_store", opened)
 
 
+def _rows(view: Any) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in view.to_json()]
+
+
 @pytest.mark.slow
 @given(st.integers(0, 2**32), st.sampled_from([3, 100]))
 @settings(examples(20, fewest=2), suppress_health_check=list(HealthCheck), phases=[Phase.generate])
@@ -168,3 +194,4 @@ def test_nothing_is_wrong_whoever_stands_still(
         for _ in range(10):
             history.step()
         check_catalog(history.live.catalog.store, "clicks")
+        history.check_rows()

@@ -14,7 +14,6 @@ from headrace.runs.backfill.backfill import backfill
 from headrace.runs.client.handle import open as open_root
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.reporting.listener import Silent
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
@@ -127,7 +126,7 @@ def _replayed(pipeline: hr.Pipeline, root: str, catalog: Catalog, branch: str) -
     if f"tags/{branch}-replayed" in catalog.head().refs:
         return
     backfill(pipeline, root, RunOptions("run", executor="local", branch=branch))
-    cut_over(pipeline.name, root, branch)
+    hr.open(root)[pipeline.name].promote(branch)
     _tag(catalog, f"{branch}-replayed", "tags/first")
 
 

@@ -39,9 +39,28 @@ def repeated(batch: pa.RecordBatch) -> pa.RecordBatch:
     return made.take(pa.array(first + last, pa.int64()))
 
 
+def again(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Each pane n modulo 3 times, with its number of them for n."""
+    n = batch.column("n").to_pylist()
+    rows = [row for row, times in enumerate(n) for _ in range(copies(times))]
+    return _flat(batch, rows, n=pa.array([k for times in n for k in range(copies(times))], pa.int64()))
+
+
+def bare(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The same of words, without the times of panes."""
+    return again(batch).select(["_row", "word", "n"])
+
+
 def copies(x: int | None) -> int:
     """How often ``repeated`` gives a row."""
     return 1 if x is None else x % 3
+
+
+def spelled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A row for each letter of a word."""
+    words_ = batch.column("word").to_pylist()
+    rows = [row for row, word in enumerate(words_) for _ in word]
+    return _flat(batch, rows, letter=pa.array([*"".join(words_)])).select(["_row", "letter"])
 
 
 _lock = threading.Lock()

@@ -13,7 +13,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import PipelineError, RetryError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.read.snapshots.progress import StoredProgress
@@ -59,6 +59,17 @@ def counted_words(**more: Any) -> hr.Pipeline:
         **more,
     }
     return hr.Pipeline("made", source("words", WORDS).event_time("at", bound="0s"), **parts)
+
+
+PANES: dict[str, Any] = {"word": str, "n": int}
+
+
+def below(name: str, returns: Any = PANES, **more: Any) -> hr.Aggregation:
+    """What a function makes of panes, counted."""
+    function = batch_function(name, returns, deterministic=more.pop("deterministic", True))
+    parts: dict[str, Any] = {"key": "n", "what": {"words": col("word").collect()}, "where": hr.GlobalWindows()}
+    parts |= {"when": hr.on_update(), "how": hr.retracting(), **more}
+    return hr.Aggregation(**parts, transform=function)
 
 
 def said(text: str | None, minute: int = 0, **more: Any) -> str:
@@ -121,6 +132,73 @@ def test_what_was_made_of_a_record_stays_in_its_order(tmp_path: Path, monkeypatc
     assert sorted(row["words"]) == [f"word{number}" for number in range(40, 60)]
 
 
+@on_both
+def test_panes_go_through_a_function_and_are_withdrawn_from_what_it_gave(executor: Executed, tmp_path: Path) -> None:
+    pipeline = counted_words(then=[below("bare")])
+
+    def words_by_number() -> dict[int, list[str]]:
+        rows = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+        return {row["n"]: sorted(row["words"]) for row in rows}
+
+    land(tmp_path, "1", said("be to be or to be to and and"))
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("first"))
+    assert words_by_number() == {0: ["and", "or"], 1: ["and"]}, "a word that came three times gives nothing"
+    land(tmp_path, "2", said("to and"))
+    executor.process(pipeline, tmp_path.as_uri(), RunOptions("second"))
+    assert words_by_number() == {0: ["or", "to"]}
+
+
+def test_what_was_made_of_a_pane_stays_in_its_order(tmp_path: Path) -> None:
+    letters = {"letters": col("letter").collect()}
+    last = below("spelled", {"letter": str}, key=None, what=letters, how=hr.accumulating(keep_last=4))
+    pipeline = counted_words(how=hr.discarding(), then=[last])
+    land(tmp_path, "1", said("zebra"))
+    Executed("local").process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+    (row,) = read(pipeline, tmp_path.as_uri(), "current", "main").to_pylist()
+    assert sorted(row["letters"]) == ["a", "b", "e", "r"]
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("fails", r"failed: KeyError: 1 \(panes 0 to 0 that aggregation 1 emits in epoch 0\)"),
+        ("more", "gave column more, which it does not declare"),
+        ("counted", "declared deterministic"),
+        ("nowhere", "nowhere"),
+    ],
+)
+def test_a_function_between_aggregations_is_held_to_what_it_says(tmp_path: Path, name: str, why: str) -> None:
+    land(tmp_path, "1", said("a"))
+    pipeline = counted_words(then=[below(name, {**PANES, "window_start": datetime, "window_end": datetime})])
+    with pytest.raises(BatchFunctionError, match=why):
+        Executed("local").process(pipeline, tmp_path.as_uri(), RunOptions("run"))
+
+
+@on_both
+def test_what_another_pipeline_gives_goes_through_a_function(executor: Executed, tmp_path: Path) -> None:
+    above, uri = counted_words(), tmp_path.as_uri()
+    made = hr.published("made", {"word": str, "n": int}, transform=batch_function("bare", PANES))
+    reader = hr.Pipeline("reader", made, rows=["word", "n"])
+    for name, text in (("1", "be to be or to be to"), ("2", "to and and")):
+        land(tmp_path, name, said(text))
+        executor.process(above, uri, RunOptions(name, publish=True))
+        executor.process(reader, uri, RunOptions(name))
+    found = current(reader, tmp_path, "word", "n")
+    assert found == Counter([("or", 0), ("to", 0), ("and", 0), ("and", 1)])
+
+
+def test_lists_of_another_pipeline_are_exploded(tmp_path: Path) -> None:
+    uri, local = tmp_path.as_uri(), Executed("local")
+    above = counted_words(key="n", what={"words": col("word").collect()})
+    made = hr.published("made", {"n": int, "words": list[str]}, explode="words")
+    reader = hr.Pipeline("reader", made, rows=["n", "words"])
+    for name, text in (("1", "be to"), ("2", "or")):
+        land(tmp_path, name, said(text))
+        local.process(above, uri, RunOptions(name, publish=True))
+        local.process(reader, uri, RunOptions(name))
+    assert current(reader, tmp_path, "n", "words") == Counter([(1, "be"), (1, "to"), (1, "or")])
+
+
 def test_a_replay_and_a_batch_give_the_same(tmp_path: Path) -> None:
     executor = Executed("local")
     for number in range(5):
@@ -160,7 +238,8 @@ def test_many_records_come_in_batches(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_signs_are_of_what_was_made(tmp_path: Path) -> None:
-    signed = replace(rows("words", WORDS, reading={"changelog": col("n")}), rows={"word": col("word")})
+    changes = source("words", WORDS, changelog=col("n")).event_time("at", bound="0s")
+    signed = hr.Pipeline("made", changes, rows=["word"], executor="local")
     land(tmp_path, "1", said("a b"), said("a"))
     land(tmp_path, "2", said("a b", n=-1), said("c", n=0))
     Executed("local").process(signed, tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
@@ -231,7 +310,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, monkeyp
 @on_spark
 def test_one_that_cannot_travel_is_said_so(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, "1", said("a"))
-    with pytest.raises(BatchFunctionError, match=r"of input source cannot travel to Spark's workers .*lock"):
+    with pytest.raises(BatchFunctionError, match=r"functions:locked cannot travel to Spark's workers .*lock"):
         executor.process(rows("locked"), tmp_path.as_uri(), RunOptions("run"))
     assert Executed("local").process(rows("locked"), tmp_path.as_uri(), RunOptions("run")).counts["panes"] == 1
 
@@ -288,19 +367,18 @@ def test_a_function_that_cannot_be_had(tmp_path: Path, name: str, why: str) -> N
             "nobody could find again what it made of a record",
         ),
         (
-            lambda: counted_words(
-                then=[
-                    hr.Aggregation(
-                        key="word",
-                        what={"n": hr.count()},
-                        where=hr.GlobalWindows(),
-                        when=hr.on_update(),
-                        transform=batch_function("words", WORDS),  # type: ignore[arg-type]
-                    )
-                ]
-            ),
-            r'write SparkFunction\("module:function"',
+            lambda: counted_words(then=[below("bare", deterministic=False)]),
+            "withdraws panes, and tests.flat_maps.functions:bare downstream of it is declared not deterministic",
         ),
+        (
+            lambda: hr.published("made", {"n": int}, transform=batch_function("bare", {"pane_time": datetime})),
+            "what is made of a pane has its 'pane_time': leave it out",
+        ),
+        (
+            lambda: hr.published("made", {"n": int}, transform=hr.SparkFunction("a:b", {"n": int}, deterministic=True)),  # type: ignore[arg-type]
+            r'write BatchFunction\("module:function"',
+        ),
+        (lambda: hr.published("made", {"n": int}, explode="n"), "it is int, and only a list of values has items"),
     ],
 )
 def test_what_is_refused(made: Any, why: str) -> None:
@@ -340,5 +418,5 @@ def test_the_newest_of_what_it_drops_is_known(tmp_path: Path) -> None:
     pipeline = rows("words", WORDS)
     Executed("local").process(pipeline, tmp_path.as_uri(), RunOptions("run"))
     catalog = Catalog(open_store(tmp_path.as_uri()), "made")
-    progress = StoredProgress.of(catalog.manifest(catalog.head().refs["main"]))
-    assert progress.newest_read == instant(datetime(2026, 5, 1, 0, 50, tzinfo=UTC))
+    progress = StoredProgress.from_manifest(catalog.manifest(catalog.head().refs["main"]))
+    assert progress.newest_read == to_instant(datetime(2026, 5, 1, 0, 50, tzinfo=UTC))

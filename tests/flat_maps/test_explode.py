@@ -65,7 +65,7 @@ def current(pipeline: hr.Pipeline, root: Path, *columns: str) -> Counter[tuple[A
 
 def progress_of(root: Path) -> StoredProgress:
     catalog = Catalog(open_store(root.as_uri()), "made")
-    return StoredProgress.of(catalog.manifest(catalog.head().refs["main"]))
+    return StoredProgress.from_manifest(catalog.manifest(catalog.head().refs["main"]))
 
 
 def minute_of(at: Instant | None) -> int:

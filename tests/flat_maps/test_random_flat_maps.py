@@ -64,6 +64,30 @@ def flat_scenarios(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> tuple
     return Scenario(made, scenario.epochs), exploded if explodes else repeated
 
 
+def again(pane: Record) -> Sequence[Record]:
+    """What the batch function ``again`` makes of a pane."""
+    return [{**pane, "n": number} for number in range(copies(pane["n"]))]
+
+
+@st.composite
+def between_stages(draw: st.DrawFn, whole: st.SearchStrategy[Scenario]) -> Scenario:
+    """A scenario of ``whole`` whose second aggregation reads what a function makes of panes."""
+    scenario = draw(whole)
+    pipeline = scenario.pipeline
+    assume(pipeline.then)
+    second, *more = pipeline.then
+    function = hr.BatchFunction(AGAIN, pipeline.stages[0].pane_schema, deterministic=True)
+    parts = {name: getattr(second, name) for name in ("key", "what", "where", "when", "how", "filter", "having")}
+    try:
+        then = (hr.Aggregation(**parts, transform=function), *more)
+        return Scenario(replace(pipeline, then=then), scenario.epochs)
+    except PipelineError:
+        assume(False)
+        raise
+
+
+AGAIN = "tests.flat_maps.functions:again"
+_BETWEEN = between_stages(wider_scenarios() | signed_scenarios())
 Flat = tuple[Scenario, Made]
 _WIDER, _SIGNED = flat_scenarios(wider_scenarios()), flat_scenarios(signed_scenarios())
 _ROWS = flat_scenarios(row_scenarios())
@@ -92,6 +116,22 @@ def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule
         patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
         patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(flat[0], schedule, ["spark", "local"], made=flat[1])
+
+
+@pytest.mark.slow
+@given(_BETWEEN, SCHEDULES)
+@settings(examples(30, fewest=8), suppress_health_check=list(HealthCheck))
+def test_what_is_made_of_panes_is_that_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
+    check(scenario, schedule, ["local"], functions={AGAIN: again})
+
+
+@pytest.mark.spark
+@given(_BETWEEN, SCHEDULES)
+@settings(examples(1), suppress_health_check=list(HealthCheck))
+def test_what_is_made_of_panes_on_spark_is_that_of_the_reference(
+    spark: SparkSession, scenario: Scenario, schedule: Schedule
+) -> None:
+    check(scenario, schedule, ["spark", "local"], spark, functions={AGAIN: again})
 
 
 @pytest.mark.spark

@@ -7,20 +7,20 @@ import pandas as pd
 import pytest
 
 from headrace import Pipeline
-from headrace.model.time import Instant, instant, to_datetime
-from headrace.pipeline.loading.registry import resolve
+from headrace.model.time import Instant, to_datetime, to_instant
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.flights import flight_truth
 
 pytestmark = pytest.mark.slow
 
-DEPARTURES, SESSIONS = resolve("flights_departures"), resolve("aircraft_sessions")
+DEPARTURES, SESSIONS = resolve_pipeline("flights_departures"), resolve_pipeline("aircraft_sessions")
 
 
 def records(flights: pd.DataFrame) -> list[dict[str, Any]]:
     """Landed flights as the reference takes them: None for missing, instants for timestamps."""
     rows = flights.astype(object).where(flights.notna(), None).to_dict("records")
-    hours = {text: instant(pd.Timestamp(text).to_pydatetime()) for text in flights["time_hour"].unique()}
+    hours = {text: to_instant(pd.Timestamp(text).to_pydatetime()) for text in flights["time_hour"].unique()}
     return [{**row, "time_hour": hours[row["time_hour"]]} for row in rows]
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import Pipeline
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.reporting.results import RunResult
 from tests.flights import flight_truth
@@ -22,9 +22,9 @@ from tests.process.executors import Executed
 from tests.reading import read
 
 SPARK = pytest.mark.spark
-DEPARTURES = resolve("flights_departures")
-SESSIONS = resolve("aircraft_sessions")
-BUSY = resolve("busy_aircraft")
+DEPARTURES = resolve_pipeline("flights_departures")
+SESSIONS = resolve_pipeline("aircraft_sessions")
+BUSY = resolve_pipeline("busy_aircraft")
 YEAR = tuple(range(1, 13))
 SPRING = (2, 3, 4, 5)
 MARCH_APRIL = (3, 4)

@@ -27,7 +27,7 @@ REGEXES = (
     "^(?:[a-c]|x{2,})*?$",
     "[\U0001f600-\U0001f64f]",
 )
-FORMATS = ("%Y-%m-%d", "%d.%m.%Y %H:%M", "%b %d %Y%f", "%H%M%S %Y")
+FORMATS = ("%Y-%m-%d", "%d.%m.%Y %H:%M", "%b %d %Y%f", "%H%M%S %Y", "%y%j %I%p", "%p %I:%M %d.%m.%y")
 CAPTURES = (r"(a|é)+", "(?:^|-)([^-]+?)(?:$|-)", r"([a-c]?)(\d+|b)", "(.)$", r"a(b)?", "((?:a|(b))+)")
 _TEXTS = ("", "a", "ab", "é", "-", "ß", "\U0001f600", "1", "Σ")
 _CONSTANTS: dict[DataType, tuple[str | int | float | bool | date | bytes | Decimal, ...]] = {

@@ -13,11 +13,11 @@ import pyarrow as pa
 from headrace.errors import ValueOverflowError
 from headrace.kernel.aggregates import Accumulator, AccumulatorPart, Elements, compile_aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, of_ids
-from headrace.kernel.expressions.evaluation import column
-from headrace.model.combiners import Aggregate
+from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.typing import columns_of
-from headrace.model.time import Instant, instant
+from headrace.model.expressions.expr import Aggregate
+from headrace.model.expressions.typing import columns_of, input_type
+from headrace.model.time import Instant, to_instant
 from headrace_lab.reference import Contents, combine
 from headrace_lab.reference import read as kept
 
@@ -54,7 +54,8 @@ def expected(aggregate: Aggregate, rows: Sequence[Row], groups: int) -> list[Any
 
 def _combined(aggregate: Aggregate, contents: Contents) -> Any:
     try:
-        return combine(aggregate, contents.net)
+        kind = None if aggregate.input is None else input_type(aggregate, SCHEMA)
+        return combine(aggregate, contents.net, kind)
     except ValueOverflowError as error:
         return error
 
@@ -70,7 +71,7 @@ def elements(part: AccumulatorPart, rows: Sequence[Row], groups: int, *, withdra
     value = None
     if part.input is not None:
         read = {name: _column(name, arranged) for name in columns_of(part.input)}
-        value = column(part.input, read, SCHEMA, len(arranged))
+        value = evaluate_column(part.input, read, SCHEMA, len(arranged))
     at = pa.array([row.at for row in arranged], pa.int64())
     sign = pa.array([row.sign for row in arranged], pa.int64()) if withdrawable else None
     return Elements(value, at, sign), of_ids(np.array([row.group for row in arranged], np.int64), groups)
@@ -139,7 +140,7 @@ def plain(column: pa.Array) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return instant(value)
+        return to_instant(value)
     if isinstance(value, dict):
         return _plain(value["left"]), _plain(value["right"])
     return tuple(map(_plain, value)) if isinstance(value, list) else value

@@ -32,7 +32,7 @@ from headrace import (
 from headrace.distribute.local import LocalEngine
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import Duration, Instant, parse
+from headrace.model.time import Duration, Instant, parse_instant
 from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
@@ -42,7 +42,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED
 from headrace_snapshots.store import open_store
 
-START = parse("2026-01-01T00:00:00Z")
+START = parse_instant("2026-01-01T00:00:00Z")
 HOUR = Duration(3_600_000_000)
 EPOCHS = 2
 PATTERN = AfterPattern("ab*c", {"a": col("v") % 97 == 0, "b": col("v") % 2 == 0, "c": col("v") % 3 == 0})

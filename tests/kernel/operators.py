@@ -11,11 +11,11 @@ import pyarrow as pa
 
 from headrace.distribute.chain import StageClocks
 from headrace.distribute.epoch import StageOutcome
-from headrace.kernel.delta import Accounting, AggregatedBundle, Columns, aggregate, judge
+from headrace.kernel.delta import Accounting, AggregatedBundle, Columns, aggregate_rows, judge_rows
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import StageResult, in_emitted_order, step
+from headrace.kernel.step import StageResult, in_emitted_order, step_stage
 from headrace.model.accumulation import Pane, Timing
-from headrace.model.time import MIN_INSTANT, Instant, instant
+from headrace.model.time import MIN_INSTANT, Instant, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.stages import Stage
@@ -68,9 +68,9 @@ class Operator:
 
     def take_in(self, rows: Columns) -> AggregatedBundle:
         """Judge, aggregate and count rows of ``Stage.schema`` under the watermark that the last epoch left."""
-        judged = judge(self.compiled, rows)
+        judged = judge_rows(self.compiled, rows)
         behind = self.output_watermark if self.compiled.stamps_elements else MIN_INSTANT
-        return aggregate(self.compiled, judged, self.watermark, behind)
+        return aggregate_rows(self.compiled, judged, self.watermark, behind)
 
     def step(
         self,
@@ -88,10 +88,10 @@ class Operator:
         back.
         """
         behind = self.output_watermark if self.compiled.stamps_merged else MIN_INSTANT
-        clocks, self.clocks = self.clocks.advanced(self.compiled, processing_time, watermark, percentiles or {})
+        clocks, self.clocks = self.clocks.advance_to(self.compiled, processing_time, watermark, percentiles or {})
         touched = np.zeros(0, np.uint64) if bundle.delta is None else bundle.delta.column(c.HASH).to_numpy()
-        state = self.layers.lookup(touched, clocks, signals)
-        result = step(
+        state = self.layers.affected_rows(touched, clocks, signals)
+        result = step_stage(
             self.compiled,
             state,
             bundle.delta,
@@ -103,7 +103,7 @@ class Operator:
         )
         left = tuple(dropwhile(lambda layer: self.watermark > layer.expires, self.layers.layers))
         below = Layers(self.compiled, left)
-        self.layers = below.grown([SortedFile(below.kept(result.changes))] if result else [], epoch)
+        self.layers = below.with_layer([SortedFile(below.changes_to_keep(result.changes))] if result else [], epoch)
         self._output_watermark = None
         return Stepped(clocks, bundle.accounting, result)
 
@@ -141,7 +141,7 @@ def run_stages(
             above = done[-1].result
             bundle = NOTHING
             if above is not None and len(above.emission.row):
-                bundle = operator.take_in(in_emitted_order([above.emitted()]).elements)
+                bundle = operator.take_in(in_emitted_order([above.emitted_elements()]).elements)
             watermark = operators[len(done) - 1].output_watermark
         source = None if done else percentiles
         stepped = operator.step(epoch, bundle, processing_time, watermark, source, signals=signals, is_batch=is_batch)
@@ -161,13 +161,13 @@ def emitted(result: StageResult | None) -> list[Pane]:
     panes = found.panes.to_pylist()
     names = list(result.stage.stage.value_types)
     rows = zip(*own, zip(*keys, strict=True), found.sequence.tolist(), panes, found.is_retraction.tolist(), strict=True)
-    ordered = sorted(rows, key=lambda row: row[:4])
+    ordered = sorted(rows, key=lambda row: (*row[:2], [(part is None, part) for part in row[2]], row[3]))
     return [_pane(key, names, pane, withdrawn) for _, _, key, _, pane, withdrawn in ordered]
 
 
 def _value(value: Any) -> Any:
     """A value as the reference has it: times are instants."""
-    return instant(value) if isinstance(value, datetime) else plain_value(value)
+    return to_instant(value) if isinstance(value, datetime) else plain_value(value)
 
 
 def _pane(key: tuple[Any, ...], names: Sequence[str], pane: Mapping[str, Any], is_retraction: bool) -> Pane:

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from headrace.errors import IntegerOverflowError, PipelineError
-from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpacked
+from headrace.kernel.aggregates import KEPT_AT, CountPart, Elements, KeptPart, compile_aggregates, unpack_parts
 from headrace.kernel.columns import Groups
 from headrace.kernel.expressions.evaluation import arrow_type_of
-from headrace.model.combiners import Aggregate, Combiner, count
-from headrace.model.expressions.expr import Column, col
+from headrace.model.combiners import Combiner
+from headrace.model.expressions.expr import Aggregate, Column, col, count
 from headrace.model.expressions.typing import output_type
 from tests.kernel.folding import (
     SCHEMA,
@@ -59,6 +59,8 @@ WHAT: dict[str, Aggregate] = {
     **{f"{how} {name}": getattr(col(name), how)() for name in "ixsbtdym" for how in ("min", "max", "first", "last")},
     **{f"{how} {name}": getattr(col(name), how)() for name in "ixsbtdym" for how in ("collect", "distinct")},
     **{f"approx {name}": col(name).approx_distinct() for name in "ixsbtdym"},
+    **{f"distinct sketch {name}": col(name).distinct_sketch() for name in "ixsbtdym"},
+    **{f"quantile sketch {name}": col(name).quantile_sketch() for name in "ixm"},
     **{
         f"top {k} {name}": col(name).top(k)
         for k, name in ((1, "i"), (2, "x"), (3, "s"), (2, "t"), (2, "d"), (1, "y"), (3, "m"))
@@ -165,7 +167,7 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
     def bundle(rows: list[Row]) -> pa.Array:
         columns: dict[str, pa.Array] = {}
         for read, expr in inputs.items():
-            found, groups = elements(CountPart.of("", expr), rows, GROUPS, withdrawable=False)
+            found, groups = elements(CountPart.from_value("", expr), rows, GROUPS, withdrawable=False)
             columns[read] = found.value
         found, groups = elements(kept, rows, GROUPS, withdrawable=False)
         columns = {"_": pa.repeat(pa.scalar(True), len(found.at)), **columns, KEPT_AT: found.at}
@@ -180,7 +182,7 @@ def test_of_the_last_elements(seed: int, name: str) -> None:
 
     last = [row for group in range(GROUPS) for row in [r for r in rows if r.group == group][-number:]]
     wanted = expected(aggregate, last, GROUPS)
-    for found, value in zip(results(made, unpacked(stored, made.parts, field_of)), wanted, strict=True):
+    for found, value in zip(results(made, unpack_parts(stored, made.parts, field_of)), wanted, strict=True):
         assert same(found, value, 1e4), (found, value)
 
 

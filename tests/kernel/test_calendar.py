@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.windows import assigned
-from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, instant
+from headrace.kernel.windows import assign_windows
+from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, Instant, to_instant
 from headrace.model.windows import CalendarWindows, calendar_window
 
 LENGTHS = [("day", 1), ("day", 3), ("week", 1), ("week", 2), ("month", 1), ("month", 5)]
@@ -42,8 +42,8 @@ ZONES = [
 def moments(zone: str) -> list[Instant]:
     """Moments around all changes of the clocks from 1900 to 2040, and some of any year."""
     rng, tz, day = random.Random(zone), ZoneInfo(zone), 86_400_000_000
-    low, high = instant(datetime(1900, 1, 2, tzinfo=UTC)), instant(datetime(2040, 1, 1, tzinfo=UTC))
-    end = instant(datetime(9998, 1, 1, tzinfo=UTC))
+    low, high = to_instant(datetime(1900, 1, 2, tzinfo=UTC)), to_instant(datetime(2040, 1, 1, tzinfo=UTC))
+    end = to_instant(datetime(9998, 1, 1, tzinfo=UTC))
 
     def offset(at: int) -> timedelta | None:
         return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)).astimezone(tz).utcoffset()
@@ -74,7 +74,7 @@ def others(zone: str) -> list[CalendarWindows]:
 def test_windows_of_a_calendar(zone: str) -> None:
     times = moments(zone)
     for where in [*plain(zone), *others(zone)]:
-        windows = assigned(where, pa.array(times, pa.int64()), {}, {})
+        windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
         found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
         wrong = [(at, one) for at, one in zip(times, found, strict=True) if one != calendar_window(where, at)]
         assert wrong == []
@@ -91,13 +91,13 @@ def test_the_last_window_of_a_calendar_ends_with_time(
     where, day = CalendarWindows(unit, zone, length, **begins), 86_400_000_000
     far = [END_OF_CALENDAR + shift for shift in (-400 * day, -2 * day, -day, -1, 0, 1, day, 10**6 * day)]
     times = [Instant(at) for at in [*far, GLOBAL_WINDOW_END - 1, GLOBAL_WINDOW_END, GLOBAL_WINDOW_END + 7]]
-    windows = assigned(where, pa.array(times, pa.int64()), {}, {})
+    windows = assign_windows(where, pa.array(times, pa.int64()), {}, {})
     found = list(zip(windows.start.tolist(), windows.end.tolist(), strict=True))
     assert found == [calendar_window(where, at) for at in times]
     assert all(start <= at < end for at, (start, end) in zip(times[:-2], found, strict=False))
     # what panes of a global window are dated beyond it is in the last one, too
     assert found[-3][1] == GLOBAL_WINDOW_END
     assert found[-3] == found[-2] == found[-1]
-    assert [assigned(where, pa.array([at], pa.int64()), {}, {}).start[0] for at in times] == [
+    assert [assign_windows(where, pa.array([at], pa.int64()), {}, {}).start[0] for at in times] == [
         start for start, _ in found
     ]

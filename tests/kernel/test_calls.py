@@ -36,7 +36,7 @@ from headrace import (
 from headrace.distribute.local import LocalEngine
 from headrace.ext.sources import SourceSplit
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import Duration, Instant, parse
+from headrace.model.time import Duration, Instant, parse_instant
 from headrace.model.windows import WindowFn
 from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
@@ -46,7 +46,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store.local import MemoryStore
 from tests.own_combiners import Span
 
-START = parse("2026-01-01T00:00:00Z")
+START = parse_instant("2026-01-01T00:00:00Z")
 SECOND = Duration(1_000_000)
 ROWS = 1_000
 KEYS = 0.1

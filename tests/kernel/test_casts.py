@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.expressions.evaluation import column, evaluate
+from headrace.kernel.expressions.evaluation import evaluate, evaluate_column
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.expressions.typing import type_of
-from headrace.program.columns import settled
+from headrace.program.columns import settle_casts
 from headrace_lab.reference import evaluate as evaluate_record
 from tests.kernel.columns import SPECIAL, VALUES, alike, arrow, python
 from tests.reference.strategies import examples
@@ -53,7 +53,7 @@ TEXTS = [text for each in (NUMBERS, FLOATS, BOOLS, TIMES) for text in each]
 
 
 def casted(values: list[Any], source: DataType, to: DataType) -> list[Any]:
-    return python(column(col("v").cast(to), {"v": arrow(values, source)}, {"v": source}, len(values)))
+    return python(evaluate_column(col("v").cast(to), {"v": arrow(values, source)}, {"v": source}, len(values)))
 
 
 def assert_as_the_reference(values: list[Any], source: DataType, to: DataType) -> None:
@@ -112,7 +112,7 @@ def test_random_values_are_cast_as_the_reference_casts_them(data: st.DataObject)
 
 @pytest.mark.parametrize(("source", "value", "wanted"), [(DataType.STRING, "12", 12), (DataType.FLOAT, -2.9, -2)])
 def test_casts_need_no_schema_once_they_are_settled(source: DataType, value: Any, wanted: int) -> None:
-    expr = settled(col("v").cast(DataType.INT), {"v": source})
+    expr = settle_casts(col("v").cast(DataType.INT), {"v": source})
     assert evaluate(expr, {"v": arrow([value], source)}).to_pylist() == [wanted]
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from headrace.errors import PipelineError
 from headrace.kernel.expressions.casts import calendar_windows
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col, render
 from headrace.model.expressions.methods import TimeUnit
-from headrace.model.expressions.typing import same
-from headrace.model.time import Instant, instant
+from headrace.model.expressions.typing import is_same_expression
+from headrace.model.time import Instant, to_instant
 from headrace.model.time import render as rendered
 from headrace.model.windows import CalendarWindows
 from headrace_lab.reference import evaluate
@@ -50,11 +50,11 @@ def instants(zone: str) -> list[int]:
         if clock.utcoffset(day.replace(tzinfo=None)) != clock.utcoffset(day.replace(tzinfo=None) + DAY)
     ]
     near = [day + n * QUARTER_HOUR for day in changes for n in range(-8, 104)]
-    return sorted({instant(at) + odd for at in (*near, *days[::365]) for odd in (-1, 0)})
+    return sorted({to_instant(at) + odd for at in (*near, *days[::365]) for odd in (-1, 0)})
 
 
 def computed(expr: Expr, at: Sequence[int | None]) -> list[int | None]:
-    return python(column(expr, {"at": arrow(at, DataType.TIMESTAMP)}, SCHEMA, len(at)))
+    return python(evaluate_column(expr, {"at": arrow(at, DataType.TIMESTAMP)}, SCHEMA, len(at)))
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -118,7 +118,7 @@ def test_what_begins_elsewhere_begins_as_windows_do(unit: TimeUnit, begins: dict
 
 def test_what_begins_as_ever_is_written_as_ever() -> None:
     usual = AT.truncate("week", "UTC", day_begins="00:00", week_begins="monday", year_begins=1)
-    assert same(usual, AT.truncate("week"))
+    assert is_same_expression(usual, AT.truncate("week"))
     assert render(usual) == "at.truncate('week', 'UTC')"
 
 
@@ -147,7 +147,7 @@ def test_local_times_are_moments_as_the_reference_says(zone: str) -> None:
 
 def test_what_clocks_show_twice_or_never_is_what_was_asked_for() -> None:
     def utc(text: str, **options: str) -> str | None:
-        at = instant(datetime.fromisoformat(f"{text}+00:00"))
+        at = to_instant(datetime.fromisoformat(f"{text}+00:00"))
         (found,) = computed(AT.local_to_utc("Europe/Berlin", **options), [at])
         return None if found is None else rendered(Instant(found))
 

@@ -30,7 +30,7 @@ from headrace import (
     retracting,
 )
 from headrace.errors import IntegerOverflowError, PipelineError
-from headrace.model.time import Instant, instant
+from headrace.model.time import Instant, to_instant
 from headrace.model.windows import CalendarWindows, WindowFn
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
@@ -117,7 +117,7 @@ def test_panes_and_their_retractions_are_elements_to_a_users_trigger() -> None:
 @pytest.mark.slow
 def test_calendar_windows_fire() -> None:
     hour = 3_600_000_000
-    start = instant(datetime(2018, 11, 3, tzinfo=UTC))  # clocks go forward at midnight of November 4
+    start = to_instant(datetime(2018, 11, 3, tzinfo=UTC))  # clocks go forward at midnight of November 4
     rng = random.Random(5)
     epochs = []
     for number in range(3):

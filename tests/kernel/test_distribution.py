@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.delta import aggregate, judge
+from headrace.kernel.delta import aggregate_rows, judge_rows
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.step import StageResult, in_emitted_order, step
+from headrace.kernel.step import StageResult, in_emitted_order, step_stage
 from headrace.model.accumulation import Pane
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN
@@ -54,8 +54,8 @@ class Parts:
     ) -> list[StageResult]:
         deltas, place = [], 0
         for share in shares:
-            judged = judge(self.compiled, share)
-            bundle = aggregate(self.compiled, judged, self.watermark, self.output_watermark, place=place)
+            judged = judge_rows(self.compiled, share)
+            bundle = aggregate_rows(self.compiled, judged, self.watermark, self.output_watermark, place=place)
             place += len(share[c.EVENT_TIME])
             if bundle.delta is not None:
                 deltas.append(bundle.delta)
@@ -64,9 +64,9 @@ class Parts:
         for part in range(self.number):
             own = None if delta is None else delta.filter(pa.array(self._part(delta) == part))
             touched = np.zeros(0, np.uint64) if own is None else np.unique(own.column(c.HASH).to_numpy())
-            state = self.layers[part].lookup(touched, clocks, signals)
+            state = self.layers[part].affected_rows(touched, clocks, signals)
             own = own if own is not None and own.num_rows else None
-            found = step(
+            found = step_stage(
                 self.compiled,
                 state,
                 own,
@@ -77,7 +77,9 @@ class Parts:
                 is_batch=batch,
             )
             below = self.layers[part]
-            self.layers[part] = below.grown([] if found is None else [SortedFile(below.kept(found.changes))], epoch)
+            self.layers[part] = below.with_layer(
+                [] if found is None else [SortedFile(below.changes_to_keep(found.changes))], epoch
+            )
             results += [] if found is None else [found]
         self.watermark, self.processing_time = clocks.watermark_after, clocks.processing_time
         self.output_watermark = min(layers.earliest_hold(self.watermark) for layers in self.layers)
@@ -122,7 +124,9 @@ def run_in_parts(scenario: Scenario, number: int, places: Sequence[int]) -> list
         results: list[StageResult] = []
         for number_of_stage, stage in enumerate(stages):
             if number_of_stage:
-                bundle = in_emitted_order([result.emitted() for result in results]).elements if results else None
+                bundle = (
+                    in_emitted_order([result.emitted_elements() for result in results]).elements if results else None
+                )
                 watermark, percentiles = stages[number_of_stage - 1].output_watermark, {}
             else:
                 bundle = rows

@@ -55,7 +55,7 @@ def bits(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 def test_many_keys_share_a_hash(bits: int) -> None:
-    assert len(np.unique(keys.hashes([pa.array(range(1000))]))) == 2**bits
+    assert len(np.unique(keys.hash_keys([pa.array(range(1000))]))) == 2**bits
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from headrace import col
 from headrace.errors import PipelineError
 from headrace.kernel.expressions import string_bytes
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import IN_JSON, DataType
 from headrace.model.expressions.expr import Expr, render
 from headrace.model.expressions.typing import to_json, type_of
@@ -27,7 +27,7 @@ DEEP = 500
 
 
 def read(expr: Expr, texts: Sequence[str | None]) -> list[Any]:
-    return column(expr, {"s": pa.array(texts, pa.string())}, SCHEMA, len(texts)).to_pylist()
+    return evaluate_column(expr, {"s": pa.array(texts, pa.string())}, SCHEMA, len(texts)).to_pylist()
 
 
 def assert_as_the_oracle(expr: Expr, texts: Sequence[str | None]) -> None:

@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel import keys
-from headrace.kernel.columns import Groups, Numbered
+from headrace.kernel.columns import Groups, NumberedGroups
 from headrace.kernel.delta import KeyHashes
-from headrace.kernel.keys import Keys, grouped, hashes
-from headrace.model.expressions.data_types import DataType, billionths
+from headrace.kernel.keys import Keys, group_by_key, hash_keys
+from headrace.model.expressions.data_types import DataType, to_billionths
 from tests.kernel.columns import SPECIAL, VALUES, arrow, number_all_keys
 from tests.reference.strategies import examples
 
@@ -42,7 +42,7 @@ def encoded(key: tuple[Any, ...], kinds: list[DataType]) -> bytes:
         elif kind is DataType.FLOAT:
             words += struct.pack("<Q", 0x7FF8 << 48) if math.isnan(value) else struct.pack("<d", value or 0.0)
         elif kind is DataType.DECIMAL:
-            words += int(billionths(value) or 0).to_bytes(16, "little", signed=True)
+            words += int(to_billionths(value) or 0).to_bytes(16, "little", signed=True)
         else:
             words += struct.pack("<q", (value - date(1970, 1, 1)).days if kind is DataType.DATE else value)
     return padded(tags) + words + texts
@@ -53,7 +53,7 @@ def columns_of(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[pa.Ar
 
 
 def hashed(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
-    return list(map(int, hashes(columns_of(rows, kinds))))
+    return list(map(int, hash_keys(columns_of(rows, kinds))))
 
 
 def one_by_one(rows: list[tuple[Any, ...]], kinds: list[DataType]) -> list[int]:
@@ -79,7 +79,7 @@ def test_texts_of_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [("é" * (i % 50) + "x" * (i % 7), None if i % 3 else "y" * i) for i in range(100)]
     kinds = [DataType.STRING, DataType.STRING]
     assert hashed(rows, kinds) == one_by_one(rows, kinds)
-    assert list(hashes([column[3:90] for column in columns_of(rows, kinds)])) == one_by_one(rows[3:90], kinds)
+    assert list(hash_keys([column[3:90] for column in columns_of(rows, kinds)])) == one_by_one(rows[3:90], kinds)
 
 
 def test_the_hash_of_a_key_never_changes() -> None:
@@ -98,9 +98,9 @@ def test_the_hash_of_a_key_never_changes() -> None:
 def test_zeros_are_one_key_and_so_are_nans() -> None:
     payload = struct.unpack("<d", struct.pack("<Q", 0xFFF8000000000001))[0]
     floats = pa.array(np.array([0.0, -0.0, math.nan, payload, 1.0]))
-    found = hashes([floats])
+    found = hash_keys([floats])
     assert len(set(found.tolist())) == 3
-    assert grouped(found, [floats]).sizes.tolist() == [
+    assert group_by_key(found, [floats]).sizes.tolist() == [
         n for _, n in sorted(zip(found[[0, 2, 4]], [2, 2, 1], strict=True))
     ]
 
@@ -123,17 +123,17 @@ def test_groups_are_exact_whatever_the_hash(data: st.DataObject) -> None:
     within = data.draw(st.lists(starts, max_size=2))
     cut = data.draw(st.sampled_from([2**64, 8, 1]))
     columns = columns_of(rows, kinds)
-    found = hashes(columns)
+    found = hash_keys(columns)
     found = found if cut == 2**64 else found % np.uint64(cut)
     numbers = [np.array(numbers, np.int64) for numbers in within]
-    groups = grouped(found, columns, *numbers)
+    groups = group_by_key(found, columns, *numbers)
     order = np.arange(len(rows)) if groups.order is None else groups.order
     several = [order[a:b].tolist() for a, b in zip(groups.offsets[:-1], groups.offsets[1:], strict=True)]
     wanted = in_python(rows, kinds, cut, within)
     assert sorted(several) == sorted(wanted)  # keys of one hash may stand in any order
     by = [(int(found[rows[0]]), *(some[rows[0]] for some in within)) for rows in several]
     assert by == sorted(by)
-    again = grouped(
+    again = group_by_key(
         found[order], [column.take(pa.array(order)) for column in columns], *[some[order] for some in numbers]
     )
     assert again.order is None or cut < 2**64
@@ -144,37 +144,37 @@ def test_keys_of_one_hash_stand_in_an_order_of_their_own() -> None:
     names = ["b", "a", None, "b", "c", "a"]
     for places in ([0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, 0]):
         column = pa.array([names[i] for i in places])
-        groups = grouped(np.zeros(6, np.uint64), [column])
+        groups = group_by_key(np.zeros(6, np.uint64), [column])
         assert column.take(pa.array(groups.order[groups.offsets[:-1]])).to_pylist() == ["a", "b", "c", None]
 
 
 def test_many_rows_with_hashes_that_share_their_upper_bits() -> None:
     """Packed beside row numbers, hashes lose lower bits: the order is right all the same."""
     found = np.array([5, 3, 4, 3, 5] * 1000, np.uint64) + np.uint64(2**63)
-    groups = grouped(found, [pa.array(found.view(np.int64))])
+    groups = group_by_key(found, [pa.array(found.view(np.int64))])
     assert groups.sizes.tolist() == [2000, 1000, 2000]
     assert found[groups.order].tolist() == sorted(found.tolist())
     assert groups.order[:4].tolist() == [1, 3, 6, 8]
     numbers = np.arange(5000, dtype=np.int64) * 2**40
-    assert len(grouped(found, [], numbers)) == 5000
+    assert len(group_by_key(found, [], numbers)) == 5000
 
 
 def test_rows_that_stand_in_order_stay_where_they_are() -> None:
     found = np.array([1, 1, 2, 2], np.uint64)
     starts = np.array([0, 0, -5, 7], np.int64)
-    groups = grouped(found, [pa.array([1, 1, 2, 2])], starts, starts + 3)
+    groups = group_by_key(found, [pa.array([1, 1, 2, 2])], starts, starts + 3)
     assert groups.order is None
     assert groups.offsets.tolist() == [0, 2, 3, 4]
-    assert len(grouped(np.zeros(0, np.uint64), [pa.array([], pa.int64())], starts[:0])) == 0
+    assert len(group_by_key(np.zeros(0, np.uint64), [pa.array([], pa.int64())], starts[:0])) == 0
 
 
 def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -> None:
     users, days = pa.array(["a", "b", None, "a"]), pa.array([1, 2, 3, 4])
     known, rows = KeyHashes(), np.array([0, 2, 3])
-    taken = known.of([users], rows, everything=False)
+    taken = known.keys_of_rows([users], rows, everything=False)
     assert taken.columns[0].to_pylist() == ["a", None, "a"]
-    assert taken.hashed.tolist() == hashes([users]).take([0, 2, 3]).tolist()
-    assert known.of([users], rows.copy(), everything=False) is taken
+    assert taken.hashed.tolist() == hash_keys([users]).take([0, 2, 3]).tolist()
+    assert known.keys_of_rows([users], rows.copy(), everything=False) is taken
     others: list[tuple[list[pa.Array], list[int]]] = [
         ([users], [0, 1, 3]),
         ([users], [0, 2]),
@@ -184,12 +184,12 @@ def test_stages_with_the_same_key_of_the_same_rows_have_its_hashes_in_common() -
         ([pa.array(["b", "b", "b", "b"])], [0, 2, 3]),
     ]
     for columns, chosen in others:
-        own = known.of(columns, np.array(chosen), everything=False)
+        own = known.keys_of_rows(columns, np.array(chosen), everything=False)
         assert [column.to_pylist() for column in own.columns] == [column.take(chosen).to_pylist() for column in columns]
-        assert own.hashed.tolist() == hashes(own.columns, len(chosen)).tolist()
-    whole = known.of([users], np.arange(4), everything=True)
+        assert own.hashed.tolist() == hash_keys(own.columns, len(chosen)).tolist()
+    whole = known.keys_of_rows([users], np.arange(4), everything=True)
     assert whole.columns[0] is users
-    assert whole.hashed.tolist() == hashes([users]).tolist()
+    assert whole.hashed.tolist() == hash_keys([users]).tolist()
 
 
 def rows_of(groups: Groups, length: int) -> list[list[int]]:
@@ -209,9 +209,9 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     columns = columns_of(rows, kinds)
     with pytest.MonkeyPatch.context() as patch:
         number_all_keys(patch)
-        numbered = Keys(columns, len(rows)).grouped(*within)
+        numbered = Keys(columns, len(rows)).group_rows(*within)
     assert numbered.numbered is not None
-    ordered = Keys(columns, len(rows)).grouped(*within)
+    ordered = Keys(columns, len(rows)).group_rows(*within)
     assert ordered.numbered is None
     assert rows_of(numbered.groups, len(rows)) == rows_of(ordered.groups, len(rows))
     assert numbered.numbered.arranged.sizes.tolist() == ordered.groups.sizes.tolist()
@@ -227,7 +227,7 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
 
 def test_many_numbers_are_put_in_order_by_their_digits() -> None:
     number = np.random.default_rng(3).integers(0, 2**33, 1000)
-    groups = Numbered(number[:10] % 7, 7).groups, Numbered(number % 2**21, 2**21).groups
+    groups = NumberedGroups(number[:10] % 7, 7).groups, NumberedGroups(number % 2**21, 2**21).groups
     for some, of in zip(groups, (number[:10] % 7, number % 2**21), strict=True):
         assert some.order is not None
         assert some.order.tolist() == np.argsort(of, kind="stable").tolist()
@@ -239,10 +239,10 @@ def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *within: Any
 
     def counting(columns: list[pa.Array], rows: int | None = None) -> Any:
         numbers.append(len(columns[0]))
-        return hashes(columns, rows)
+        return hash_keys(columns, rows)
 
-    patch.setattr(keys, "hashes", counting)
-    groups = Keys(columns, len(columns[0])).grouped(*within)
+    patch.setattr(keys, "hash_keys", counting)
+    groups = Keys(columns, len(columns[0])).group_rows(*within)
     patch.undo()
     assert sum(groups.groups.sizes) == len(columns[0])
     return sum(numbers)
@@ -270,6 +270,6 @@ def test_keys_of_one_hash_get_no_numbers(monkeypatch: pytest.MonkeyPatch) -> Non
     number_all_keys(monkeypatch)
     monkeypatch.setattr(keys, "KEPT", np.uint64(0))
     names = pa.array(["b", "a", "b"])
-    found = Keys([names], 3).grouped()
+    found = Keys([names], 3).group_rows()
     assert found.numbered is None
     assert rows_of(found.groups, 3) == [[1], [0, 2]]

@@ -12,7 +12,7 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.kernel.columns import arrow_type, with_items
 from headrace.kernel.delta import element_size
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import DataType, ListType
 from headrace.model.expressions.expr import Expr, Function, Literal
 from headrace.model.expressions.typing import type_of
@@ -51,7 +51,7 @@ def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
     read = (V.item(data.draw(st.integers(-4, 4))), part.item(0), part.length(), part.is_null(), part.item(-1).is_null())
     for expr in (V.length(), V.is_null(), contains, ~contains, V.length() + 1, *read):
         expected = [evaluate(expr, {"v": value}, schema) for value in values]
-        assert all(map(alike, python(column(expr, {"v": stored}, schema, len(values))), expected))
+        assert all(map(alike, python(evaluate_column(expr, {"v": stored}, schema, len(values))), expected))
     sizes = element_size({"v": stored}, schema, len(values))
     assert sizes.to_pylist() == [size_of({"v": value}, schema) for value in values]
 
@@ -59,7 +59,7 @@ def test_what_reads_a_list(kind: DataType, data: st.DataObject) -> None:
 def test_constants_of_a_number_beside_lists_of_another() -> None:
     stored = pa.array([[1.0], [2.5], [None], None], pa.list_(pa.float64()))
     schema = {"v": ListType(DataType.FLOAT)}
-    assert column(V.contains(1), {"v": stored}, schema, 4).to_pylist() == [True, False, False, None]
+    assert evaluate_column(V.contains(1), {"v": stored}, schema, 4).to_pylist() == [True, False, False, None]
 
 
 def test_a_list_is_null_once_an_item_becomes_it() -> None:

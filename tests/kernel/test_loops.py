@@ -26,7 +26,7 @@ def compiled(kind: type, loop: hr.Loop) -> CompiledLoop:
     made = hr.Pipeline("links", links, key=["a", "b"], loop=loop, where=hr.FixedWindows("10s"), when=hr.on_update())
     assert made.loop is not None
     assert made.edges is not None
-    return CompiledLoop.of(made.loop, made.edges, CompiledStage(made.stages[0]))
+    return CompiledLoop.from_loop(made.loop, made.edges, CompiledStage(made.stages[0]))
 
 
 def delta(loop: CompiledLoop, edges: Iterable[tuple[Any, Any, int, int]]) -> pa.RecordBatch:
@@ -55,8 +55,8 @@ class Store:
         messages, turned = rounds.first_messages(self.in_flight, edges), 0
         while len(messages) and turned != most:
             messages, turned = rounds.send(rounds.deliver(messages)), turned + 1
-        self.in_flight = rounds.better(messages)
-        self.values.append(rounds.changed())
+        self.in_flight = rounds.improving_rows(messages)
+        self.values.append(rounds.changed_vertices())
         return turned
 
     def _edges(self, hashed: Any) -> Iterator[pa.RecordBatch]:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.kernel.columns import as_numpy, constant
+from headrace.kernel.columns import arrow_scalar, as_numpy
 
 TYPES = [pa.bool_(), pa.int8(), pa.int32(), pa.int64(), pa.uint64(), pa.float32(), pa.float64()]
 
@@ -36,4 +36,4 @@ def test_what_numpy_has_no_place_for_is_refused(values: list[object]) -> None:
 
 @pytest.mark.parametrize("value", [True, 3, 2.5, "text", b"octets"])
 def test_a_constant_has_the_type_that_arrow_would_find(value: bool | float | str | bytes) -> None:
-    assert constant(value).equals(pa.scalar(value))
+    assert arrow_scalar(value).equals(pa.scalar(value))

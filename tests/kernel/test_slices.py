@@ -29,10 +29,10 @@ from headrace import (
     discarding,
     retracting,
 )
-from headrace.kernel.delta import AggregatedBundle, aggregate, judge
+from headrace.kernel.delta import AggregatedBundle, aggregate_rows, judge_rows
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.windows import assigned, slice_starts
-from headrace.model.combiners import Aggregate
+from headrace.kernel.windows import assign_windows, slice_starts
+from headrace.model.expressions.expr import Aggregate
 from headrace.model.time import Instant
 from headrace.model.windows import ShiftedOutputTime
 from headrace_lab.conformance.values import element_rows
@@ -82,8 +82,8 @@ def both(made: Pipeline, rows: list[Any], watermark: int, behind: int, number: i
             assert stage.slides is not None
         else:
             vars(stage)["slides"] = None
-        judged = judge(stage, element_rows(stage.stage.schema, rows))
-        found.append(aggregate(stage, judged, Instant(watermark), Instant(behind)))
+        judged = judge_rows(stage, element_rows(stage.stage.schema, rows))
+        found.append(aggregate_rows(stage, judged, Instant(watermark), Instant(behind)))
     return found
 
 
@@ -107,7 +107,7 @@ def test_times_of_a_slice_are_in_the_windows_of_its_start(where: SlidingWindows,
     at = np.array(times, np.int64)
     starts = slice_starts(where, at)
     assert (starts <= at).all()
-    own, of_start = (assigned(where, pa.array(each), {}, {}) for each in (at, starts))
+    own, of_start = (assign_windows(where, pa.array(each), {}, {}) for each in (at, starts))
     for name in ("row", "start", "end", "is_first"):
         np.testing.assert_array_equal(getattr(own, name), getattr(of_start, name))
 

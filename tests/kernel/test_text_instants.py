@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.kernel.expressions.casts import read_text
-from headrace.kernel.expressions.evaluation import column
+from headrace.kernel.expressions.evaluation import evaluate_column
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col, lit
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace_lab.reference.evaluate import evaluate
 from tests.reference.strategies import examples
 
-NOON = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
+NOON = to_instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
 MILLI, HOUR, DAY = 1_000, 3_600_000_000, 86_400_000_000
 
 READ = {
@@ -89,7 +89,7 @@ def by_reference(text: str) -> int | None:
 
 def cast_by_kernel(texts: list[str]) -> list[int | None]:
     rows = {"text": pa.array(texts, pa.string())}
-    of_type = column(col("text").cast(DataType.TIMESTAMP), rows, {"text": DataType.STRING}, len(texts))
+    of_type = evaluate_column(col("text").cast(DataType.TIMESTAMP), rows, {"text": DataType.STRING}, len(texts))
     return list(of_type.cast(pa.int64()).to_pylist())
 
 
@@ -210,7 +210,7 @@ def test_times_in_a_format(written: str) -> None:
     expr = col("s").strptime(written)
     wanted = [*FORMATS[written].values(), None]
     assert [evaluate(expr, {"s": text}, schema) for text in texts] == wanted
-    assert column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
 
 
 _FIELDS = st.one_of(
@@ -233,7 +233,7 @@ def test_random_formats_read_what_the_reference_reads(
     texts = [mark.join(["2012", *fields[:4]]) + mark + zone for fields, zone in found]
     expr, schema = col("s").strptime(mark.join(parts)), {"s": DataType.STRING}
     wanted = [evaluate(expr, {"s": text}, schema) for text in texts]
-    assert column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
+    assert evaluate_column(expr, {"s": pa.array(texts)}, schema, len(texts)).cast(pa.int64()).to_pylist() == wanted
 
 
 def test_times_are_written_in_a_format() -> None:
@@ -246,4 +246,8 @@ def test_times_are_written_in_a_format() -> None:
         ("%Y-%m-%dT%H:%M:%S.%f", "Asia/Kathmandu", "2013-01-01T17:45:05.000007"),
         ("100%% é", "UTC", "100% é"),
     ):
-        assert column(col("t").strftime(written, zone), {"t": times}, schema, 3).to_pylist() == [wanted, None, None]
+        assert evaluate_column(col("t").strftime(written, zone), {"t": times}, schema, 3).to_pylist() == [
+            wanted,
+            None,
+            None,
+        ]

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import PipelineError
-from headrace.kernel.windows import assigned, count_windows, merged_windows, output_times
+from headrace.kernel.windows import assign_windows, count_windows, merged_windows, output_times
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
-from headrace.model.time import GLOBAL_WINDOW_END, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, Instant, to_instant
 from headrace.model.windows import (
     GLOBAL_WINDOW,
     CalendarWindows,
@@ -105,7 +105,7 @@ def in_python(where: WindowFn, times: list[Any], keys: list[Any], records: list[
 def on_columns(where: WindowFn, times: list[Any], keys: list[Any], records: list[Any]) -> list[tuple[Any, ...]]:
     column = pa.array(times, pa.int64())
     structs = pa.array(records, pa.struct([("step", pa.int64())]))
-    found = assigned(where, column, {"k": pa.array(keys, pa.int64())}, {"k": DataType.INT}, structs)
+    found = assign_windows(where, column, {"k": pa.array(keys, pa.int64())}, {"k": DataType.INT}, structs)
     stamp = column.fill_null(0).to_numpy()[found.row] if found.stamp is None else found.stamp
     columns = (found.row, found.start, found.end, found.is_first, stamp)
     return list(zip(*(values.tolist() for values in columns), strict=True))
@@ -139,7 +139,7 @@ def test_windows_are_counted_as_they_are_assigned(where: WindowFn, times: list[A
     st.lists(st.none() | st.datetimes(datetime(1900, 1, 1), datetime(2040, 1, 1)), max_size=6),
 )
 def test_calendar_windows_are_those_of_the_reference(where: WindowFn, moments: list[datetime | None]) -> None:
-    times = [None if moment is None else instant(moment.replace(tzinfo=UTC)) for moment in moments]
+    times = [None if moment is None else to_instant(moment.replace(tzinfo=UTC)) for moment in moments]
     nothing = [{} for _ in times]
     assert on_columns(where, times, times, nothing) == in_python(where, times, times, nothing)
 
@@ -156,7 +156,7 @@ def test_calendar_windows_are_those_of_the_reference(where: WindowFn, moments: l
     ],
 )
 def test_windows_at_changes_of_clocks(unit: str, zone: str, change: datetime) -> None:
-    at = instant(change)
+    at = to_instant(change)
     times: list[Any] = [at + shift for h in range(-26, 27) for shift in (h * HOUR - 1, h * HOUR, h * HOUR + HOUR // 2)]
     nothing = [{} for _ in times]
     where = CalendarWindows(unit, zone)
@@ -165,15 +165,15 @@ def test_windows_at_changes_of_clocks(unit: str, zone: str, change: datetime) ->
 
 def test_days_at_both_ends_of_the_calendar() -> None:
     where = CalendarWindows("day")
-    times = [instant(datetime(1, 1, 1, 5, tzinfo=UTC)), instant(datetime(9999, 12, 30, 23, tzinfo=UTC))]
+    times = [to_instant(datetime(1, 1, 1, 5, tzinfo=UTC)), to_instant(datetime(9999, 12, 30, 23, tzinfo=UTC))]
     assert on_columns(where, times, times, [{}, {}]) == in_python(where, times, times, [{}, {}])
-    assert assigned(where, pa.array([2**61 - 2000]), {}, {}).end.tolist() == [GLOBAL_WINDOW_END]
+    assert assign_windows(where, pa.array([2**61 - 2000]), {}, {}).end.tolist() == [GLOBAL_WINDOW_END]
     with pytest.raises(ValueError, match="before the year 1"):
-        assigned(where, pa.array([-(2**61) + 2000]), {}, {})
+        assign_windows(where, pa.array([-(2**61) + 2000]), {}, {})
 
 
 def test_chosen_windows_and_stamps() -> None:
-    found = assigned(ShiftedOutputTime(SlidingWindows("4us", "2us"), "10us"), pa.array([5, None, 7]), {}, {})
+    found = assign_windows(ShiftedOutputTime(SlidingWindows("4us", "2us"), "10us"), pa.array([5, None, 7]), {}, {})
     assert found.row.tolist() == [0, 0, 2, 2]
     last = found.where(~found.is_first)
     assert [x.tolist() for x in (last.row, last.start, last.end, last.stamp)] == [[0, 2], [4, 6], [8, 10], [15, 17]]
@@ -226,9 +226,9 @@ def test_one_long_session_in_many_small_windows() -> None:
 
 def test_mistakes_of_a_users_windows_name_them() -> None:
     with pytest.raises(PipelineError, match=r"Broken\(\) could not assign windows to an element.*oh"):
-        assigned(Broken(), pa.array([5]), {}, {}, pa.array([{"a": 1}]))
+        assign_windows(Broken(), pa.array([5]), {}, {}, pa.array([{"a": 1}]))
     rows = [(0, Window(Instant(3), Instant(4)), True), (0, Window(Instant(7), Instant(8)), True)]
     with pytest.raises(PipelineError, match="merged a window twice"):
         merged_on_columns(Broken(), rows)
     with pytest.raises(PipelineError, match="is not a window function"):
-        assigned(WindowFn(), pa.array([5]), {}, {})
+        assign_windows(WindowFn(), pa.array([5]), {}, {})

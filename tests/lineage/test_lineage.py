@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headrace.read.lineage.cut import PlacedPipeline
-from headrace.read.lineage.lineage import Dependent, Lineage, dependents, lineage
+from headrace.read.lineage.lineage import Dependent, Lineage, find_dependents, read_lineage
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
 from tests.process.chains import Chain, pipelines
@@ -22,7 +22,7 @@ def chain_in(folder: Path, *, roots: int) -> Chain:
 
 
 def seen(chain: Chain, names: Iterable[str] = ("third",)) -> Lineage:
-    return lineage(open_store(chain.folders[2].as_uri()), names)
+    return read_lineage(open_store(chain.folders[2].as_uri()), names)
 
 
 def head(chain: Chain, number: int) -> str | None:
@@ -39,6 +39,10 @@ def test_a_chain_is_shown_with_its_lag(tmp_path: Path, roots: int) -> None:
     assert [name.name for name in before.heads] == ["third", "second", "first"]
     assert [one.snapshot for one in before.heads.values()] == [head(chain, number) for number in (2, 1, 0)]
     assert [one.lag for one in before.readings] == ["up to date", "up to date"]
+    reads_second, _, reads_none, *_ = repr(before).splitlines()
+    epoch = before.rows()[0]["epoch"]
+    assert reads_second == f"third (epoch {epoch}) reads {before.readings[0].upstream}: up to date"
+    assert reads_none.endswith(" reads no other pipeline")
     assert [one.upstream.root for one in before.readings] == (
         ["", ""] if roots == 1 else [chain.folders[1].resolve().as_uri(), chain.folders[0].resolve().as_uri()]
     )
@@ -85,10 +89,10 @@ def test_what_depends_on_a_snapshot_is_named_with_the_first_that_does(tmp_path: 
     new = head(chain, 0)
     assert new is not None
     first = chain.handles[0]._catalog
-    assert dependents(store, ["third", "second", "first"], first, new).readers == ()
+    assert find_dependents(store, ["third", "second", "first"], first, new).readers == ()
     chain.handles[1].run()
     chain.handles[2].run()
-    named = dependents(store, ["third"], first, new).readers
+    named = find_dependents(store, ["third"], first, new).readers
     assert [one.reader for one in named] == [PlacedPipeline("", "second"), PlacedPipeline("", "third")]
     assert all(isinstance(one, Dependent) and one.since not in old.values() for one in named)
     line = [link.snapshot_id for link in chain.handles[1]._catalog.lineage(str(head(chain, 1)))]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from headrace.errors import RetryError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline
-from headrace.read.lineage.lineage import lineage
-from headrace.read.lineage.waits import LineageOverview, WaitKind, overview
+from headrace.read.lineage.lineage import read_lineage
+from headrace.read.lineage.waits import LineageOverview, WaitKind, lineage_overview
 from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.store import LocalStore, open_store
 from tests.lineage.test_lineage import chain_in
@@ -34,7 +34,7 @@ def chain(tmp_path: Path) -> Iterator[Chain]:
 def seen(chain: Chain, opened: Any = open_store) -> LineageOverview:
     """What is seen by somebody who knows the root of the first pipeline alone."""
     stores = KeptCatalogs(open_store(chain.folders[0].as_uri()), opened)
-    return overview(stores, [PlacedPipeline("", "first")], instant(datetime(2026, 1, 1, tzinfo=UTC)))
+    return lineage_overview(stores, [PlacedPipeline("", "first")], to_instant(datetime(2026, 1, 1, tzinfo=UTC)))
 
 
 def test_readers_in_other_roots_are_seen_with_their_lag(chain: Chain) -> None:
@@ -46,7 +46,7 @@ def test_readers_in_other_roots_are_seen_with_their_lag(chain: Chain) -> None:
     }
     assert (graph.unseen, graph.problems) == ((), {})
     assert {one.kind for one in graph.waits} >= {WaitKind.PUBLISHED}
-    third = lineage(open_store(chain.folders[2].as_uri()), ["third"])
+    third = read_lineage(open_store(chain.folders[2].as_uri()), ["third"])
     assert [one.lag for one in third.readings] == ["up to date", "1 epoch behind"]
 
 
@@ -67,7 +67,7 @@ def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
 def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     heads: Counter[str] = Counter()
     manifests: Counter[str] = Counter()
-    last, read = CatalogLog.last, LocalStore.read
+    last, read = CatalogLog.last_entry, LocalStore.read
 
     def counted_last(self: CatalogLog) -> Any:
         heads[self._pipeline] += 1
@@ -77,7 +77,7 @@ def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain, monkeypatch
         manifests[path] += "/manifests/" in path
         return read(self, path)
 
-    monkeypatch.setattr(CatalogLog, "last", counted_last)
+    monkeypatch.setattr(CatalogLog, "last_entry", counted_last)
     monkeypatch.setattr(LocalStore, "read", counted_read)
     seen(chain)
     assert heads == {"first": 1, "second": 1, "third": 1}

@@ -14,13 +14,14 @@ from typing import Any
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.identity import definition
+from headrace.pipeline.identity import recorded_definition
 from headrace.read.snapshots.progress import LastStage
 from headrace.runs.backfill.backfill import backfill
+from headrace.runs.client.recording import make_change
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.publishing.adoption import adopt
 from headrace.runs.recover import recover
+from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import InputFile
@@ -129,7 +130,7 @@ class History:
         """Main goes so many epochs back, as far as outputs were then what they are now; if it ``recovers``, it reads
         again at once what it had read, in epochs of so many files.
         """
-        line, now = self.line, definition(self.pipeline)
+        line, now = self.line, recorded_definition(self.pipeline)
         same = [manifest for manifest in line if manifest.definition == now and not parked_in(manifest)]
         if not same:
             return
@@ -164,7 +165,7 @@ class History:
         options = RunOptions(branch, branch=branch, output=name)
         backfill(self.pipeline, self.root.as_uri(), options)
         self.check(branch, [name])
-        adopt(self.catalog, branch, name, run_id=branch)
+        make_change(self.catalog, CutOver(branch, name), run_id=branch)
         self.formerly = {}
 
     def begin_anew(self, files: int | None, *, promote: bool) -> None:
@@ -223,7 +224,7 @@ class History:
         """The edges that were read and not dropped as late."""
         catalog = self.catalog
         manifest = catalog.manifest(catalog.head().refs[ref])
-        records = catalog.files(manifest.logs[INPUTS])
+        records = catalog.file_records(manifest.logs[INPUTS])
         paths = [file.path for record in records for file in record.files if isinstance(file, InputFile)]
         rows = self.opened[name].late(at=ref).to_arrow().to_pylist()
         late = {(row["file"].rpartition("links/")[2], _edge(row["raw"])) for row in rows}
@@ -242,7 +243,7 @@ class History:
             main, filled = (
                 seen_by(self.catalog.manifest(self.catalog.head().refs[ref]), name) for ref in ("main", branch)
             )
-            stage = LastStage.of(main)
+            stage = LastStage.from_manifest(main)
             assert stage is not None
             until = min(stage.expired_until(main), stage.expired_until(filled)) // SECOND
             before, after = (of.answer(self.accepted(name, ref)) for ref in ("main", branch))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace.distribute.tasks import stages as loops
 from headrace.errors import RetryError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.store import open_store
 from tests.loops.graphs import Cut, Edge, cuts
@@ -48,7 +48,7 @@ def land(root: Path, number: int, edges: Sequence[Edge]) -> None:
 def current(made: hr.Pipeline, root: Path) -> dict[tuple[int | None, Any], Any]:
     """The value of each vertex of each window on main."""
     rows = read(made, root.as_uri(), "current", "main").to_pylist()
-    starts = [None if row["window_start"] is None else instant(row["window_start"]) // SECOND for row in rows]
+    starts = [None if row["window_start"] is None else to_instant(row["window_start"]) // SECOND for row in rows]
     return {(start, row["vertex"]): row["value"] for start, row in zip(starts, rows, strict=True)}
 
 

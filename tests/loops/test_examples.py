@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from headrace.model.accumulation import Pane
-from headrace.model.time import Instant, instant
-from headrace.pipeline.loading.registry import resolve
+from headrace.model.time import Instant, to_instant
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference import Epoch, PipelineRun, fold_current
 from scripts import land_flights
@@ -72,7 +72,7 @@ def records(pipeline: Pipeline, rows: Sequence[Row]) -> list[Row]:
     times = [name for name in ("at", "time_hour") if name in pipeline.source.schema]
     wanted = pipeline.source.schema
     return [
-        {name: instant(datetime.fromisoformat(row[name])) if name in times else row[name] for name in wanted}
+        {name: to_instant(datetime.fromisoformat(row[name])) if name in times else row[name] for name in wanted}
         for row in rows
     ]
 
@@ -93,7 +93,7 @@ EXPECTED = {"circles": (circles, "history"), "connections": (connections, "fligh
 @pytest.mark.parametrize("seed", range(3))
 def test_each_epoch_of_an_example_has_the_answer_for_all_lines_so_far(name: str, seed: int) -> None:
     answer, folder = EXPECTED[name]
-    pipeline, rows = resolve(str(EXAMPLES / name / f"{name}.py")), lines(name, folder)
+    pipeline, rows = resolve_pipeline(str(EXAMPLES / name / f"{name}.py")), lines(name, folder)
     draw = random.Random(seed)
     run, panes = PipelineRun(pipeline), list[Pane]()
     cuts = sorted({0, len(rows), *draw.sample(range(len(rows)), 6)})
@@ -120,7 +120,7 @@ def current(pipeline: Pipeline, root: Path) -> Answer:
 
 def with_rounds(name: str, rounds: int | None) -> Pipeline:
     """An example with another bound."""
-    pipeline = resolve(str(EXAMPLES / name / f"{name}.py"))
+    pipeline = resolve_pipeline(str(EXAMPLES / name / f"{name}.py"))
     assert pipeline.loop is not None
     return replace(pipeline, loop=replace(pipeline.loop, rounds=rounds), what={}, executor="local")
 

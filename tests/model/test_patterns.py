@@ -34,7 +34,7 @@ def ends(table: PatternTable, word: list[frozenset[str]]) -> list[bool]:
     """Whether a match has ended at or before each element."""
     state, found = 0, []
     for satisfied in word:
-        state = table.transitions[state][table.code(satisfied)]
+        state = table.transitions[state][table.element_code(satisfied)]
         found.append(state == table.accepting)
     return found
 

@@ -5,9 +5,13 @@ import itertools
 import pytest
 
 from headrace import DataType, ListType
-from headrace.model.expressions.data_types import PairsType, ValueType, from_words, in_words
+from headrace.model.expressions.data_types import MapType, PairsType, StructType, ValueType, from_words, in_words
 
+_INNER = StructType((("a b", ListType(DataType.INT)), ('"', MapType(DataType.FLOAT))))
 KINDS: list[ValueType] = [
+    MapType(DataType.STRING),
+    MapType(MapType(_INNER)),
+    StructType((("é", _INNER), ("list of int", DataType.DATE))),
     *DataType,
     *map(ListType, DataType),
     *(PairsType(left, right) for left, right in itertools.product(DataType, repeat=2)),

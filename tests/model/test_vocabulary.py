@@ -15,8 +15,8 @@ from headrace import col
 from headrace.errors import PipelineError
 from headrace.kernel.aggregates import compile_aggregates
 from headrace.kernel.expressions import evaluation
-from headrace.kernel.windows import assigned
-from headrace.model.arguments import WORDS, words
+from headrace.kernel.windows import assign_windows
+from headrace.model.arguments import WORDS, kinds_by_word
 from headrace.model.combiners import TRAITS, Combiner, CombinerTraits, ResultType
 from headrace.model.expressions import typing
 from headrace.model.time import Instant
@@ -83,6 +83,8 @@ AGGREGATES = [
     col("n").distinct(),
     col("n").approx_distinct(),
     col("n").quantile(0.5),
+    col("n").distinct_sketch(),
+    col("n").quantile_sketch(),
     col("n").pairs(col("n")),
     col("n").combine(Span()),
 ]
@@ -145,7 +147,7 @@ def forgot_windows(where: hr.WindowFn) -> Iterator[str]:
     if kind.__name__ not in hr.__all__:
         yield "__init__"
     try:
-        assigned(where, pa.array([0], pa.int64()), {}, {})
+        assign_windows(where, pa.array([0], pa.int64()), {}, {})
     except PipelineError:
         yield "kernel/windows/assignment"
     try:
@@ -203,15 +205,15 @@ def test_every_combiner_is_known_everywhere(aggregate: hr.Aggregate) -> None:
 
 
 def test_every_word_has_a_sample_here() -> None:
-    assert {type(trigger) for trigger in TRIGGERS} == {*words(hr.Trigger).values()}
-    assert {type(where) for where in WINDOWS} == {*words(hr.WindowFn).values()}
+    assert {type(trigger) for trigger in TRIGGERS} == {*kinds_by_word(hr.Trigger).values()}
+    assert {type(where) for where in WINDOWS} == {*kinds_by_word(hr.WindowFn).values()}
     assert {aggregate.combiner for aggregate in AGGREGATES} == {*Combiner}
 
 
 def test_every_trigger_of_its_modules_has_a_word() -> None:
     public = {getattr(hr, name) for name in hr.__all__ if name not in hr._MODULES}
     triggers = {each for each in public if isinstance(each, type) and issubclass(each, hr.Trigger)}
-    assert triggers - {hr.Trigger, hr.CustomTrigger} == {*words(hr.Trigger).values()}
+    assert triggers - {hr.Trigger, hr.CustomTrigger} == {*kinds_by_word(hr.Trigger).values()}
 
 
 def test_a_word_means_one_class_and_names_parts_that_it_has() -> None:

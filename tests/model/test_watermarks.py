@@ -17,10 +17,10 @@ from headrace.model.event_time import (
     Split,
     SplitFacts,
     SplitStrategy,
-    heard,
+    update_splits,
 )
 from headrace.model.expressions.expr import col
-from headrace.model.expressions.typing import same
+from headrace.model.expressions.typing import is_same_expression
 from headrace.model.time import MIN_INSTANT, NEVER, Duration, Instant
 from tests.reference.strategies import examples
 
@@ -52,8 +52,8 @@ def test_the_slowest_split_counts_and_nothing_goes_back(strategy: SplitStrategy,
     [BoundedOutOfOrderness("0s", "10us"), Monotonic("10us"), Punctuated(col("until"), timedelta(microseconds=10))],
 )
 def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrategy) -> None:
-    splits = heard({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
-    splits = heard(splits, {"x": SplitFacts(Instant(80))}, Instant(105))
+    splits = update_splits({}, {"x": SplitFacts(Instant(70)), "y": SplitFacts(Instant(40))}, Instant(100))
+    splits = update_splits(splits, {"x": SplitFacts(Instant(80))}, Instant(105))
     assert strategy.idle_deadline(splits, Instant(105)) == 110
     assert [strategy.is_idle(splits, Instant(at)) for at in (110, 114, 115)] == [False, False, True]
     assert not strategy.is_idle({}, Instant(10**9)), "what never spoke is not idle"
@@ -62,18 +62,18 @@ def test_a_silent_split_is_left_out_until_it_speaks_again(strategy: SplitStrateg
     assert strategy.idle_deadline(splits, Instant(110)) == 115
     assert after(strategy, 115, 80, **splits) == 80, "nobody speaks: it stays"
     assert strategy.idle_deadline(splits, Instant(115)) == NEVER
-    again = heard(splits, {"y": SplitFacts(Instant(50))}, Instant(114))
+    again = update_splits(splits, {"y": SplitFacts(Instant(50))}, Instant(114))
     assert after(strategy, 114, 0, **again) == 50
     assert after(strategy, 114, 80, **again) == 80
 
 
 def test_a_split_that_was_named_and_says_nothing_holds_the_watermark_back_until_it_is_idle() -> None:
     strategy = BoundedOutOfOrderness("0s", "10us")
-    splits = heard({}, {"0": SplitFacts(Instant(50)), "1": SplitFacts(None)}, Instant(100))
+    splits = update_splits({}, {"0": SplitFacts(Instant(50)), "1": SplitFacts(None)}, Instant(100))
     assert strategy.watermark_after(splits, Instant(100), MIN_INSTANT) == MIN_INSTANT
     assert strategy.slowest(splits, Instant(100)) == "1"
     assert strategy.idle_deadline(splits, Instant(100)) == 110
-    splits = heard(splits, {"0": SplitFacts(Instant(60))}, Instant(110))
+    splits = update_splits(splits, {"0": SplitFacts(Instant(60))}, Instant(110))
     assert strategy.watermark_after(splits, Instant(110), MIN_INSTANT) == 60
 
 
@@ -83,14 +83,14 @@ def test_no_timeout_means_never_idle() -> None:
 
 
 def test_what_is_heard_of_a_split_adds_up() -> None:
-    splits = heard({}, {"x": SplitFacts(Instant(70), {0: 1})}, Instant(1))
-    splits = heard(splits, {"x": SplitFacts(Instant(60), {0: 2, 5: 1}), "y": SplitFacts(None)}, Instant(2))
+    splits = update_splits({}, {"x": SplitFacts(Instant(70), {0: 1})}, Instant(1))
+    splits = update_splits(splits, {"x": SplitFacts(Instant(60), {0: 2, 5: 1}), "y": SplitFacts(None)}, Instant(2))
     assert splits == {
         "x": Split(Instant(70), Instant(2), Instant(1), {0: 3, 5: 1}),
         "y": Split(None, Instant(2), Instant(2)),
     }
-    assert heard(splits, {"x": SplitFacts(Instant(71))}, Instant(3))["x"].since == 3
-    assert heard(splits, {"x": SplitFacts(None)}, Instant(3))["x"] == Split(
+    assert update_splits(splits, {"x": SplitFacts(Instant(71))}, Instant(3))["x"].since == 3
+    assert update_splits(splits, {"x": SplitFacts(None)}, Instant(3))["x"] == Split(
         Instant(70), Instant(3), Instant(1), {0: 3, 5: 1}
     )
 
@@ -101,9 +101,9 @@ def test_arrival_is_a_perfect_watermark() -> None:
 
 
 def test_what_the_mark_is() -> None:
-    assert same(BoundedOutOfOrderness("5us").mark(col("at")), col("at"))
-    assert same(Monotonic().mark(col("at")), col("at"))
-    assert same(Punctuated(col("until")).mark(col("at")), col("until"))
+    assert is_same_expression(BoundedOutOfOrderness("5us").mark(col("at")), col("at"))
+    assert is_same_expression(Monotonic().mark(col("at")), col("at"))
+    assert is_same_expression(Punctuated(col("until")).mark(col("at")), col("until"))
 
 
 def percentile(q: float, bound: int, lags: Sequence[int], mark: int = 0) -> int:

@@ -90,12 +90,12 @@ def test_panes_stand_between_the_epochs_that_took_in_and_emitted(tmp_path: Path)
 
 def test_keys_are_those_of_the_panes_as_text_to_ask_with(tmp_path: Path) -> None:
     panes = history(tmp_path, clicks(), *EPOCHS)
-    assert panes.keys(10).to_json() == {
+    assert panes.newest_keys(10).to_json() == {
         "columns": ["user"],
         "keys": [{"key": '{"user": "ann"}', "label": "ann"}, {"key": '{"user": "bob"}', "label": "bob"}],
         "has_more": False,
     }
-    assert panes.keys(1).has_more
+    assert panes.newest_keys(1).has_more
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])
@@ -119,7 +119,7 @@ def test_a_merged_session_stands_on_the_sessions_that_it_took_in(tmp_path: Path)
 
 def test_without_a_key_and_in_the_global_window_there_is_one_picture(tmp_path: Path) -> None:
     panes = history(tmp_path, clicks(hr.GlobalWindows(), key=None, how=hr.accumulating()), [("ann", "10:05", 5)])
-    assert panes.keys(10).keys == (("null", "all elements"),)
+    assert panes.newest_keys(10).keys == (("null", "all elements"),)
     (pane,) = panes.of_key(None, 10).to_json()["panes"]
     assert (pane["window_start"], pane["window_end"], pane["values"]) == (None, None, {"amount": 5})
 
@@ -154,6 +154,6 @@ def test_only_files_of_the_newest_epochs_are_read(tmp_path: Path) -> None:
         file.unlink()
     catalog = Catalog(open_store(deployment.root), "clicks")
     assert [pane.epoch for pane in PaneHistory(catalog, head, 5).of_key("ann", 100).panes][-1] == 69
-    assert PaneHistory(catalog, head, 5).keys(10).keys == (('{"user": "ann"}', "ann"),)
+    assert PaneHistory(catalog, head, 5).newest_keys(10).keys == (('{"user": "ann"}', "ann"),)
     with pytest.raises(BrokenObjectError):
-        PaneHistory(catalog, head, 6).keys(10)
+        PaneHistory(catalog, head, 6).newest_keys(10)

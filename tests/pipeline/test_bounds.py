@@ -11,9 +11,9 @@ import pytest
 
 import headrace as hr
 from headrace import Expr, Pipeline, Trigger, col
-from headrace.describe.pipeline import describe, notes
+from headrace.describe.pipeline import pipeline_notes, pipeline_sections
 from headrace.errors import PipelineError
-from headrace.model.expressions.typing import DEEPEST, MOST_NODES, Extent, children, extent
+from headrace.model.expressions.typing import DEEPEST, MOST_NODES, Extent, child_expressions, tree_extent
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.validation import DEEPEST_TRIGGER, MOST_AGGREGATIONS
 from headrace.read.views.conditions import QueryError
@@ -135,8 +135,8 @@ def test_a_condition_of_readers_is_bounded_too(tmp_path: Path) -> None:
 )
 def test_what_is_as_large_as_it_may_be_runs(tmp_path: Path, large: Callable[[], Pipeline]) -> None:
     pipeline = pickle.loads(pickle.dumps(large()))
-    assert fingerprint(pipeline) and describe(pipeline) and repr(pipeline) is not None
-    assert all(notes(pipeline))
+    assert fingerprint(pipeline) and pipeline_sections(pipeline) and repr(pipeline) is not None
+    assert all(pipeline_notes(pipeline))
     land(tmp_path)
     process(pipeline, tmp_path.as_uri(), RunOptions("run", mode=Mode.BATCH))
     (found,) = hr.open(tmp_path.as_uri())["totals"].current(at="main").to_arrow()["n"].to_pylist()
@@ -145,6 +145,6 @@ def test_what_is_as_large_as_it_may_be_runs(tmp_path: Path, large: Callable[[], 
 
 
 def test_the_extent_of_a_tree() -> None:
-    assert extent(col("x"), children) == Extent(1, 1)
-    assert extent(chain(2_000), children) == Extent(4_001, 2_001)
-    assert extent(doubled(100), children) == Extent(2**101 - 1, 101)
+    assert tree_extent(col("x"), child_expressions) == Extent(1, 1)
+    assert tree_extent(chain(2_000), child_expressions) == Extent(4_001, 2_001)
+    assert tree_extent(doubled(100), child_expressions) == Extent(2**101 - 1, 101)

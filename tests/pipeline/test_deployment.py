@@ -129,8 +129,8 @@ def test_neither_schedules_nor_options_change_a_fingerprint() -> None:
 def test_options_of_a_pipeline_stand_over_the_defaults() -> None:
     defaults = hr.airflow(owner="data", tags=["all"], retries=1, env={"A": "1", "B": "1"}, start_date=date(2026, 1, 1))
     own = hr.airflow(owner="sales", tags=["sales", "all"], retries=0, env={"B": "2"})
-    found = own.over(defaults)
+    found = own.with_defaults(defaults)
     assert (found.owner, found.tags, found.retries) == ("sales", ("all", "sales"), 0)
     assert found.env == {"A": "1", "B": "2"}
     assert found.start_date == datetime(2026, 1, 1, tzinfo=UTC)
-    assert AirflowOptions().over(defaults) == defaults
+    assert AirflowOptions().with_defaults(defaults) == defaults

@@ -17,8 +17,8 @@ import headrace as hr
 from headrace import col
 from headrace.model.arguments import WORDS
 from headrace.model.event_time import EventTime, FromSource, Monotonic
-from headrace.pipeline.identity import fingerprint, meaning
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.identity import fingerprint, pipeline_meaning
+from headrace.pipeline.loading.registry import resolve_pipeline
 from tests.own_combiners import Longest
 from tests.own_triggers import Jump
 from tests.own_windows import Validity
@@ -54,6 +54,19 @@ def changes(changelog: Any) -> hr.Pipeline:
     return build(replace(CLICKS, source=replace(SOURCE, changelog=changelog)))
 
 
+RATES = hr.json("landing/rates", {"name": str, "rate": int, "seq": int, "on": datetime}).event_time("on", bound="1m")
+RATES = RATES.named("rates")
+
+
+def joining(*joins: hr.types.Join) -> hr.Pipeline:
+    return build(join=joins, how=hr.retracting("1h"))
+
+
+def versions(told: Any, at: str = "at") -> hr.Pipeline:
+    source = replace(SOURCE, versions=told.ordered_by(None))
+    return hr.Pipeline("clicks", source.event_time(at, bound="5m"), key="user", take=hr.newest())
+
+
 def taking(take: Any, **parts: Any) -> hr.Pipeline:
     return hr.Pipeline("clicks", CLICKS, key="user", take=take, **parts)
 
@@ -61,12 +74,14 @@ def taking(take: Any, **parts: Any) -> hr.Pipeline:
 NUMBER, TEXT = col("amount"), col("user")
 PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     **{
-        file.stem: (lambda file=file: resolve(str(file)))
+        file.stem: (lambda file=file: resolve_pipeline(str(file)))
         for file in sorted([*SHIPPED.glob("[!_]*.py"), *SHIPPED.glob("scenarios/[!_]*.py")])
     },
     "plain": build,
     "no key": lambda: build(key=None),
     "two keys": lambda: build(key=["user", "amount"]),
+    "NULL as a key": lambda: build(null_keys=True),
+    "rows of a group whose key may be NULL": lambda: taking(hr.newest(), null_keys=True),
     "filtered": lambda: build(filter=(NUMBER > 3) & ~col("end")),
     "fixed, shifted, phased": lambda: build(where=hr.FixedWindows("1h", "5m", NUMBER % 60) , key="amount"),
     "sliding": lambda: build(where=hr.SlidingWindows("1h", "10m", "1m")),
@@ -102,6 +117,8 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "top": lambda: of(NUMBER.top(3)),
     "quantile": lambda: of(NUMBER.quantile(0.9)),
     "quantiles": lambda: of(NUMBER.quantiles([0.5, 0.9])),
+    "distinct sketch": lambda: of(TEXT.distinct_sketch()),
+    "quantile sketch": lambda: of(NUMBER.quantile_sketch()),
     "max by": lambda: of(TEXT.max_by(NUMBER)),
     "min by": lambda: of(TEXT.min_by(NUMBER)),
     "list by": lambda: of(TEXT.list_agg(3, NUMBER)),
@@ -123,9 +140,21 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "deduplicated": lambda: build(deduplicate=hr.Deduplicate("user", "1d")),
     "Spark code": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=FLAT))),
     "Python over batches": lambda: build(replace(CLICKS, source=replace(SOURCE, transform=BY_WORDS))),
+    "Python over panes": lambda: build(then=[hr.Aggregation(
+        key="user", what={"users": hr.count()}, where=hr.FixedWindows("1d"), transform=BY_WORDS,
+    )]),
+    "Python over another pipeline": lambda: build(
+        hr.published("delays.hourly", {"amount": int}, transform=BY_WORDS), what={"n": hr.count()}
+    ),
     "exploded": lambda: build(hr.json(
         "landing/clicks", {"user": list[str], "at": datetime}, explode="user",
     ).event_time("at", bound="5m")),
+    "exploded objects": lambda: build(hr.json(
+        "landing/clicks", {"user": hr.field("visits.user", str), "at": datetime}, explode="visits",
+    ).event_time("at", bound="5m")),
+    "structs and maps": lambda: hr.Pipeline("clicks", hr.json(
+        "landing/clicks", {"user": str, "at": datetime, "where": {"city": str, "tags": dict[str, list[int]]}},
+    ).event_time("at", bound="5m"), rows=["user", "where"]),
     "columns of results": lambda: build(what={"n": hr.count(), "total": NUMBER.sum(), "each": col("total") / col("n")}),
     "having": lambda: build(having=(col("n") > 3) & col("window_start").is_not_null()),
     "fields": lambda: build(hr.json("landing/clicks", {
@@ -145,9 +174,41 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "Delta's changes": lambda: changes(hr.delta_change_type()),
     "Debezium's changes": lambda: changes(hr.debezium_envelope()),
     "Debezium's changes with a position": lambda: changes(hr.debezium_envelope(within="payload", shared=["amount"])),
+    "versions": lambda: versions(hr.upserts("user", "amount", deleted=col("end"))),
+    "versions in files": lambda: versions(hr.upserts(["user"])),
+    "Debezium's versions": lambda: versions(hr.debezium_versions("ts_ms", key="user", within="payload"), "changed_at"),
+    "Debezium's versions in another order": lambda: versions(
+        hr.debezium_versions("source.ts_us", key="user", order=hr.field("source.scn", str)), "changed_at"
+    ),
+    "versions of a topic": lambda: hr.Pipeline(
+        "clicks",
+        hr.kafka("clicks", {"user": str, "at": datetime}, connection="events", versions=hr.upserts("user")).event_time(
+            "at", bound="5m"
+        ),
+        key="user",
+        take=hr.newest(),
+    ),
     "newest rows": lambda: taking(hr.newest("amount", deleted=col("end"))),
     "top rows": lambda: taking(hr.top(3, by=-NUMBER), where=hr.FixedWindows("1d"), rows=["amount"]),
+    "rows that wait": lambda: hr.Pipeline("clicks", build().input, rows=["amount"], when=hr.on_window_close()),
     "distinct rows": lambda: taking(hr.distinct(), how=hr.discarding()),
+    "the version that held": lambda: joining(hr.as_of(
+        RATES, {"user": "name"}, columns={"price": "rate"}, max_age="2d", order="seq", deleted=col("rate") < 0,
+        where=col("rate") != 7, outer=True, lateness="1h",
+    )),
+    "all versions": lambda: joining(hr.as_of(RATES, {"user": "name"})),
+    "a join that is spread": lambda: joining(hr.as_of(RATES, {"user": "name"}, spread=16)),
+    "an interval, then a window": lambda: joining(
+        hr.within(RATES, {"user": "name"}, between=("-1h", "1h"), columns=["rate"]),
+        hr.same_window(replace(RATES, name="more"), {"user": "name"}, window=hr.FixedWindows("1h"), columns=["seq"]),
+    ),
+    "the next event": lambda: joining(hr.next_event(RATES, {"user": "name"}, within="1d", columns=["rate"])),
+    "outputs that are joined": lambda: hr.Pipeline("clicks", CLICKS, outputs={
+        "all": hr.Rows(["user", "amount"]), "ends": hr.Rows(["user", "share"], filter=col("end")),
+        "ended": hr.Rows(["user", "share"], of="all", join=[hr.as_of("ends", "user", lateness="1h", outer=True)]),
+    }),
+    "rows of a function": lambda: taking(hr.function("scoring:visits", {"score": int, "event_time": datetime})),
+    "rows of a query": lambda: taking(hr.query("select amount, event_time from rows"), rows=["amount"]),
     "a chain": lambda: build(then=[hr.Aggregation(key="n", what={"users": hr.count()}, where=hr.FixedWindows("1d"))]),
 }  # fmt: skip
 
@@ -156,7 +217,7 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
 def test_fingerprints_of_format_1_stay(name: str) -> None:
     golden = json.loads(GOLDEN.read_text())[name]
     made = PIPELINES[name]()
-    assert json.loads(json.dumps(meaning(made))) == golden["meaning"]
+    assert json.loads(json.dumps(pipeline_meaning(made))) == golden["meaning"]
     assert fingerprint(made) == golden["fingerprint"]
 
 

@@ -10,9 +10,9 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.model.expressions.expr import render
-from headrace.pipeline.identity import definition, fingerprint, renamed
-from headrace.pipeline.stages import LoopError
-from headrace.read.definition_plan import Action, changes
+from headrace.pipeline.identity import fingerprint, recorded_definition, with_declared_names
+from headrace.pipeline.loops import LoopError
+from headrace.read.definition_plan import Action, definition_changes
 from tests.own_triggers import Jump
 
 VALUE, VERTEX, W = col("value"), col("vertex"), col("w")
@@ -166,6 +166,6 @@ def test_a_column_called_value_is_refused() -> None:
 )
 def test_rounds_may_change_and_what_they_compute_may_not(parts: dict[str, Any], action: Action) -> None:
     before, now = pipeline(), pipeline(loop(**parts))
-    changed = changes(now, renamed(now, definition(before)))
+    changed = definition_changes(now, with_declared_names(now, recorded_definition(before)))
     assert max((change.action for change in changed), key=[*Action].index) is action
     assert any("loop" in str(change) for change in changed)

@@ -19,7 +19,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.errors import HeadraceError
-from headrace.model.arguments import shown
+from headrace.model.arguments import short_repr
 from headrace.model.time import Duration
 from tests.own_combiners import Longest
 
@@ -28,6 +28,7 @@ INPUT = FLIGHTS.event_time("at", bound="1h")
 WHAT = {"flights": hr.count()}
 HOURLY = hr.FixedWindows("1h")
 COUNT = hr.AfterCount(1)
+RIGHT = FLIGHTS.event_time("at", bound="1h").named("right")
 N, S, T = col("delay"), col("origin"), col("at")
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -58,24 +59,45 @@ GOOD: dict[str, dict[str, Any]] = {
     "Loop": {"start": hr.col("vertex"), "step": hr.col("value"), "combine": "least", "both_ways": True, "rounds": 8},
     "Output": {
         "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(), "how": hr.retracting(), "filter": None,
-        "then": (), "expectations": (), "description": "", "allow_finishing": False, "allow_double_counting": False,
+        "then": (), "expectations": (), "description": "", "null_keys": False,
+        "allow_finishing": False, "allow_double_counting": False,
     },
     "Pipeline": {
         "name": "p", "input": INPUT, "key": "origin", "what": WHAT, "where": HOURLY, "when": hr.Default(),
-        "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "then": (), "expectations": (),
+        "how": hr.retracting(), "filter": None, "deduplicate": None, "union": (), "join": (), "then": (),
+        "expectations": (),
         "limits": None, "usual": (), "sinks": (), "description": "", "schedule": None, "backfill": None,
         "retention": None,
-        "airflow": None, "executor": "local",
+        "airflow": None, "executor": "local", "null_keys": False,
         "allow_finishing": False, "allow_double_counting": False,
     },
     "Rows": {
         "rows": ["n"], "of": (), "columns": None, "key": None, "take": None, "where": None, "when": hr.Default(),
         "how": None, "id": "n", "filter": None, "renamed": None, "expectations": (),
-        "usual": (), "sinks": (), "limits": None, "description": "", "formerly": None,
+        "usual": (), "sinks": (), "limits": None, "description": "", "formerly": None, "null_keys": False,
+    },
+    "as_of": {
+        "right": RIGHT, "on": "origin", "columns": ["delay"], "max_age": "1d", "order": "at", "deleted": N > 3,
+        "where": N > 0, "outer": True, "lateness": "1h", "spread": 4,
+        "history": None,
+    },
+    "within": {
+        "right": RIGHT, "on": "origin", "between": ("0s", "1h"), "columns": ["delay"], "where": N > 0, "outer": True,
+        "lateness": "1h", "spread": 4,
+    },
+    "same_window": {
+        "right": RIGHT, "on": "origin", "window": HOURLY, "columns": ["delay"], "where": N > 0, "outer": True,
+        "lateness": "1h", "spread": 4,
+    },
+    "next_event": {
+        "right": RIGHT, "on": "origin", "within": "1h", "columns": ["delay"], "order": "at", "where": N > 0,
+        "outer": True, "lateness": "1h", "spread": 4,
     },
     "newest": {"order": "n", "deleted": hr.col("n") > 1},
     "top": {"number": 3, "by": "n"},
     "distinct": {},
+    "function": {"name": "module:function", "returns": {"a": int}},
+    "query": {"sql": "select * from rows"},
     "Punctuated": {"asserted": "at", "idle_timeout": "1h"},
     "Repeatedly": {"trigger": COUNT},
     "Retention": {"keep_last": 5, "keep_for": "30d", "keep_tags": True, "schedule": "@daily"},
@@ -85,6 +107,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "SlidingWindows": {"size": "1h", "period": "1h", "offset": "0s"},
     "BatchFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
     "SparkFunction": {"name": "module:function", "returns": {"a": int}, "deterministic": True, "package": None},
+    "merge_distinct_sketches": {"sketches": ()},
+    "merge_quantile_sketches": {"sketches": (), "qs": [0.5]},
     "accumulating": {"allowed_lateness": "1h"},
     "airflow": {
         "owner": "sales", "tags": (), "start_date": None, "retries": 1, "retry_delay": "1m", "execution_timeout": "1h",
@@ -98,6 +122,7 @@ GOOD: dict[str, dict[str, Any]] = {
     "retracting": {"allowed_lateness": "1h", "elide_unchanged": False},
     "coalesce": {"args": N},
     "concat": {"args": S},
+    "case": {"branches": (N > 3, 1)},
     "greatest": {"args": N},
     "least": {"args": N},
     "col": {"name": "a"},
@@ -128,6 +153,8 @@ GOOD: dict[str, dict[str, Any]] = {
     "published": {"upstream": "delays.hourly", "schema": {"a": str}, "root": None},
     "debezium_envelope": {"within": "payload", "shared": ["lsn"]},
     "delta_change_type": {},
+    "upserts": {"key": "id", "order": "n", "deleted": hr.col("n") > 1},
+    "debezium_versions": {"at": "source.ts_ms", "key": "id", "order": "source.lsn", "within": "payload"},
     "delta": {"path": "reports/sales", "connection": "lake", "name": None},
     "iceberg": {"table": "reports.sales", "connection": "lake", "partition_by": "day", "name": None},
     "expect": {"name": "column_to_exist", "view": "panes"},
@@ -139,11 +166,13 @@ ALSO = {"expect": {"column": "a"}}
 READING = {
     "max_files": 1, "max_bytes": 1, "look_back": 1, "names": "any", "max_rejected": 1, "on_unreadable": "fail",
     "suffixes": [".json"], "transform": None, "explode": None, "changelog": None,
+    "versions": None,
 }  # fmt: skip
 BEHAVIOUR = {"on_time": "always", "closing": "always", "timestamp": "latest", "keep_last": 3}
 
 METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "top": (N, {"k": 3}),
+    "where": (hr.count(), {"condition": N > 3}),
     "quantile": (N, {"q": 0.5}),
     "quantiles": (N, {"qs": [0.5, 0.9]}),
     "max_by": (N, {"by": S}),
@@ -162,6 +191,7 @@ METHODS: dict[str, tuple[Any, dict[str, Any]]] = {
     "regexp_extract": (S, {"regex": "a+", "group": 0}),
     "regexp_replace": (S, {"regex": "a+", "new": "b"}),
     "power": (N, {"exponent": 2}),
+    "log": (N, {"base": 2}),
     "bit_and": (N, {"other": 2}),
     "shift_left": (N, {"bits": 2}),
     "json_field": (S, {"path": "a.b", "type": int}),
@@ -185,7 +215,7 @@ WRONG: list[Any] = [
     hr.AfterCount, hr.FixedWindows, len, col("nowhere"), hr.lit(None), hr.count(), hr.Never(), HOURLY, INPUT, FLIGHTS,
 ]  # fmt: skip
 
-OPERANDS = {"coalesce", "bit_and", "concat", "contains", "greatest", "least", "if_else", "lit", "power"}
+OPERANDS = {"coalesce", "bit_and", "case", "concat", "contains", "greatest", "least", "if_else", "lit", "log", "power"}
 """Their arguments are parts of an expression like those of operators, which have no names: an error shows the value."""
 
 
@@ -251,7 +281,7 @@ def test_everything_public_is_here() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_what_is_right_is_taken(case: Case) -> None:
-    right = {**GOOD.get(case.name, {}), **READING, **BEHAVIOUR, **METHODS.get(case.name, (None, {}))[1]}
+    right = {**READING, **BEHAVIOUR, **GOOD.get(case.name, {}), **METHODS.get(case.name, (None, {}))[1]}
     case(right[case.parameter])
 
 
@@ -263,7 +293,7 @@ def test_what_is_wrong_is_one_error_that_names_the_argument(case: Case) -> None:
             case(value)
         except HeadraceError as error:
             text = str(error)
-            names = {case.parameter, f"{case.name}(", *([shown(value)] if case.name in OPERANDS else [])}
+            names = {case.parameter, f"{case.name}(", *([short_repr(value)] if case.name in OPERANDS else [])}
             assert any(name in text for name in names), f"{written} is refused without naming it: {text}"
             assert "\n" not in text, written
         except Exception as error:

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from headrace import Pipeline
 from headrace.cli.main import app
 from headrace.pipeline.loading import registry
-from headrace.pipeline.loading.modules import digest, load
-from headrace.pipeline.loading.registry import UnknownPipelineError, registered_files, resolve, resolve_to_run
+from headrace.pipeline.loading.modules import content_digest, load_module
+from headrace.pipeline.loading.registry import UnknownPipelineError, registered_files, resolve_pipeline, resolve_to_run
 from headrace.pipeline.validation import UpstreamCycleError, check_beside
 from tests.airflow.subprocesses import write_pipeline
 
@@ -30,7 +30,7 @@ class Folder:
         """``load``, which is counted; not the files that ship."""
         if file.parent == self.path:
             self._loaded.append(file.stem)
-        return load(file)
+        return load_module(file)
 
     def loaded_by(self, act: Callable[[], object]) -> list[str]:
         """The files that are loaded while something is done."""
@@ -57,7 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
     made.path.mkdir()
     monkeypatch.setenv("HEADRACE_PIPELINES", str(made.path))
     monkeypatch.setenv("HEADRACE_CACHE", str(made.cache))
-    monkeypatch.setattr(registry, "load", made.load)
+    monkeypatch.setattr(registry, "load_module", made.load)
     for name in ("clicks", "daily", "views"):
         write_pipeline(made.path, name)
     return made
@@ -72,49 +72,49 @@ def named(text: str, name: str) -> str:
 
 
 def test_only_the_named_file_is_loaded_once_all_are_known(folder: Folder) -> None:
-    assert folder.loaded_by(lambda: resolve("daily")) == ALL
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ALL
     for name in ALL:
-        assert folder.loaded_by(partial(resolve, name)) == [name]
+        assert folder.loaded_by(partial(resolve_pipeline, name)) == [name]
         assert folder.loaded_by(partial(resolve_to_run, name)) == [name]
-        assert resolve(name).name == name
+        assert resolve_pipeline(name).name == name
 
 
 @pytest.mark.parametrize("command", ["pipelines", "check"])
 def test_a_command_about_all_makes_them_known(folder: Folder, command: str) -> None:
     assert set(folder.loaded_by(lambda: CliRunner().invoke(app, [command]))) == set(ALL)
-    assert folder.loaded_by(lambda: resolve("views")) == ["views"]
+    assert folder.loaded_by(lambda: resolve_pipeline("views")) == ["views"]
 
 
 def test_new_and_changed_files_are_loaded_once(folder: Folder) -> None:
-    resolve("daily")
+    resolve_pipeline("daily")
     write_pipeline(folder.path, "added")
     file = folder.path / "clicks.py"
     file.write_text(file.read_text() + "# changed\n")
-    assert folder.loaded_by(lambda: resolve("daily")) == ["added", "clicks", "daily"]
-    assert folder.loaded_by(lambda: resolve("daily")) == ["daily"]
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["added", "clicks", "daily"]
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily"]
     (folder.path / "added.py").unlink()
     with pytest.raises(UnknownPipelineError, match="no pipeline 'added'"):
-        resolve("added")
+        resolve_pipeline("added")
     assert "added" not in folder.index.read_text()
 
 
 def refuse_clicks() -> None:
     with pytest.raises(UnknownPipelineError, match=r"clicks is defined in .*clicks\.py and in .*other\.py"):
-        resolve("clicks")
-    assert resolve("daily").name == "daily"
+        resolve_pipeline("clicks")
+    assert resolve_pipeline("daily").name == "daily"
 
 
 def test_a_name_that_comes_twice_is_refused_whether_its_files_are_known_or_not(folder: Folder) -> None:
     text = (folder.path / "clicks.py").read_text()
     other = folder.write("other", named(text, "'other1'"))
-    resolve("daily")
+    resolve_pipeline("daily")
     times = other.stat()
     folder.write("other", named(text, "'clicks'"))
     os.utime(other, ns=(times.st_atime_ns, times.st_mtime_ns))  # and as long as before
     refuse_clicks()
     refuse_clicks()
     other.unlink()
-    assert resolve("clicks").name == "clicks"
+    assert resolve_pipeline("clicks").name == "clicks"
 
 
 @pytest.mark.parametrize("beside", ["from _names import NAME", "from ._names import NAME", "from _again import NAME"])
@@ -123,20 +123,20 @@ def test_a_name_that_a_module_beside_gives_follows_that(folder: Folder, beside: 
     folder.write("_names", "NAME = 'other'\n")
     folder.write("_again", "from _names import *\n")
     folder.write("other", f"{beside}\n{named(text, 'NAME')}")
-    resolve("daily")
-    assert folder.loaded_by(lambda: resolve("other")) == ["other"]
-    assert folder.loaded_by(lambda: resolve("daily")) == ["daily"]
+    resolve_pipeline("daily")
+    assert folder.loaded_by(lambda: resolve_pipeline("other")) == ["other"]
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily"]
     folder.write("_names", "NAME = 'clicks'\n")
     refuse_clicks()
     folder.write("_names", "NAME = 'other'\n")
-    assert resolve("clicks").name == "clicks"
+    assert resolve_pipeline("clicks").name == "clicks"
 
 
 def test_a_module_that_comes_before_the_one_beside_is_noticed(folder: Folder) -> None:
     text = (folder.path / "clicks.py").read_text()
     folder.write("_names", "NAME = 'other'\n")
     folder.write("other", f"from _names import NAME\n{named(text, 'NAME')}")
-    resolve("daily")
+    resolve_pipeline("daily")
     (folder.path / "_names").mkdir()
     folder.write("_names/__init__", "NAME = 'clicks'\n")
     refuse_clicks()
@@ -160,8 +160,8 @@ def test_a_file_that_asks_elsewhere_for_its_names_is_loaded_each_time(
     monkeypatch.setenv("NAMED", "other")
     folder.write("_names", ELSEWHERE["environment"])
     folder.write("other", ELSEWHERE[where].format(file=str(file)) + named(text, "NAME"))
-    resolve("daily")
-    assert folder.loaded_by(lambda: resolve("daily")) == ["daily", "other"]
+    resolve_pipeline("daily")
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily", "other"]
     file.write_text("clicks")
     monkeypatch.setenv("NAMED", "clicks")
     folder.write("_later", "NAME = 'clicks'\n")
@@ -169,16 +169,16 @@ def test_a_file_that_asks_elsewhere_for_its_names_is_loaded_each_time(
 
 
 def test_a_file_that_cannot_be_used_is_reported_where_the_name_may_be_in_it(folder: Folder) -> None:
-    resolve("daily")
+    resolve_pipeline("daily")
     broken = folder.write("broken", "1 / 0\n")
-    assert resolve("daily").name == "daily"
+    assert resolve_pipeline("daily").name == "daily"
     with pytest.raises(UnknownPipelineError, match=r"cannot be used: .*broken\.py:1: ZeroDivisionError"):
-        resolve("lost")
+        resolve_pipeline("lost")
     broken.write_text((folder.path / "clicks.py").read_text().replace("clicks", "lost"))
-    assert resolve("lost").name == "lost"
+    assert resolve_pipeline("lost").name == "lost"
     broken.write_text("1 / 0\n")
     with pytest.raises(UnknownPipelineError, match="ZeroDivisionError"):
-        resolve("lost")
+        resolve_pipeline("lost")
 
 
 def tampered(text: str) -> str:
@@ -187,7 +187,7 @@ def tampered(text: str) -> str:
     entries = json.loads(body)
     entries["clicks.py"]["names"], entries["daily.py"]["names"] = ["daily"], ["clicks", "gone"]
     body = json.dumps(entries)
-    return f"1 {digest(body.encode())}\n{body}"
+    return f"1 {content_digest(body.encode())}\n{body}"
 
 
 SPOILT: dict[str, Callable[[str], str]] = {
@@ -201,19 +201,19 @@ SPOILT: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("how", SPOILT)
 def test_an_index_that_is_not_what_was_written_costs_time_alone(folder: Folder, how: str) -> None:
-    resolve("daily")
+    resolve_pipeline("daily")
     folder.index.write_text(SPOILT[how](folder.index.read_text()))
     for name in ALL:
-        assert resolve(name).name == name
-        assert folder.loaded_by(partial(resolve, name)) == [name]
+        assert resolve_pipeline(name).name == name
+        assert folder.loaded_by(partial(resolve_pipeline, name)) == [name]
     with pytest.raises(UnknownPipelineError, match="no pipeline 'gone'"):
-        resolve("gone")
+        resolve_pipeline("gone")
 
 
 def test_where_nothing_can_be_kept_all_files_are_loaded(folder: Folder) -> None:
     folder.cache.write_text("a file, and no folder")
     for _ in range(2):
-        assert folder.loaded_by(lambda: resolve("daily")) == ALL
+        assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ALL
     assert set(registered_files().pipelines) >= set(ALL)
 
 
@@ -235,7 +235,7 @@ import headrace as hr
 def test_what_a_pipeline_reads_is_loaded_with_it_and_circles_are_refused(folder: Folder) -> None:
     for name, of in (("above", "clicks"), ("top", "above")):
         folder.write(name, READING.format(name=name, of=of))
-    resolve("daily")
+    resolve_pipeline("daily")
     assert folder.loaded_by(lambda: resolve_to_run("top")) == ["above", "clicks", "top"]
     folder.write("above", READING.format(name="above", of="top"))
     with pytest.raises(UpstreamCycleError, match="top"):
@@ -251,15 +251,15 @@ def test_who_reads_no_pipeline_is_not_held_against_all(folder: Folder) -> None:
         raise AssertionError("nobody needs them")
         yield
 
-    check_beside(resolve("daily"), others())
+    check_beside(resolve_pipeline("daily"), others())
 
 
 PROCESS = """
 import sys
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 for _ in range(20):
     for name in ("clicks", "daily", "views"):
-        assert resolve(name).name == name
+        assert resolve_pipeline(name).name == name
 """
 
 
@@ -269,8 +269,8 @@ def test_processes_that_keep_it_at_once_do_not_disturb_each_other(folder: Folder
     number = 0
     while any(process.poll() is None for process in processes):
         folder.write("added", f"NUMBER = {number}\n")
-        assert resolve("views").name == "views"
+        assert resolve_pipeline("views").name == "views"
         number += 1
     assert [process.returncode for process in processes] == [0, 0, 0]
     assert [*(folder.cache / "names").glob("*.json.*")] == []
-    assert folder.loaded_by(lambda: resolve("daily")) == ["daily"]
+    assert folder.loaded_by(lambda: resolve_pipeline("daily")) == ["daily"]

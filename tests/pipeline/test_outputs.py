@@ -10,9 +10,9 @@ import pytest
 import headrace as hr
 from headrace import Aggregation, FixedWindows, Output, Pipeline, col, count
 from headrace.errors import PipelineError
-from headrace.pipeline.identity import definition, fingerprint
+from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.pipeline.loading.registry import output_named
-from headrace.pipeline.pipeline import SeveralOutputsError
+from headrace.pipeline.parts import SeveralOutputsError
 from headrace.sources.validation import columns_read, required_by
 from tests.process.clicks import CLICKS
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS
@@ -151,7 +151,7 @@ def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() ->
 
     own = made(HOURLY)
     assert fingerprint(own) == fingerprint(made(HOURLY, "per_hour"))
-    assert definition(own)["of"][0]["output"] == "hourly"
+    assert recorded_definition(own)["of"][0]["output"] == "hourly"
     differing = [
         made(replace(HOURLY, filter=col("price") > 1)),
         made(replace(HOURLY, where=FixedWindows("2h"))),
@@ -159,9 +159,9 @@ def test_the_fingerprint_of_an_output_goes_by_what_it_reads_not_by_its_name() ->
     ]
     assert len({fingerprint(pipeline) for pipeline in (own, *differing)}) == 1 + len(differing)
     shop = Pipeline("shop", CLICKS.input, outputs={"hourly": HOURLY, "daily": daily})
-    said = definition(shop)
-    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["daily"]} == definition(own)
-    assert said["outputs"]["hourly"] == definition(SHOP)["outputs"]["hourly"]
+    said = recorded_definition(shop)
+    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["daily"]} == recorded_definition(own)
+    assert said["outputs"]["hourly"] == recorded_definition(SHOP)["outputs"]["hourly"]
 
 
 def test_check_draws_which_output_reads_which() -> None:
@@ -213,9 +213,11 @@ def test_fingerprints_of_several_outputs_stay_as_they_are() -> None:
     }
     assert {name: fingerprint(pipeline) for name, pipeline in made.items()} == json.loads(GOLDEN.read_text())
     assert len({fingerprint(pipeline) for pipeline in (CLICKS, *made.values())}) == 1 + len(made)
-    said = definition(SHOP)
+    said = recorded_definition(SHOP)
     assert said["format"] == 2
-    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["hourly"]} == definition(SHOP.by_output["hourly"])
+    assert {"format": 1, "inputs": said["inputs"], **said["outputs"]["hourly"]} == recorded_definition(
+        SHOP.by_output["hourly"]
+    )
 
 
 def test_a_description_or_an_expectation_of_an_output_changes_no_fingerprint() -> None:

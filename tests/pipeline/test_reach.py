@@ -18,9 +18,9 @@ from headrace import (
     count,
     discarding,
 )
-from headrace.model.time import Duration, Instant, instant
+from headrace.model.time import Duration, Instant, to_instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window, WindowFn
-from headrace.runs.backfill.branches import reach
+from headrace.runs.backfill.branches import needed_event_times
 from headrace_lab.reference.windows import assign
 from tests.building import changed
 from tests.own_windows import Validity
@@ -42,7 +42,7 @@ def touches(window: Window, span: Window) -> bool:
 
 @given(windows, spans)
 def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where: WindowFn, span: Window) -> None:
-    found = reach(clicks(where), span)
+    found = needed_event_times(clicks(where), span)
     assert found is not None
     for at in range(-80, 80):
         if any(touches(window, span) for window in assign(where, Instant(at))):
@@ -53,7 +53,7 @@ def test_every_element_of_a_window_that_touches_the_range_is_within_reach(where:
     st.one_of(st.builds(FixedWindows, lengths, lengths), st.builds(SlidingWindows, lengths, lengths, lengths)), spans
 )
 def test_the_reach_ends_where_windows_that_touch_the_range_do(where: WindowFn, span: Window) -> None:
-    found = reach(clicks(where), span)
+    found = needed_event_times(clicks(where), span)
     touching = {w for at in range(-80, 80) for w in assign(where, Instant(at)) if touches(w, span)}
     if touching:
         assert found == Window(min(w.start for w in touching), max(w.end for w in touching))
@@ -65,7 +65,7 @@ def test_panes_of_a_first_stage_are_elements_of_the_second(
 ) -> None:
     then = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=second)
     shifted = ShiftedOutputTime(first, Duration(shift))
-    found = reach(changed(clicks(shifted), how=discarding(), then=[then]), span)
+    found = needed_event_times(changed(clicks(shifted), how=discarding(), then=[then]), span)
     assert found is not None
     inside = {at for at in range(-120, 120) if any(touches(w, span) for w in assign(second, Instant(at)))}
     for at in range(-80, 80):
@@ -85,36 +85,40 @@ def test_outputs_of_several_reach_as_far_as_the_one_that_reaches_furthest() -> N
     one = clicks(FixedWindows(Duration(1)))
     shop = Pipeline("shop", one.input, outputs=outputs)
     span = Window(Instant(100), Instant(105))
-    assert reach(shop, span, ["minutes"]) == Window(Instant(100), Instant(110))
-    assert reach(shop, span, ["below"]) == Window(Instant(70), Instant(120))
-    assert reach(shop, span, ["minutes", "below"]) == reach(shop, span) == Window(Instant(70), Instant(120))
+    assert needed_event_times(shop, span, ["minutes"]) == Window(Instant(100), Instant(110))
+    assert needed_event_times(shop, span, ["below"]) == Window(Instant(70), Instant(120))
+    assert (
+        needed_event_times(shop, span, ["minutes", "below"])
+        == needed_event_times(shop, span)
+        == Window(Instant(70), Instant(120))
+    )
     own_windows = {**outputs, "validity": Output(where=Validity(5), **own)}
-    assert reach(Pipeline("shop", one.input, outputs=own_windows), span) is None
-    assert reach(Pipeline("shop", one.input, outputs=own_windows), span, ["below"]) is not None
+    assert needed_event_times(Pipeline("shop", one.input, outputs=own_windows), span) is None
+    assert needed_event_times(Pipeline("shop", one.input, outputs=own_windows), span, ["below"]) is not None
 
 
 def test_a_window_whose_start_depends_on_the_key_may_be_any_that_is_near() -> None:
     where = FixedWindows(Duration(10), phase=col("user").crc32() % 10)
-    assert reach(clicks(where), Window(Instant(100), Instant(105))) == Window(Instant(91), Instant(114))
+    assert needed_event_times(clicks(where), Window(Instant(100), Instant(105))) == Window(Instant(91), Instant(114))
 
 
 def test_days_of_a_calendar_are_whole() -> None:
-    span = Window(instant(datetime(2026, 3, 29, 5, tzinfo=UTC)), instant(datetime(2026, 3, 29, 6, tzinfo=UTC)))
-    found = reach(clicks(CalendarWindows("day", "Europe/Berlin")), span)
+    span = Window(to_instant(datetime(2026, 3, 29, 5, tzinfo=UTC)), to_instant(datetime(2026, 3, 29, 6, tzinfo=UTC)))
+    found = needed_event_times(clicks(CalendarWindows("day", "Europe/Berlin")), span)
     assert found is not None
-    assert found.start == instant(datetime(2026, 3, 28, 23, tzinfo=UTC))
+    assert found.start == to_instant(datetime(2026, 3, 28, 23, tzinfo=UTC))
     assert found.end - found.start == 23 * HOUR, "clocks are set forward"
 
 
 def test_a_range_may_be_open() -> None:
-    everything = reach(clicks(GlobalWindows()), Window(Instant(0), Instant(1)))
+    everything = needed_event_times(clicks(GlobalWindows()), Window(Instant(0), Instant(1)))
     assert everything is not None
     for where in (FixedWindows("1h"), SlidingWindows("2h", "1h"), Sessions("1h"), CalendarWindows("day")):
-        assert reach(clicks(where), everything) == everything
+        assert needed_event_times(clicks(where), everything) == everything
 
 
 @pytest.mark.parametrize("then", [False, True])
 def test_windows_of_a_users_own_reach_nobody_knows_where(then: bool) -> None:
     own = clicks(Validity(5))
     later = Aggregation(key="user", what={"clicks": col("clicks").sum()}, where=FixedWindows("1h"))
-    assert reach(changed(own, then=[later]) if then else own, Window(Instant(0), Instant(1))) is None
+    assert needed_event_times(changed(own, then=[later]) if then else own, Window(Instant(0), Instant(1))) is None

@@ -17,9 +17,9 @@ from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.loading.registry import (
     PipelineFileError,
     UnknownPipelineError,
-    registered,
+    find_registered,
     registered_files,
-    resolve,
+    resolve_pipeline,
 )
 from tests.airflow.subprocesses import write_pipeline
 
@@ -47,13 +47,13 @@ def test_a_bad_file_fails_alone_with_file_and_line(folder: Path, name: str) -> N
     file = folder / "a_bad_one.py"
     file.write_text(text)
     said = said.format(file=file, folder=folder)
-    assert resolve("clicks").name == "clicks"
+    assert resolve_pipeline("clicks").name == "clicks"
     assert registered_files().broken[file].startswith(said)
     with pytest.raises(UnknownPipelineError, match="cannot be used") as unknown:
-        resolve("a_bad_one")
+        resolve_pipeline("a_bad_one")
     assert said in str(unknown.value)
     with pytest.raises(PipelineFileError) as of_file:
-        resolve(str(file))
+        resolve_pipeline(str(file))
     assert said in str(of_file.value)
     listed = CliRunner().invoke(app, ["pipelines"])
     assert listed.exit_code == 0
@@ -130,7 +130,7 @@ def test_a_file_that_is_named_may_take_its_time_and_a_person_may_end_that(folder
     file.write_text("import os, signal, time\ntime.sleep(1.5)\n" + file.read_text())
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("HEADRACE_IMPORT_LIMIT", "1s")
-        assert resolve(str(file)).name == "clicks"
+        assert resolve_pipeline(str(file)).name == "clicks"
         assert list(registered_files().broken) == [file]
     file.write_text(file.read_text().replace("time.sleep(1.5)", "os.kill(os.getpid(), signal.SIGINT)"))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell's background jobs ignore
@@ -157,12 +157,12 @@ def test_a_limit_that_is_no_length_of_time_is_refused(
 
 def test_one_pipeline_is_found_without_what_need_not_be_loaded(folder: Path) -> None:
     (folder / "a_bad_one.py").write_text("raise AssertionError('not this one')\n")
-    assert registered("clicks").file == folder / "clicks.py"
+    assert find_registered("clicks").file == folder / "clicks.py"
     computed = write_pipeline(folder, "computed")
     computed.write_text(computed.read_text().replace('"computed"', '"com" + "puted"').replace("computed =", "it ="))
-    assert registered("computed").file == computed
+    assert find_registered("computed").file == computed
     with pytest.raises(UnknownPipelineError, match=r"(?s)no pipeline 'typo'.*a_bad_one\.py:1: AssertionError"):
-        registered("typo")
+        find_registered("typo")
 
 
 def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Path) -> None:
@@ -170,8 +170,8 @@ def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Pa
     (folder / "a_copy.py").write_text(text.replace('"clicks"', '"cli" + "cks"', 1).replace("/clicks", "/else"))
     (folder / "zz_copy.py").write_text(text)
     found = registered_files()
-    assert found.pipelines["clicks"].file == registered("clicks").file
-    assert {file.name for file in found.broken} | {registered("clicks").file.name} == {
+    assert found.pipelines["clicks"].file == find_registered("clicks").file
+    assert {file.name for file in found.broken} | {find_registered("clicks").file.name} == {
         "a_copy.py", "clicks.py", "zz_copy.py",
     }  # fmt: skip
 
@@ -192,7 +192,7 @@ def test_of_a_name_that_two_files_define_the_same_counts_whoever_asks(folder: Pa
 def test_schedules_are_checked_when_the_pipeline_is_built(folder: Path, schedule: object, said: str) -> None:
     file = write_pipeline(folder, "wrong", options=f"schedule={schedule!r}")
     with pytest.raises(PipelineError) as error:
-        resolve(str(file))
+        resolve_pipeline(str(file))
     assert f"{file}:8: " in str(error.value)
     assert said in str(error.value)
     assert set(registered_files().broken) == {file}
@@ -203,20 +203,20 @@ def test_schedules_are_checked_when_the_pipeline_is_built(folder: Path, schedule
 )
 def test_good_schedules_are_taken(folder: Path, schedule: str) -> None:
     write_pipeline(folder, "right", options=f"schedule={schedule!r}")
-    assert resolve("right").schedule == schedule
+    assert resolve_pipeline("right").schedule == schedule
 
 
 def test_a_name_that_two_files_define_is_refused_and_the_others_are_not(folder: Path) -> None:
     (folder / "zz_again.py").write_text((folder / "clicks.py").read_text())
     write_pipeline(folder, "other")
-    assert resolve("other").name == "other"
+    assert resolve_pipeline("other").name == "other"
     with pytest.raises(UnknownPipelineError, match=r"is defined in .*clicks\.py and in .*zz_again\.py"):
-        resolve("clicks")
+        resolve_pipeline("clicks")
 
 
 def test_a_folder_that_is_none_takes_nothing_away(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_PIPELINES", f"/nowhere:{folder}:{folder}")
-    assert resolve("clicks").name == "clicks"
+    assert resolve_pipeline("clicks").name == "clicks"
     assert list(registered_files().broken.values()) == [
         "/nowhere: HEADRACE_PIPELINES names it and it is not a folder that can be read: No such file or directory"
     ]
@@ -231,7 +231,7 @@ def test_what_lies_beside_comes_before_what_is_installed_but_not_before_python(f
     (folder / "_package" / "inner.py").write_text("import rich\nfrom _package import HERE\nFOUND = rich.HERE + HERE\n")
     file = folder / "clicks.py"
     file.write_text("import calendar\nimport _package.inner as found\nassert found.FOUND == 2\n" + file.read_text())
-    assert resolve("clicks").name == "clicks"
+    assert resolve_pipeline("clicks").name == "clicks"
     assert not hasattr(import_module("rich"), "HERE")
     assert str(folder) not in sys.path
 
@@ -244,7 +244,7 @@ def test_what_a_file_says_now_counts_even_within_the_second(folder: Path) -> Non
     file.write_text("from _named import TEXT\n" + file.read_text())
     for name in ("a", "b", "c"):
         (folder / "_named.py").write_text(f"TEXT = {name!r}\n")
-        assert resolve(str(file)).name == name
+        assert resolve_pipeline(str(file)).name == name
 
 
 OWN = '''
@@ -292,7 +292,7 @@ def test_what_counts_as_code_of_ones_own(folder: Path, changed: dict[str, object
     def code(**parts: object) -> dict[str, str]:
         (folder / "_consts.py").write_text(CONSTS.format(**parts))
         file.write_text(text.replace("\nclicks =", OWN.format(**parts) + "\nclicks ="))
-        return code_of(resolve(str(file)))
+        return code_of(resolve_pipeline(str(file)))
 
     before = code(**PLAIN)
     assert list(before) == ["clicks:Own"]
@@ -307,9 +307,9 @@ def test_a_file_that_another_thread_is_executing_is_waited_for(folder: Path, mon
     file = folder / "clicks.py"
     file.write_text(f"import gate\ngate.begun.set()\nassert gate.go.wait(60)\n{file.read_text()}")
     with ThreadPoolExecutor(2) as threads:
-        first = threads.submit(resolve, str(file))
+        first = threads.submit(resolve_pipeline, str(file))
         assert begun.wait(60)
-        second = threads.submit(resolve, str(file))
+        second = threads.submit(resolve_pipeline, str(file))
         assert wait([second], timeout=0.2).not_done, "it must not see half of the module"
         go.set()
         assert [first.result(60).name, second.result(60).name] == ["clicks", "clicks"]

@@ -9,10 +9,11 @@ import pytest
 
 import headrace as hr
 from headrace import Aggregation, Output, Pipeline, col, count
-from headrace.describe.pipeline import describe, graph
+from headrace.describe.pipeline import draw_graph, pipeline_sections
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import DataType
-from headrace.pipeline.identity import fingerprint, meaning
+from headrace.pipeline.identity import fingerprint, pipeline_meaning
+from headrace.testing import rows, run
 
 FLIGHTS = hr.json("landing/flights", {"carrier": str, "delay": int, "at": datetime}).event_time("at", bound="1h")
 WHAT: dict[str, Any] = {"late": hr.if_else(col("delay") > 0, 1, 0).sum(), "flights": count()}
@@ -81,8 +82,12 @@ MISTAKES: dict[str, tuple[dict[str, Any], str]] = {
         "results stands in what= by itself",
     ),
     "a list": (
-        {"what": {**WHAT, "all": col("delay").collect(), "x": col("all").is_null()}},
-        "what['x']: 'all' is a list, which no expression reads",
+        {"what": {**WHAT, "all": col("delay").collect(), "x": col("all") + 1}},
+        "what['x']: in all: a list of int is no value",
+    ),
+    "a list of pairs": (
+        {"what": {**WHAT, "all": col("delay").map_agg(col("delay")), "x": col("all").is_null()}},
+        "what['x']: 'all' is a list of pairs, which no expression reads",
     ),
     "a name twice": ({"what": {**WHAT, "carrier": RATE}}, "column 'carrier' is both a key and an aggregate"),
     "accumulating sessions": (
@@ -131,9 +136,9 @@ def test_windows_that_can_have_only_one_pane_withdraw_nothing() -> None:
 
 def test_a_definition_has_them_only_where_there_are_some() -> None:
     plain, rated = carriers(), carriers(what={**WHAT, "rate": RATE})
-    (stage,) = meaning(plain)["stages"]
+    (stage,) = pipeline_meaning(plain)["stages"]
     assert not {"results", "having"} & {*stage}
-    (stage,) = meaning(rated)["stages"]
+    (stage,) = pipeline_meaning(rated)["stages"]
     assert stage["results"] == [["rate", ["binary", "/", ["column", "late"], ["column", "flights"]]]]
     others = [
         plain,
@@ -149,8 +154,43 @@ def test_a_definition_has_them_only_where_there_are_some() -> None:
 
 def test_check_says_them_in_words() -> None:
     made = carriers(what={**WHAT, "rate": RATE}, having=col("rate") > 0.5)
-    (what,) = [section.lines for section in describe(made) if section.heading == "what"]
+    (what,) = [section.lines for section in pipeline_sections(made) if section.heading == "what"]
     assert "rate = (late / flights), of each row of these" in what
     assert "only rows leave of which (rate > 0.5) is true; one that no longer is so is withdrawn" in what
-    assert "late, flights, rate per carrier: fixed windows of 1h" in "\n".join(graph(made))
-    assert "having (rate > 0.5)" in graph(made)
+    assert "late, flights, rate per carrier: fixed windows of 1h" in "\n".join(draw_graph(made))
+    assert "having (rate > 0.5)" in draw_graph(made)
+
+
+@pytest.mark.parametrize("executor", ["local", "reference"])
+def test_an_aggregate_of_some_elements_alone_is_followed_when_they_change(executor: Any) -> None:
+    source = hr.json("landing/orders", {"id": str, "price": int, "sign": int, "at": datetime}, changelog=col("sign"))
+    dear = col("price") > 1
+    what = {
+        "all": count(),
+        "dear": count().where(dear),
+        "total": col("price").sum().where(dear),
+        "last": col("id").last().where(dear),
+        "dearest": col("id").max_by(col("price")).where(col("price") < 3),
+        "ids": col("id").collect().where(dear),
+        "sizes": hr.case((col("price") > 2, "large"), (dear, "middle"), otherwise="small").collect(),
+    }
+    pipeline = hr.Pipeline(
+        "orders", source.event_time("at", bound="0s"), what=what, where=hr.GlobalWindows(), when=hr.on_update()
+    )
+
+    def order(id: str, price: int | None, second: int, sign: int = 1) -> dict[str, Any]:  # noqa: A002 (its column)
+        return {"id": id, "price": price, "sign": sign, "at": f"2026-05-01T00:00:{second:02}Z"}
+
+    steps = [
+        rows(order("a", 1, 1), order("b", 2, 2), order("c", 3, 3), order("d", None, 4)),
+        rows(order("c", 3, 3, -1)),
+    ]
+    before, after = (step.current for step in run(pipeline, steps, executor=executor).steps)
+    assert before.only(*what) == [
+        {"all": 4, "dear": 2, "total": 5, "last": "c", "dearest": "b", "ids": ["b", "c"],
+         "sizes": ["large", "middle", "small", "small"]},
+    ]  # fmt: skip
+    assert after.only(*what) == [
+        {"all": 3, "dear": 1, "total": 2, "last": "b", "dearest": "b", "ids": ["b"],
+         "sizes": ["middle", "small", "small"]},
+    ]  # fmt: skip

@@ -28,13 +28,15 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     "json": (
         lambda: hr.json("landing", {"a": int}, max_file=3),  # type: ignore[call-arg]
         "json(max_file=): there is no such argument; did you mean 'max_files'? it takes path, schema, max_files, "
-        "max_bytes, look_back, names, max_rejected, on_unreadable, missing, suffixes, transform, explode, changelog",
+        "max_bytes, look_back, names, max_rejected, on_unreadable, missing, suffixes, transform, explode, changelog, "
+        "versions",
     ),
     "Pipeline": (
         lambda: pipeline(wat=1),
         "Pipeline(wat=): there is no such argument; did you mean 'what'? it takes name, input, key, what, where, when, "
-        "how, filter, having, renamed, loop, deduplicate, union, outputs, rows, take, id, then, expectations, limits, "
-        "usual, sinks, description, schedule, backfill, retention, airflow, executor, allow_finishing, "
+        "how, filter, having, renamed, loop, deduplicate, union, join, outputs, rows, take, id, then, expectations, "
+        "limits, usual, sinks, description, schedule, backfill, retention, airflow, executor, null_keys, "
+        "allow_finishing, "
         "allow_double_counting",
     ),
     "a function": (lambda: hr.jsn, "headrace has no 'jsn'; did you mean 'json'?"),

@@ -199,8 +199,8 @@ def test_every_aggregation_of_a_chain_is_checked(then: Aggregation, message: str
         build(then=(then,))
 
 
-def test_lists_cannot_be_read_behind_the_aggregation_that_makes_them() -> None:
-    with pytest.raises(PipelineError, match="no column 'all'"):
+def test_a_list_of_the_aggregation_above_is_no_key() -> None:
+    with pytest.raises(PipelineError, match="a list of int is no value"):
         build(what={"n": count(), "all": col("amount").collect()}, then=(second(key={"all": col("all")}),))
 
 

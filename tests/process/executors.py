@@ -62,7 +62,7 @@ class SparkStandIn(LocalExecution):
         self.begun.append("begun")
 
     def engine(self, attempts: Attempts) -> OverBlobs:
-        return OverBlobs(TaskEnvironment.of(self.pipeline, self.store, self.landing), attempts, 3)
+        return OverBlobs(TaskEnvironment.from_pipeline(self.pipeline, self.store, self.landing), attempts, 3)
 
     @classmethod
     def stand_in(cls, patch: pytest.MonkeyPatch) -> None:

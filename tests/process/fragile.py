@@ -10,7 +10,7 @@ from typing import Any
 from headrace import CustomCombiner, DataType, Deduplicate, Expr, FileSource, Input, Output, Pipeline, col
 from headrace.model.combiners import Accumulator
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from tests.process.clicks import START, records
 from tests.process.outputs import DAILY, HOURLY, VISITS
 
@@ -60,7 +60,7 @@ def fragile(combiner: Fragile, of: Expr | None = None) -> Output:
 
 def minute(number: int) -> int:
     """The event time of that minute."""
-    return int(instant(START + timedelta(minutes=number)))
+    return int(to_instant(START + timedelta(minutes=number)))
 
 
 def breaking(mended: Path, *, telling: bool = False) -> Pipeline:

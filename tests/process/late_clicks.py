@@ -25,6 +25,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 Row = tuple[Any, ...]
 
 
+CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime, "price": int}, max_files=1).event_time(
+    "at", bound="0s"
+)
+
+
 def pipeline(**parts: Any) -> hr.Pipeline:
     """Clicks per user and hour, an epoch for each file; what is late by more than half an hour is dropped."""
     common: dict[str, Any] = {
@@ -35,8 +40,12 @@ def pipeline(**parts: Any) -> hr.Pipeline:
         "how": hr.retracting("30m"),
         "executor": "local",
     }
-    source = hr.json("landing/clicks", {"user": str, "at": datetime, "price": int}, max_files=1)
-    return hr.Pipeline("clicks", source.event_time("at", bound="0s"), **{**common, **parts})
+    return hr.Pipeline("clicks", CLICKS, **{**common, **parts})
+
+
+def of_rows(**parts: Any) -> hr.Pipeline:
+    """The same clicks as rows."""
+    return hr.Pipeline("clicks", CLICKS, executor="local", **parts)
 
 
 class Live:
@@ -144,3 +153,4 @@ def late_for_main(folder: Path) -> Live:
 
 
 SESSIONS = pipeline(where=hr.Sessions("1h"))
+ROWS = hr.Pipeline("clicks", CLICKS, rows=["user", "price"], executor="local")

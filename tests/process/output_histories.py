@@ -5,6 +5,7 @@ whatever there was, renamings, outputs that fail or are left out, releases, expi
 import json
 import random
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ MOST = 40
 
 EARLY: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
 NAMES = {"hours": ("hours",), "days": ("days", "daily", "by_day"), "number": ("number", "n", "count")}
+NAMES |= {"lines": ("lines", "sold"), "dearest": ("dearest", "most"), "matched": ("matched", "met")}
 """The outputs, and what each may be called."""
 
 ACTIONS = ("good", "good", "bad", "mended", "several", "without", "breaks", "renamed", "back", "back", "recovered")
@@ -71,6 +73,14 @@ class History:
             ),
             "number": hr.Output(
                 key=None, what={"n": hr.count()}, where=hr.FixedWindows("1h"), **self._former("number"), **EARLY
+            ),
+            "lines": hr.Rows(["hour", "price"], **self._former("lines")),
+            "dearest": hr.Rows(
+                ["price"], of=self.called["lines"], key="hour", take=hr.top(1, by="price"), **self._former("dearest")
+            ),
+            "matched": hr.Rows(
+                ["hour", "price", "sales"], of=self.called["lines"], **self._former("matched"),
+                join=[hr.same_window(self.called["hours"], "hour", window=hr.FixedWindows("1h"), lateness=None)],
             ),
         }  # fmt: skip
         outputs = {self.called[output]: one for output, one in own.items()}
@@ -153,7 +163,7 @@ class History:
 
     def without(self) -> None:
         self.land(1)
-        self.run(self.called[self.choice.choice(("hours", "days"))])
+        self.run(self.called[self.choice.choice(("hours", "days", "lines", "dearest", "matched"))])
 
     def breaks(self) -> None:
         """Days fail for a run or two."""
@@ -220,7 +230,7 @@ class History:
         catalog = self.handle.catalog
         if (main := catalog.head().refs.get("main")) is None:
             return
-        parked = {*StoredProgress.of(catalog.manifest(main)).parked}
+        parked = {*StoredProgress.from_manifest(catalog.manifest(main)).parked}
         if parked:
             return
         try:
@@ -256,7 +266,21 @@ class History:
             name = next(name for name in published_of(self.handle.catalog.head().refs) if _output(name) == "hours")
             rows = self.root["p"][name].current().to_arrow().to_pylist()
             assert all(row["sales"] <= MOST for row in rows), rows
+        self._check_rows()
         check_catalog(self.handle.catalog.store, "p")
+
+    def _check_rows(self) -> None:
+        """Where readers see rows and what is taken of them in one snapshot, these belong together."""
+        names = published_of(self.handle.catalog.head().refs)
+        at = {_output(name): (name, snapshot) for name, snapshot in names.items()}
+        if "lines" not in at or at["lines"][1:] != at.get("dearest", ())[1:]:
+            return
+        lines, dearest = (self.root["p"][at[output][0]].current().to_json() for output in ("lines", "dearest"))
+        if at["lines"][1:] == at.get("hours", ())[1:] == at.get("matched", ())[1:]:
+            hours, matches = (self.root["p"][at[output][0]].current().to_json() for output in ("hours", "matched"))
+            sales = {row["hour"]: row["sales"] for row in hours}
+            assert _triples(matches) == sorted((row["hour"], row["price"], sales[row["hour"]]) for row in lines)
+        assert {row["hour"]: row["price"] for row in dearest} == _largest((row["hour"], row["price"]) for row in lines)
 
     def finish(self) -> None:
         """In the end all have read everything, and readers see it."""
@@ -266,17 +290,33 @@ class History:
         self.mended()
         catalog = self.handle.catalog
         main = catalog.head().refs["main"]
-        assert StoredProgress.of(catalog.manifest(main)).parked == {}
+        assert StoredProgress.from_manifest(catalog.manifest(main)).parked == {}
         assert self.seen() == dict.fromkeys(NAMES, main)
-        hours, days, number = (self.handle[self.called[output]].current().to_arrow().to_pylist() for output in NAMES)
+        hours, days, number, lines, dearest, matches = (
+            self.handle[self.called[output]].current().to_arrow().to_pylist() for output in NAMES
+        )
         assert {row["hour"]: row["sales"] for row in hours} == self.sums()
         assert [row["sales"] for row in days] == [sum(self.sums().values())]
         assert sum(row["n"] for row in number) == len(self.values)
+        assert sorted((row["hour"], row["price"]) for row in lines) == sorted(self.values)
+        assert {row["hour"]: row["price"] for row in dearest} == _largest(self.values)
+        assert _triples(matches) == sorted((hour, price, self.sums()[hour]) for hour, price in self.values)
         self.read()
         (total,) = self.root["reader"].current(at="main").to_arrow().to_pylist()
         assert total["total"] == sum(self.sums().values())
         for name in ("p", "reader"):
             assert fsck(self.root[name].catalog, deep=True).damage == ()
+
+
+def _triples(rows: Iterable[dict[str, Any]]) -> list[tuple[int, int, int]]:
+    return sorted((row["hour"], row["price"], row["sales"]) for row in rows)
+
+
+def _largest(values: Iterable[tuple[int, int]]) -> dict[int, int]:
+    largest: dict[int, int] = {}
+    for hour, price in values:
+        largest[hour] = max(price, largest.get(hour, price))
+    return largest
 
 
 def _output(name: str) -> str:

@@ -52,6 +52,6 @@ def line(catalog: Catalog, ref: str = "main") -> Sequence[Manifest]:
 
 def digests(catalog: Catalog, log: str) -> list[list[str]]:
     """The digests of the files in ``log`` of each epoch of main."""
-    records = {record.epoch: record for record in catalog.files(line(catalog)[-1].logs[log])}
+    records = {record.epoch: record for record in catalog.file_records(line(catalog)[-1].logs[log])}
     files = [records[manifest.epoch].files if manifest.epoch in records else () for manifest in line(catalog)]
     return [[file.sha256 for file in some if isinstance(file, DataFile)] for some in files]

@@ -22,7 +22,7 @@ from headrace import FileSource, Pipeline
 from headrace.model.accumulation import Pane
 from headrace.model.changelog import SIGN, SignedBy
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant, render, to_datetime
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render, to_datetime, to_instant
 from headrace.model.windows import Window
 from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs
@@ -31,6 +31,7 @@ from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import DropCause, DroppedElement, Epoch, EpochResult, run_outputs
 from headrace_lab.reference.evaluate import Record
+from headrace_lab.reference.pipeline import NO_FUNCTIONS, Functions
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import INPUT_WATERMARK, Manifest
 from headrace_snapshots.format.output_view import seen_by
@@ -65,10 +66,16 @@ def itself(record: Record) -> Sequence[Record]:
 
 
 def check(
-    scenario: Scenario, schedule: Schedule, executors: Sequence[str], spark: Any = None, *, made: Made = itself
+    scenario: Scenario,
+    schedule: Schedule,
+    executors: Sequence[str],
+    spark: Any = None,
+    *,
+    made: Made = itself,
+    functions: Functions = NO_FUNCTIONS,
 ) -> None:
     """Runs over landed files give what the reference gives for the epochs that they recorded, and so does a replay.
-    ``executors`` take turns. ``made``: what sources make of a record.
+    ``executors`` take turns. ``made``: what sources make of a record; ``functions``: what others make of panes.
     """
     pipeline = scenario.pipeline
     note(f"{pipeline!r}")
@@ -81,7 +88,7 @@ def check(
             return
         recorded = recorded_of(catalog, head, landed, made)
         note(f"{recorded!r}")
-        expected = run_outputs(pipeline, recorded)
+        expected = run_outputs(pipeline, recorded, functions)
         manifests = list(catalog.ancestry(head))[::-1]
         outputs = [_Output(alone, root, output) for output, alone in pipeline.by_output.items()]
         for each in outputs:
@@ -184,13 +191,15 @@ class _Output:
         )
         for epoch, result in enumerate(expected):
             own = [drop for drop in result.drops if drop.is_late and _is_record(self.alone, drop)]
-            keys = list(self.alone.key)
+            keys = [*self.alone.record_key_types]
             times = Counter((drop.element.key[: len(keys)], drop.element.timestamp, _ends(drop.window)) for drop in own)
             assert times == Counter(
                 (
                     tuple(row[name] for name in keys),
-                    instant(row["event_time"]),
-                    tuple(None if row[name] is None else instant(row[name]) for name in ("window_start", "window_end")),
+                    to_instant(row["event_time"]),
+                    tuple(
+                        None if row[name] is None else to_instant(row[name]) for name in ("window_start", "window_end")
+                    ),
                 )
                 for row in late
                 if row["epoch"] == epoch
@@ -218,6 +227,8 @@ def _reason(column: str) -> str:
 
 def _is_record(pipeline: Pipeline, drop: DroppedElement) -> bool:
     """Whether what was dropped is a record of the source, not a pane."""
+    if pipeline.join and drop.window is None:  # it has come to no window
+        return True
     return not pipeline.upstream and drop.element.record.keys() == pipeline.schema.keys()
 
 
@@ -353,7 +364,7 @@ def plain(value: Any) -> Any:
         return tuple(plain(part) for part in value.values())
     if isinstance(value, list | tuple):
         return tuple(plain(part) for part in value)
-    return instant(value) if isinstance(value, datetime) else value
+    return to_instant(value) if isinstance(value, datetime) else value
 
 
 def by_window(rows: Any) -> Windows:

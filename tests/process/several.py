@@ -11,7 +11,7 @@ from headrace import Aggregation, Expr, Output, Pipeline, col, lit
 from headrace.errors import PipelineError
 from tests.reference.scenarios import SECOND, Scenario, epochs, scenarios
 
-_PARTS = ("key", "what", "where", "when", "how", "filter", "having", "then", "allow_finishing", "allow_double_counting")
+_OF_OUTPUT = ("then", "null_keys", "allow_finishing", "allow_double_counting")
 _AGGREGATION = ("key", "what", "where", "when", "how", "filter", "having")
 _COLUMNS: st.SearchStrategy[Mapping[str, Expr]] = st.sampled_from(
     [{}, {}, {"total": -col("total")}, {"share": col("share") * 2, "n": col("total")}]
@@ -20,7 +20,7 @@ _COLUMNS: st.SearchStrategy[Mapping[str, Expr]] = st.sampled_from(
 
 def output_of(pipeline: Pipeline) -> Output:
     """The output of ``pipeline``, for a pipeline that has several."""
-    parts: dict[str, Any] = {part: getattr(pipeline, part) for part in _PARTS}
+    parts: dict[str, Any] = {part: getattr(pipeline, part) for part in (*_AGGREGATION, *_OF_OUTPUT)}
     return Output(**parts)
 
 
@@ -47,7 +47,8 @@ def _outputs_below(draw: st.DrawFn, outputs: Mapping[str, Output], least: int) -
             last = (known[name], *known[name].then)[-1]
             columns[name] = {**draw(_COLUMNS), **({} if "user" in last.key else {"user": lit("nobody")})}
         then = draw(st.lists(SECOND, max_size=1))
-        known[f"below_{number}"] = below(upstream, with_user(first), columns=columns, then=then)
+        more = {"columns": columns, "then": then, "null_keys": draw(st.booleans())}
+        known[f"below_{number}"] = below(upstream, with_user(first), **more)
     return known
 
 
@@ -98,7 +99,7 @@ def cut_chains(draw: st.DrawFn) -> tuple[Scenario, Scenario]:
     first = output_of(chain)
     outputs = [replace(first, then=pieces[0])]
     for number, (head, *then) in enumerate(pieces[1:]):
-        outputs.append(below(f"piece_{number}", head, then=then))
+        outputs.append(below(f"piece_{number}", head, then=then, null_keys=first.null_keys))
     named = {f"piece_{number}": output for number, output in enumerate(outputs[:-1])} | {LAST: outputs[-1]}
     given = draw(epochs())
     try:

@@ -24,10 +24,12 @@ from headrace.pipeline.quality import ExpectationView, expect
 from headrace.read.diff.changes import changes_between
 from headrace.runs import parking
 from headrace.runs.client.handle import PipelineHandle
+from headrace.runs.client.recording import make_change, rehearse_change
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.adoption import NotAdoptableError, adopt, published, rehearse_adoption
-from headrace.runs.publishing.promotion import PartialBranchError, cut_over
+from headrace.runs.publishing.adoption import NotAdoptableError, publish_adopted
+from headrace.runs.publishing.promotion import PartialBranchError
+from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
@@ -85,7 +87,7 @@ def history(root: Path, now: Pipeline) -> None:
 def adopted(executor: Executed, root: Path, shop: Pipeline, output: str, branch: str = "again") -> Manifest:
     """The head of main once it has adopted the output."""
     executor.backfill(shop, root.as_uri(), RunOptions(f"backfill-{branch}", branch=branch, output=output))
-    adopt(catalog_of(root), branch, output, run_id="adopt")
+    make_change(catalog_of(root), CutOver(branch, output), run_id="adopt")
     return line(catalog_of(root))[-1]
 
 
@@ -173,7 +175,7 @@ def test_a_changed_output_comes_back_with_what_reads_it(executor: Executed, root
     assert_same(root, roots.whole(HOURLY), HOURLY)
     assert head.fingerprint == line(catalog_of(roots.whole(HOURLY)))[-1].fingerprint
     executor.audit(HOURLY, root.as_uri(), RunOptions("audit"))
-    result = published(catalog_of(root), hr.open(root.as_uri())["shop"].publish(), "hourly", "publish")
+    result = publish_adopted(catalog_of(root), hr.open(root.as_uri())["shop"].publish(), "hourly", "publish")
     assert {*published_of(catalog_of(root).head().refs).values()} == {head.snapshot_id}
     assert result.warnings == ()
     land_clicks(root, LAST, LAST + 2)
@@ -189,7 +191,7 @@ def test_main_goes_on_while_a_branch_computes(executor: Executed, roots: Roots, 
     executor.backfill(VISITED, root.as_uri(), RunOptions("backfill", branch="again", output="visits"))
     land_clicks(root, LAST, LAST + 2)
     executor.process(VISITED, root.as_uri(), RunOptions("on", publish=True))
-    result = adopt(catalog_of(root), "again", "visits", run_id="adopt")
+    result = make_change(catalog_of(root), CutOver("again", "visits"), run_id="adopt")
     assert "2 epochs more than branch again" in result.warnings[0]
     assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
     executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
@@ -208,7 +210,7 @@ def test_main_goes_on_just_before_it_is_claimed(executor: Executed, roots: Roots
             executor.process(VISITED, root.as_uri(), RunOptions("quicker"))
             return super().claim(branch, owner)
 
-    adopt(Quicker(open_store(root.as_uri()), "shop"), "again", "visits", run_id="adopt")
+    make_change(Quicker(open_store(root.as_uri()), "shop"), CutOver("again", "visits"), run_id="adopt")
     assert [manifest.epoch for manifest in line(catalog_of(root))][-2:] == [LAST, LAST + 1]
     assert parked_in(line(catalog_of(root))[-1]) == {"visits": LAST - 1}
     executor.process(VISITED, root.as_uri(), RunOptions("caught-up", publish=True))
@@ -283,9 +285,9 @@ def refused(
     catalog = catalog_of(root)
     head = catalog.head()
     with pytest.raises(error, match=match):
-        adopt(catalog, branch, output, run_id="adopt")
+        make_change(catalog, CutOver(branch, output), run_id="adopt")
     assert catalog.head() == head
-    (refusal,) = rehearse_adoption(catalog, branch, output).refusals
+    (refusal,) = rehearse_change(catalog, CutOver(branch, output)).refusals
     assert isinstance(refusal, error)
 
 
@@ -329,7 +331,7 @@ def test_an_output_that_takes_other_records(
     shop = replace(shop, outputs=without_daily)
     executor.backfill(shop, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
     if match is None:
-        adopt(catalog_of(tmp_path), "again", "visits", run_id="adopt")
+        make_change(catalog_of(tmp_path), CutOver("again", "visits"), run_id="adopt")
     else:
         refused(tmp_path, "visits", match)
 
@@ -381,7 +383,7 @@ def test_such_a_branch_is_not_promoted_as_a_whole(executor: Executed, roots: Roo
     roots.history(tmp_path, VISITED)
     executor.backfill(VISITED, tmp_path.as_uri(), RunOptions("branch", branch="again", output="visits"))
     with pytest.raises(PartialBranchError, match="has not computed both, daily, days, hourly up to its end"):
-        cut_over("shop", tmp_path.as_uri(), "again")
+        hr.open(tmp_path.as_uri())["shop"].promote("again")
     refused(tmp_path, "hourly", "has not computed")
 
 
@@ -395,11 +397,12 @@ def test_an_audit_that_fails_keeps_it_out(executor: Executed, roots: Roots, tmp_
 
 KILLS_ITSELF = """
 import sys
-from headrace.runs.publishing.adoption import adopt
+from headrace.runs.client.recording import make_change
+from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from tests.process.dying import deadly
 
-adopt(Catalog(deadly(int(sys.argv[2]))(sys.argv[1]), "shop"), "again", "visits", run_id="killed")
+make_change(Catalog(deadly(int(sys.argv[2]))(sys.argv[1]), "shop"), CutOver("again", "visits"), run_id="killed")
 """
 
 
@@ -432,7 +435,7 @@ def test_from_python(tmp_path: Path, roots: Roots, executor: Executed) -> None:
     assert {*published_of(catalog_of(root).head().refs).values()} == {head.snapshot_id} == {result.snapshot}
     assert [*catalog_of(root).head().generations] == ["main"]
     assert_same(root, roots.whole(HOURLY), HOURLY)
-    assert any("adopted both, days, hourly of branch" in entry.message for entry in catalog_of(root).log())
+    assert any("adopted both, days, hourly of branch" in entry.message for entry in catalog_of(root).list_entries())
     assert rows(root, "hourly", "late"), "some came too late"
     assert [row for row in rows(root, "hourly", "rejected") if row["output"]], "it cannot take some"
 
@@ -442,7 +445,7 @@ def test_from_the_command_line(
 ) -> None:
     root = tmp_path / "root"
     roots.history(root, VISITED)
-    for given in ("resolve", "resolve_to_run"):
+    for given in ("resolve_pipeline", "resolve_to_run"):
         monkeypatch.setattr(deployments, given, lambda reference: VISITED)
 
     def said(*arguments: str) -> str:
@@ -457,6 +460,6 @@ def test_from_the_command_line(
     assert "it would let main adopt visits of branch again, as epoch " in dry
     assert "nothing is against the promotion: headrace promote shop.visits again" in dry
     said("promote", "shop.visits", "again", "--message", "the price counts")
-    (entry,) = (entry for entry in catalog_of(root).log() if "adopted visits of branch again" in entry.message)
+    (entry,) = (entry for entry in catalog_of(root).list_entries() if "adopted visits of branch again" in entry.message)
     assert entry.message.endswith(": the price counts")
     assert_same(root, roots.whole(VISITED), VISITED)

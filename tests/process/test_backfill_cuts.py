@@ -20,13 +20,13 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.time import instant, to_datetime
+from headrace.model.time import to_datetime, to_instant
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace.runs.publishing.patch import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
-from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError, cut_over
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError
 from headrace.runs.recover import recover
 from headrace_lab.reference.windows import assign
 from headrace_snapshots.catalog import Catalog
@@ -247,7 +247,7 @@ class Main:
         late, found = self.late(), dict[tuple[str, datetime], tuple[int, int]]()
         for path in (self.folder / "landing").glob("*/*.jsonl"):
             for row in map(json.loads, path.read_text().splitlines()):
-                for window in assign(self.pipeline.where, instant(datetime.fromisoformat(row["at"]))):
+                for window in assign(self.pipeline.where, to_instant(datetime.fromisoformat(row["at"]))):
                     start = to_datetime(window.start)
                     if row["user"] != "z" and (row["n"], start) not in late:
                         number, spent = found.get((row["user"], start), (0, 0))
@@ -305,7 +305,7 @@ def test_what_main_accepted_is_not_late_in_epochs_of_any_size(pipeline: hr.Pipel
         live.fill(history.last, history.since)
         if live.catalog.head().refs.get("fix") is not None:
             with suppress(PatchedSinceError):
-                cut_over(pipeline.name, live.root, "fix")
+                hr.open(live.root)[pipeline.name].promote("fix")
         live.close()
         alone.close()
         late, of_main = live.late(), alone.late()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace import (
     AfterSignal,
     Aggregation,
@@ -23,7 +24,7 @@ from headrace import (
     retracting,
 )
 from headrace.model.event_time import arrival_time
-from headrace.model.time import Instant, instant
+from headrace.model.time import Instant, to_instant
 from headrace.model.windows import Window, WindowFn
 from headrace.pipeline.identity import fingerprint
 from headrace.read.snapshots.progress import StoredProgress
@@ -34,7 +35,7 @@ from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
-from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, cut_over
+from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError
 from headrace.runs.publishing.publish import AuditMissingError
 from headrace.runs.reporting.listener import Silent
 from headrace.runs.reporting.results import RunResult
@@ -91,7 +92,7 @@ class Live:
         return backfill(self.pipeline, self.root, options, listener=self.heard)
 
     def cut_over(self, branch: str = "fix") -> RunResult:
-        return cut_over(self.pipeline.name, self.root, branch)
+        return hr.open(self.root)[self.pipeline.name].promote(branch)
 
     @property
     def refs(self) -> dict[str, str]:
@@ -103,7 +104,7 @@ class Live:
 
     def watermark(self, branch: str) -> Instant:
         """Where the watermark of a branch is."""
-        return StoredProgress.of(self.catalog.manifest(self.refs[branch])).watermark
+        return StoredProgress.from_manifest(self.catalog.manifest(self.refs[branch])).watermark
 
     def correct(self, file: int) -> None:
         """Land other content under the name of a file."""
@@ -228,7 +229,7 @@ def test_a_cut_over_of_a_range_that_was_done_is_told_again(tmp_path: Path) -> No
     told = live.cut_over()
     assert (told.epochs, told.counts["input_files"]) == ((2,), 2)  # those of the range and later
     again = live.cut_over()
-    assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
+    assert replace(again, run_id=told.run_id, started_at=told.started_at, finished_at=told.finished_at) == told
 
 
 def test_input_that_is_gone_is_named_before_anything_moves(tmp_path: Path) -> None:
@@ -285,7 +286,7 @@ def test_manifests_of_before_do_not_say_what_was_dropped_unseen(tmp_path: Path) 
     filtering = changed(CLICKS, filter=col("price") < 1000)
     for tested, found in ((CLICKS, 5), (filtering, 2)):
         catalog = Catalog(open_store((tmp_path / str(found)).as_uri()), CLICKS.name)
-        days = [instant(START + timedelta(days=day)) for day in range(9)]
+        days = [to_instant(START + timedelta(days=day)) for day in range(9)]
         read = [written(PipelineProgress(newest=at, processing_time=Instant(at + 2 * DAY))) for at in days]
         for progress in read:
             del progress["newest_event_time_read"]
@@ -480,19 +481,19 @@ def test_a_range_that_is_none_is_refused(first: str | None, last: str | None, sa
 def test_a_range_is_days_in_utc_or_times_with_their_zone() -> None:
     found = parse_span("2026-01-02", "2026-01-03T01:00:00+01:00")
     days = (datetime.fromisoformat(f"2026-01-0{day}T00:00:00Z") for day in (2, 3))
-    assert found == Window(*map(instant, days))
+    assert found == Window(*map(to_instant, days))
     assert parse_span(None, None) is None
 
 
 def test_the_place_to_fork_is_found_by_few_requests_among_many_epochs(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
-    newest = [instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
+    newest = [to_instant(START + timedelta(hours=hour // 3)) for hour in range(150)]  # three epochs an hour
     ids = publish_epochs(catalog, CLICKS, [written(PipelineProgress(newest=at, newest_read=at)) for at in newest])
     for hour in (0, 1, 2, 25, 48, 49, 50, 200):
         before = store.requests.snapshot()
         found = fork_point(Catalog(store, CLICKS.name), CLICKS, span(hour, None))
-        last = sum(at < instant(START + timedelta(hours=hour)) for at in newest)
+        last = sum(at < to_instant(START + timedelta(hours=hour)) for at in newest)
         assert found.snapshot == (ids[last - 1] if last else None)
         assert sum(store.requests.since(before).values()) < 40
 

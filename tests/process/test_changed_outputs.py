@@ -177,7 +177,7 @@ def test_one_output_gets_a_name_later(executor: Executed, tmp_path: Path) -> Non
     land(before)
     executor.process(ONE, before.as_uri(), RunOptions("whole"))
     records = [
-        {record.epoch: [file.sha256 for file in record.files] for record in catalog.files(log)}
+        {record.epoch: [file.sha256 for file in record.files] for record in catalog.file_records(log)}
         for catalog, log in (
             (catalog_of(root), head.logs["hourly/panes"]),
             (catalog_of(before), line(catalog_of(before))[-1].logs["panes"]),

@@ -150,7 +150,7 @@ def recorded(pipeline: Pipeline, store: ObjectStore) -> InputFile:
     """The changing file as the newest manifest has it."""
     catalog = Catalog(store, pipeline.name)
     manifest = catalog.manifest(catalog.head().refs["main"])
-    files = [file for record in catalog.files(manifest.logs["inputs"]) for file in record.files]
+    files = [file for record in catalog.file_records(manifest.logs["inputs"]) for file in record.files]
     (found,) = [file for file in files if isinstance(file, InputFile) and file.path == CHANGING]
     return found
 

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from headrace import DataType, Pipeline, col, count
-from headrace.model.time import Duration, instant
+from headrace.model.time import Duration, to_instant
 from headrace.pipeline.sources import CsvDialect, NameOrder
+from headrace.runs.client.recording import make_change
 from headrace.runs.dropped_records import land_rejected
 from headrace.runs.option_values import parse_span
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.publishing.promotion import promote
 from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
+from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.gc_roots import Keep
@@ -135,7 +136,7 @@ def test_a_backfill_counts_them_once(executor: Executed, corrected: str) -> None
     for number in range(2):
         executor.backfill(MENDED, corrected, RunOptions(f"again-{number}", branch="anew"))
         assert counted(MENDED, corrected, "anew") == TRUTH
-        promote(Catalog(open_store(corrected), "clicks"), "anew", run_id="promote")
+        make_change(Catalog(open_store(corrected), "clicks"), CutOver("anew"), run_id="promote")
         assert counted(MENDED, corrected) == TRUTH
         assert not executor.process(MENDED, corrected, replace(ALL, full_sweep=True)).epochs
     assert land_rejected(MENDED, corrected, to=CLICKS.source.path).records == 0
@@ -168,7 +169,8 @@ def test_a_run_after_a_rollback_counts_them_once(executor: Executed, corrected: 
 
 
 @pytest.mark.parametrize(
-    "mode", [{"mode": Mode.BATCH}, {"mode": Mode.REPLAY, "clock": ReplayClock(instant(START), Duration(3_600_000_000))}]
+    "mode",
+    [{"mode": Mode.BATCH}, {"mode": Mode.REPLAY, "clock": ReplayClock(to_instant(START), Duration(3_600_000_000))}],
 )
 def test_a_batch_and_a_replay_of_what_has_landed_count_them_once(
     executor: Executed, corrected: str, mode: dict[str, Any]

@@ -13,7 +13,7 @@ from headrace.errors import NotInstalledError, PipelineError
 from headrace.installed import EXTRAS
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.views.columns import View
-from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting, work_of
+from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting_executor, work_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.listener import LineListener
@@ -72,7 +72,7 @@ def test_whoever_chose_before_the_run_says_why() -> None:
     ],
 )
 def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: str, reason: str) -> None:
-    choice = fitting(AUTO, before, BOUNDS)
+    choice = fitting_executor(AUTO, before, BOUNDS)
     assert choice.name is executor
     assert choice.reason.startswith("auto: ")
     assert reason in choice.reason
@@ -80,20 +80,20 @@ def test_auto_takes_what_fits_and_says_why(before: WorkEstimate, executor: str, 
 
 
 def test_auto_never_takes_spark_code_anywhere_else() -> None:
-    choice = fitting(with_spark_code(AUTO), WorkEstimate(0), BOUNDS)
+    choice = fitting_executor(with_spark_code(AUTO), WorkEstimate(0), BOUNDS)
     assert choice == ExecutorDecision(
         "spark", "auto: the pipeline names Spark code, tests.engine.spark_transforms:same"
     )
 
 
 def test_bounds_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert Bounds.stated() == Bounds(256 * 2**20, 2**30)
+    assert Bounds.from_environment() == Bounds(256 * 2**20, 2**30)
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "0")
     monkeypatch.setenv("HEADRACE_AUTO_STATE", "3m")
-    assert Bounds.stated() == Bounds(0, 3 * 2**20)
+    assert Bounds.from_environment() == Bounds(0, 3 * 2**20)
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "much")
     with pytest.raises(SizeError, match="HEADRACE_AUTO_INPUT=much: write a number of bytes"):
-        Bounds.stated()
+        Bounds.from_environment()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from headrace.pipeline.sources import NameOrder
 from headrace.runs.client.recording import run_recorded
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import Silent
-from headrace.runs.reporting.results import read as read_result
+from headrace.runs.reporting.results import read_run_result as read_result
 from headrace.runs.restore import BelowPublishedError
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
@@ -74,7 +74,7 @@ def test_a_broken_state_file_costs_a_replay_and_nothing_else(
     assert result.published == result.snapshot != published
     assert current(CLICKS, tmp_path, "published") == truth()
     assert panes_twice(CLICKS, tmp_path) == []
-    assert any(broken.name in entry.message for entry in catalog.log() if entry.kind == "rollback")
+    assert any(broken.name in entry.message for entry in catalog.list_entries() if entry.kind == "rollback")
     check_catalog(open_store(root), CLICKS.name)
 
 

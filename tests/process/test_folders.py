@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import ChangedCodeError
@@ -102,11 +102,11 @@ def land(root: Path, file: int = 0) -> None:
 
 
 def run(reference: str, root: Path, executor: Executed, *, strict: bool = False) -> RunResult:
-    return executor.process(resolve(reference), root.as_uri(), RunOptions("run", strict=strict))
+    return executor.process(resolve_pipeline(reference), root.as_uri(), RunOptions("run", strict=strict))
 
 
 def results(reference: str, root: Path) -> list[tuple[int, int]]:
-    rows = read(resolve(reference), root.as_uri(), "current", "main").to_pylist()
+    rows = read(resolve_pipeline(reference), root.as_uri(), "current", "main").to_pylist()
     return [(row["mark"], row["total"]) for row in rows]
 
 

@@ -44,7 +44,7 @@ class Held(LocalEngine):
 
     def compact_current(self, layers: Sequence[Layer], *rest: Any, stop: Stop, **named: Any) -> FilesByPart:
         self.began.set()
-        with stop.calling(self.released.set):
+        with stop.call_on_stop(self.released.set):
             self.in_time.append(self.released.wait(SECONDS))
         return super().compact_current(layers, *rest, stop=stop, **named)
 

@@ -11,13 +11,13 @@ import headrace as hr
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.identity import fingerprint
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.runs.client.handle import Deployment
-from headrace.runs.delivering.delivery_notes import notes
+from headrace.runs.client.handle import Deployment, PipelineHandle
+from headrace.runs.delivering.delivery_notes import read_notes
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.restore import InputGoneError
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.holds import holds
+from headrace_snapshots.holds import read_holds
 from headrace_snapshots.store import open_store
 from tests.process import golden_bills
 from tests.process.golden_bills import BILLS
@@ -26,6 +26,8 @@ from tests.process.golden_roads import ROADS
 from tests.process.golden_roots import GOLDEN, copied, values
 from tests.process.golden_sales import SALES
 from tests.process.golden_shop import SHOP
+from tests.process.golden_stalls import STALLS, order
+from tests.process.golden_stalls import land as land_orders
 from tests.process.golden_visits import VISITS
 
 FIRST, LAST = datetime(2026, 1, 1, 0, tzinfo=UTC), datetime(2026, 1, 3, 9, tzinfo=UTC)
@@ -238,14 +240,14 @@ def test_a_table_that_was_delivered_to_follows(tmp_path: Path, monkeypatch: pyte
     root = copied("format-4", tmp_path)
     monkeypatch.setenv("HEADRACE_CONN_LAKE", lake_of(root, tmp_path / "lake"))
     bills = hr.open(root.as_uri())[BILLS]
-    before = notes(open_store(root.as_uri()), "bills")
+    before = read_notes(open_store(root.as_uri()), "bills")
     assert [(note.sink, note.epoch, note.error_code) for note in before] == [
         ("reports.bills", 0, None),
         ("send", 0, "config.sink_failed"),
     ]
     (delivery,) = bills.deliver(sinks=["reports.bills"])
     assert (delivery.before, delivery.source) == (before[0].snapshot, ChangeSource.PANES)
-    table, failed = notes(open_store(root.as_uri()), "bills")
+    table, failed = read_notes(open_store(root.as_uri()), "bills")
     assert (table.snapshot, table.epoch, failed) == (delivery.after, 1, before[1])
     assert bills.compare_with("delta:reports/bills", connection="lake").is_equal
 
@@ -267,7 +269,7 @@ def test_a_pipeline_and_its_reader_go_on(tmp_path: Path) -> None:
         {"user": "bob", "window_start": FIRST, "clicks": 2, "amount": 6, "most": 5},
     ]
     assert (clicks.panes().count(), days.panes().count()) == (10, 10)
-    (held,) = holds(store, "clicks")
+    (held,) = read_holds(store, "clicks")
     assert (root / held.path("clicks")).is_file()
     clicks.expire(keep_last=1)
     clicks.run()
@@ -297,3 +299,35 @@ def test_what_jobs_have_written_is_read_again_without_spark(tmp_path: Path) -> N
     visits.run(mode="replay", from_branch="main", branch="again")
     assert values(visits, VISITS, "again") == values(visits, VISITS)
     assert visits.fsck(deep=True).damage == ()
+
+
+def standing(handle: PipelineHandle, at: str = "published") -> dict[str, list[str]]:
+    """What stands of each output of rows."""
+    columns = {output: [*alone.value_types, "event_time"] for output, alone in STALLS.by_output.items()}
+    rows = {name: handle[name].current(columns=own, at=at).to_json() for name, own in columns.items()}
+    return {name: sorted(json.dumps([*row.values()]) for row in own) for name, own in rows.items()}
+
+
+def test_rows_are_read_and_go_on(tmp_path: Path) -> None:
+    root = copied("format-6-rows", tmp_path)
+    stalls = hr.open(root.as_uri())[STALLS]
+    assert {name: stalls[name].panes().count() for name in stalls.outputs} == {
+        "lines": 17,
+        "newest": 17,
+        "dearest": 15,
+        "prices": 15,
+    }
+    newest = [tuple(row.values()) for row in stalls["newest"].current(columns=["id", "stall", "price"]).to_json()]
+    assert sorted(newest) == [(5, "bread", 2), (6, "fruit", 3), (7, "fish", 9), (8, "fruit", 4), (9, "fish", 2**62)]
+    (letter,) = stalls["lines"].rejected().to_json()
+    assert letter["reason"] == "column double: (price * 2) leaves 64 bits"
+    assert stalls.fsck(deep=True).damage == ()
+    stalls.run(mode="replay", from_branch="main", branch="again")
+    assert standing(stalls, "again") == standing(stalls)
+    land_orders(root, "d.jsonl", order(3, "fish", 6, "11:40", gone=True), order(7, "fish", 9, "11:00", sign=-1))
+    land_orders(root, "e.jsonl", order(10, "fish", 8, "09:55"), order(9, "fish", 2**62, "11:30", sign=-1))
+    assert stalls.run(files_per_epoch=1).epochs == (3, 4)
+    assert standing(stalls) == standing(from_nothing(root, tmp_path / "nothing", STALLS)["stalls"])
+    for _ in range(2):
+        stalls.expire(keep_last=1)
+    assert stalls.fsck(deep=True).damage == ()

@@ -25,7 +25,7 @@ from headrace import (
     retracting,
 )
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
-from headrace.model.time import Duration, Instant, instant, render, to_datetime
+from headrace.model.time import Duration, Instant, render, to_datetime, to_instant
 from headrace.runs.options import RunOptions
 from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.reference import DropCause, Epoch, EpochResult, run_pipeline
@@ -37,7 +37,7 @@ from tests.process.executors import Executed
 from tests.reading import read
 
 SECOND = Duration(1_000_000)
-START = instant(datetime(2026, 1, 1, tzinfo=UTC))
+START = to_instant(datetime(2026, 1, 1, tzinfo=UTC))
 EARLY_AND_LATE = AfterWatermark(early=AfterCount(1), late=AfterCount(1))
 
 ORDERS = {"id": DataType.STRING, "user": DataType.STRING, "at": DataType.TIMESTAMP, "amount": DataType.INT}
@@ -150,8 +150,8 @@ def found(pipeline: Pipeline, root: Path, epochs: int) -> list[Counter[Any]]:
     panes: list[Counter[Any]] = [Counter() for _ in range(epochs)]
     for row in read(pipeline, root.as_uri(), "panes", "main").to_pylist():
         values = tuple(_plain(row[name]) for name in pipeline.what)
-        ends = (instant(row["window_start"]), instant(row["window_end"]))
-        seen = (row["pane_index"], row["timing"], row["is_retraction"], instant(row["pane_time"]), values)
+        ends = (to_instant(row["window_start"]), to_instant(row["window_end"]))
+        seen = (row["pane_index"], row["timing"], row["is_retraction"], to_instant(row["pane_time"]), values)
         panes[row["epoch"]][(row["user"],), *ends, *seen] += 1
     return panes
 
@@ -183,7 +183,7 @@ def test_landed_files_of_all_inputs_give_what_the_reference_gives(
             RunOptions(f"run-{limit}", files_per_epoch=1, max_epochs=limit),
             now=lambda: clock,
         )
-    results = run_pipeline(pipeline, [Epoch(instant(clock), orders, union={"clicks": c}) for orders, c in given])
+    results = run_pipeline(pipeline, [Epoch(to_instant(clock), orders, union={"clicks": c}) for orders, c in given])
     manifests = lineage(pipeline, tmp_path)
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     for number, (ours, theirs) in enumerate(
@@ -223,7 +223,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
             land(tmp_path / "landing/clicks", number, theirs)
         options = RunOptions(f"run-{number}")
         executor.process(pipeline, tmp_path.as_uri(), options, now=lambda: at)
-        epochs.append(Epoch(instant(at), ours, union={"clicks": theirs}))
+        epochs.append(Epoch(to_instant(at), ours, union={"clicks": theirs}))
 
     run(0, [40], [])
     run(10, [], [12])
@@ -234,7 +234,7 @@ def test_an_idle_input_holds_back_no_other_and_the_manifest_says_who_does(execut
     assert [m.progress["watermark"] for m in manifests] == [render(result.watermark) for result in results]
     assert [result.watermark for result in results[1:]] == [START + at * SECOND for at in (12, 35, 35, 85)]
     assert found(pipeline, tmp_path, len(epochs)) == expected(pipeline, results)
-    since = [render(instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
+    since = [render(to_instant(begin + timedelta(seconds=seconds))) for seconds in (10, 0, 80, 300)]
     assert [m.progress["held_back_by"] for m in manifests] == [
         {"input": "clicks", "split": None, "since": None},
         {"input": "clicks", "split": "", "since": since[0]},

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import Pipeline
 from headrace.cli.main import app
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.read.snapshots.epoch_history import EpochFigures
 from headrace.runs.options import Mode, RunOptions
 from headrace_snapshots.catalog import Catalog
@@ -70,7 +70,7 @@ def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_pat
     for number, epoch in enumerate(times):
         lines = [json.dumps({"user": "u", "at": time.isoformat()}) for time in epoch]
         (landing / f"{number}.json").write_text("\n".join(lines))
-    executor.process(resolve(reference), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
+    executor.process(resolve_pipeline(reference), tmp_path.as_uri(), RunOptions("run", files_per_epoch=1))
     told = CliRunner().invoke(app, ["plot", reference, "--root", tmp_path.as_uri(), "--format", "json"])
     assert told.exit_code == 0, told.output
     behind = json.loads(told.stdout)["lateness_seconds"]["behind"]
@@ -81,7 +81,7 @@ def test_one_straggler_does_not_decide_the_quantiles(executor: Executed, tmp_pat
 @on_both
 def test_files_of_one_epoch_are_behind_each_other(executor: Executed, tmp_path: Path) -> None:
     """Each other file is of fifty minutes before: smaller epochs would show it as late, and a bound is chosen by it."""
-    pipeline = resolve(str(write_pipeline(tmp_path, "clicks")))
+    pipeline = resolve_pipeline(str(write_pipeline(tmp_path, "clicks")))
     steps = [NOON + timedelta(minutes=number) - timedelta(minutes=50 * (number % 2)) for number in range(21)]
     written(tmp_path, [[step] * 5 for step in steps])
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
@@ -127,4 +127,6 @@ def test_epochs_of_older_versions_replay_as_they_were_recorded(golden: str, pipe
         assert now.progress["behind"] == was.progress["behind"]
         assert now.progress["newest_event_time"] == was.progress["newest_event_time"]
         assert now.counts == was.counts
-        assert {str(int(lag)): count for lag, count in EpochFigures.of(was).behind.items()} == was.progress["behind"]
+        assert {str(int(lag)): count for lag, count in EpochFigures.from_manifest(was).behind.items()} == was.progress[
+            "behind"
+        ]

@@ -43,7 +43,7 @@ class Root:
 
     def stands(self) -> dict[str, int]:
         """The epoch at which outputs stand that are parked."""
-        return {name: at.epoch for name, at in StoredProgress.of(self.handle.show("main")).parked.items()}
+        return {name: at.epoch for name, at in StoredProgress.from_manifest(self.handle.show("main")).parked.items()}
 
     def rows(self) -> dict[str, list[str]]:
         """What there is of each output: current rows, and all panes."""

@@ -16,7 +16,6 @@ from headrace.audit.store import LimitExceededError, StaleDataError, read_audit
 from headrace.pipeline.quality import Severity
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
-from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.recover import recover
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
@@ -251,7 +250,7 @@ def test_a_branch_is_held_back_from_a_promotion_and_has_no_age(deployed: Deploye
     result = process(pipeline, deployed.root, deployed.options(publish=False, branch="other"))
     assert found(result) == {"rejected": (Severity.FAIL, 0.5)}
     with pytest.raises(LimitExceededError):
-        cut_over("clicks", deployed.root, "other")
+        hr.open(deployed.root)["clicks"].promote("other")
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------

@@ -74,14 +74,14 @@ def restored(store: ObjectStore, manifest: Manifest) -> LocalEngine:
 def data_requests(store: ObjectStore, manifest: Manifest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The kinds of requests for data files that a restore makes."""
     seen: list[str] = []
-    find = LocalStore._find
+    find = LocalStore._run_on_file
 
     def noted(self: LocalStore, kind: str, path: str, operation: Callable[[Path], object]) -> object:
         if path.endswith(".parquet"):
             seen.append(kind)
         return find(self, kind, path, operation)
 
-    monkeypatch.setattr(LocalStore, "_find", noted)
+    monkeypatch.setattr(LocalStore, "_run_on_file", noted)
     restored(store, manifest)
     monkeypatch.undo()
     return seen

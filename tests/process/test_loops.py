@@ -15,7 +15,7 @@ from headrace import col
 from headrace.distribute.tasks import stages as rounds_of_loops
 from headrace.errors import IntegerOverflowError
 from headrace.ext.sources import SourceSplit
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import LastStage
 from headrace.runs.commits import IncompleteEpochError
@@ -134,13 +134,13 @@ def test_mistakes_in_the_protocol_are_seen(
     pipeline = distances(rounds=1)
     land_all(tmp_path, path_graph(6))
     if mutation == "log thrown away":
-        receive = rounds_of_loops._Turning._receive
+        receive = rounds_of_loops._Turning._receive_event
 
         def forgetting(self: Any, event: Any, messages: Any = None) -> None:
             receive(self, event, messages)
             self.logged = self.logged[:1]
 
-        monkeypatch.setattr(rounds_of_loops._Turning, "_receive", forgetting)
+        monkeypatch.setattr(rounds_of_loops._Turning, "_receive_event", forgetting)
         executor.process(pipeline, tmp_path.as_uri(), RunOptions("run"))
         assert values(pipeline, tmp_path) != shortest(edges_of(path_graph(6)))
     else:
@@ -372,14 +372,14 @@ def test_a_window_with_something_in_flight_has_not_expired(executor: Executed, t
     pipeline = components(where=hr.FixedWindows("1h"), rounds=1, how=hr.retracting("0s"))
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("some", max_epochs=2))
     head = line(catalog_of(tmp_path, "graph"))[-1]
-    stage = LastStage.of(head)
+    stage = LastStage.from_manifest(head)
     assert stage is not None
     assert in_flight(head)
-    assert stage.expired_until(head) < instant(START + timedelta(hours=1)), "else a patch would replace what changes"
+    assert stage.expired_until(head) < to_instant(START + timedelta(hours=1)), "else a patch would replace what changes"
     executor.process(pipeline, tmp_path.as_uri(), RunOptions("all"))
     head = line(catalog_of(tmp_path, "graph"))[-1]
     assert not in_flight(head)
-    assert stage.expired_until(head) >= instant(START + timedelta(hours=9))
+    assert stage.expired_until(head) >= to_instant(START + timedelta(hours=9))
 
 
 def held_windows(**more: Any) -> hr.Pipeline:

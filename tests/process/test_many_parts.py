@@ -13,7 +13,7 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.manifest import MANY
 from headrace_snapshots.fsck import fsck
-from headrace_snapshots.names import ObjectKind, folder
+from headrace_snapshots.names import ObjectKind, object_folder
 from headrace_snapshots.store import open_store
 from tests.process import clicks
 from tests.process.clicks import CLICKS, land, truth
@@ -47,7 +47,7 @@ def test_runs_go_on_from_layers_in_nodes(tmp_path: Path) -> None:
         catalog = run(tmp_path, number)
     head = catalog.manifest(catalog.head().refs["main"])
     assert head.format == 6
-    stored = {Path(info.path).stem for info in catalog.store.list(folder(NAME, ObjectKind.INDEX))}
+    stored = {Path(info.path).stem for info in catalog.store.list(object_folder(NAME, ObjectKind.INDEX))}
     assert {node.id for node in head.nodes} <= stored
     assert fsck(catalog, deep=True).problems == ()
     check_catalog(catalog.store, NAME)
@@ -60,7 +60,7 @@ def test_a_run_falls_back_where_a_node_is_lost(tmp_path: Path) -> None:
     head = catalog.head().refs["main"]
     before, now = ({node.id for node in catalog.manifest(one).layer_nodes} for one in [*_line(catalog, head)][1::-1])
     for node in now - before:
-        catalog.store.delete(f"{folder(NAME, ObjectKind.INDEX)}{node}.json")
+        catalog.store.delete(f"{object_folder(NAME, ObjectKind.INDEX)}{node}.json")
     catalog = run(tmp_path, 3)
     assert head not in [*_line(catalog, catalog.head().refs["main"])]
     assert fsck(catalog, deep=True).problems == ()

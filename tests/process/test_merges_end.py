@@ -9,7 +9,7 @@ import pytest
 
 from headrace.distribute import local as local_engine
 from headrace.distribute.local import Threads
-from headrace.distribute.process import Beside, Stop
+from headrace.distribute.process import BackgroundThread, Stop
 from headrace.distribute.tasks.background import MergePlan
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
@@ -21,11 +21,11 @@ SECONDS = 60.0
 
 
 def test_work_goes_on_until_it_is_ended() -> None:
-    beside, done = Beside[list[int]]("work"), list[int]()
+    beside, done = BackgroundThread[list[int]]("work"), list[int]()
     began = threading.Event()
 
     def work(stop: Stop) -> list[int]:
-        for piece in stop.checked(iter(int, 1)):  # without an end of its own
+        for piece in stop.check_each(iter(int, 1)):  # without an end of its own
             done.append(piece)
             began.set()
         return done
@@ -36,16 +36,16 @@ def test_work_goes_on_until_it_is_ended() -> None:
     beside.close()
     written = len(done)
     assert (beside.is_running, len(done)) == (False, written)
-    beside.begin(lambda stop: [*stop.checked([1, 2])])
-    assert beside.result() == [1, 2]
+    beside.begin(lambda stop: [*stop.check_each([1, 2])])
+    assert beside.take_result() == [1, 2]
 
 
 def test_what_waits_elsewhere_is_called_and_what_begins_too_late_does_not_begin() -> None:
     stop, called = Stop(), list[str]()
-    with stop.calling(lambda: called.append("while")):
+    with stop.call_on_stop(lambda: called.append("while")):
         stop.set()
     assert called == ["while"]
-    with pytest.raises(CancelledError), stop.calling(lambda: called.append("after")):
+    with pytest.raises(CancelledError), stop.call_on_stop(lambda: called.append("after")):
         called.append("begun")
     assert called == ["while"]
 
@@ -56,13 +56,13 @@ class Held(Threads):
     root: Path
     ended: list[bool]
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         for file in sorted((self.root / "landing" / "clicks").iterdir())[-2:]:
             file.unlink(missing_ok=True)
         told = threading.Event()
-        with stop.calling(told.set):
+        with stop.call_on_stop(told.set):
             self.ended.append(told.wait(SECONDS))
-        return super().merge(plan, stop)
+        return super().run_merge(plan, stop)
 
 
 @pytest.mark.slow

@@ -105,9 +105,9 @@ def test_a_run_asks_for_no_more_than_it_needs(root: Path) -> None:
     assert small["put"] <= before["put"], "no names file is written for an epoch of few files"
     store = LocalStore(root)
     finder = WorkFinder(store, "receipts", watched_inputs(pipeline()))
-    assert finder.find(now()) is None
+    assert finder.find_work(now()) is None
     counted_before = store.requests.snapshot()
-    assert finder.find(now()) is None
+    assert finder.find_work(now()) is None
     assert store.requests.since(counted_before)["get"] == 0, "a watcher reads names once"
 
 
@@ -177,7 +177,7 @@ def test_files_that_were_copied_are_looked_at_once(root: Path) -> None:
     assert catalog_of.run().counts["input_files"] == SHOPS
     store = LocalStore(root)
     finder = WorkFinder(store, "receipts", watched_inputs(pipeline()))
-    assert finder.find(now()) is None
+    assert finder.find_work(now()) is None
     assert store.requests.snapshot()["get"] < 100, "the names files have what the copies are now"
 
 

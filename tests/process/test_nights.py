@@ -81,7 +81,7 @@ def test_only_the_newest_that_failed_stay_and_what_they_held_expires(nights: Nig
     assert nights.drop(KEPT + 2) == failed[:2]
     assert nights.branches() == {*failed[2:]}
     assert nights.drop(KEPT + 2) == []
-    messages = [entry.message for entry in nights.catalog.log(limit=2)]
+    messages = [entry.message for entry in nights.catalog.list_entries(limit=2)]
     assert messages == [f"dropped {name}, which was never promoted" for name in reversed(failed[:2])]
 
 

@@ -11,8 +11,8 @@ from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.restore import restore
-from headrace.sources.file_planning import ChangedFileError, advance
+from headrace.runs.restore import restore_head
+from headrace.sources.file_planning import ChangedFileError, advance_position
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
@@ -79,7 +79,7 @@ class Reader:
                    for n in range(first, first + self.per_epoch)]
             for name in self.offsets
         }  # fmt: skip
-        self.offsets = {name: advance(self.offsets[name], some, LOOK_BACK) for name, some in files.items()}
+        self.offsets = {name: advance_position(self.offsets[name], some, LOOK_BACK) for name, some in files.items()}
         log = FileLog.empty() if self.head is None else self.head.logs["inputs"]
         read = [stored.InputFile(f.path, f.size, f.etag, name, f.digest) for name, some in files.items() for f in some]
         self.head = new_manifest(
@@ -143,7 +143,7 @@ def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
     (node,) = (info.path for info in reader.store.list("p/index/"))
     reader.store.delete(node)
     catalog = reader.newcomer()
-    restored = restore(
+    restored = restore_head(
         catalog, catalog.claim("main", "next"), lambda manifest: manifest, lambda *_: None, lambda *_: []
     )
     assert restored.claim.snapshot_id == ids[1]

@@ -16,15 +16,15 @@ from headrace.audit.range import releases_that_hold
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import HeadraceError, PipelineError
 from headrace.observe.pane_history import PaneHistory
-from headrace.pipeline.pipeline import SeveralOutputsError
+from headrace.pipeline.parts import SeveralOutputsError
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
 from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.promotion import cut_over, rehearse_for_readers
+from headrace.runs.publishing.promotion import rehearse_for_readers
 from headrace.runs.publishing.publish import UpstreamUnpublishedError
 from headrace.runs.recovery_target import with_epochs
-from headrace.runs.reporting.summary import summarize
+from headrace.runs.reporting.summary import summarize_pipeline
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
@@ -161,7 +161,7 @@ def test_an_expectation_of_one_output_holds_back_that_one_alone(executor: Execut
     catalog = catalog_of(tmp_path)
     main = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"hourly": main, "daily": main}
-    (entry,) = catalog.log(limit=1)
+    (entry,) = catalog.list_entries(limit=1)
     assert {*entry.moves} == {"published/hourly", "published/daily"}
     assert entry.detail == {
         "audits": {name: f"shop/audits/{name}/none--{main}" for name in ("hourly", "daily")},
@@ -197,8 +197,8 @@ def test_readers_of_each_output_see_what_its_own_audits_found_good(executor: Exe
     second = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"hourly": second, "visits": first, "daily": second}
     assert snapshot_at(catalog, "published").manifest == catalog.manifest(first), "the oldest of them"
-    assert summarize(catalog).unpublished == 1
-    behind = {line.name: line.unpublished for line in summarize(catalog).outputs}
+    assert summarize_pipeline(catalog).unpublished == 1
+    behind = {line.name: line.unpublished for line in summarize_pipeline(catalog).outputs}
     assert behind == {"hourly": 0, "visits": 1, "daily": 0}
     land(tmp_path, 3, 4)
     with pytest.raises(AuditFailedError, match=rf"visits: .* on \({first}, "):
@@ -316,7 +316,7 @@ def test_changed_outputs_are_computed_again_by_a_backfill(executor: Executed, ch
     changed = replace(SHOP, outputs=outputs)
     land(tmp_path, 2, 3)
     result = executor.backfill(changed, tmp_path.as_uri(), RunOptions("again", branch="again"))
-    cut_over(changed.name, tmp_path.as_uri(), result.branch, run_id="promoted")
+    hr.open(tmp_path.as_uri())[changed.name].promote(result.branch)
     shop = hr.open(tmp_path.as_uri())["shop"]
     assert {*shop.outputs} == {*outputs}
     assert all(shop[name].current().count() for name in outputs if name != "daily"), "whose day has not ended"
@@ -331,7 +331,7 @@ def test_a_summary_is_due_when_the_first_output_is(executor: Executed, tmp_path:
     head = line(catalog_of(tmp_path))[-1]
     due = [seen_by(head, name).progress["next_event_time_deadline"] for name in SHOP.outputs]
     assert len({*due}) > 1
-    summary = summarize(catalog_of(tmp_path))
+    summary = summarize_pipeline(catalog_of(tmp_path))
     assert (summary.fires_after, summary.fires_at) == (min(one for one in due if one is not None), None)
     with pytest.raises(UnknownOutputError, match="hourly"):
         PaneHistory(catalog_of(tmp_path), head, 10)
@@ -432,7 +432,7 @@ def test_what_is_computed_of_an_output_is_published_with_it(executor: Executed, 
         executor.process(strict, tmp_path.as_uri(), RunOptions("third", publish=True))
     third = catalog.head().refs["main"]
     assert published_of(catalog.head().refs) == {"visits": third, "days": second, "hourly": second}, "as far as hours"
-    (entry,) = catalog.log(limit=1)
+    (entry,) = catalog.list_entries(limit=1)
     assert entry.detail["audits"]["days"] == f"shop/audits/days/{first}--{second}"
     assert handle.fsck().problems == ()
     entry = handle.release(third, message="ada: all of it")

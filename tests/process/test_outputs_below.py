@@ -10,7 +10,6 @@ import pytest
 import headrace as hr
 from headrace import CalendarWindows, FixedWindows, Output, col, on_update, retracting
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.publishing.promotion import cut_over
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import open_store
@@ -50,7 +49,7 @@ def digests(root: Path, ref: str = "main") -> dict[str, list[list[str]]]:
     manifests = line(catalog, ref)
 
     def of_log(log: str) -> list[list[str]]:
-        records = {record.epoch: record for record in catalog.files(manifests[-1].logs[log])}
+        records = {record.epoch: record for record in catalog.file_records(manifests[-1].logs[log])}
         files: list[Sequence[object]] = [
             records[manifest.epoch].files if manifest.epoch in records else () for manifest in manifests
         ]
@@ -106,7 +105,7 @@ def test_a_backfill_comes_to_the_same_rows(executor: Executed, tmp_path: Path) -
     before = rows()
     assert all(before.values())
     result = executor.backfill(GRAPH, tmp_path.as_uri(), RunOptions("again", branch="again"))
-    cut_over(GRAPH.name, tmp_path.as_uri(), result.branch, run_id="promoted")
+    hr.open(tmp_path.as_uri())[GRAPH.name].promote(result.branch)
     assert rows() == before
 
 

@@ -12,11 +12,12 @@ import headrace as hr
 from headrace import col
 from headrace.cli import deployments
 from headrace.cli.main import app
-from headrace.read.snapshots.read_names import dropped
+from headrace.read.snapshots.read_names import dropped_files
 from headrace.read.views.columns import View
+from headrace.runs.client.recording import make_change
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.publishing.adoption import adopt
 from headrace.runs.relanding import LandingAgainError
+from headrace.runs.stages import CutOver
 from tests.process.clicks import START, land
 from tests.process.executors import Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, line
@@ -107,7 +108,7 @@ def test_dead_letters_under_a_former_name_are_those_of_the_output(executor: Exec
     own = hr.open(root.as_uri())[shop].replay_rejected(output="sessions")
     assert (own.records, own.left, own.beside) == (len(KEYLESS), {}, f"{root.as_uri()}/rejected/visits")
     executor.backfill(shop, root.as_uri(), RunOptions("branch", branch="again", output="sessions"))
-    adopt(catalog_of(root), "again", "sessions", run_id="adopt")
+    make_change(catalog_of(root), CutOver("again", "sessions"), run_id="adopt")
     letters = read(shop, root.as_uri(), "rejected", "main", "sessions").to_pylist()
     assert len([row for row in letters if row["output"] in ("visits", "sessions")]) == len(KEYLESS)
     again = replace(shop, outputs={**sessions, "visits": VISITS})
@@ -127,12 +128,12 @@ def test_they_land_once_whatever_main_adopts(executor: Executed, root: Path) -> 
     executor.process(SHOP, root.as_uri(), RunOptions("third", publish=True))
     copy = line(catalog_of(root))[-1]
     assert copy.counts["input_files"] == 1
-    before = {*dropped(catalog_of(root), copy, View.REJECTED)}
+    before = {*dropped_files(catalog_of(root), copy, View.REJECTED)}
     changed = replace(SHOP, outputs={**SHOP.outputs, "visits": replace(VISITS, filter=col("price") > 4)})
     executor.backfill(changed, root.as_uri(), RunOptions("branch", branch="again", output="visits"))
-    adopt(catalog_of(root), "again", "visits", run_id="adopt")
+    make_change(catalog_of(root), CutOver("again", "visits"), run_id="adopt")
     head = line(catalog_of(root))[-1]
-    assert before < {*dropped(catalog_of(root), head, View.REJECTED)}
+    assert before < {*dropped_files(catalog_of(root), head, View.REJECTED)}
     executor.process(changed, root.as_uri(), RunOptions("publish", publish=True))
     again = hr.open(root.as_uri())[changed].replay_rejected(to="landing/clicks")
     assert (again.files, again.already_landed, again.rejected_twice) == (0, 1, len(NOBODYS))
@@ -153,7 +154,7 @@ def test_what_no_output_took_is_not_taken_by_one_that_catches_up(executor: Execu
     executor.backfill(now, root, RunOptions("branch", branch="again", output="visits"))
     add(tmp_path, 2, KEYLESS[:1])
     executor.process(two, root, RunOptions("old-code", publish=True))
-    adopt(catalog_of(tmp_path), "again", "visits", run_id="adopt")
+    make_change(catalog_of(tmp_path), CutOver("again", "visits"), run_id="adopt")
     executor.process(now, root, RunOptions("on", publish=True))
     assert hr.open(root)[now].replay_rejected(to="landing/clicks").records == 1
     executor.process(now, root, RunOptions("landed-again", publish=True))
@@ -210,7 +211,7 @@ def test_a_new_output_waits_if_it_takes_what_has_landed_again(executor: Executed
 
 
 def test_commands_name_the_output(executor: Executed, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deployments, "resolve", lambda reference: SHOP)
+    monkeypatch.setattr(deployments, "resolve_pipeline", lambda reference: SHOP)
     monkeypatch.setattr("headrace.read.pipeline_reader.PipelineReader._needed_definition", lambda *_: SHOP)
     for command, folder in (("replay-late", "late"), ("replay-rejected", "rejected")):
         result = CliRunner().invoke(app, [command, "shop.visits", "--root", root.as_uri()])

@@ -9,11 +9,12 @@ import pytest
 
 import headrace as hr
 from headrace import col
+from headrace.runs.client.recording import make_change
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing import patch as patching
-from headrace.runs.publishing.adoption import adopt
 from headrace.runs.publishing.patch import OtherDefinitionError, UnpatchableError
+from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.errors import PublishConflictError
 from headrace_snapshots.format.manifest import Manifest, Patch
@@ -113,7 +114,7 @@ def test_outputs_that_are_computed_again_pass_over_patches(live: Live) -> None:
     live.process()
     head = line(live.catalog)[-1]
     assert parked_in(head) == {}
-    own = [record.epoch for record in live.catalog.files(head.logs["more/panes"])]
+    own = [record.epoch for record in live.catalog.file_records(head.logs["more/panes"])]
     assert own == [0, 1, 4], "of the patch and of what came too late there is none"
     check(live)
 
@@ -135,7 +136,7 @@ def test_an_adoption_says_which_patches_it_gives_up(live: Live, executor: Execut
     live.history.promote("fix", output="hours", patch=True)
     changed = replace(BOTH, outputs={**BOTH.outputs, "hours": replace(HOURS, filter=col("price") < 900)})
     executor.backfill(changed, live.root, RunOptions("again", branch="again", output="hours"))
-    (warning,) = adopt(live.catalog, "again", "hours", run_id="adopt").warnings
+    (warning,) = make_change(live.catalog, CutOver("again", "hours"), run_id="adopt").warnings
     assert "the patch of epoch 3, by branch fix, is given up" in warning
     assert "headrace promote clicks.hours" in warning
     check(live)
@@ -153,7 +154,9 @@ def test_a_patch_and_an_adoption_are_published_together(
     live.pipeline = replace(BOTH, outputs={**BOTH.outputs, "pairs": replace(PAIRS, filter=col("price") < 900)})
     executor.backfill(live.pipeline, live.root, RunOptions("again", branch="again", output="pairs"))
     before, again = live.refs(), rows(live, "pairs", "again")
-    assert adopt(live.catalog, "again", "pairs", run_id="adopt").warnings == (), "nothing of the patch is given up"
+    assert make_change(live.catalog, CutOver("again", "pairs"), run_id="adopt").warnings == (), (
+        "nothing of the patch is given up"
+    )
     adopted = line(live.catalog)[-1]
     seen = {name: at for name, at in live.refs().items() if name.startswith("published")}
     assert {*seen.values()} == {before["published/pairs"]}, "both wait"

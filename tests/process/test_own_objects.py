@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace import AfterAny, AfterCount, AfterWatermark, Repeatedly, Sessions, col, count
-from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.time import Instant, to_datetime, to_instant
 from headrace.runs.options import RunOptions
 from headrace_lab.reference import Epoch, fold_current, run_pipeline
 from tests.own_combiners import Bins, Longest, Span
@@ -30,7 +30,7 @@ PIPELINE = replace(
 def expected(files: int) -> dict[Any, Any]:
     epochs = []
     for file in range(files):
-        rows = [row | {"at": instant(datetime.fromisoformat(str(row["at"])))} for row in records(file)]
+        rows = [row | {"at": to_instant(datetime.fromisoformat(str(row["at"])))} for row in records(file)]
         epochs.append(Epoch(Instant(0), rows))
     panes = fold_current(pane for result in run_pipeline(PIPELINE, epochs) for pane in result.panes)
     return {(*key, to_datetime(window.start)): pane.values for (key, window), pane in panes.items()}

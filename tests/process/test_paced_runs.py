@@ -102,7 +102,7 @@ def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: py
     number, _ = with_unfinished(tmp_path)
     fits = iter([True, True, False])  # the plan asks, and then two epochs
     monkeypatch.setattr(
-        "headrace.runs.executors.choice.fitting",
+        "headrace.runs.executors.choice.fitting_executor",
         lambda *_: ExecutorDecision("local" if next(fits) else "spark", "as the test says"),
     )
     SparkStandIn.stand_in(monkeypatch)

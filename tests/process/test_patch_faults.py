@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.runs.publishing.patch import patch
+from headrace.runs.client.recording import make_change
 from headrace.runs.reporting.summary import read_summary
+from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError, PublishConflictError
 from headrace_snapshots.store import open_store
@@ -54,7 +55,7 @@ def test_a_patch_that_is_stopped_at_any_put_is_whole_or_not_there(late: Live, tm
         catalog = Catalog(FaultyStore(open_store(live.root), stopping.plan), live.pipeline.name)
         before = live.refs()
         try:
-            patch(catalog, "fix", run_id="stopped")
+            make_change(catalog, CutOver("fix", patches=True), run_id="stopped")
             break
         except StoppedError:
             puts += 1
@@ -95,14 +96,14 @@ def test_main_may_go_on_while_it_is_patched(late: Live, tmp_path: Path) -> None:
         live.land(("ann", 5.8, 3))
         unpatched = [row for row in live.current() if hour(row) == 0]
         with pytest.raises(error):
-            patch(beside(live, entry, live.process), "fix", run_id="patch")
+            make_change(beside(live, entry, live.process), CutOver("fix", patches=True), run_id="patch")
         assert [row for row in live.current() if hour(row) == 0] == unpatched
         live.check()
         live.backfill()
         live.patch()
         assert live.current() == live.current("fix")
     late.land(("ann", 5.8, 3))
-    result = patch(beside(late, 2, late.process), "fix", run_id="patch")
+    result = make_change(beside(late, 2, late.process), CutOver("fix", patches=True), run_id="patch")
     assert result.epochs == (3,)
     assert late.catalog.manifest(late.refs()["published"]).epoch == 4
     assert [row for row in late.current() if hour(row) == 0] == [r for r in late.current("fix") if hour(r) == 0]

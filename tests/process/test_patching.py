@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
@@ -255,10 +255,10 @@ def test_random_patches_give_what_the_branch_has_of_all_that_has_expired(tmp_pat
         live.process()
         live.backfill()
     before, branch = live.current(), live.current("fix")
-    watermark = StoredProgress.of(live.catalog.manifest(live.refs()["main"])).watermark
+    watermark = StoredProgress.from_manifest(live.catalog.manifest(live.refs()["main"])).watermark
 
     def has_expired(row: Row) -> bool:
-        return watermark > instant(row[2]) - 1 + lateness * 60 * 1_000_000
+        return watermark > to_instant(row[2]) - 1 + lateness * 60 * 1_000_000
 
     live.patch()
     expired = [row for row in branch if has_expired(row)]
@@ -403,7 +403,7 @@ def test_what_is_said_of_a_patch(late: Live) -> None:
     result = late.patch()
     manifest = late.catalog.manifest(str(result.snapshot))
     assert manifest.patch == Patch(3, "fix", late.refs()["fix"])
-    entries = late.catalog.log(limit=5)
+    entries = late.catalog.list_entries(limit=5)
     assert next(entry.message for entry in entries if entry.kind == "commit") == "epoch 3, a patch by branch fix"
     assert "epoch 3, a patch by branch fix on main" in str(late.history.graph())
     assert late.history.diff(manifest.parent, "main").output.rows.changed == 1

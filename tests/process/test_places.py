@@ -15,7 +15,7 @@ from headrace.runs.dropped_records import land_late, land_rejected
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.relanding import LandingAgainError
-from headrace.runs.reporting.results import write
+from headrace.runs.reporting.results import write_run_result
 from headrace.sources.landing import PlaceError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.holds import Batch, DeletionList
@@ -46,7 +46,7 @@ def reading(path: str, name: str = "sales") -> Pipeline:
 
 def run(pipeline: Graph, root: Path, run_id: str) -> None:
     result = process(pipeline, root.as_uri(), RunOptions(run_id, executor="local", publish=True))
-    write(open_store(root.as_uri()), result)
+    write_run_result(open_store(root.as_uri()), result)
 
 
 @pytest.mark.parametrize(

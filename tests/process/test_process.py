@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace import FixedWindows, Pipeline, retracting
 from headrace.audit.store import AuditFailedError, read_audit
 from headrace.distribute.epoch import ComputedEpoch
@@ -20,7 +21,7 @@ from headrace.pipeline.sources import NameOrder
 from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.options import Mode, RunOptions
-from headrace.runs.publishing.promotion import BranchBehindError, cut_over
+from headrace.runs.publishing.promotion import BranchBehindError
 from headrace.runs.publishing.publish import publish_audited
 from headrace.runs.restore import ChangedPipelineError
 from headrace.sources.landing import ByInput, Landing
@@ -253,7 +254,7 @@ def test_a_changed_pipeline_needs_a_backfill(executor: Executed, tmp_path: Path)
         executor.process(changed, root, RunOptions("refused"))
     executor.backfill(changed, root, RunOptions("replay", branch="next"))
     assert current(CLICKS, tmp_path, "published") == truth(3)
-    cut_over(changed.name, root, "next")
+    hr.open(root)[changed.name].promote("next")
     hours = current(changed, tmp_path, "published")
     assert sum(number for number, _ in hours.values()) == sum(number for number, _ in truth(4).values())
     assert all(start.hour % 2 == 0 for _, start in hours)
@@ -271,9 +272,9 @@ def test_a_backfill_catches_up_with_a_straggler_that_main_found_meanwhile(execut
     land(tmp_path, 0, 1)
     executor.process(pipeline, root, RunOptions("sweep", full_sweep=True))
     with pytest.raises(BranchBehindError, match="part-00000"):
-        cut_over(pipeline.name, root, "next")
+        hr.open(root)[pipeline.name].promote("next")
     executor.backfill(pipeline, root, RunOptions("again", branch="next"))
-    cut_over(pipeline.name, root, "next")
+    hr.open(root)[pipeline.name].promote("next")
     assert current(pipeline, tmp_path, "published") == truth(3)
 
 

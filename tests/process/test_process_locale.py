@@ -49,9 +49,9 @@ PIPELINE = hr.Pipeline(
 '''
 PROGRAM = """import json, sys
 import headrace as hr
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_snapshots.store import open_store
-result = hr.open(sys.argv[1])[resolve("kaeufe.py")].run(executor="local")
+result = hr.open(sys.argv[1])[resolve_pipeline("kaeufe.py")].run(executor="local")
 print(json.dumps([len(result.epochs), [info.path for info in open_store(sys.argv[1]).list("landung/")]]))
 """
 PLACES = ["Tromsø", "İzmir", "ısı", "TITLE", "東京 🚰", "Straße", "a,b"]  # noqa: RUF001 - letters of Turkish

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.runs.publishing.publish import OutputVersions, held_back, publishable
+from headrace.runs.publishing.publish import OutputVersions, held_back, publishable_epochs
 
 
 def versions(published: int, *passed: int, of: tuple[str, ...] = ()) -> OutputVersions:
@@ -14,23 +14,23 @@ def versions(published: int, *passed: int, of: tuple[str, ...] = ()) -> OutputVe
 
 
 def test_an_output_of_records_goes_as_far_as_its_audit() -> None:
-    assert publishable({"a": versions(3, 7), "b": versions(5)}) == {"a": 7, "b": 5}
+    assert publishable_epochs({"a": versions(3, 7), "b": versions(5)}) == {"a": 7, "b": 5}
 
 
 def test_an_output_is_never_ahead_of_what_it_is_computed_of() -> None:
     outputs = {"daily": versions(3, 7, of=("hourly",)), "hourly": versions(3)}
-    assert publishable(outputs) == {"daily": 3, "hourly": 3}
+    assert publishable_epochs(outputs) == {"daily": 3, "hourly": 3}
     assert held_back(outputs, 7) == {"daily": ("hourly",)}
 
 
 def test_an_output_follows_up_to_an_earlier_audit() -> None:
     outputs = {"hourly": versions(5), "daily": versions(3, 5, 7, of=("hourly",))}
-    assert publishable(outputs) == {"hourly": 5, "daily": 5}
+    assert publishable_epochs(outputs) == {"hourly": 5, "daily": 5}
 
 
 def test_a_chain_waits_for_its_first() -> None:
     outputs = {"c": versions(-1, 2, of=("b",)), "b": versions(-1, 2, of=("a",)), "a": versions(-1)}
-    assert publishable(outputs) == {"a": -1, "b": -1, "c": -1}
+    assert publishable_epochs(outputs) == {"a": -1, "b": -1, "c": -1}
     assert held_back(outputs, 2) == {"b": ("a",), "c": ("b",)}
 
 
@@ -59,7 +59,7 @@ def test_all_that_may_move_moves_and_nothing_else(
         bound = min((outputs[name].published for name in of), default=published)
         start = min(published, bound)  # as it always is: never beyond what it is computed of
         outputs[f"o{number}"] = OutputVersions(start, frozenset(e for e in passed if e > start), tuple(sorted(of)))
-    reached = publishable(outputs)
+    reached = publishable_epochs(outputs)
     for name, own in outputs.items():
         assert reached[name] == own.published or reached[name] in own.passed
         assert all(reached[name] <= reached[above] for above in own.of)
@@ -81,4 +81,4 @@ def test_all_that_may_move_moves_and_nothing_else(
 @pytest.mark.parametrize("asked", [{"a"}, {"b"}])
 def test_one_that_is_not_asked_for_stays(asked: set[str]) -> None:
     outputs = {name: versions(1, *((4,) if name in asked else ())) for name in ("a", "b")}
-    assert publishable(outputs) == {name: 4 if name in asked else 1 for name in outputs}
+    assert publishable_epochs(outputs) == {name: 4 if name in asked else 1 for name in outputs}

@@ -16,7 +16,7 @@ from headrace.errors import PipelineError
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import RootStores
-from headrace.read.lineage.lineage import lineage, neighbours_of
+from headrace.read.lineage.lineage import neighbours_of, read_lineage
 from headrace.read.upstream import StepKind, UpstreamPanesError, UpstreamPosition, UpstreamStep, upstreams_of
 from headrace.runs import maintenance
 from headrace.runs.epochs import UpstreamMovedError
@@ -24,7 +24,7 @@ from headrace.runs.relanding import LandingAgainError
 from headrace.runs.upstream_holds import UnknownReaderError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.output_view import UnknownOutputError
-from headrace_snapshots.holds import holds
+from headrace_snapshots.holds import read_holds
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import LocalStore
 from tests.process.chains import CLICKS, FINE, UPSTREAM, Chain, pipelines, rows
@@ -142,7 +142,7 @@ class Pair:
         """The kinds of the steps that the newest snapshot of the reader has read, in order."""
         catalog = self.reader._catalog
         log = catalog.manifest(catalog.head().refs[MAIN]).logs["inputs"]
-        return [UpstreamStep.of(file).kind for record in catalog.files(log) for file in record.files]
+        return [UpstreamStep.from_split(file).kind for record in catalog.file_records(log) for file in record.files]
 
 
 HOURLY: dict[str, Any] = {
@@ -180,9 +180,9 @@ def test_a_reader_begins_with_rows_and_goes_on_with_panes(pair: Pair) -> None:
 
 
 def hr_instant(text: str) -> int:
-    from headrace.model.time import parse
+    from headrace.model.time import parse_instant
 
-    return parse(text)
+    return parse_instant(text)
 
 
 def test_what_is_rolled_back_is_taken_back_and_counts_again(pair: Pair) -> None:
@@ -306,7 +306,7 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     pair.reader.expire(keep_last=1)  # lets go of what its older snapshot had consumed
     [pair.upstream.expire(keep_last=1) for _ in range(2)]
     assert consumed not in line(pair.upstream)
-    (held,) = holds(LocalStore(pair.folder), "first")
+    (held,) = read_holds(LocalStore(pair.folder), "first")
     assert held.snapshots == (pair.at.snapshot,)
 
 
@@ -360,7 +360,7 @@ def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pa
     for number in range(3):
         pair.land(("a", 1 << number, f"00:{number:02}"))
         pair.read()
-    (hold,) = holds(store, "first")
+    (hold,) = read_holds(store, "first")
     assert len(hold.snapshots) == 3
     (path,) = (info.path for info in store.list("first/readers/"))
     store.write(path, store.read(path).replace(b"reader", b"READER"))
@@ -371,18 +371,18 @@ def test_a_hold_that_cannot_be_read_hides_nothing_else_and_is_put_again(pair: Pa
     assert (problem.path, problem.needed_by) == (path, "every expiry")
     (unseen,) = neighbours_of(RootStores(store), "first").unseen
     assert problem.remedy in unseen.why
-    assert {at.name for at in lineage(store, ["first", "reader"]).heads} == {"first", "reader"}
-    assert lineage(store, ["first"]).searched.unseen == (unseen,)
+    assert {at.name for at in read_lineage(store, ["first", "reader"]).heads} == {"first", "reader"}
+    assert read_lineage(store, ["first"]).searched.unseen == (unseen,)
     if mend == "run":
         assert pair.read() == [(0, 15, 1)]
-        (mended,) = holds(store, "first")
+        (mended,) = read_holds(store, "first")
         assert mended == replace(hold, snapshots=(*hold.snapshots, pair.at.snapshot))
     elif mend == "expire":
         pair.reader.expire(keep_last=100)
-        assert holds(store, "first") == [hold]
+        assert read_holds(store, "first") == [hold]
     else:
         assert pair.upstream.drop_reader("reader") == ["reader"]
-        assert holds(store, "first") == []
+        assert read_holds(store, "first") == []
     assert pair.upstream.fsck().damage == ()
     pair.upstream.expire(keep_last=1)
 

@@ -8,21 +8,17 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace.audit.store import AuditOutcome, write_audit
 from headrace.ext.sources import SourcePosition
-from headrace.model.time import MIN_INSTANT, Instant, instant, render
+from headrace.model.time import MIN_INSTANT, Instant, render, to_instant
 from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.progress import progress_of
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.publishing.promotion import (
-    BranchBehindError,
-    ClockAheadError,
-    ForkGivenUpError,
-    cut_over,
-    promote,
-    rehearse,
-)
+from headrace.runs.client.recording import make_change, rehearse_change
+from headrace.runs.publishing.promotion import BranchBehindError, ClockAheadError, ForkGivenUpError
 from headrace.runs.publishing.publish import AuditMissingError, publish_audited
+from headrace.runs.stages import CutOver
 from headrace.sources.progress import InputProgress, PipelineProgress
 from headrace_lab.fault_plans import hold_first
 from headrace_snapshots.catalog import Catalog
@@ -162,25 +158,25 @@ def test_a_cut_over_counts_the_whole_branch(root: str) -> None:
     publish_audited("p", root, last_announced=None)
     replayed = audited.commit(4, "replay")
     audited.audit(None, replayed)
-    result = cut_over("p", root, "replay")
+    result = hr.open(root)["p"].promote("replay")
     assert (result.epochs, result.counts["panes"]) == ((0, 1, 2, 3), 1 + 2 + 3 + 4)
     assert publish_audited("p", root, last_announced=first).counts == result.counts
 
 
 def test_a_replay_whose_clock_is_ahead_does_not_become_main(root: str) -> None:
     audited = Audited(root)
-    ahead = instant(datetime.now(UTC) + timedelta(hours=1))
+    ahead = to_instant(datetime.now(UTC) + timedelta(hours=1))
     audited.audit(None, audited.commit(1, "replay", ahead))
     with pytest.raises(ClockAheadError, match=re.escape(render(ahead))):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
 
 
 def test_a_rehearsal_says_all_that_is_against_a_promotion(root: str) -> None:
     audited = Audited(root)
     audited.commit(1, files=landed("a"))
-    audited.commit(1, "replay", instant(datetime.now(UTC) + timedelta(hours=1)))
+    audited.commit(1, "replay", to_instant(datetime.now(UTC) + timedelta(hours=1)))
     before = audited.catalog.head()
-    refusals = rehearse(audited.catalog, "replay").refusals
+    refusals = rehearse_change(audited.catalog, CutOver("replay")).refusals
     assert [type(each) for each in refusals] == [AuditMissingError, ClockAheadError, BranchBehindError]
     assert audited.catalog.head() == before
 
@@ -194,10 +190,10 @@ def test_a_branch_that_lacks_a_file_of_main_does_not_become_main_however_many_ot
     audited.commit(1, files=landed("b", "a straggler that a full sweep found"))
     audited.audit(None, audited.commit(1, "replay", files=landed("b", "c", "d")))
     with pytest.raises(BranchBehindError, match=r"1 files .* landing/a straggler"):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
     caught_up = audited.commit(1, "replay", files=landed("a straggler that a full sweep found"))
     audited.audit(None, caught_up)
-    assert cut_over("p", root, "replay").published == caught_up
+    assert hr.open(root)["p"].promote("replay").published == caught_up
 
 
 def test_a_corrected_file_may_be_smaller_than_the_one_that_main_read(root: str) -> None:
@@ -205,7 +201,7 @@ def test_a_corrected_file_may_be_smaller_than_the_one_that_main_read(root: str) 
     audited.commit(1, files=landed("a", size=100))
     corrected = audited.commit(1, "replay", files=landed("a", size=90))
     audited.audit(None, corrected)
-    assert cut_over("p", root, "replay").published == corrected
+    assert hr.open(root)["p"].promote("replay").published == corrected
 
 
 def test_an_input_that_the_pipeline_does_not_have_any_more_holds_nothing_up(root: str) -> None:
@@ -213,7 +209,7 @@ def test_an_input_that_the_pipeline_does_not_have_any_more_holds_nothing_up(root
     audited.commit(1, files=[*landed("a"), *landed("b", of="dropped")])
     without = audited.commit(1, "replay", files=landed("a"))
     audited.audit(None, without)
-    assert cut_over("p", root, "replay").published == without
+    assert hr.open(root)["p"].promote("replay").published == without
 
 
 def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
@@ -221,10 +217,10 @@ def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
     audited.commit(1, files=landed("a", "b"))
     audited.audit(None, audited.commit(1, "replay", files=landed("elsewhere/a")))
     with pytest.raises(BranchBehindError):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
     moved = audited.commit(1, "replay", files=landed("elsewhere/b"))
     audited.audit(None, moved)
-    assert cut_over("p", root, "replay").published == moved
+    assert hr.open(root)["p"].promote("replay").published == moved
 
 
 @pytest.mark.parametrize("kind", ["manifests", "index"])
@@ -237,37 +233,37 @@ def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root:
             audited.store.delete(broken.path)
     replayed = audited.commit(1, "replay", files=landed("a"))
     audited.audit(None, replayed)
-    assert cut_over("p", root, "replay").published == replayed
+    assert hr.open(root)["p"].promote("replay").published == replayed
 
 
 def test_a_cut_over_that_was_done_is_told_again(root: str) -> None:
     audited = Audited(root)
     audited.commit(1)
     audited.audit(None, audited.commit(3, "replay"))
-    told = cut_over("p", root, "replay")
+    told = hr.open(root)["p"].promote("replay")
     audited.commit(1)
-    again = cut_over("p", root, "replay")
-    assert replace(again, started_at=told.started_at, finished_at=told.finished_at) == told
+    again = hr.open(root)["p"].promote("replay")
+    assert replace(again, run_id=told.run_id, started_at=told.started_at, finished_at=told.finished_at) == told
     with pytest.raises(UnknownBranchError):
-        cut_over("p", root, "another")
+        hr.open(root)["p"].promote("another")
     audited.catalog.fork("replay", None)
     with pytest.raises(UnknownBranchError):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
     audited.catalog.drop("replay")
     audited.catalog.rollback("main", None, "back")
     with pytest.raises(UnknownBranchError):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
 
 
 def test_a_dropped_branch_is_not_told_as_the_one_of_its_name_that_was_promoted(root: str) -> None:
     audited = Audited(root)
     audited.commit(1)
     audited.audit(None, audited.commit(3, "replay"))
-    cut_over("p", root, "replay")
+    hr.open(root)["p"].promote("replay")
     audited.commit(1, "replay")  # another branch
     audited.catalog.drop("replay")
     with pytest.raises(UnknownBranchError):
-        cut_over("p", root, "replay")
+        hr.open(root)["p"].promote("replay")
 
 
 def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root: str) -> None:
@@ -276,21 +272,21 @@ def test_a_name_that_is_used_again_does_not_bring_back_what_was_rolled_back(root
     audited.catalog.fork("fix", first)
     second = audited.commit(2, "fix")
     audited.audit(None, second)
-    cut_over("p", root, "fix")
+    hr.open(root)["p"].promote("fix")
     audited.catalog.rollback("main", first, "a mistake")
     audited.catalog.fork("fix", second)
     audited.audit(first, second)
     before = audited.catalog.head()
     for _ in range(2):
         with pytest.raises(ForkGivenUpError, match=f"continues from snapshot {second} .* main was rolled back"):
-            cut_over("p", root, "fix")
-        assert [type(each) for each in rehearse(audited.catalog, "fix").refusals] == [ForkGivenUpError]
+            hr.open(root)["p"].promote("fix")
+        assert [type(each) for each in rehearse_change(audited.catalog, CutOver("fix")).refusals] == [ForkGivenUpError]
         audited.catalog.drop("fix")
         audited.catalog.fork("fix", second)
     audited.catalog.rollback("main", None, "all of it")
     audited.audit(None, second)
     with pytest.raises(ForkGivenUpError):
-        cut_over("p", root, "fix")
+        hr.open(root)["p"].promote("fix")
     assert audited.catalog.head().refs["fix"] == before.refs["fix"]
 
 
@@ -303,23 +299,23 @@ def test_a_branch_of_a_branch_becomes_main_unless_main_has_left_what_its_parent_
     audited.catalog.fork("child", audited.commit(2, "parent"))
     last = audited.commit(1, "child")
     audited.audit(second, last)
-    assert rehearse(audited.catalog, "child").refusals == ()
+    assert rehearse_change(audited.catalog, CutOver("child")).refusals == ()
     audited.catalog.release(first, "looked at")
     audited.catalog.rollback("main", first, "back")
     audited.audit(first, last)
     with pytest.raises(ForkGivenUpError, match=f"continues from snapshot {second} "):
-        cut_over("p", root, "child")
+        hr.open(root)["p"].promote("child")
     audited.catalog.fork("again", first)
     audited.catalog.fork("child-again", audited.commit(2, "again"))
     last = audited.commit(1, "child-again")
     audited.audit(first, last)
-    assert cut_over("p", root, "child-again").published == last
-    assert cut_over("p", root, "child-again").published == last
+    assert hr.open(root)["p"].promote("child-again").published == last
+    assert hr.open(root)["p"].promote("child-again").published == last
     # Main has what "again" has, and gives it up.
     audited.catalog.rollback("main", first, "back")
     audited.audit(first, audited.catalog.head().refs["again"])
     with pytest.raises(ForkGivenUpError, match="main was rolled back"):
-        cut_over("p", root, "again")
+        hr.open(root)["p"].promote("again")
 
 
 def test_what_another_promotion_has_replaced_is_named(root: str) -> None:
@@ -330,11 +326,11 @@ def test_what_another_promotion_has_replaced_is_named(root: str) -> None:
     audited.catalog.fork("early", first)
     last = audited.commit(1, "early")
     audited.audit(None, last)
-    cut_over("p", root, "early")
+    hr.open(root)["p"].promote("early")
     audited.audit(first, audited.catalog.head().refs["late"])
     entry = audited.catalog.head().entry
     with pytest.raises(ForkGivenUpError, match=rf"{second} .* another branch was promoted \(entry {entry} of the log"):
-        cut_over("p", root, "late")
+        hr.open(root)["p"].promote("late")
 
 
 def test_the_branch_that_was_looked_at_is_promoted_and_no_other_of_its_name() -> None:
@@ -350,5 +346,5 @@ def test_the_branch_that_was_looked_at_is_promoted_and_no_other_of_its_name() ->
 
     slow = FaultyStore(audited.store, hold_first("create", "/log/", meanwhile))
     with pytest.raises(PublishConflictError, match="branch fix is at"):
-        promote(Catalog(slow, "p"), "fix", run_id="person")
+        make_change(Catalog(slow, "p"), CutOver("fix"), run_id="person")
     assert audited.catalog.head().refs["main"] == first

@@ -175,7 +175,7 @@ def test_another_attempt_warns_of_a_reader_that_can_no_longer_follow(
         with pytest.raises(Killed):
             recover(chain.made[0], first.root, options)
     before = [head(second), head(third)]
-    second._catalog.deliver(BeginDelivery("", "mail", str(before[0])))
+    second._catalog.record_delivery(BeginDelivery("", "mail", str(before[0])))
     result = recover(chain.made[0], first.root, replace(options, run_id="two"))
     (warning,) = [line_ for line_ in result.warnings if "second cannot follow: " in line_]
     assert "sink mail" in warning

@@ -1,12 +1,11 @@
 """What stands against a change of what readers see is listed once: for who makes it, and for who rehearses it."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from headrace.errors import FixConfigError, RetryError
-from headrace.runs.publishing.audits import RefusalCheck, begin_change, find_refusals
+from headrace.runs.publishing.audits import RefusalCheck, Refusals, raise_first_refusal
 
 
 class _RefusedError(FixConfigError):
@@ -25,16 +24,6 @@ def raising(error: Exception | None) -> Callable[[], None]:
     return look
 
 
-@dataclass(frozen=True)
-class Change:
-    """One against which some checks may stand."""
-
-    some: Iterable[RefusalCheck]
-
-    def checks(self) -> Iterable[RefusalCheck]:
-        return self.some
-
-
 FIRST, SECOND = _RefusedError("first"), _RetriedError("second")
 CHECKS = [
     RefusalCheck(raising(None), (_RefusedError,)),
@@ -45,10 +34,10 @@ CHECKS = [
 
 def test_a_change_is_refused_by_the_first_and_its_rehearsal_names_all() -> None:
     with pytest.raises(_RefusedError, match=r"^first$"):
-        begin_change(Change(CHECKS))
-    assert find_refusals(Change(CHECKS)).errors == (FIRST, SECOND)
-    assert find_refusals(Change(CHECKS[:1])).errors == ()
-    begin_change(Change(CHECKS[:1]))
+        raise_first_refusal(CHECKS)
+    assert Refusals().and_of(CHECKS).errors == (FIRST, SECOND)
+    assert Refusals().and_of(CHECKS[:1]).errors == ()
+    raise_first_refusal(CHECKS[:1])
 
 
 def test_nothing_is_looked_at_behind_what_is_relied_on() -> None:
@@ -57,12 +46,12 @@ def test_nothing_is_looked_at_behind_what_is_relied_on() -> None:
         yield RefusalCheck(raising(SECOND), (_RetriedError,), is_relied_on=True)
         raise AssertionError("what comes after says nothing")
 
-    refusals = find_refusals(Change(checks()))
+    refusals = Refusals().and_of(checks())
     assert (refusals.errors, refusals.is_over) == ((FIRST, SECOND), True)
     assert refusals.and_of(CHECKS) == refusals
-    assert find_refusals(Change(CHECKS[:1])).and_of(CHECKS[2:]).errors == (SECOND,)
+    assert Refusals().and_of(CHECKS[:1]).and_of(CHECKS[2:]).errors == (SECOND,)
 
 
 def test_an_error_of_the_look_itself_is_no_refusal() -> None:
     with pytest.raises(_RetriedError):
-        find_refusals(Change([RefusalCheck(raising(SECOND), (_RefusedError,))]))
+        Refusals().and_of([RefusalCheck(raising(SECOND), (_RefusedError,))])

@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace import AfterCount, Aggregation, GlobalWindows, Pipeline, Repeatedly, col, count, retracting
 from headrace.model.expressions.columns import if_else
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.runs.options import RunOptions
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.process.clicks import CLICKS, land, records
@@ -50,8 +50,8 @@ def test_panes_with_a_null_key_are_dead_letters_of_every_later_aggregation(execu
 
 def expected(pipeline: Pipeline, files: list[list[dict[str, Any]]]) -> list[tuple[Any, ...]]:
     """What the reference rejects."""
-    given = [[{**row, "at": instant(datetime.fromisoformat(row["at"]))} for row in rows] for rows in files]
-    results = run_pipeline(pipeline, [Epoch(instant(NOW), rows) for rows in given])
+    given = [[{**row, "at": to_instant(datetime.fromisoformat(row["at"]))} for row in rows] for rows in files]
+    results = run_pipeline(pipeline, [Epoch(to_instant(NOW), rows) for rows in given])
     return [
         (
             epoch,

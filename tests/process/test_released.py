@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+import headrace as hr
 from headrace import expect
 from headrace.audit.range import releases_that_hold
 from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
-from headrace.runs.publishing.promotion import cut_over
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import clicks, land, records
@@ -122,7 +122,7 @@ def test_other_values_of_the_same_key_and_window_are_not_released(released: Rele
 @on_both
 def test_a_release_whose_rows_are_lost_asks_again(released: Released, tmp_path: Path) -> None:
     manifest = released.catalog.manifest(released.refs["published"])
-    *_, newest = released.catalog.files(manifest.logs["panes"])
+    *_, newest = released.catalog.file_records(manifest.logs["panes"])
     for file in newest.files:
         (tmp_path / file.path).unlink()
     with pytest.raises(AuditFailedError, match="1 of 1 values are unexpected"):
@@ -156,7 +156,7 @@ def test_rolling_back_to_after_the_release_leaves_it(released: Released, tmp_pat
 
 def test_a_backfill_keeps_the_decision(executor: Executed, released: Released) -> None:
     executor.backfill(released.pipeline, released.root, RunOptions("anew", branch="anew"))
-    cut_over("clicks", released.root, "anew")
+    hr.open(released.root)["clicks"].promote("anew")
     assert released.readers_see_all
 
 

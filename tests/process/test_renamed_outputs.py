@@ -56,7 +56,7 @@ class Shop:
         return {ref: at for ref, at in self.refs.items() if ref not in {"main"} and not ref.startswith("tags/")}
 
     def parked(self) -> set[str]:
-        return {*StoredProgress.of(self.handle.show("main")).parked}
+        return {*StoredProgress.from_manifest(self.handle.show("main")).parked}
 
     def rows(self, output: str) -> list[dict[str, Any]]:
         rows = self.handle[output].current(at="main", columns=["window_start", "sales"]).to_arrow().to_pylist()
@@ -81,8 +81,8 @@ def test_readers_and_sinks_go_back_to_the_names_of_before(shop: Shop) -> None:
     """Over two renamings; "b" is another output's name afterwards."""
     first = shop.run(shop.pipeline({"a": hours(), "b": hours()}))
     catalog = shop.handle.catalog
-    catalog.deliver(BeginDelivery("b", "mail", first))
-    catalog.deliver(EndDelivery("b", "mail", first))
+    catalog.record_delivery(BeginDelivery("b", "mail", first))
+    catalog.record_delivery(EndDelivery("b", "mail", first))
     shop.run(shop.pipeline({"a": hours(), "c": hours(formerly="b")}))
     last = shop.run(shop.pipeline({"a": hours(), "d": hours(formerly="c"), "b": days("d")}))
     of_sink = {"delivering/d/mail": first, "delivered/d/mail": first}
@@ -195,8 +195,8 @@ def test_a_dry_run_compares_a_renamed_output_with_what_its_readers_see(shop: Sho
     catalog, root = shop.handle.catalog, shop.folder.as_uri()
     sinks = {"a": "mail", "b": "post"} if way == "forked" else {}  # a branch from nothing lacks what these have
     for output, sink in sinks.items():
-        catalog.deliver(BeginDelivery(output, sink, first))
-        catalog.deliver(EndDelivery(output, sink, first))
+        catalog.record_delivery(BeginDelivery(output, sink, first))
+        catalog.record_delivery(EndDelivery(output, sink, first))
     renamed, again = {"d": hours(formerly="a"), "b": days("d")}, {"c": hours(formerly="d"), "b": days("c")}
     if way == "forked":
         shop.handle.fork("main", "trial")

@@ -12,7 +12,7 @@ import pytest
 from headrace import AfterAny, AfterCount, AfterProcessingTime, AfterWatermark, Pipeline, col, retracting
 from headrace.distribute.local import LocalEngine
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import Duration, instant
+from headrace.model.time import Duration, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.triggers.elementary import AfterSignal
 from headrace.model.windows import Window
@@ -217,7 +217,7 @@ def commit_by_hand(root: Path) -> None:
             parent=parent,
             generation=claim.generation,
             created_at="2026-01-01T00:00:00Z",
-            progress=written(PipelineProgress(processing_time=instant(NOW + epoch * MINUTE))),
+            progress=written(PipelineProgress(processing_time=to_instant(NOW + epoch * MINUTE))),
             tables={"state": (), "current": ()},
             logs={"inputs": inputs, "panes": FileLog.empty()},
         )
@@ -241,7 +241,7 @@ def test_the_record_names_files_and_clocks(recorded: Path) -> None:
         ["landing/clicks/part-00000.jsonl"],
         ["landing/clicks/part-00001.jsonl"],
     ]
-    assert [epoch.processing_time for epoch in epochs] == [instant(NOW), instant(NOW + MINUTE)]
+    assert [epoch.processing_time for epoch in epochs] == [to_instant(NOW), to_instant(NOW + MINUTE)]
 
 
 def test_files_that_are_gone_or_changed_are_named(recorded: Path) -> None:
@@ -257,7 +257,7 @@ def test_a_branch_of_something_else_is_refused_and_its_writer_not_fenced(recorde
     catalog, before = Catalog(open_store(recorded.as_uri()), CLICKS.name), entries(recorded)
     catalog.fork("next", catalog.head().refs["main"])
     with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* epoch 0 differs"):
-        attempt(recorded, branch="next", clock=ReplayClock(instant(NOW + MINUTE), Duration(1)))
+        attempt(recorded, branch="next", clock=ReplayClock(to_instant(NOW + MINUTE), Duration(1)))
     with pytest.raises(RunOptionsError, match=r"Branch next of clicks is at snapshot .* the pipeline differs"):
         attempt(recorded, SPECULATIVE, branch="next")
     assert entries(recorded) == before + 1
@@ -274,7 +274,7 @@ def test_nothing_recorded_says_what_a_clock_would_do(tmp_path: Path) -> None:
 
 
 def test_a_clock_over_nothing_does_nothing(tmp_path: Path) -> None:
-    attempt(tmp_path, clock=ReplayClock(instant(NOW), Duration(1)))
+    attempt(tmp_path, clock=ReplayClock(to_instant(NOW), Duration(1)))
     assert entries(tmp_path) == -1
 
 
@@ -284,7 +284,7 @@ def test_a_clock_over_nothing_does_nothing(tmp_path: Path) -> None:
         ({"publish": True}, "publishes nothing"),
         ({"branch": "main"}, "not main"),
         ({"signals": (Signal("go"),)}, "no others"),
-        ({"from_branch": "main", "clock": ReplayClock(instant(NOW), Duration(1))}, "not both"),
+        ({"from_branch": "main", "clock": ReplayClock(to_instant(NOW), Duration(1))}, "not both"),
         ({"files_per_epoch": 2}, "as it was recorded"),
         ({"mode": Mode.BATCH, "from_branch": "main"}, "for mode replay"),
     ],
@@ -296,8 +296,8 @@ def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, options: dict[
 
 def test_clocks_are_read() -> None:
     clock = parse_clock("2026-01-01T01:00:00+01:00", "90s")
-    assert clock == ReplayClock(instant(START), Duration(90_000_000))
-    assert [clock.tick(clock.at(3) + shift) for shift in (-1, 0, 1)] == [3, 3, 4]
+    assert clock == ReplayClock(to_instant(START), Duration(90_000_000))
+    assert [clock.first_tick_from(clock.time_at(3) + shift) for shift in (-1, 0, 1)] == [3, 3, 4]
     assert parse_clock(None, None) is None
 
 
@@ -315,5 +315,5 @@ def test_signals_come_back_from_a_manifest(recorded: Path) -> None:
     manifest = manifests(recorded, "main")[0]
     signals = (Signal("go"), Signal("stop", ("u1", 2, None)), Signal("go", (), Window(0, 10)))  # type: ignore[arg-type]
     progress = progress_to_json(PipelineProgress(), signals=signals, signals_of="r", executor="local")
-    found = StoredProgress.of(manifest.replace(progress=json.loads(json.dumps(progress))))
+    found = StoredProgress.from_manifest(manifest.replace(progress=json.loads(json.dumps(progress))))
     assert (found.signals, found.signals_of) == (signals, "r")

@@ -8,10 +8,10 @@ from click.testing import CliRunner
 
 from headrace import Pipeline
 from headrace.cli.main import app
-from headrace.model.time import parse
+from headrace.model.time import parse_instant
 from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, epoch_line
+from headrace.runs.reporting.listener import LineListener, Listener, Where, epoch_line, result_lines
 from headrace.runs.reporting.results import Action, RunResult
 from headrace.sources.progress import PipelineProgress
 from tests.manifests import new_manifest
@@ -27,7 +27,7 @@ EPOCH = new_manifest(
     parent=None,
     generation=1,
     created_at="2026-01-05T00:00:00Z",
-    progress=written(PipelineProgress(watermark=parse("2026-01-04T18:39:00Z"))),
+    progress=written(PipelineProgress(watermark=parse_instant("2026-01-04T18:39:00Z"))),
     tables={},
     logs={},
     counts={
@@ -60,21 +60,21 @@ def test_an_epoch_tells_rows_panes_drops_watermark_and_seconds() -> None:
 
 
 def test_an_ending_says_what_readers_see() -> None:
-    assert list(ending(RESULT, WHERE)) == [
+    assert list(result_lines(RESULT, WHERE)) == [
         "2 epochs: 2,000 records of 3 files, 400 panes, 0 retractions, 0 late, 0 rejected",
         "branch main: snapshot 6b0f730a198345c5 (epoch 7), watermark 2026-01-04T18:39:00Z",
         "published: snapshot 6b0f730a198345c5, all of branch main",
     ]
-    unpublished = list(ending(replace(RESULT, published=None, branch="trial"), WHERE))
+    unpublished = list(result_lines(replace(RESULT, published=None, branch="trial"), WHERE))
     assert unpublished[1].startswith("branch trial: snapshot 6b0f730a198345c5")
     assert unpublished[2] == "published: nothing yet"
-    older = list(ending(replace(RESULT, published="5d8f73"), WHERE))
+    older = list(result_lines(replace(RESULT, published="5d8f73"), WHERE))
     assert older[2] == "published: snapshot 5d8f73, not what branch main has"
 
 
 def test_a_run_that_found_nothing_says_so() -> None:
     nothing = replace(RESULT, epochs=(), counts={}, snapshot=None, epoch=None, published=None, watermark=None)
-    assert list(ending(nothing, WHERE)) == [
+    assert list(result_lines(nothing, WHERE)) == [
         "0 epochs: there was nothing new to process",
         "branch main has no snapshot yet",
         "published: nothing yet",
@@ -87,18 +87,18 @@ def test_a_run_that_found_nothing_says_so() -> None:
 )
 def test_dropped_rows_are_announced_with_the_command_that_shows_them(counts: dict[str, int], view: str) -> None:
     result = replace(RESULT, counts={**RESULT.counts, **counts})
-    (line,) = [line for line in ending(result, WHERE) if f"--view {view}" in line]
+    (line,) = [line for line in result_lines(result, WHERE) if f"--view {view}" in line]
     assert line.startswith("4 records ")
     assert shlex.split(line.partition(": ")[2]) == [
         "headrace", "read", WHERE.reference, "--root", WHERE.root, "--view", view, "--where", "epoch between 6 and 7",
     ]  # fmt: skip
-    (elsewhere,) = [line for line in ending(replace(result, published=None), WHERE) if f"--view {view}" in line]
+    (elsewhere,) = [line for line in result_lines(replace(result, published=None), WHERE) if f"--view {view}" in line]
     assert "--at main" in elsewhere
 
 
 def test_warnings_come_last() -> None:
     result = replace(RESULT, counts={**RESULT.counts, "rejected": 1}, warnings=("a clock is ahead", "much came late"))
-    assert list(ending(result, WHERE))[-2:] == ["warning: a clock is ahead", "warning: much came late"]
+    assert list(result_lines(result, WHERE))[-2:] == ["warning: a clock is ahead", "warning: much came late"]
 
 
 def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,4 +111,4 @@ def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> Non
     done = CliRunner().invoke(app, ["run", "aircraft_sessions", "--root", "memory://x"])
     assert done.stderr.splitlines() == ["starting Spark", epoch_line(EPOCH)]
     where = Where("aircraft_sessions", "memory://x")
-    assert done.stdout.splitlines() == list(ending(replace(RESULT, warnings=("a clock is ahead",)), where))
+    assert done.stdout.splitlines() == list(result_lines(replace(RESULT, warnings=("a clock is ahead",)), where))

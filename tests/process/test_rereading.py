@@ -10,7 +10,7 @@ from headrace.model.time import Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.endpoints import OWN
 from headrace.read.snapshots.epoch_history import RecordedEpoch
-from headrace.runs.backfill.replay import Begun, Rereading, reread
+from headrace.runs.backfill.replay import ReplayProgress, Rereading, plan_rereading
 from headrace.sources.progress import WatermarkHold
 from tests.building import changed
 from tests.process.clicks import CLICKS
@@ -40,7 +40,7 @@ def unread(names: str) -> dict[str, Sequence[SourceSplit]]:
 
 def test_epochs_come_together_in_their_order_at_the_time_of_the_last() -> None:
     recorded = [epoch("ca", 10), epoch("", 15), epoch("b", 20), epoch("d", 30)]
-    assert summary(reread(CLICKS, recorded, unread("abcdef"), max_files=3)) == [
+    assert summary(plan_rereading(CLICKS, recorded, unread("abcdef"), max_files=3)) == [
         ("cab", 20, 0), ("d", 30, 0), ("ef", -1, 0)
     ]  # fmt: skip
 
@@ -48,21 +48,21 @@ def test_epochs_come_together_in_their_order_at_the_time_of_the_last() -> None:
 def test_an_epoch_that_is_larger_than_asked_for_is_never_divided() -> None:
     recorded = [epoch("abc", 10), epoch("d", 20)]
     for limits in ({"max_files": 1}, {"max_bytes": 1}):
-        assert summary(reread(CLICKS, recorded, unread("abcd"), **limits)) == [
+        assert summary(plan_rereading(CLICKS, recorded, unread("abcd"), **limits)) == [
             ("abc", 10, 0), ("d", 20, 0), ("", -1, 0)
         ]  # fmt: skip
 
 
 def test_bytes_are_bounded_too_and_an_epoch_that_is_larger_stays_alone() -> None:
     recorded = [epoch("a", 10), epoch("bcd", 20), epoch("e", 30), epoch("f", 40)]
-    assert summary(reread(CLICKS, recorded, unread("abcdef"), max_files=9, max_bytes=2)) == [
+    assert summary(plan_rereading(CLICKS, recorded, unread("abcdef"), max_files=9, max_bytes=2)) == [
         ("a", 10, 0), ("bcd", 20, 0), ("ef", 40, 0), ("", -1, 0)
     ]  # fmt: skip
 
 
 def test_an_epoch_that_takes_back_what_was_counted_stays_alone() -> None:
     recorded = [epoch("a", 10), epoch("b", 20), epoch("c", 30), epoch("d", 40), epoch("e", 50)]
-    found = reread(
+    found = plan_rereading(
         CLICKS,
         recorded,
         unread("abcde"),
@@ -74,14 +74,14 @@ def test_an_epoch_that_takes_back_what_was_counted_stays_alone() -> None:
 
 def test_signals_end_an_epoch() -> None:
     recorded = [epoch("a", 10), epoch("b", 20, "go"), epoch("", 25, "go", "stop"), epoch("c", 30)]
-    assert summary(reread(CLICKS, recorded, unread("abc"), max_files=9)) == [
+    assert summary(plan_rereading(CLICKS, recorded, unread("abc"), max_files=9)) == [
         ("ab", 20, 1), ("", 25, 2), ("c", 30, 0), ("", -1, 0)
     ]  # fmt: skip
 
 
 def test_what_was_read_already_is_left_out_and_content_is_that_of_now() -> None:
     corrected = SourceSplit("b", 7, "another")
-    found = reread(CLICKS, [epoch("a", 10), epoch("b", 20)], {OWN: [corrected]})
+    found = plan_rereading(CLICKS, [epoch("a", 10), epoch("b", 20)], {OWN: [corrected]})
     assert summary(found) == [("b", 20, 0), ("", -1, 0)]
     assert found.epochs[0].files[OWN] == [corrected]
 
@@ -89,7 +89,11 @@ def test_what_was_read_already_is_left_out_and_content_is_that_of_now() -> None:
 def test_where_event_time_is_the_time_of_arrival_epochs_stay_as_they_are() -> None:
     arriving = changed(CLICKS, event_time=arrival_time())
     recorded = [epoch("a", 10), epoch("b", 20)]
-    assert summary(reread(arriving, recorded, unread("ab"), max_files=9)) == [("a", 10, 0), ("b", 20, 0), ("", -1, 0)]
+    assert summary(plan_rereading(arriving, recorded, unread("ab"), max_files=9)) == [
+        ("a", 10, 0),
+        ("b", 20, 0),
+        ("", -1, 0),
+    ]
 
 
 def reaching(names: str, clock: int, watermark: int | None, *, is_ahead: bool = False) -> RecordedEpoch:
@@ -107,20 +111,20 @@ def held(found: Rereading) -> list[tuple[str, int | None]]:
 
 def test_epochs_are_held_to_what_main_left_after_the_last_of_them() -> None:
     recorded = [reaching("a", 10, 1), reaching("b", 20, 2), reaching("c", 30, 3)]
-    assert held(reread(CLICKS, recorded, unread("abc"), max_files=2)) == [("ab", 2), ("c", 3)]
+    assert held(plan_rereading(CLICKS, recorded, unread("abc"), max_files=2)) == [("ab", 2), ("c", 3)]
 
 
 def test_what_has_expired_is_held_to_what_was_known_before() -> None:
     recorded = [reaching("a", 10, None), reaching("b", 10, None), reaching("c", 10, 3), reaching("d", 20, None)]
-    begun = Begun(Instant(5), WatermarkHold(Instant(-7)))
-    found = reread(CLICKS, recorded, unread("abcd"), begun, max_files=1)
+    begun = ReplayProgress(Instant(5), WatermarkHold(Instant(-7)))
+    found = plan_rereading(CLICKS, recorded, unread("abcd"), begun, max_files=1)
     assert held(found) == [("a", -7), ("b", -7), ("c", 3), ("d", 3)]
-    assert held(reread(CLICKS, recorded, unread("ab"), max_files=1)) == [("a", None), ("b", None)]
+    assert held(plan_rereading(CLICKS, recorded, unread("ab"), max_files=1)) == [("a", None), ("b", None)]
 
 
 def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
     recorded = [reaching("a", 10, 1), reaching("b", 20, 2, is_ahead=True), reaching("c", 30, 3)]
-    assert summary(reread(CLICKS, recorded, unread("abc"), max_files=9)) == [
+    assert summary(plan_rereading(CLICKS, recorded, unread("abc"), max_files=9)) == [
         ("ab", 20, 0), ("c", 30, 0), ("", -1, 0)
     ]  # fmt: skip
 
@@ -128,24 +132,24 @@ def test_one_with_records_ahead_of_the_clock_is_the_last_of_its_own() -> None:
 def test_where_duplicates_are_told_epochs_stay_as_they_are_also_those_without_input() -> None:
     once = changed(CLICKS, deduplicate=Deduplicate("user", "1h"))
     recorded = [epoch("a", 10), epoch("", 15), epoch("b", 20), epoch("", 25)]
-    assert summary(reread(once, recorded, unread("abc"), max_files=9)) == [
+    assert summary(plan_rereading(once, recorded, unread("abc"), max_files=9)) == [
         ("a", 10, 0), ("", 15, 0), ("b", 20, 0), ("", 25, 0), ("c", -1, 0)
     ]  # fmt: skip
-    begun = Begun(Instant(20))
-    assert summary(reread(once, recorded, unread("c"), begun)) == [("", 25, 0), ("c", -1, 0)]
+    begun = ReplayProgress(Instant(20))
+    assert summary(plan_rereading(once, recorded, unread("c"), begun)) == [("", 25, 0), ("c", -1, 0)]
 
 
 def test_where_the_order_of_arrival_counts_it_stays() -> None:
     last = changed(CLICKS, how=accumulating("1d", keep_last=2))
     recorded = [epoch("a", 10), epoch("c", 20), epoch("b", 30), epoch("d", 40)]
-    assert summary(reread(last, recorded, unread("abcd"), max_files=9)) == [
+    assert summary(plan_rereading(last, recorded, unread("abcd"), max_files=9)) == [
         ("ac", 20, 0), ("bd", 40, 0), ("", -1, 0)
     ]  # fmt: skip
 
 
 def test_signals_that_the_branch_has_heard_are_not_given_again() -> None:
     recorded = [epoch("a", 10, "go"), epoch("b", 20, "go"), epoch("", 30, "stop")]
-    begun = Begun(Instant(10), heard=((Signal("go"),),))
-    assert summary(reread(CLICKS, recorded, unread("b"), begun)) == [("b", 20, 1), ("", 30, 1), ("", -1, 0)]
-    begun = Begun(Instant(30), heard=((Signal("go"),), (Signal("go"),), (Signal("stop"),)))
-    assert summary(reread(CLICKS, recorded, unread(""), begun)) == [("", -1, 0)]
+    begun = ReplayProgress(Instant(10), heard=((Signal("go"),),))
+    assert summary(plan_rereading(CLICKS, recorded, unread("b"), begun)) == [("b", 20, 1), ("", 30, 1), ("", -1, 0)]
+    begun = ReplayProgress(Instant(30), heard=((Signal("go"),), (Signal("go"),), (Signal("stop"),)))
+    assert summary(plan_rereading(CLICKS, recorded, unread(""), begun)) == [("", -1, 0)]

@@ -9,11 +9,11 @@ from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
 from headrace.model.triggers import Signal
 from headrace.pipeline.endpoints import OWN
-from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore
+from headrace.runs.restore import BelowPublishedError, InputGoneError, RestoredRun, Verify, restore_head
 from headrace.sources.progress import PipelineProgress
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.format import files as format_files
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -42,7 +42,7 @@ class Line:
         for epoch in range(EPOCHS):
             snapshot = self.catalog.new_snapshot_id()
             file, taken = self.state(epoch, snapshot), self.inputs[epoch]
-            layers = (*layers, Layer.of((file,), epoch, epoch))
+            layers = (*layers, Layer.from_files((file,), epoch, epoch))
             record = FileRecord(epoch, (format_files.InputFile(taken.path, taken.size, taken.etag, OWN),))
             inputs = self.catalog.append_record(inputs, record)
             manifest = new_manifest(
@@ -84,7 +84,7 @@ class Line:
 
     def restore(self) -> RestoredRun:
         catalog, claim = self.newcomer()
-        return restore(catalog, claim, lambda manifest: manifest, verified(catalog), self.gone)
+        return restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), self.gone)
 
     def main(self) -> str | None:
         return Catalog(self.store, "p").head().refs.get("main")
@@ -99,7 +99,7 @@ def verified(catalog: Catalog) -> Verify:
     """As an executor does that keeps nothing."""
 
     def whole(_: Manifest, __: str, file: DataFile, ___: object = None) -> None:
-        verify(catalog.store, file)
+        read_verified(catalog.store, file)
 
     return whole
 
@@ -141,7 +141,7 @@ def test_a_broken_state_file_is_named_and_the_newest_snapshot_without_it_restore
     assert broken.path in restored.warning
     assert line.ids[3] in restored.warning
     assert "epoch 1" in restored.warning
-    (entry,) = line.catalog.log(limit=1)
+    (entry,) = line.catalog.list_entries(limit=1)
     assert entry.kind == "rollback"
     assert broken.path in entry.message
     assert entry.refs["published"] == line.ids[1]
@@ -184,7 +184,7 @@ def test_no_state_file_is_read_twice(line: Line) -> None:
     flip(line.store, line.states[3].path)
     catalog, claim = line.newcomer()
     before = line.store.requests.snapshot()
-    restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+    restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     manifests, entries = EPOCHS - 1, 4
     assert line.store.requests.since(before)["get"] <= EPOCHS + manifests + entries
 
@@ -215,7 +215,7 @@ def test_a_branch_beside_main_has_no_readers(line: Line) -> None:
     line.catalog.fork("backfill", line.ids[3])
     flip(line.store, line.states[1].path)
     catalog = Catalog(line.store, "p")
-    restored = restore(
+    restored = restore_head(
         catalog, catalog.claim("backfill", "next"), lambda manifest: manifest, verified(catalog), line.gone
     )
     assert restored.claim.snapshot_id == line.ids[0] == catalog.head().refs["backfill"]
@@ -245,7 +245,7 @@ def test_a_store_that_does_not_answer_has_lost_nothing(line: Line) -> None:
     catalog = Catalog(faulty, "p")
     claim = catalog.claim("main", "next")
     with pytest.raises(StoreUnavailableError):
-        restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+        restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -254,7 +254,7 @@ def test_a_writer_that_was_replaced_does_not_move_the_branch(line: Line) -> None
     catalog, claim = line.newcomer()
     Catalog(line.store, "p").claim("main", "a third")
     with pytest.raises(FencedError):
-        restore(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
+        restore_head(catalog, claim, lambda manifest: manifest, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 
@@ -266,7 +266,7 @@ def test_a_changed_pipeline_is_no_damage(line: Line) -> None:
         raise FixConfigError("the pipeline has changed")
 
     with pytest.raises(FixConfigError, match="has changed"):
-        restore(catalog, claim, changed, verified(catalog), line.gone)
+        restore_head(catalog, claim, changed, verified(catalog), line.gone)
     assert line.main() == line.ids[3]
 
 

@@ -31,7 +31,7 @@ def prices(root: str, branch: str) -> dict[str, int]:
 def rules(root: str, branch: str) -> list[int]:
     catalog = Catalog(open_store(root), TESTED.name)
     manifest = catalog.manifest(catalog.head().refs[branch])
-    files = [file for record in catalog.files(manifest.logs[INPUTS]) for file in record.files]
+    files = [file for record in catalog.file_records(manifest.logs[INPUTS]) for file in record.files]
     return [file.rules for file in files if isinstance(file, InputFile)]
 
 

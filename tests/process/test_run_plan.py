@@ -13,7 +13,7 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import look_ahead, plan_run
 from headrace.runs.process import process
-from headrace.runs.reporting.listener import watched
+from headrace.runs.reporting.listener import wrap_listener
 from headrace.runs.stages import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
@@ -34,7 +34,9 @@ def refusing(root: Path) -> ObjectStore:
 
 
 def planned(root: Path, options: RunOptions) -> tuple[RunStage, ...]:
-    return plan_run(RunContext.of(CLICKS, options, refusing(root), watched(None), lambda: datetime.now(UTC)))
+    return plan_run(
+        RunContext.from_options(CLICKS, options, refusing(root), wrap_listener(None), lambda: datetime.now(UTC))
+    )
 
 
 def options(run_id: str, **more: object) -> RunOptions:
@@ -87,7 +89,7 @@ def test_a_plan_names_what_is_new_and_writes_nothing(tmp_path: Path) -> None:
 def test_a_run_performs_the_stages_of_its_plan(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     land(tmp_path, 0, 2)
     root, given = tmp_path.as_uri(), options("first", publish=True)
-    stages = look_ahead(processing.prepared_process(CLICKS, root, given, watched(None))).stages
+    stages = look_ahead(processing.prepared_process(CLICKS, root, given, wrap_listener(None))).stages
     assert stages == planned(tmp_path, given)
     with caplog.at_level(logging.INFO, logger=processing.__name__):
         process(CLICKS, root, given)

@@ -20,15 +20,15 @@ from headrace.read.snapshots.progress import (
     epoch_without_reading,
     progress_of,
 )
-from headrace.runs.restore import restore
+from headrace.runs.restore import restore_head
 from headrace.sources.progress import (
-    Ahead,
     ChainClocks,
     HeldBack,
     InputHold,
     InputProgress,
     Lacking,
     PipelineProgress,
+    RecordsAhead,
     Rejects,
     WatermarkHold,
 )
@@ -54,7 +54,7 @@ PROGRESS = PipelineProgress(
     chains={"": ChainClocks((AT, MAX_INSTANT), due_event=AT)},
     min_event_time=AT,
     held_back_by=HeldBack(OWN, None, AT),
-    ahead=(Ahead(OWN, 1, "landing/b.json", None, AT),),
+    ahead=(RecordsAhead(OWN, 1, "landing/b.json", None, AT),),
     newest=AT,
     newest_read=AT,
     behind={0: 2},
@@ -93,7 +93,7 @@ def committed(catalog: Catalog, progress: dict[str, Any], parent: Manifest | Non
 
 def test_all_that_is_written_is_read(catalog: Catalog) -> None:
     manifest = committed(catalog, WRITTEN)
-    found = StoredProgress.of(manifest)
+    found = StoredProgress.from_manifest(manifest)
     clocks = {name: getattr(PROGRESS, name) for name in vars(PROGRESS) if name != "inputs"}
     assert vars(found) == {
         **clocks,
@@ -127,7 +127,7 @@ def test_manifests_of_before_are_held_to_nothing_and_do_not_say_what_was_read(ca
 
 
 READERS = {
-    "itself": lambda catalog, manifest: StoredProgress.of(manifest),
+    "itself": lambda catalog, manifest: StoredProgress.from_manifest(manifest),
     "with files": progress_of,
 }
 
@@ -185,7 +185,7 @@ def test_a_restore_falls_back_below_it(catalog: Catalog) -> None:
     whole = committed(catalog, WRITTEN)
     committed(catalog, {**without("watermark"), "signals": None}, whole)
     claim = catalog.claim("main", "next")
-    restored = restore(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+    restored = restore_head(catalog, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
     assert restored.head is not None
     assert restored.head == whole
     assert restored.warning is not None
@@ -205,8 +205,8 @@ def test_what_reads_nothing_repeats_nothing_that_the_epoch_before_read(catalog: 
     before, after = progress_of(catalog, read_some), progress_of(catalog, reads_none)
     assert (before.lacking, before.rejects) == ((lacking,), (rejects,))
     assert after == replace(before, min_event_time=None, ahead=(), behind={}, behind_by_file={}, lacking=(), rejects=())
-    assert StoredProgress.of(reads_none).signals == ()
-    assert StoredProgress.of(reads_none).signals_of == "r", "which is of all epochs"
+    assert StoredProgress.from_manifest(reads_none).signals == ()
+    assert StoredProgress.from_manifest(reads_none).signals_of == "r", "which is of all epochs"
     assert "executor" not in reads_none.progress, "nothing was computed on any"
 
 

@@ -11,17 +11,17 @@ import pytest
 
 import headrace as hr
 from headrace.audit.store import AuditFailedError, LimitExceededError, StaleDataError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.runs.reporting.summary import (
     EPOCHS,
     PipelineState,
     PipelineSummary,
     read_summary,
-    summarize,
+    summarize_pipeline,
     urgent_first,
 )
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.names import manifest_path, summarized, summary_path
+from headrace_snapshots.names import manifest_path, summarized_pipeline, summary_path
 from headrace_snapshots.store import ObjectStore, open_store
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -101,7 +101,7 @@ def test_what_is_summarized_is_what_the_catalog_says(run: Run, store: ObjectStor
     for number in range(3):
         run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
     by_then = kept(store)
-    now = summarize(Catalog(store, "clicks"), None, by_then.run)
+    now = summarize_pipeline(Catalog(store, "clicks"), None, by_then.run)
     assert by_then == msgspec.structs.replace(now, made_at=by_then.made_at)
 
 
@@ -110,10 +110,10 @@ def test_only_new_epochs_are_read(run: Run, store: ObjectStore) -> None:
         run(f"{number}.jsonl", range(number * 5, number * 5 + 7))
     catalog = Catalog(store, "clicks")
     before = store.requests.snapshot()
-    summarize(catalog, kept(store))
+    summarize_pipeline(catalog, kept(store))
     from_summary = store.requests.since(before)["get"]
     before = store.requests.snapshot()
-    summarize(Catalog(store, "clicks"))
+    summarize_pipeline(Catalog(store, "clicks"))
     assert from_summary < store.requests.since(before)["get"]
 
 
@@ -177,7 +177,7 @@ def test_a_broken_head_is_a_state_and_no_error(run: Run, store: ObjectStore) -> 
     head = kept(store).snapshot
     assert head is not None
     store.write(manifest_path("clicks", head), b"broken")
-    found = summarize(Catalog(store, "clicks"))
+    found = summarize_pipeline(Catalog(store, "clicks"))
     assert found.state is PipelineState.DAMAGED
     assert found.problem is not None
     assert head in found.problem
@@ -196,13 +196,13 @@ def test_a_store_that_refuses_ends_no_run(
 
 
 def test_a_pipeline_that_never_ran_is_empty(store: ObjectStore) -> None:
-    found = summarize(Catalog(store, "clicks"))
+    found = summarize_pipeline(Catalog(store, "clicks"))
     assert (found.state, found.epoch, found.epochs) == (PipelineState.EMPTY, None, ())
 
 
 def test_those_that_need_a_person_come_first() -> None:
     some = [PipelineSummary(f"p{number}", "", 0, state) for number, state in enumerate(reversed(PipelineState))]
-    assert [one.state for one in urgent_first(some, instant(START))] == [*PipelineState]
+    assert [one.state for one in urgent_first(some, to_instant(START))] == [*PipelineState]
 
 
 def test_a_missed_deadline_and_an_overdue_timer_need_a_person_too() -> None:
@@ -212,7 +212,7 @@ def test_a_missed_deadline_and_an_overdue_timer_need_a_person_too() -> None:
     waiting = PipelineSummary("d", "", 0, PipelineState.UNPUBLISHED)
     failed = PipelineSummary("e", "", 0, PipelineState.FAILED)
     some = [later, overdue, calm[2], waiting, failed]
-    assert [one.pipeline for one in urgent_first(some, instant(START), {"c"})] == ["e", "c", "d", "b", "a"]
+    assert [one.pipeline for one in urgent_first(some, to_instant(START), {"c"})] == ["e", "c", "d", "b", "a"]
 
 
 def test_a_summary_says_what_is_due_and_how_old_the_newest_file_is(run: Run, store: ObjectStore) -> None:
@@ -231,8 +231,8 @@ def test_only_the_input_is_named_to_those_who_see_no_values() -> None:
 
 @pytest.mark.parametrize("path", [".summaries/a-b.json", ".summaries/a.txt", "a/b.json", ".summaries/x/y.json"])
 def test_other_objects_are_no_summaries(path: str) -> None:
-    assert summarized(path) is None
-    assert summarized(summary_path("clicks")) == "clicks"
+    assert summarized_pipeline(path) is None
+    assert summarized_pipeline(summary_path("clicks")) == "clicks"
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -259,8 +259,8 @@ def test_a_limit_that_warns_needs_a_person_though_readers_see_all(run: Run, stor
 def test_a_summary_grows_old_by_itself(run: Run, store: ObjectStore) -> None:
     run("a.jsonl", range(3), clicks(limits=hr.Limits(newest_file="1h")))
     found = kept(store)
-    assert found.as_of(instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
-    later = found.as_of(instant(datetime.now(UTC) + timedelta(minutes=61)))
+    assert found.as_of(to_instant(datetime.now(UTC))).state is PipelineState.PUBLISHED
+    later = found.as_of(to_instant(datetime.now(UTC) + timedelta(minutes=61)))
     assert later.state is PipelineState.LIMIT_EXCEEDED
     assert later.exceeded[0].startswith("age of the newest file: 1h 1m, of input source, landed at ")
 

@@ -46,7 +46,7 @@ CUTS = st.lists(
 class AllThreads(Threads):
     """Shares even the smallest work."""
 
-    def tasks(self, size: int) -> int:
+    def task_count(self, size: int) -> int:
         return self.most
 
 
@@ -62,7 +62,9 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         cut = next(turns)
         patch.setattr(layers, "SLICE_ROWS", cut.rows)
         if cut.blobs:
-            return OverBlobs(TaskEnvironment.of(side.pipeline, side.store, side.landing), attempts, cut.tasks)
+            return OverBlobs(
+                TaskEnvironment.from_pipeline(side.pipeline, side.store, side.landing), attempts, cut.tasks
+            )
         made = LocalEngine(side.pipeline, side.store, side.landing, attempts)
         made.runner = AllThreads(made.work, cut.tasks)
         return made
@@ -88,6 +90,6 @@ def test_runs_that_change_their_executor_give_what_the_reference_gives(scenario:
 
     with pytest.MonkeyPatch.context() as patch:
         SparkStandIn.stand_in(patch)
-        patch.setattr("headrace.runs.executors.choice.fitting", fitting)
+        patch.setattr("headrace.runs.executors.choice.fitting_executor", fitting)
         patch.setattr(files, "FANOUT", 2)  # so that layers are being merged when a run changes it
         check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])

@@ -102,7 +102,7 @@ def test_a_diamond_is_aligned_wherever_it_is_computed(
 def test_panes_that_are_handed_over_an_epoch_late_would_show(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elements, held = EpochOutcome._elements, list[PaneFiles]()
+    elements, held = EpochOutcome._element_files, list[PaneFiles]()
 
     def one_way_late(outcome: EpochOutcome, job: Job, tasks: Callable[[int], int]) -> Iterator[PaneFiles]:
         outputs = [chain.names.output for chain in outcome.work.chains]
@@ -115,5 +115,5 @@ def test_panes_that_are_handed_over_an_epoch_late_would_show(
         held[:] = [share for share in held if share not in waiting]
         yield from waiting
 
-    monkeypatch.setattr(EpochOutcome, "_elements", one_way_late)
+    monkeypatch.setattr(EpochOutcome, "_element_files", one_way_late)
     assert any(row["n"] for row in net_panes(executor, tmp_path, random.Random(0), monkeypatch))

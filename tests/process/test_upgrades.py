@@ -16,7 +16,7 @@ from headrace.errors import HeadraceError
 from headrace.read.views.columns import View
 from headrace.read.views.conditions import QueryError
 from headrace.runs import process as processing
-from headrace.runs.maintenance import check, expire, keeping
+from headrace.runs.maintenance import check, expire_snapshots, keep_rule
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
@@ -328,7 +328,7 @@ def test_snapshots_of_every_definition_stay_what_they_were(tmp_path: Path) -> No
     apart = reader.diff(seen[1][0], seen[2][0]).output
     assert not apart.is_comparable, "another key"
     assert reader.diff(seen[0][0], seen[1][0]).output.columns.only_after == {"peak": "int64"}
-    expire(catalog(deployment), keeping(1))
+    expire_snapshots(catalog(deployment), keep_rule(1))
     assert check(catalog(deployment), deep=True).problems == ()
     assert rows(deployment, third) == seen[-1][2]
 

@@ -19,10 +19,10 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.maintenance import check, expire, keeping
+from headrace.runs.maintenance import check, expire_snapshots, keep_rule
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
-from headrace.runs.reporting.results import write
+from headrace.runs.reporting.results import write_run_result
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import RADIX
 from headrace_snapshots.store import open_store
@@ -91,7 +91,7 @@ class Deployment:
         with self.timed("run"):
             result = process(clicks, self.root, options)
         assert len(result.epochs) == EPOCHS_A_RUN
-        write(open_store(self.root), result)
+        write_run_result(open_store(self.root), result)
         epochs = islice(self.catalog().ancestry(str(result.snapshot)), EPOCHS_A_RUN)
         self.requests["run"] = sum(sum(manifest.requests.values()) for manifest in epochs)
 
@@ -101,7 +101,7 @@ class Deployment:
     def look(self) -> None:
         """As `headrace log`, `show` and `read` do."""
         looks: dict[str, Callable[[Catalog], object]] = {
-            "log": Catalog.log,
+            "log": Catalog.list_entries,
             "show": lambda catalog: catalog.manifest(catalog.head().refs["main"]),
             "read": lambda catalog: PipelineHandle(catalog).current().to_arrow(),
             "panes": lambda catalog: PipelineHandle(catalog).panes().to_arrow(),
@@ -134,7 +134,7 @@ def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
     while deployment.epochs < EPOCHS:
         deployment.run()
         if deployment.epochs % EVERY == 0:
-            expire(deployment.catalog(), keeping(KEPT))
+            expire_snapshots(deployment.catalog(), keep_rule(KEPT))
             deployment.look()
             found.append(deployment.figures())
     steady = max(len(found) // 10, 3 * RADIX // EVERY)  # a leaf goes with the last of its records

@@ -14,10 +14,9 @@ from headrace.audit.store import AuditOutcome, UnusualDataError, read_audit, rea
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.quality import ExpectationView, Severity
 from headrace.runs.executors.on_spark import AUDIT_BYTES
-from headrace.runs.maintenance import check, expire, keeping
+from headrace.runs.maintenance import check, expire_snapshots, keep_rule
 from headrace.runs.options import RunOptions
 from headrace.runs.process import audit, process
-from headrace.runs.publishing.promotion import cut_over
 from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED, history_path, published_of
@@ -210,7 +209,7 @@ def test_a_column_that_becomes_null_is_named_with_the_rows_to_blame(deployed: De
     nulls = outcome.usual.findings[1]
     window = {"window_start": "2026-11-20T03:00:00Z", "window_end": "2026-11-20T04:00:00Z", "amount": None}
     assert nulls.failing == tuple({"shop": f"s{shop:02}", **window} for shop in range(1, 6))
-    assert 's01", window_start="2026-11-20T03:00:00Z"' in "\n".join(outcome.lines())
+    assert 's01", window_start="2026-11-20T03:00:00Z"' in "\n".join(outcome.report_lines())
 
 
 def test_values_that_change_are_named_with_the_rows_to_blame(deployed: Deployed) -> None:
@@ -292,7 +291,7 @@ def test_a_branch_goes_by_the_history_of_its_fork_and_becomes_history_when_it_is
     assert outcome.usual is not None
     assert outcome.usual.against == forked
     assert known(result) == [2, 3, 3, 3]
-    cut_over("orders", deployed.root, "again")
+    hr.open(deployed.root)["orders"].promote("again")
     deployed.land()
     assert known(deployed.run()) == [3, 4, 4, 4], "the two hours are one version now"
 
@@ -336,7 +335,7 @@ def test_expiry_keeps_figures_as_long_as_their_snapshots(deployed: Deployed) -> 
     deployed.run_hours(4)
     later = datetime.now(UTC) + timedelta(days=9)
     for turn in range(2):
-        expire(deployed.catalog, keeping(1), now=lambda turn=turn: later + timedelta(days=turn))
+        expire_snapshots(deployed.catalog, keep_rule(1), now=lambda turn=turn: later + timedelta(days=turn))
     left = [info.path for info in deployed.catalog.store.list("orders/audits/") if info.path.endswith("history.json")]
     assert left == [history_path("orders", deployed.refs[MAIN])]
     deployed.land()

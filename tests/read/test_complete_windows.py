@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import headrace as hr
-from headrace.model.time import instant, parse
+from headrace.model.time import parse_instant, to_instant
 from headrace.model.windows import Window, WindowFn
 from headrace.read.diff import appended_rows
 from headrace.read.diff.appended_rows import AnnouncedWindows, WindowNews, window_news
@@ -61,7 +61,7 @@ class Story:
 
 def hours(windows: Sequence[Window]) -> list[int]:
     """When windows begin, in hours after midnight."""
-    return [(window.start - instant(DAY)) // 3_600_000_000 for window in windows]
+    return [(window.start - to_instant(DAY)) // 3_600_000_000 for window in windows]
 
 
 def told(news: WindowNews) -> tuple[list[int], list[int]]:
@@ -78,7 +78,7 @@ def test_a_window_is_told_of_once_it_is_complete_and_when_it_is_corrected(tmp_pa
     story.land(190)
     news = story.news()
     assert told(news) == ([1, 2], []), "also a window without a sale"
-    assert news.keys() == ["2024-01-01T01:00:00", "2024-01-01T02:00:00"]
+    assert news.partition_keys() == ["2024-01-01T01:00:00", "2024-01-01T02:00:00"]
     story.land(20)
     assert told(story.news()) == ([], [0]), "late"
     story.land(30, 250)
@@ -97,7 +97,7 @@ def test_what_a_rollback_takes_back_is_corrected_and_completes_again(tmp_path: P
     assert told(story.news()) == ([1], [0])
     story.handle.rollback(to="beginning")
     assert told(story.news()) == ([], [0, 1]), "readers see nothing"
-    assert story.announced == AnnouncedWindows(None, parse("-inf"))
+    assert story.announced == AnnouncedWindows(None, parse_instant("-inf"))
     assert told(story.news()) == ([], [])
 
 
@@ -115,7 +115,7 @@ def test_where_nobody_knows_what_was_told_all_are_told_of_again(tmp_path: Path) 
     story = Story(tmp_path)
     story.land(10, 70)
     story.news()
-    story.announced = AnnouncedWindows("0123456789abcdef", parse("2024-01-01T01:00:00Z"))
+    story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     story.land(130)
     news = story.news()
     assert (told(news), news.is_guess) == (([1], [0]), True)
@@ -125,10 +125,10 @@ def test_where_nothing_is_published_and_what_was_told_has_expired_there_is_nothi
     story = Story(tmp_path)
     story.land(10, 70)
     story.handle.rollback(to="beginning")
-    story.announced = AnnouncedWindows("0123456789abcdef", parse("2024-01-01T01:00:00Z"))
+    story.announced = AnnouncedWindows("0123456789abcdef", parse_instant("2024-01-01T01:00:00Z"))
     news = story.news(at_first=0)
     assert (told(news), news.is_guess) == (([], []), True)
-    assert news.announced == AnnouncedWindows(None, parse("-inf"))
+    assert news.announced == AnnouncedWindows(None, parse_instant("-inf"))
 
 
 def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_keys(
@@ -137,7 +137,7 @@ def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_k
     story = Story(tmp_path / "sessions", hr.Sessions("10m"))
     story.land(10, 15, 100)
     (session,) = story.news().completed
-    assert (session.start, session.end) == tuple(instant(DAY + timedelta(minutes=m)) for m in (10, 25))
+    assert (session.start, session.end) == tuple(to_instant(DAY + timedelta(minutes=m)) for m in (10, 25))
     story.land(300)
     assert len(story.news().completed) == 1
     days = Story(tmp_path / "days", hr.CalendarWindows("day"))
@@ -146,7 +146,7 @@ def test_only_windows_with_rows_are_told_of_where_others_are_many_or_depend_on_k
     days.land(24 * 60 * 400)
     found = days.news()
     assert len(found.completed) == 399
-    assert found.keys()[-1] == "2025-02-03T00:00:00"
+    assert found.partition_keys()[-1] == "2025-02-03T00:00:00"
     ends = Story(tmp_path / "quiet")
     ends.land(10, 70)
     ends.news()

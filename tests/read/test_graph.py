@@ -32,7 +32,7 @@ def forests(draw: st.DrawFn) -> dict[str, str | None]:
 def drawn(forest: dict[str, str | None]) -> list[str]:
     lanes, lines = Lanes(), []
     for name, parent in forest.items():
-        found = lanes.snapshot(name, parent, "*")
+        found = lanes.draw_snapshot(name, parent, "*")
         lines += [*found.above, f"{found.beside}{name}", *found.below]
     return lines
 

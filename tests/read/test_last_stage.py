@@ -10,7 +10,7 @@ import headrace as hr
 from headrace import col
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import END_OF_CALENDAR, GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant
-from headrace.pipeline.identity import definition, fingerprint
+from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.read.snapshots.progress import LastStage, MergingWindows
 from headrace.sources.progress import ChainClocks, PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
@@ -37,12 +37,12 @@ def manifest(pipeline: hr.Pipeline, *watermarks: int) -> Manifest:
         generation=0,
         created_at="2026-01-01T00:00:00Z",
         progress=written(progress),
-        definition=definition(pipeline),
+        definition=recorded_definition(pipeline),
     )
 
 
 def found(pipeline: hr.Pipeline) -> LastStage:
-    stage = LastStage.of(manifest(pipeline, 0, *[0] * len(pipeline.stages)))
+    stage = LastStage.from_manifest(manifest(pipeline, 0, *[0] * len(pipeline.stages)))
     assert stage is not None
     return stage
 
@@ -88,7 +88,7 @@ def test_windows_expire_as_they_do_for_the_engine(pipeline: hr.Pipeline, waterma
     where = manifest(pipeline, *others, at, at) if others else manifest(pipeline, at, at)
     until = found(pipeline).expired_until(where)
     finite = ends[ends <= GLOBAL_WINDOW_END]
-    assert list(finite <= until) == list(compiled.expired(finite, at))
+    assert list(finite <= until) == list(compiled.expired_mask(finite, at))
 
 
 @pytest.mark.parametrize(
@@ -110,4 +110,4 @@ def test_which_windows_merge(where: Any, merging: MergingWindows | None, own: st
 
 
 def test_older_manifests_do_not_say() -> None:
-    assert LastStage.of(manifest(CLICKS, 0, 0).replace(definition={})) is None
+    assert LastStage.from_manifest(manifest(CLICKS, 0, 0).replace(definition={})) is None

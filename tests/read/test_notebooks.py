@@ -64,6 +64,8 @@ def test_a_view_shows_its_first_rows_as_text_how_many_there_are_and_of_which_sna
     assert f"current of clicks at {head.snapshot_id} (epoch {HOURS - 1}): all {2 * HOURS} rows" in shown
     assert shown.count("<tr>") == 2 * HOURS + 1
     assert f"the first 10 of {len(clicks.panes())} rows" in clicks.panes()._repr_html_()
+    assert f": the first of {len(clicks.panes())} rows>" in repr(clicks.panes().head(1))
+    assert ": the first row>" in repr(clicks.current(where="n > 0").head(1))
     assert f"all {HOURS} rows" in clicks.current(where="\"user\" = 'ann'")._repr_html_()
 
 
@@ -89,14 +91,14 @@ def test_only_files_of_the_first_rows_are_read_of_a_log(
     clicks: PipelineHandle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brought: list[int] = []
-    bring = OutputFiles.bring
+    bring = OutputFiles.fetch_files
 
     def counted(self: OutputFiles, folder: Path) -> list[Path]:
         found = bring(self, folder)
         brought.append(len(found))
         return found
 
-    monkeypatch.setattr(OutputFiles, "bring", counted)
+    monkeypatch.setattr(OutputFiles, "fetch_files", counted)
     clicks.panes().head(2)
     len(clicks.panes())
     assert brought == [1], "the manifest knows the number of all"
@@ -111,7 +113,7 @@ def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle, monkeypa
     def read(self: OutputFiles, folder: Path) -> list[Path]:
         raise AssertionError("it is read")
 
-    monkeypatch.setattr(OutputFiles, "bring", read)
+    monkeypatch.setattr(OutputFiles, "fetch_files", read)
     for view in (clicks.current(), clicks.panes(where="n > 1"), clicks.snapshots(), clicks.state(at="main")):
         shown = view._repr_html_()
         assert "ask for its rows" in shown

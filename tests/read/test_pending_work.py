@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import headrace as hr
 from headrace.ext.stores import ObjectStore
-from headrace.model.time import Instant, instant
+from headrace.model.time import Instant, to_instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pending_work import ENOUGH, PendingWork, UnreadFiles, WorkFinder, watched_inputs
 from headrace.runs.options import RunOptions
@@ -37,7 +37,7 @@ def finder(store: ObjectStore, of: Pipeline) -> WorkFinder:
 
 def now(hours: int = 0) -> Instant:
     """The time in so many hours."""
-    return instant(datetime.now(UTC) + timedelta(hours=hours))
+    return to_instant(datetime.now(UTC) + timedelta(hours=hours))
 
 
 def run(store: ObjectStore, of: Pipeline) -> str | None:
@@ -48,23 +48,23 @@ def run(store: ObjectStore, of: Pipeline) -> str | None:
 def test_there_is_work_while_files_are_unread_and_only_then() -> None:
     store, clicks = open_store("memory://pending_files"), pipeline()
     watch = finder(store, clicks)
-    assert watch.find(now()) is None
+    assert watch.find_work(now()) is None
     store.write("landing/clicks/_hidden.json", CLICK)
     store.write("landing/clicks/a.json.tmp", CLICK)
-    assert watch.find(now()) is None
+    assert watch.find_work(now()) is None
     store.write("landing/clicks/a.json", CLICK)
-    found = watch.find(now())
+    found = watch.find_work(now())
     assert found == PendingWork(None, {"source": UnreadFiles(1, len(CLICK), "landing/clicks/a.json")})
-    assert watch.find(now()) == found
+    assert watch.find_work(now()) == found
     first = run(store, clicks)
-    assert watch.find(now()) is None
+    assert watch.find_work(now()) is None
     for name in ("b", "c"):
         store.write(f"landing/more/{name}.json", CLICK)
-    found = watch.find(now())
+    found = watch.find_work(now())
     assert found == PendingWork(first, {"more": UnreadFiles(2, 2 * len(CLICK), "landing/more/c.json")})
-    assert finder(store, clicks).find(now()) == found  # one that is started again misses nothing
+    assert finder(store, clicks).find_work(now()) == found  # one that is started again misses nothing
     run(store, clicks)
-    assert watch.find(now()) is None
+    assert watch.find_work(now()) is None
 
 
 def test_a_timer_that_is_due_is_work() -> None:
@@ -72,8 +72,8 @@ def test_a_timer_that_is_due_is_work() -> None:
     store.write("landing/clicks/a.json", CLICK)
     snapshot = run(store, clicks)
     watch = finder(store, clicks)
-    assert watch.find(now()) is None
-    assert watch.find(now(hours=2)) == PendingWork(snapshot, is_due=True)
+    assert watch.find_work(now()) is None
+    assert watch.find_work(now(hours=2)) == PendingWork(snapshot, is_due=True)
 
 
 def test_a_file_that_has_changed_is_work_since_a_run_says_so_where_people_look() -> None:
@@ -81,7 +81,7 @@ def test_a_file_that_has_changed_is_work_since_a_run_says_so_where_people_look()
     store.write("landing/clicks/a.json", CLICK)
     run(store, clicks)
     store.write("landing/clicks/a.json", CLICK * 2)
-    found = finder(store, clicks).find(now())
+    found = finder(store, clicks).find_work(now())
     assert found is not None
     assert found.problem is not None
     assert found.problem.startswith("data.changed_file: file landing/clicks/a.json has changed")
@@ -91,7 +91,7 @@ def test_of_many_files_it_lists_a_page() -> None:
     store, clicks = open_store("memory://pending_many"), pipeline()
     for number in range(ENOUGH + 5):
         store.write(f"landing/clicks/{number:05}.json", CLICK)
-    found = finder(store, clicks).find(now())
+    found = finder(store, clicks).find_work(now())
     assert found is not None
     assert found.files["source"].files == ENOUGH
 
@@ -101,8 +101,8 @@ def test_a_look_costs_a_listing_of_the_log_and_one_of_each_input() -> None:
     store.write("landing/clicks/a.json", CLICK)
     run(store, clicks)
     watch = finder(store, clicks)
-    watch.find(now())
+    watch.find_work(now())
     before = store.requests.snapshot()
-    watch.find(now())
+    watch.find_work(now())
     made = {kind: number for kind, number in store.requests.since(before).items() if number}
     assert made == {"list": 3}

@@ -10,8 +10,8 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.errors import PipelineError
-from headrace.pipeline.identity import definition, fingerprint, parts
-from headrace.read.definition_plan import Action, Plan, named, plan
+from headrace.pipeline.identity import fingerprint, part_digests, recorded_definition
+from headrace.read.definition_plan import Action, Plan, describe_changes, plan_definition_change
 from headrace.runs.restore import ChangedPipelineError
 from headrace.testing.deployment import TemporaryDeployment
 from headrace_snapshots.format.manifest import Manifest
@@ -50,7 +50,7 @@ def made_by(pipeline: Pipeline, **more: Any) -> Manifest:
         generation=1,
         created_at="2026-01-01T00:00:00Z",
         progress={},
-        definition=definition(pipeline),
+        definition=recorded_definition(pipeline),
         **more,
     )
 
@@ -61,9 +61,9 @@ def actions(found: Plan) -> list[str]:
 
 @pytest.mark.slow
 def test_parts_differ_wherever_fingerprints_do() -> None:
-    every = [build() for build in PIPELINES.values()]
+    every = [output for build in PIPELINES.values() for output in build().by_output.values()]
     for one, other in combinations(every, 2):
-        same = parts(definition(one)) == parts(definition(other))
+        same = part_digests(recorded_definition(one)) == part_digests(recorded_definition(other))
         assert same is (fingerprint(one) == fingerprint(other)), (one.name, other.name)
 
 
@@ -192,9 +192,9 @@ CHANGES: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
 def test_what_has_changed_and_which_state_is_made_anew(
     before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    found = plan(now, made_by(before))
+    found = plan_definition_change(now, made_by(before))
     assert found.action is Action.REPLAY
-    assert named(found.changes).split("; ") == expected
+    assert describe_changes(found.changes).split("; ") == expected
     assert actions(found) == stages
     assert "headrace run refuses" in str(found)
     assert "`headrace backfill clicks --promote`" in found.run
@@ -256,15 +256,15 @@ MIGRATED: list[tuple[Pipeline, Pipeline, list[str], list[str]]] = [
 def test_what_leaves_state_right_is_migrated(
     before: Pipeline, now: Pipeline, expected: list[str], stages: list[str]
 ) -> None:
-    found = plan(now, made_by(before))
+    found = plan_definition_change(now, made_by(before))
     assert found.action is (Action.MIGRATE if "migrate" in stages else Action.KEEP)
-    assert named(found.changes).split("; ") == expected
+    assert describe_changes(found.changes).split("; ") == expected
     assert actions(found) == stages
     assert found.run.startswith("headrace run continues from this snapshot")
 
 
 def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
-    found = plan(clicks(what={"clicks": hr.count(), "most": col("amount").max()}), made_by(clicks()))
+    found = plan_definition_change(clicks(what={"clicks": hr.count(), "most": col("amount").max()}), made_by(clicks()))
     assert (found.action, actions(found)) == (Action.MIGRATE, ["migrate"])
     assert found.starting_empty == ["aggregate 'most' of aggregation 1"] == found.to_json()["starting_empty"]
     assert "headrace run refuses" in found.run
@@ -273,7 +273,7 @@ def test_an_aggregate_that_is_new_is_for_people_to_decide() -> None:
 
 
 def test_a_column_of_results_that_is_new_is_too() -> None:
-    found = plan(clicks(what=RATED), made_by(clicks()))
+    found = plan_definition_change(clicks(what=RATED), made_by(clicks()))
     assert (found.action, found.starting_empty) == (Action.MIGRATE, ["column 'mean' of aggregation 1"])
     assert "NULL in older panes, as new columns of results are" in found.run
 
@@ -289,14 +289,14 @@ def test_a_name_that_is_declared_is_one_of_now_for_one_of_then(renamed: dict[str
 
 def test_what_does_not_count_keeps_state() -> None:
     now = clicks(description="another", schedule="@hourly", executor="local")
-    found = plan(now, made_by(clicks()))
+    found = plan_definition_change(now, made_by(clicks()))
     assert (found.action, actions(found), list(found.changes)) == (Action.KEEP, ["keep"], [])
     assert found.run == "headrace run continues from this snapshot"
 
 
 def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
     of_own = clicks(what={"longest": col("user").combine(Longest())})
-    found = plan(of_own, made_by(of_own, code={}))
+    found = plan_definition_change(of_own, made_by(of_own, code={}))
     assert found.action is Action.KEEP
     assert [name.endswith(":Longest") for name in found.code] == [True]
     assert "--strict refuses" in str(found)
@@ -305,14 +305,14 @@ def test_own_code_that_has_changed_is_named_and_keeps_state() -> None:
 def test_a_snapshot_from_before_definitions_were_recorded_says_so() -> None:
     old = made_by(clicks()).replace(definition={})
     assert "definition" not in str(old.to_bytes()), "older versions wrote none"
-    assert plan(clicks(), old).action is Action.KEEP
-    found = plan(clicks(key="at"), old)
+    assert plan_definition_change(clicks(), old).action is Action.KEEP
+    found = plan_definition_change(clicks(key="at"), old)
     assert (found.action, actions(found)) == (Action.REPLAY, ["replay"])
     assert "is too old to say which part of it" in str(found)
 
 
 def test_without_a_snapshot_a_run_begins() -> None:
-    found = plan(clicks(), None)
+    found = plan_definition_change(clicks(), None)
     assert (found.action, actions(found)) == (Action.BEGIN, ["begin"])
     assert "there is no snapshot yet" in str(found)
 
@@ -384,12 +384,12 @@ BELOW: dict[str, tuple[Pipeline, str, str]] = {
 @pytest.mark.parametrize("change", BELOW)
 def test_an_output_that_reads_another_keeps_its_state_while_the_panes_mean_the_same(change: str) -> None:
     pipeline, action, why = BELOW[change]
-    found = plan(pipeline, made_by(below(HOURLY)))
+    found = plan_definition_change(pipeline, made_by(below(HOURLY)))
     assert found.action.value == action
-    assert why in named(found.changes)
+    assert why in describe_changes(found.changes)
 
 
 def test_what_looks_at_whole_panes_is_computed_again_if_they_get_a_column() -> None:
     whole = replace(PER_DAY, when=hr.Repeatedly(hr.AfterBytes(100)))
     wider = below(replace(HOURLY, what={**COUNTED, "most": col("amount").max()}), whole)
-    assert plan(wider, made_by(below(HOURLY, whole))).action is Action.REPLAY
+    assert plan_definition_change(wider, made_by(below(HOURLY, whole))).action is Action.REPLAY

@@ -18,7 +18,7 @@ from headrace.model.expressions.data_types import of_billionths
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.views import row_files
 from headrace.read.views.columns import EarlierColumns, View, ViewColumns
-from headrace.read.views.conditions import ColumnBounds, Needed, needed
+from headrace.read.views.conditions import ColumnBounds, NeededRows, needed_parts
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles
 from headrace.state import chunks, files
@@ -233,7 +233,7 @@ def test_any_condition_finds_what_it_finds_among_all_rows(
         deployment.commit(panes=rows, late=late)
     names = {"k": "old"}
     before = (EarlierColumns(2, names, names),) if renamed else ()
-    own = ViewColumns.of(deployment.pipeline)
+    own = ViewColumns.from_pipeline(deployment.pipeline)
     definition = ViewColumns(own.keys, own.values, own.late_keys, before)
     assert deployment.head is not None
     read: list[int] = []
@@ -298,7 +298,10 @@ def test_what_is_left_out_hides_no_newer_record_and_no_retraction(
     clicks: Chunked, where: str, expected: list[int]
 ) -> None:
     if where == "k in ()":
-        assert needed([ColumnBounds("k", ())], {"k": ViewColumns.of(clicks.pipeline).keys["k"]}).groups == frozenset()
+        assert (
+            needed_parts([ColumnBounds("k", ())], {"k": ViewColumns.from_pipeline(clicks.pipeline).keys["k"]}).groups
+            == frozenset()
+        )
         return
     rows = PipelineReader(clicks.catalog).current(at="main", where=where).to_arrow().to_pylist()
     assert [row["epoch"] for row in rows] == expected
@@ -347,7 +350,7 @@ def test_what_files_say_survives_the_manifest_and_need_not_be_there() -> None:
         DataFile("p", 1, 2, "s", (1, 2), (-5, 7), Footer(3, "t")),
     ):
         assert DataFile.from_json(file.to_json()) == file
-    everything = Needed(frozenset({1}), (10, 20), (3, 4))
+    everything = NeededRows(frozenset({1}), (10, 20), (3, 4))
     assert everything.may_be_in(None, None)
     assert not everything.may_be_in((2, 5), None)
     assert not everything.may_be_in(None, (21, 30))

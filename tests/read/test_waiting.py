@@ -47,8 +47,8 @@ def test_every_trigger_has_words_in_every_state(data: st.DataObject, when: Trigg
     stage = CompiledStage(Stage(made, {"end": DataType.BOOL, "number": DataType.INT}))
     readiness, clocks = Readiness(stage), StageClocks(Instant(watermark), Instant(now))
     state = data.draw(rows(stage))
-    found = [readiness.condition(facts) for facts in readiness.facts(state, clocks)]
-    assert readiness.words(state, clocks) == [waits_for(each) for each in found]
+    found = [readiness.trigger_condition(facts) for facts in readiness.facts_of_windows(state, clocks)]
+    assert readiness.describe_waits(state, clocks) == [waits_for(each) for each in found]
     for each in found:
         check(each)
 

@@ -116,6 +116,7 @@ def renamed(scenario: Scenario, names: Mapping[str, str]) -> Scenario:
         how=own.how,
         deduplicate=_renamed(own.deduplicate, names),
         then=[_aggregation(each, names) for each in own.then],
+        null_keys=own.null_keys,
         allow_finishing=own.allow_finishing,
         allow_double_counting=own.allow_double_counting,
         **parts,

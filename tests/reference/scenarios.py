@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from headrace import Aggregation, Deduplicate, FileSource, Pipeline, Signal, count
 from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Aggregate, Outer
+from headrace.model.combiners import Combiner, Outer
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic
 from headrace.model.expressions.columns import coalesce
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, col
+from headrace.model.expressions.expr import Aggregate, Expr, col
 from headrace.model.time import Instant
 from headrace.model.windows import (
     CalendarWindows,
@@ -76,7 +76,7 @@ HOWS = st.builds(
 
 def of_any_type(value: Expr) -> list[Aggregate]:
     """The combiners that take values of every type."""
-    any_of = ("count", "min", "max", "first", "last", "collect", "distinct", "approx_distinct")
+    any_of = ("count", "min", "max", "first", "last", "collect", "distinct", "approx_distinct", "distinct_sketch")
     return [*(getattr(value, of)() for of in any_of), value.top(2), value.pairs(value)]
 
 
@@ -100,6 +100,7 @@ def aggregates(
         text.distinct(),
         number.approx_distinct(),
         number.quantile(0.5),
+        fraction.quantile_sketch(),
         number.pairs(text, Outer.BOTH),
         number.combine(Span()),
         number.combine(Bins(3)),
@@ -140,8 +141,15 @@ HAVING = [None, None, col("n") > 1, col("total") % 2 == 0, col("total") / col("n
 def with_results(what: st.SearchStrategy[Mapping[str, Aggregate]]) -> st.SearchStrategy[Mapping[str, Aggregate | Expr]]:
     """``what``, and perhaps columns of results before, and after."""
     return st.builds(
-        lambda made, of_rows: {**dict([*of_rows.items()][:1]), **made, **of_rows}, what, st.sampled_from(RESULTS)
+        lambda made, of_rows: {**dict([*of_rows.items()][:1]), **made, **of_rows, **_lengths_of_lists(made)},
+        what,
+        st.sampled_from(RESULTS),
     )
+
+
+def _lengths_of_lists(what: Mapping[str, Aggregate]) -> dict[str, Expr]:
+    lists = [name for name, made in what.items() if made.combiner in (Combiner.COLLECT, Combiner.TOP)]
+    return {f"{name}_length": col(name).length() for name in lists}
 
 
 OF_OTHER_TYPES = (
@@ -150,6 +158,9 @@ OF_OTHER_TYPES = (
     col("price").mean(),
     (col("price") * col("x") / 7).sum(),
     col("price").quantile(0.5),
+    count().where(col("end")),
+    col("price").sum().where(col("end")),
+    col("x").pairs(col("word"), Outer.BOTH).where(col("x") > 0),
 )
 KEYS: list[dict[str, Expr]] = [
     *[{"user": col("user")}] * 3,
@@ -172,6 +183,7 @@ _PARTS: dict[str, st.SearchStrategy[Any]] = {
     "what": with_results(aggregates(col("x"), col("word"), col("part"), *OF_OTHER_TYPES)),
     "having": st.sampled_from(HAVING),
     "filter": st.sampled_from([None, col("x") != 0, col("day").plus(days=col("x")) > date(2013, 1, 1)]),
+    "null_keys": st.booleans(),
     "deduplicate": st.none() | st.builds(Deduplicate, st.just(col("id")), lengths(0, 40)),
 }
 
@@ -206,9 +218,13 @@ SIGNALS = st.sampled_from(
         (),
         (),
         (Signal("go"),),
-        (Signal("go", key=("ann",)),),
+        (Signal("go", key=("ann",)), Signal("go", key=(None,))),
         (Signal("go"), Signal("stop", key=("bob",))),
-        (Signal("go", key=("ann", date(2013, 1, 1))), Signal("go", key=("YWJj", "ann", "19.99"))),
+        (
+            Signal("go", key=("ann", date(2013, 1, 1))),
+            Signal("go", key=("ann", None)),
+            Signal("go", key=("YWJj", "ann", "19.99")),
+        ),
     ]
 )
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from headrace import if_else
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
-from headrace.model.combiners import Aggregate, Combiner, count
+from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Column, Expr, col
+from headrace.model.expressions.expr import Aggregate, Column, Expr, col, count
 from headrace.model.time import MAX_INSTANT, Instant
 from headrace.model.triggers import Signal, Trigger
 from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly

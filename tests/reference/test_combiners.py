@@ -70,6 +70,7 @@ def test_values_and_identities(aggregate: Aggregate, found: Any, of_nothing: Any
 ALL = [
     *[X.count(), X.sum(), X.mean(), X.variance(), X.min(), X.max(), X.first(), X.last()],
     *[X.collect(), X.top(2), X.distinct(), X.approx_distinct(), X.quantile(0.3)],
+    *[X.distinct_sketch(), X.quantile_sketch()],
     *[
         X.max_by(-X % 3),
         X.min_by(X % 3),
@@ -93,8 +94,8 @@ def test_what_is_withdrawn_was_never_there(aggregate: Aggregate, values: list[in
     times = [read(aggregate, {"x": value}, SCHEMA, Instant(at)) for at, value in enumerate(values)]
     gone = data.draw(st.sets(st.sampled_from(range(len(values))))) if values else set()
     changes = data.draw(st.permutations([*[(v, 1) for v in times], *[(times[i], -1) for i in gone]]))
-    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in gone])
-    found = combine(aggregate, Contents(changes).net)
+    left = combine(aggregate, [(v, 1) for i, v in enumerate(times) if i not in gone], DataType.INT)
+    found = combine(aggregate, Contents(changes).net, DataType.INT)
     assert found == (pytest.approx(left) if isinstance(left, float) else left), "in any order, retraction first too"
 
 

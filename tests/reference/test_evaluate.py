@@ -10,10 +10,10 @@ import pytest
 from headrace.model.expressions.columns import coalesce, concat, greatest, if_else, least
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal, col, lit
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace_lab.reference import IntegerOverflowError, evaluate
 
-NOON = instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
+NOON = to_instant(datetime(2013, 1, 1, 12, tzinfo=UTC))
 SCHEMA = {
     "i": DataType.INT,
     "x": DataType.FLOAT,
@@ -206,7 +206,7 @@ def test_functions_of_texts_and_numbers(expr: Expr, wanted: Any) -> None:
 
 
 def at(text: str) -> int:
-    return instant(datetime.fromisoformat(text))
+    return to_instant(datetime.fromisoformat(text))
 
 
 @pytest.mark.parametrize(
@@ -303,5 +303,5 @@ def test_texts_that_only_python_would_read_are_null(text: str, kind: DataType) -
 
 
 def test_early_years_have_four_digits_in_texts() -> None:
-    moment = instant(datetime(33, 4, 3, 12, tzinfo=UTC))
+    moment = to_instant(datetime(33, 4, 3, 12, tzinfo=UTC))
     assert value(col("t").cast(DataType.STRING), t=moment) == "0033-04-03 12:00:00"

@@ -78,7 +78,7 @@ def test_retractions_cannot_reach_windows_that_merge() -> None:
         on.step([element(1, is_retraction=True)])
     upper = Grouping(FixedWindows("10us"), Default(), retracting(), collect)
     with pytest.raises(PipelineError, match="do not merge"):
-        Chain([upper, on.grouping], [lambda pane: element(pane.timestamp)])
+        Chain([upper, on.grouping], [lambda pane: [element(pane.timestamp)]])
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from headrace import (
 )
 from headrace.errors import PipelineError
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
-from headrace.model.time import Instant, instant, to_datetime
+from headrace.model.time import Instant, to_datetime, to_instant
 from headrace.model.windows import FixedWindows, ShiftedOutputTime, Window
 from headrace_lab.reference import Epoch, evaluate, run_pipeline
 from headrace_lab.reference.windows import assign
@@ -39,7 +39,7 @@ ALL = os.environ.get("HEADRACE_INTERLEAVINGS") == "all"
 
 
 def at(text: str, zone: str) -> Instant:
-    return instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
+    return to_instant(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)))
 
 
 def window_of(unit: str, zone: str, text: str, count: int = 1) -> tuple[str, str, float]:
@@ -87,7 +87,7 @@ ZONES = ["UTC", "Europe/Berlin", "America/Havana", "America/Sao_Paulo", "America
     st.datetimes(datetime(1960, 1, 1), datetime(2035, 1, 1)),
 )
 def test_calendar_windows_lie_one_behind_another(unit: str, zone: str, count: int, moment: datetime) -> None:
-    where, timestamp = CalendarWindows(unit, zone, count), instant(moment.replace(tzinfo=UTC))
+    where, timestamp = CalendarWindows(unit, zone, count), to_instant(moment.replace(tzinfo=UTC))
     (window,) = assign(where, timestamp)
     assert window.start <= timestamp < window.end
     for inside in (window.start, window.max_timestamp):
@@ -98,7 +98,7 @@ def test_calendar_windows_lie_one_behind_another(unit: str, zone: str, count: in
 def test_clocks_set_back_over_midnight_do_not_reopen_the_day() -> None:
     """St. John's set its clocks back at 00:01, to 23:01 of the day before."""
     where = CalendarWindows("day", "America/St_Johns")
-    second_evening = instant(datetime(2006, 10, 29, 2, 45, tzinfo=UTC))
+    second_evening = to_instant(datetime(2006, 10, 29, 2, 45, tzinfo=UTC))
     assert _local(second_evening, where.zone) == "2006-10-28 23:15"
     (window,) = assign(where, second_evening)
     assert (_local(window.start, where.zone), window.end - window.start) == ("2006-10-29 00:00", 25 * 3_600_000_000)
@@ -107,7 +107,7 @@ def test_clocks_set_back_over_midnight_do_not_reopen_the_day() -> None:
 def test_a_day_begins_when_the_clocks_skip_its_midnight() -> None:
     """Toronto set its clocks forward at 23:30, to half past midnight."""
     where = CalendarWindows("day", "America/Toronto")
-    change = instant(datetime(1919, 3, 31, 4, 30, tzinfo=UTC))
+    change = to_instant(datetime(1919, 3, 31, 4, 30, tzinfo=UTC))
     sides = [Instant(change + shift) for shift in (-1, 0)]
     assert [_local(side, where.zone) for side in sides] == ["1919-03-30 23:29", "1919-03-31 00:30"]
     (before,), (after,) = (assign(where, side) for side in sides)
@@ -189,7 +189,7 @@ def test_calendars_that_begin_elsewhere(begins: dict[str, Any], text: str, start
 
 def test_of_a_begin_that_comes_twice_the_first_counts() -> None:
     where = CalendarWindows("day", "Europe/Berlin", day_begins="02:30")
-    first = instant(datetime(2025, 10, 26, 0, 30, tzinfo=UTC))
+    first = to_instant(datetime(2025, 10, 26, 0, 30, tzinfo=UTC))
     for minutes in (0, 29, 30, 59, 60):  # clocks show 02:00 again, and it is the new day
         (window,) = assign(where, Instant(first + minutes * 60_000_000))
         assert window.start == first

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ from headrace.errors import PipelineError
 from headrace.model.accumulation import Accumulation, Pane
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import GLOBAL_WINDOW_END
+from headrace.pipeline.rows import Every
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
 from headrace_lab.reference import run_outputs
@@ -42,8 +44,15 @@ COLUMNS: Mapping[str, Expr] = {
     "octets": col("octets"),
     "end": hr.coalesce(col("end"), False),
     "at": col("at"),
+    "words": col("word").split("a"),
 }
 _FILTERS = st.sampled_from([None, None, col("x") > 0, col("end")])
+_WAITING = st.one_of(
+    st.just({}),
+    st.sampled_from([None, hr.retracting("20us"), hr.retracting(None), hr.retracting()]).map(
+        lambda how: {"when": hr.on_window_close(), "how": how}
+    ),
+)
 _OF_PANES: Mapping[str, Expr] = {"total": col("total"), "many": col("n") > 1, "double": col("share") * 2}
 
 
@@ -56,16 +65,20 @@ def row_columns(draw: st.DrawFn) -> dict[str, Expr]:
 
 @st.composite
 def row_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
-    """A pipeline of rows over input as wide as it gets, or over records of both signs; perhaps with other outputs."""
+    """A pipeline of rows over input as wide as it gets, or over records of both signs; perhaps with other outputs.
+    They leave with their epoch, or behind the watermark.
+    """
     scenario = draw(signed_scenarios() if is_signed else wider_scenarios())
     whole = scenario.pipeline
     shared: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
-    rows = hr.Rows(draw(row_columns()), filter=draw(_FILTERS))
+    parts: dict[str, Any] = {"rows": draw(row_columns()), "filter": draw(_FILTERS), **draw(_WAITING)}
+    rows = hr.Rows(**parts)
     try:
         if draw(st.booleans()):
-            made = hr.Pipeline("rows", whole.input, rows=rows.rows, filter=rows.filter, **shared)
+            made = hr.Pipeline("rows", whole.input, **parts, **shared)
         else:
-            made = hr.Pipeline("rows", whole.input, outputs=draw(_outputs(output_of(whole), rows)), **shared)
+            outputs = _outputs(output_of(whole), rows, lists_of(whole))
+            made = hr.Pipeline("rows", whole.input, outputs=draw(outputs), **shared)
     except PipelineError:
         assume(False)
         raise
@@ -73,25 +86,63 @@ def row_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
 
 
 _TAKEN_BY = [col("x"), col("price"), col("word"), col("day"), -col("x"), col("part"), col("end")]
+_TAKEN_BY_SOME = st.lists(st.sampled_from(_TAKEN_BY), min_size=1, max_size=2)
 _TAKES = st.one_of(
     st.just(hr.newest()),
     st.just(hr.distinct()),
     st.sampled_from(_TAKEN_BY).map(hr.newest),
     st.builds(lambda by: hr.newest(by, deleted=col("end")), st.sampled_from([*_TAKEN_BY, None])),
-    st.builds(lambda number, by: hr.top(number, by=by), st.integers(1, 3), st.sampled_from(_TAKEN_BY)),
+    st.builds(lambda number, by: hr.top(number, by=by), st.integers(1, 3), _TAKEN_BY_SOME),
+)
+
+
+_MODULE = "tests.rows.group_functions"
+_QUERIES = [
+    "select * from rows",
+    "select *, count(*) over (order by event_time) as place from rows",
+    "select *, row_number() over () as place from rows",
+    "select *, row_number() over (order by event_time desc) as place, count(*) over () as all_of_them from rows",
+    "select *, lag(event_time) over (order by event_time) as before, lead(event_time, 2) over w as after from rows r "
+    "window w as (order by event_time, hash(r))",
+    "select *, sum(event_time - timestamptz '1970-01-01' > interval 3 microsecond) over "
+    "(order by event_time range between interval 5 microsecond preceding and current row) as near from rows",
+    "select count(*) as number, min(event_time) as event_time from rows",
+    "select event_time, count(*) as number from rows where extract(microsecond from event_time) % 2 = 0 group by all",
+    "select distinct * from rows",
+    "select * from rows qualify rank() over (order by event_time desc) <= 2",
+    "select * from rows order by event_time desc, hash(rows) limit 2",
+    "with a as (select *, lag(event_time) over (order by event_time) as before from rows), b as (select *, sum(case "
+    "when before is null or event_time > before + interval 2 microsecond then 1 else 0 end) over (order by event_time) "
+    "as visit from a) select visit, min(event_time) as event_time, count(*) as number from b group by all",
+    "select a.*, b.event_time as other from rows a join rows b on a.event_time > b.event_time",
+    "select *, event_time as valid_from, lead(event_time) over (order by event_time) as valid_to from rows",
+    "select string_agg(event_time::varchar, ',') as all_of_them, max(event_time) as event_time from rows",
+]
+_COMPUTED = st.one_of(
+    st.sampled_from(_QUERIES).map(hr.query),
+    st.just(hr.function(f"{_MODULE}:times", {"event_time": datetime, "behind": int})),
+    st.just(hr.function(f"{_MODULE}:counted", {"number": int})),
 )
 
 
 @st.composite
-def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
-    """A pipeline of rows of groups, whose keys, windows, triggers and accumulation are those of an aggregation."""
+def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False, is_computed: bool = False) -> Scenario:
+    """A pipeline of rows of groups, whose keys, windows, triggers and accumulation are those of an aggregation.
+    ``is_computed``: by a function, or by SQL.
+    """
     scenario = draw(signed_scenarios() if is_signed else wider_scenarios())
     whole = scenario.pipeline
     shared: dict[str, Any] = {"union": whole.union, "deduplicate": whole.deduplicate, "executor": "local"}
-    parts: dict[str, Any] = {"key": whole.key, "where": whole.where, "when": whole.when, "how": whole.how}
+    parts: dict[str, Any] = {
+        "null_keys": whole.null_keys,
+        "key": whole.key,
+        "where": whole.where,
+        "when": whole.when,
+        "how": whole.how,
+    }
     if whole.how.accumulation is Accumulation.ACCUMULATING:
         parts["how"] = replace(whole.how, accumulation=Accumulation.RETRACTING)
-    parts |= {"rows": draw(row_columns()), "take": draw(_TAKES), "filter": draw(_FILTERS)}
+    parts |= {"rows": draw(row_columns()), "take": draw(_COMPUTED if is_computed else _TAKES), "filter": draw(_FILTERS)}
     parts["rows"] = {name: expr for name, expr in parts["rows"].items() if name not in whole.key}
     try:
         if draw(st.booleans()):
@@ -99,7 +150,12 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
         else:
             outputs = {"rows": hr.Rows(**parts), "aggregated": output_of(whole)}
             if draw(st.booleans()):
-                outputs["again"] = hr.Rows([*[*outputs["rows"].rows][:1], "event_time"], of="rows")
+                first = [] if is_computed else [*outputs["rows"].rows][:1]
+                outputs["again"] = hr.Rows([*first, "event_time"], of="rows")
+            lists = lists_of(whole)
+            if lists and draw(st.booleans()):
+                take = draw(st.sampled_from([hr.newest(), hr.distinct()]))
+                outputs["lists"] = hr.Rows(lists, of="aggregated", take=take)
             if draw(st.booleans()):
                 of_panes = {"take": draw(st.sampled_from([hr.newest(), hr.distinct(), hr.top(2, by="total")]))}
                 outputs["of_panes"] = hr.Rows(["total"], of="aggregated", where=hr.FixedWindows("7us"), **of_panes)
@@ -110,13 +166,19 @@ def group_scenarios(draw: st.DrawFn, *, is_signed: bool = False) -> Scenario:
     return Scenario(made, scenario.epochs)
 
 
+def lists_of(pipeline: hr.Pipeline) -> dict[str, Expr]:
+    """The lists that it gives as columns of rows, and how long they are."""
+    names = [name for name, kind in pipeline.value_types.items() if isinstance(kind, hr.ListType)]
+    return {name: col(name) for name in names} | {f"{name}_length": col(name).length() for name in names}
+
+
 @st.composite
-def _outputs(draw: st.DrawFn, aggregated: hr.Output, rows: hr.Rows) -> dict[str, Any]:
+def _outputs(draw: st.DrawFn, aggregated: hr.Output, rows: hr.Rows, lists: Mapping[str, Expr]) -> dict[str, Any]:
     """Rows beside what is aggregated; rows of its panes; what is aggregated of rows; rows of rows."""
     outputs: dict[str, Any] = {"rows": rows, "aggregated": aggregated}
     if draw(st.booleans()):
         names = draw(st.lists(st.sampled_from([*_OF_PANES]), min_size=1, unique=True))
-        outputs["of_panes"] = hr.Rows({name: _OF_PANES[name] for name in names}, of="aggregated")
+        outputs["of_panes"] = hr.Rows({name: _OF_PANES[name] for name in names} | lists, of="aggregated")
     if draw(st.booleans()):
         first = next(iter(rows.rows))
         outputs["again"] = hr.Rows([first, "event_time"], of="rows", filter=col(first).is_not_null())
@@ -156,8 +218,12 @@ def check_rows(
             found = rows_by_epoch(alone, root, "main", len(manifests), name)
             assert found == [Counter(map(shown, result.panes)) for result in expected[name]]
             check_standing(alone, root, name, found)
+            if alone.take == Every():
+                late = read(alone, root.as_uri(), "late", "main", name)
+                dropped = [sum(drop.is_late for drop in result.drops) for result in expected[name]]
+                assert Counter(late["epoch"].to_pylist()) == +Counter(dict(enumerate(dropped)))
             for result, manifest in zip(expected[name], manifests, strict=True):
-                _check_counts(seen_by(manifest, name).counts, result.panes, has_state=alone.take is not None)
+                _check_counts(seen_by(manifest, name).counts, result.panes, has_state=bool(alone.take or alone.join))
         if schedule.mode is Mode.MICRO_BATCH:
             options = RunOptions("replay", mode=Mode.REPLAY, branch="again", executor=executors[0])
             process(pipeline, root.as_uri(), options, spark=spark)
@@ -215,4 +281,4 @@ def comparable(value: Any) -> Any:
     """A value that equals itself: NaN by its name, -0.0 as 0.0, floats as far as executors must agree."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else float(f"{value + 0.0:.9g}")
-    return tuple(map(comparable, value)) if isinstance(value, list) else value
+    return tuple(map(comparable, value)) if isinstance(value, list | tuple) else value

@@ -107,7 +107,7 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
     """One of the ways in which what readers see becomes other rows."""
     handle = orders.handle(pipeline)
     main = handle.catalog.head().refs.get("main")
-    chosen = rng.choice(["run", "run", "run", "rollback", "replay", "nothing"])
+    chosen = rng.choice(["run", "run", "run", "rollback", "replay", "patch", "patch", "nothing"])
     if main is None or chosen == "run":
         ids = rng.sample("abcdefgh", 3) if not pipeline.id else [f"{step}-{number}" for number in range(3)]
         signs = [1] * 3 if not pipeline.withdraws_records else [rng.choice([1, 1, -1]) for _ in ids]
@@ -122,6 +122,12 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
             handle.rollback(to=rng.choice(kept))
     elif chosen == "replay":
         handle.backfill(promote=True)
+    elif chosen == "patch":
+        landed = sorted(path.stem for path in (orders.folder / "landing/orders").iterdir())
+        name, id_ = rng.choice(landed), f"{step}-patched" if pipeline.id else rng.choice("abcdefgh")
+        records = [order(id_, rng.randint(0, 1), minute, sign=1) for minute in (0, 2000)[: 2 - len(pipeline.id)]]
+        orders.corrected(pipeline, {name: records}, branch=f"fix-{step}")
+        handle.promote(f"fix-{step}", patch=True)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.audit.store import LimitExceededError
+from headrace.describe.pipeline import pipeline_sections
 from headrace.errors import PipelineError
-from headrace.runs.publishing.patch import UnpatchableError
 from headrace.runs.restore import ChangedPipelineError
 from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
 from tests.rows.test_delivered_rows import Table, deliver_to
@@ -81,6 +82,17 @@ def test_the_top_rows_of_each_window_say_their_window(orders: Orders) -> None:
     assert seen(orders, top) == [("b", 3), ("d", 9), ("late", 5)]
     (row,) = orders.handle(top).current(where="id = 'late'", columns=["window_start", "window_end"]).to_json()
     assert row == {"window_start": "2026-05-01T00:00:00Z", "window_end": "2026-05-01T01:00:00Z"}
+
+
+def test_of_rows_with_the_same_largest_value_a_further_one_decides(orders: Orders) -> None:
+    top = taking(hr.top(2, by=["price", -col("id").length()]))
+    orders.run(top, order("aaa", 2), order("bb", 2), order("c", 1), order("dddd", 2, 9))
+    assert seen(orders, top) == [("aaa", 2), ("bb", 2)]
+    assert "the 2 rows with the largest price, then -id.length()" in [
+        *chain(*(part.lines for part in pipeline_sections(top)))
+    ]
+    with pytest.raises(PipelineError, match='write "price", or several'):
+        hr.top(2, by=[])
 
 
 def test_equal_rows_count_as_often_as_they_came(orders: Orders) -> None:
@@ -260,12 +272,15 @@ def test_a_column_may_be_renamed(orders: Orders) -> None:
     assert sorted((row["order"], row["price"]) for row in rows) == [("b", 2), ("x", 5)]
 
 
-def test_rows_of_groups_are_not_patched(orders: Orders) -> None:
-    newest = taking(hr.newest(), where=HOUR)
-    orders.run(newest, order("a", 1), order("b", 1, 200))
-    orders.handle(newest).backfill(start="2026-05-01", end="2026-05-02", branch="fix")
-    with pytest.raises(UnpatchableError, match="gives rows"):
-        orders.handle(newest).promote("fix", patch=True)
+@pytest.mark.parametrize("take", [hr.newest(), hr.top(2, by="price"), hr.distinct()], ids=["newest", "top", "distinct"])
+def test_what_rows_hid_is_known_after_a_renaming(orders: Orders, take: Any) -> None:
+    before = taking(take, source=CHANGES)
+    orders.run(before, order("a", 1, 10, sign=1), order("b", 2, 20, sign=1), order("c", 3, 30, sign=1))
+    columns = {"branch": col("shop")}, {"order": col("id"), "price": col("price")}
+    renamed = taking(take, columns[1], source=CHANGES, key=columns[0], renamed={"id": "order", "shop": "branch"})
+    orders.run(renamed, order("c", 3, 30, sign=-1), order("b", 2, 20, sign=-1))
+    rows = orders.handle(renamed).current(columns=["branch", "order", "price"]).to_json()
+    assert rows == [{"branch": "one", "order": "a", "price": 1}]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +291,6 @@ def test_rows_of_groups_are_not_patched(orders: Orders) -> None:
         ({"take": hr.newest(), "rows": {"shop": col("id")}}, "'shop' is the key, which rows have by itself"),
         ({"take": hr.newest(), "what": {"n": hr.count()}}, "take= gives rows of a group"),
         ({"take": hr.newest(), "how": hr.accumulating()}, "a row that counts no more is withdrawn by retracting"),
-        ({"take": hr.newest(), "rows": {"parts": col("id").split("-")}}, "rows of a group are compared"),
         ({"take": hr.newest(), "where": HOUR, "rows": {"window_start": col("at")}}, "is a column of every row"),
         ({"take": hr.newest(), "id": "nothing"}, "there is no column 'nothing'"),
         ({"take": hr.newest(col("id").split("-"))}, "which has no order"),
@@ -285,6 +299,8 @@ def test_rows_of_groups_are_not_patched(orders: Orders) -> None:
             "can be withdrawn",
         ),
         ({"take": hr.newest(), "source": CHANGES.source.arrival_time()}, "would have another event time"),
+        ({"take": hr.newest(), "source": CHANGES, "rows": ()}, "they have 'sign', which tells a row"),
+        ({"take": None, "key": None, "source": CHANGES, "rows": ["id", "sign"]}, "they have 'sign', which tells a row"),
     ],
 )
 def test_mistakes_say_what_to_write(arguments: dict[str, Any], said: str) -> None:

@@ -61,3 +61,26 @@ def test_rows_of_groups_on_spark_are_those_of_the_reference(
     spark: SparkSession, scenario: Scenario, schedule: Schedule
 ) -> None:
     check_rows(scenario, schedule, ["spark", "local"], spark)
+
+
+@pytest.mark.slow
+@given(group_scenarios(is_computed=True), SCHEDULES)
+@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+def test_computed_rows_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
+    check_rows(scenario, schedule, ["local"])
+
+
+@pytest.mark.slow
+@given(group_scenarios(is_signed=True, is_computed=True), SCHEDULES)
+@settings(examples(20, fewest=5), suppress_health_check=list(HealthCheck))
+def test_computed_rows_of_both_signs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule) -> None:
+    check_rows(scenario, schedule, ["local"])
+
+
+@pytest.mark.spark
+@given(group_scenarios(is_signed=True, is_computed=True), SCHEDULES)
+@settings(examples(1), suppress_health_check=list(HealthCheck))
+def test_computed_rows_on_spark_are_those_of_the_reference(
+    spark: SparkSession, scenario: Scenario, schedule: Schedule
+) -> None:
+    check_rows(scenario, schedule, ["spark", "local"], spark)

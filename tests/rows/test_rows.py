@@ -16,10 +16,10 @@ from headrace.audit.limits import check_limits
 from headrace.audit.range import unpublished_ranges
 from headrace.audit.store import AuditFailedError, LimitExceededError
 from headrace.errors import PipelineError
+from headrace.pipeline.identity import fingerprint
 from headrace.read.diff.target_comparison import ComparedColumnsError
 from headrace.read.open_windows import StateDefinitionError
 from headrace.read.upstream import UpstreamPanesError
-from headrace.runs.publishing.patch import UnpatchableError
 from headrace.runs.restore import ChangedPipelineError
 from headrace_snapshots.names import MAIN
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, minute, order, rows, signed
@@ -303,8 +303,6 @@ def test_a_range_of_event_time_is_computed_again(orders: Orders) -> None:
     orders.land("0000", order("a", 5))
     orders.handle(rows()).backfill(start="2026-05-01", end="2026-05-02", branch="fix")
     assert orders.current(rows(), at="fix")[("a", "ONE", 10, minute(0))] == 1
-    with pytest.raises(UnpatchableError, match="gives rows, which are not patched"):
-        orders.handle(rows()).promote("fix", patch=True, dry_run=False)
 
 
 def test_columns_come_and_go(orders: Orders) -> None:
@@ -383,7 +381,7 @@ def test_a_definition_that_cannot_go_on_changes_nothing_of_what_is_held_back(ord
     catalog, changed = orders.handle(known).catalog, rows(id="shop", rows={**COLUMNS, "shop": col("shop")})
     for pipeline in (known, changed):  # the second as Airflow looks at it, where a file was changed meanwhile
         found = check_limits(pipeline, catalog, MAIN, unpublished_ranges(catalog, MAIN, [""]), datetime.now)
-        assert [finding.line() for finding in found[""]] == [
+        assert [finding.verdict_line() for finding in found[""]] == [
             "FAILED: ids of rows: 1 id has more than one row; the limit is one row for each id"
         ]
 
@@ -450,7 +448,7 @@ def test_a_release_of_ids_whose_rows_are_lost_asks_again(orders: Orders) -> None
     known = rows(id="id")
     release_shared(orders, known)
     catalog = orders.handle(known).catalog
-    first, *_ = catalog.files(catalog.manifest(catalog.head().refs["published"]).logs["panes"])
+    first, *_ = catalog.file_records(catalog.manifest(catalog.head().refs["published"]).logs["panes"])
     for file in first.files:
         (orders.folder / file.path).unlink()
     with pytest.raises(LimitExceededError, match="1 id has more than one row"):
@@ -492,6 +490,17 @@ def test_a_tolerance_needs_an_id(orders: Orders, tmp_path: Path) -> None:
     assert orders.handle(known).compare_with(target, tolerance=1e-9).is_equal
 
 
+def test_names_and_expressions_stand_side_by_side() -> None:
+    doubled = col("price") * 2
+    made = rows(rows=["id", {"double": doubled, "at": col("at")}, col("shop")])
+    assert [*made.rows] == ["id", "double", "at", "shop"]
+    written = rows(rows={"id": col("id"), "double": doubled, "at": col("at"), "shop": col("shop")})
+    assert fingerprint(made) == fingerprint(written)
+    of_groups = hr.Rows(["id", {"double": doubled}], key=["shop", {"hour": col("at").hour()}], take=hr.newest())
+    assert [*of_groups.key] == ["shop", "hour"]
+    assert [*of_groups.first.rows] == ["shop", "hour", "id", "double"]
+
+
 def test_expectations_are_of_rows(orders: Orders) -> None:
     expected = hr.expect("expect_column_values_to_be_between", column="double", min_value=0)
     held = rows(expectations=[expected])
@@ -513,12 +522,15 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
     ("arguments", "said"),
     [
         ({"rows": {}}, "write"),
-        ({"rows": ["id", {"double": col("price") * 2}]}, r"write \{.*\}, or \[\"id\", \"amount\"\]$"),
-        ({"rows": {"shop": "shop"}}, r"rows\['shop'\]='shop'.*write \{.*\}, or \[\"id\", \"amount\"\]$"),
+        ({"rows": ["id", {}]}, r"rows={}.*write \{"),
+        ({"rows": ["id", 3]}, r"write \[\"id\", \"shop\"\], \{.*\}, or \[\"id\", \{.*\}\]$"),
+        ({"rows": ["id", {"id": col("price")}]}, "it names id twice"),
+        ({"rows": ["id", col("price") * 2]}, r'an expression needs a name; write \{"price": \(col\("price"\) \* 2\)\}'),
+        ({"rows": {"shop": "shop"}}, r"rows\['shop'\]='shop'.*write \[\"id\", \"shop\"\], \{"),
         ({"rows": ["id"], "key": "id"}, "rows= gives each record as a row"),
         ({"rows": ["id"], "what": {"n": hr.count()}}, "rows= gives each record as a row"),
         ({"rows": ["id"], "where": hr.FixedWindows("1h")}, "rows= gives each record as a row"),
-        ({"rows": ["id"], "when": hr.on_update()}, "rows= gives each record as a row"),
+        ({"rows": ["id"], "when": hr.on_update()}, "a row without a key leaves with its epoch"),
         ({"rows": ["nothing"]}, "there is no column 'nothing'"),
         ({"rows": {"_id": col("id")}}, "names that start with _"),
         ({"rows": {"epoch": col("id")}}, "is a column of every row"),
@@ -528,6 +540,7 @@ def test_rows_have_no_windows_to_explain(orders: Orders) -> None:
         ({"rows": ["id"], "id": "shop"}, "there is no column 'shop'; rows have id"),
         ({"rows": ["id"], "id": {"id": col("shop")}}, "it names columns of rows"),
         ({"rows": ["id"], "id": col("price") * 2}, "it names columns of rows"),
+        ({"rows": ["id"], "id": ["id", {"shop": col("shop")}]}, "it names columns of rows"),
         ({"rows": ["id"], "id": col("shop")}, "there is no column 'shop'; rows have id"),
         ({"rows": ["id"], "sinks": [hr.final_rows("mail:send")]}, "one that comes again is known by its id"),
         (
@@ -600,11 +613,6 @@ def test_rows_keep_the_order_of_records(orders: Orders) -> None:
     assert orders.handle(last)["last"].current(columns=["n"]).to_json() == [{"n": 2}]
 
 
-def test_lists_of_rows_that_can_be_withdrawn_are_refused() -> None:
-    with pytest.raises(PipelineError, match="it is a list, and what is withdrawn is compared with rows"):
-        signed(rows={"parts": col("id").split("-")})
-
-
 def test_columns_that_a_change_has_once_are_no_columns_of_rows() -> None:
     schema = {"id": str, "lsn": int, "at": datetime}
     changes = hr.json("landing/orders", schema, changelog=hr.debezium_envelope(shared=["lsn"]))
@@ -616,6 +624,17 @@ def test_columns_that_a_change_has_once_are_no_columns_of_rows() -> None:
     assert hr.Pipeline("orders", given, rows=["id"]).rows
 
 
+def test_what_a_source_says_of_each_record_is_no_column_of_rows_that_can_be_withdrawn() -> None:
+    schema = {"id": int, "sign": int, "at": datetime, "kafka_offset": int}
+    for changelog in (None, col("sign")):
+        topic = hr.kafka("orders", schema, connection="events", changelog=changelog).event_time("at", bound="1h")
+        if changelog is None:
+            assert hr.Pipeline("orders", topic, rows=["id", "kafka_offset"]).rows
+            continue
+        with pytest.raises(PipelineError, match="reads 'kafka_offset', which the source says of each record"):
+            hr.Pipeline("orders", topic, rows=["id", "kafka_offset"])
+
+
 def test_rows_of_panes_that_accumulate_are_refused() -> None:
     outputs = {
         "hourly": replace(HOURLY, when=hr.on_update(), how=hr.accumulating()),
@@ -623,3 +642,18 @@ def test_rows_of_panes_that_accumulate_are_refused() -> None:
     }
     with pytest.raises(PipelineError, match="rows of a pane and of its refinements would all stand"):
         hr.Pipeline("orders", ORDERS, outputs=outputs)
+
+
+def test_an_output_beside_one_that_joins_gets_other_names_without_a_replay(orders: Orders) -> None:
+    rates = hr.json("landing/rates", {"shop": str, "rate": int, "at": datetime}).event_time("at", bound="1h")
+    joined = hr.Rows(["id", "rate"], join=[hr.as_of(rates.named("rates"), "shop", columns=["rate"], outer=True)])
+
+    def called(name: str, **parts: Any) -> hr.Pipeline:
+        newest = hr.Rows({name: col("price")}, key="id", take=hr.newest(), **parts)
+        return hr.Pipeline("orders", ORDERS, outputs={"newest": newest, "rated": joined}, executor="local")
+
+    (orders.folder / "landing/rates").mkdir(parents=True)
+    orders.run(called("price"), order("a"))
+    renamed = called("amount", renamed={"price": "amount"})
+    orders.run(renamed, order("b"))
+    assert orders.current(renamed, "newest") == Counter({("a", 1, minute(0)): 1, ("b", 1, minute(0)): 1})

@@ -1,12 +1,15 @@
 """Users' tests of rows, in Python and in YAML, on the kernel and on the interpreter."""
 
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace.testing import assert_panes, rows, run, watermark
-from headrace.testing.suite import Verdict, find, run_tests
-from tests.rows.orders import order, signed
+from headrace.testing.suite import Verdict, find_tests, run_tests
+from tests.rows.orders import ORDERS, order, signed
 from tests.rows.orders import rows as rows_of_orders
 
 EXECUTORS = pytest.mark.parametrize("executor", ["local", "reference"])
@@ -45,6 +48,26 @@ def test_what_cannot_give_a_column_is_rejected(executor: str) -> None:
     assert letter["reason"] == "column double: (price * 2) leaves 64 bits"
 
 
+@EXECUTORS
+@pytest.mark.parametrize(
+    "take",
+    [
+        hr.query("select id, sum(price) over (order by event_time) as total, event_time from rows"),
+        hr.function("tests.rows.group_functions:running", {"id": str, "total": int, "event_time": datetime}),
+    ],
+    ids=["query", "function"],
+)
+def test_rows_of_queries_and_functions(take: Any, executor: str) -> None:
+    running = hr.Pipeline("orders", ORDERS, rows=["id", "price"], key="shop", take=take)
+    result = run(running, [rows(order("a", 2), order("b", 3, 5)), rows(order("late", 4, 1))], executor=executor)
+    assert result.current.only("id", "total") == [
+        {"id": "a", "total": 2}, {"id": "late", "total": 6}, {"id": "b", "total": 9},
+    ]  # fmt: skip
+    assert [(pane["id"], pane["is_retraction"]) for pane in result.steps[1].panes] == [
+        ("b", True), ("late", False), ("b", False),
+    ]  # fmt: skip
+
+
 def test_yaml(tmp_path: Path) -> None:
     (tmp_path / "paid.py").write_text(
         "from datetime import datetime\n\nimport headrace as hr\n\n"
@@ -57,6 +80,6 @@ def test_yaml(tmp_path: Path) -> None:
         "  - name: a row more\n    given:\n      - rows: [{id: a, price: 3, at: 13:05}]\n"
         "    expect:\n      current: []\n"
     )
-    passed, failed = run_tests(find(tmp_path))
+    passed, failed = run_tests(find_tests(tmp_path))
     assert (passed.verdict, failed.verdict) == (Verdict.PASSED, Verdict.FAILED)
     assert "<ON_TIME row 13:05 id='a' price=3>" in failed.message

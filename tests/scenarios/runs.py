@@ -7,14 +7,14 @@ from typing import Any
 
 from headrace import DataType, Pipeline
 from headrace.model.accumulation import Pane
-from headrace.model.time import instant, to_datetime
-from headrace.pipeline.loading.registry import resolve
+from headrace.model.time import to_datetime, to_instant
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace_lab.reference import Epoch, EpochResult, fold_current, run_pipeline
 from tests.scenarios.answers import Answer
 
 FOLDER = Path(__file__).resolve().parents[2] / "jobs/pipelines/scenarios"
 NAMES = ("word_count", "video_billing", "latency_statistics", "recommendations", "anomalies")
-PIPELINES = {name: resolve(str(FOLDER / f"{name}.py")) for name in NAMES}
+PIPELINES = {name: resolve_pipeline(str(FOLDER / f"{name}.py")) for name in NAMES}
 CLOCK = datetime(2026, 3, 9, 12, 1, tzinfo=UTC)
 """Processing time of the first epoch."""
 
@@ -25,14 +25,14 @@ def run(name: str, parts: Iterable[Sequence[Mapping[str, Any]]], ends: bool = Fa
     pipeline = PIPELINES[name]
     batches = [[_typed(pipeline, record) for record in part] for part in parts]
     if ends:
-        return run_pipeline(pipeline, [Epoch(instant(CLOCK), [r for batch in batches for r in batch], is_last=True)])
-    epochs = [Epoch(instant(CLOCK + timedelta(minutes=n)), batch) for n, batch in enumerate(batches)]
-    return run_pipeline(pipeline, [*epochs, Epoch(instant(CLOCK + timedelta(hours=1, minutes=len(epochs))))])
+        return run_pipeline(pipeline, [Epoch(to_instant(CLOCK), [r for batch in batches for r in batch], is_last=True)])
+    epochs = [Epoch(to_instant(CLOCK + timedelta(minutes=n)), batch) for n, batch in enumerate(batches)]
+    return run_pipeline(pipeline, [*epochs, Epoch(to_instant(CLOCK + timedelta(hours=1, minutes=len(epochs))))])
 
 
 def _typed(pipeline: Pipeline, record: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        name: instant(at if isinstance(at := record[name], datetime) else datetime.fromisoformat(at))
+        name: to_instant(at if isinstance(at := record[name], datetime) else datetime.fromisoformat(at))
         if kind is DataType.TIMESTAMP
         else record[name]
         for name, kind in pipeline.schema.items()

@@ -8,7 +8,7 @@ import pytest
 
 from headrace.errors import FixConfigError
 from headrace.model.accumulation import Timing
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.loading.registry import registered_files
 from headrace_lab.reference import DropCause
 from scripts.land_scenarios import land, parts
@@ -99,7 +99,7 @@ def test_an_alarm_comes_before_its_window_ends_and_one_that_was_none_is_withdraw
     assert {key for key, _ in current(results)} == {"eclipse"}
     first = next(r.watermark for r in results if any(p.key == ("eclipse",) for p in r.panes))
     start = min(window for _, window in answers.anomalies(sent(landed)))
-    assert first < instant(start + timedelta(minutes=40)), "before the watermark passed the first trending window"
+    assert first < to_instant(start + timedelta(minutes=40)), "before the watermark passed the first trending window"
 
 
 def test_landing_again_changes_nothing_and_other_data_is_refused(tmp_path: Path) -> None:

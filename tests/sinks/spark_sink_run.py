@@ -28,13 +28,13 @@ class Shop:
     """The pipeline of the page in a folder, and the table that it delivers to."""
 
     def __init__(self, folder: Path, uri: str) -> None:
-        from headrace.pipeline.loading.registry import resolve
+        from headrace.pipeline.loading.registry import resolve_pipeline
 
         self.folder, self.uri = folder, uri
         for block in blocks(DOCS / "how-to" / "spark-sink.md"):
             if block.directive[:1] == ("file",):
                 (folder / block.directive[1]).write_text(block.text)
-        self.pipeline: Pipeline = replace(resolve(str(folder / "sales.py")), executor="local")
+        self.pipeline: Pipeline = replace(resolve_pipeline(str(folder / "sales.py")), executor="local")
         self.handle: PipelineHandle = open_root(folder.as_uri(), create=True)[self.pipeline]
 
     def land(self, name: str, *orders: tuple[str, str, int]) -> None:

@@ -33,7 +33,9 @@ class Folder:
         state, version = state_of(self.folder), uuid4().hex
         rows = changes.where("_sign > 0").drop("_sign")
         if state is not None and not replaces:
-            identity = changes.columns[1 : changes.columns.index("window_end") + 1]
+            names = changes.columns[1:]
+            last = "window_end" if "window_end" in names else "user"  # which is the id of rows
+            identity = names[: names.index(last) + 1]
             same = " and ".join(f"o.`{name}` <=> c.`{name}`" for name in identity)
             older = self.session.spark.read.parquet(str(self.folder / state["version"]))
             rows = older.alias("o").join(changes.alias("c"), on=expr(same), how="left_anti").unionByName(rows)

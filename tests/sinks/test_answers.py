@@ -13,7 +13,7 @@ from psycopg import errors as pg
 
 import headrace as hr
 from headrace.connections import SqlAnswer, answer_of, connection
-from headrace.connectors.kafka.sink import translated
+from headrace.connectors.kafka.sink import translate_errors
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
@@ -290,6 +290,6 @@ def test_each_error_of_kafka_says_whether_to_try_again(kind: type[kafka_errors.K
     for names, error in ((FOR_GOOD, SinkRefusedError), (OVERTAKEN, SinkMovedError), (TOO_LARGE, UndeliverableError)):
         expected = error if kind.__name__ in names else expected
     at = connection("events", {"HEADRACE_CONN_EVENTS": "kafka://127.0.0.1"})
-    with pytest.raises(HeadraceError) as raised, translated(at):
+    with pytest.raises(HeadraceError) as raised, translate_errors(at):
         raise kind.__new__(kind)
     assert type(raised.value) is expected

@@ -191,7 +191,7 @@ def test_a_server_that_works_long_is_waited_for(
     from headrace.sinks import postgres_watch as watch
 
     looks: list[bool] = []
-    answers = watch._answers
+    answers = watch._is_answering
 
     def counted(connect: Callable[[], object]) -> bool:
         looks.append(answers(connect))  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_a_server_that_works_long_is_waited_for(
     import psycopg
 
     monkeypatch.setattr(watch, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(watch, "_answers", counted)
+    monkeypatch.setattr(watch, "_is_answering", counted)
     with psycopg.connect(warehouse.uri) as blocking:
         blocking.execute(f"lock table {warehouse.schema}.headrace_deliveries in access exclusive mode")
         bad.deliver()

@@ -8,7 +8,7 @@ import pytest
 import headrace as hr
 from headrace.connectors.delta.table import DeltaTarget
 from headrace.errors import HeadraceError
-from headrace.runs.delivering.delivery_notes import notes
+from headrace.runs.delivering.delivery_notes import read_notes
 from headrace.sinks.failures import SinkFailedError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.store import open_store
@@ -45,7 +45,7 @@ def test_an_exception_of_a_client_stops_no_other_sink(
     assert deployment.held(sales) == deployment.published(sales)
     noted = {
         note.sink: (note.error_code, note.snapshot is not None)
-        for note in notes(open_store(tmp_path.as_uri()), "sales")
+        for note in read_notes(open_store(tmp_path.as_uri()), "sales")
     }
     assert noted == {"broken": ("config.sink_failed", False), "reports.sales": (None, True)}
 

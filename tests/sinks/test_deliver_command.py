@@ -66,9 +66,9 @@ def test_two_that_deliver_to_several_sinks_at_once_both_end_well(root: Path, mon
     ends: list[list[str]] = []
 
     def deliver() -> None:
-        from headrace.pipeline.loading.registry import resolve
+        from headrace.pipeline.loading.registry import resolve_pipeline
 
-        ends.append([delivery.describe() for delivery in made[resolve(str(root / "sales.py"))].deliver()])
+        ends.append([delivery.describe() for delivery in made[resolve_pipeline(str(root / "sales.py"))].deliver()])
 
     threads = [threading.Thread(target=deliver) for _ in range(2)]
     for thread in threads:

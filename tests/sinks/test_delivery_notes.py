@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import HeadraceError
-from headrace.runs.delivering.delivery_notes import DeliveryNote, note, notes
+from headrace.runs.delivering.delivery_notes import DeliveryNote, read_notes, update_note
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
@@ -22,15 +22,15 @@ def test_a_note_follows_deliveries_and_names_no_connection(
     deployment = SinkDeployment(warehouse.world, tmp_path)
     sales = deployment.sales()
     store, handle = open_store(tmp_path.as_uri()), deployment.handle(sales)
-    assert notes(store, "sales") == []
+    assert read_notes(store, "sales") == []
     deployment.land("1", order("ann", 5))
     first = handle.run()
     deployment.deliver(sales)
-    (noted,) = notes(store, "sales")
+    (noted,) = read_notes(store, "sales")
     assert (noted.sink, noted.output, noted.kind) == (sales.sinks[0].name, "", "postgres")
     assert (noted.snapshot, noted.epoch, noted.written, noted.removed) == (first.snapshot, 0, 1, 0)
     deployment.deliver(sales)
-    assert notes(store, "sales") == [noted]  # nothing to do, nothing to write
+    assert read_notes(store, "sales") == [noted]  # nothing to do, nothing to write
 
     deployment.land("2", order("bob", 6))
     handle.run()
@@ -38,14 +38,14 @@ def test_a_note_follows_deliveries_and_names_no_connection(
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", "postgresql://user:secret-word@127.0.0.1:9/none")
     with pytest.raises(HeadraceError) as failed:
         deployment.deliver(sales)
-    (after,) = notes(store, "sales")
+    (after,) = read_notes(store, "sales")
     assert (after.snapshot, after.error_code) == (first.snapshot, failed.value.code)
     kept = store.read(delivery_path("sales", "", sales.sinks[0].name)).decode()
     assert not [word for word in ("secret-word", "127.0.0.1", "warehouse:") if word in kept]
 
     monkeypatch.setenv("HEADRACE_CONN_WAREHOUSE", there)
     deployment.deliver(sales)
-    (mended,) = notes(store, "sales")
+    (mended,) = read_notes(store, "sales")
     assert (mended.epoch, mended.error_code, mended.failed_at) == (1, None, None)
     assert not fsck(Catalog(store, "sales")).problems
 
@@ -60,8 +60,12 @@ def test_a_store_that_refuses_a_note_stops_no_delivery(tmp_path: Path, caplog: p
 
     store: ObjectStore = _ReadOnly(tmp_path)
     with caplog.at_level(logging.WARNING):
-        note(
-            store, "sales", "", hr.postgres("hours", connection="warehouse"), lambda one: one.delivered("s", 1, 2, 3, 4)
+        update_note(
+            store,
+            "sales",
+            "",
+            hr.postgres("hours", connection="warehouse"),
+            lambda one: one.with_delivery("s", 1, 2, 3, 4),
         )
     assert "what sink hours of sales holds is not noted" in caplog.text
 
@@ -70,7 +74,7 @@ def test_a_store_that_refuses_a_note_stops_no_delivery(tmp_path: Path, caplog: p
 def test_a_damaged_note_is_no_note(tmp_path: Path, damage: bytes) -> None:
     store = open_store(tmp_path.as_uri())
     store.write(delivery_path("sales", "hourly", "reports.sales"), damage)
-    assert notes(store, "sales") == []
+    assert read_notes(store, "sales") == []
 
 
 def test_notes_are_objects_of_the_pipeline_by_output_and_sink() -> None:
@@ -80,8 +84,8 @@ def test_notes_are_objects_of_the_pipeline_by_output_and_sink() -> None:
 
 
 def test_a_delivery_that_looked_before_another_changes_no_note_of_it() -> None:
-    newer = DeliveryNote("", "hours", "postgres").delivered("b", 7, 2, 0, entry=12)
-    assert newer.delivered("a", 5, 1, 0, entry=9) is newer
-    assert newer.failed(HeadraceError("overtaken"), entry=9) is newer
-    assert newer.failed(HeadraceError("down"), entry=12).error_code == "headrace"
-    assert newer.delivered("c", 8, 1, 0, entry=13).snapshot == "c"
+    newer = DeliveryNote("", "hours", "postgres").with_delivery("b", 7, 2, 0, entry=12)
+    assert newer.with_delivery("a", 5, 1, 0, entry=9) is newer
+    assert newer.with_failure(HeadraceError("overtaken"), entry=9) is newer
+    assert newer.with_failure(HeadraceError("down"), entry=12).error_code == "headrace"
+    assert newer.with_delivery("c", 8, 1, 0, entry=13).snapshot == "c"

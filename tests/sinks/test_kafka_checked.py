@@ -101,13 +101,13 @@ def test_a_topic_of_many_records_is_read_in_parts(
     from headrace.connectors.kafka import target
 
     read: list[int] = []
-    typed = target._read
+    typed = target._run_query
 
     def counted(connection: Any, fetched: Any, query: str) -> Any:
         read.append(fetched.num_rows)
         return typed(connection, fetched, query)
 
-    monkeypatch.setattr(target, "_read", counted)
+    monkeypatch.setattr(target, "_run_query", counted)
     monkeypatch.setattr(target, "_MOST", 500)
     topic = f"sales.{secrets.token_hex(4)}"
     topics.make(topic, 1)

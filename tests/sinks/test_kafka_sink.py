@@ -88,7 +88,7 @@ def land(root: Path, name: str, *rows: Mapping[str, Any]) -> None:
 def messages(topic: str) -> list[tuple[int, Any, Any]]:
     """Partition, key and value of each committed record."""
     address = connection("events")
-    committed = Topics(f"{address.host}:{address.port}").committed(topic, patience=5)
+    committed = Topics(f"{address.host}:{address.port}").committed(topic)
     found = [(number, json.loads(key or b""), json.loads(value or b"")) for number, key, value in committed]
     return sorted(found, key=lambda one: (one[2]["_change"], one[0]))
 
@@ -114,6 +114,9 @@ def test_a_record_says_what_its_row_is(topic: str, tmp_path: Path) -> None:
     assert [(one["_sign"], one["_epoch"], one["n"]) for _, _, one in (withdrawn, added)] == [(-1, 1, 7), (1, 1, 8)]
 
 
+OCTETS = pa.struct([("left", pa.binary()), ("right", pa.decimal128(38, 9))])
+
+
 def test_numbers_that_json_has_no_word_for_are_text() -> None:
     """In records: rows of what was computed have no NaN that JSON could land."""
     floats = pa.array([0.5, float("nan"), float("inf"), float("-inf"), None])
@@ -121,6 +124,16 @@ def test_numbers_that_json_has_no_word_for_are_text() -> None:
     told = [json.loads(row) for row in as_json({"f": floats, "l": lists}, np.arange(5), for_all=True).to_pylist()]
     assert [row["f"] for row in told] == [0.5, "NaN", "Infinity", "-Infinity", None]
     assert [row["l"] for row in told] == [[1.0, "NaN"], None, [], [None], [2.0]]
+
+
+def test_pairs_are_objects_whose_values_are_those_of_columns() -> None:
+    pair = pa.struct([("left", pa.float64()), ("right", pa.timestamp("us", "UTC"))])
+    pairs = pa.array([[{"left": float("nan"), "right": 0}, {"left": None, "right": None}], None], pa.list_(pair))
+    octets = pa.array([[{"left": b"a", "right": Decimal("1.5")}], []], pa.list_(OCTETS))
+    told = [json.loads(row) for row in as_json({"p": pairs, "o": octets}, np.arange(2), for_all=True).to_pylist()]
+    assert told[0]["p"] == [{"left": "NaN", "right": "1970-01-01T00:00:00Z"}, {"left": None, "right": None}]
+    assert [row["o"] for row in told] == [[{"left": "YQ==", "right": "1.5"}], []]
+    assert told[1]["p"] is None
 
 
 def test_what_is_void_is_said_in_every_partition(topic: str, tmp_path: Path) -> None:

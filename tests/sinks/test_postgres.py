@@ -1,5 +1,6 @@
 """What is about PostgreSQL alone; that a table holds what readers see says the kit."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,19 @@ def test_a_table_that_no_delivery_made(warehouse: Warehouse, deployment: SinkDep
     deployment.deliver(sales)
 
 
+def test_pairs_are_json(warehouse: Warehouse, deployment: SinkDeployment) -> None:
+    nasty = ['"', "\\", "\x00", "\U0001f409", None]
+    made = deployment.values(DataType.STRING, value=hr.col("number").pairs(hr.col("value")))
+    deployment.land_values(DataType.STRING, nasty)
+    deployment.handle(made).run()
+    deployment.deliver(made)
+    (rows,) = zip(*warehouse.server.rows(f"select value from {warehouse.schema}.sales order by number"), strict=True)
+    assert [json.loads(text) for text in rows] == [
+        [{"left": number, "right": text}] if text is not None else [] for number, text in enumerate(nasty)
+    ]
+    assert all(text.isascii() for text in rows)
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
@@ -111,14 +125,14 @@ def test_a_server_that_breaks_off_in_the_middle(
     deployment.land("2", order("ann", 6), order("cyd", 70))
     handle.run()
     query = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'headrace'"
-    change = PostgresTable._change
+    change = PostgresTable._change_rows
 
     def broken_off(table: PostgresTable, *given: object) -> object:
         change(table, *given)  # type: ignore[arg-type]
         warehouse.server.rows(query)
-        return table._held()
+        return table._stored_state()
 
-    monkeypatch.setattr(PostgresTable, "_change", broken_off)
+    monkeypatch.setattr(PostgresTable, "_change_rows", broken_off)
     with pytest.raises(SinkUnreachableError, match="the next delivery tries again"):
         deployment.deliver(sales)
     monkeypatch.undo()

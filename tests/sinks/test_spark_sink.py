@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.connectors.spark.sink import _text
+from headrace.connectors.spark.sink import _state_text
 from headrace.ext.sinks import SinkState
 from scripts.postgres_server import Postgres
 from tests.with_jdbc import run_with_jdbc
@@ -22,6 +22,6 @@ def test_a_text_that_an_older_version_stored_is_compared_as_it_is() -> None:
     """It has no time: a target of a user's compares texts."""
     older = '{"columns": {}, "number": null, "output": "", "pipeline": "p", "root": "file:///r", "snapshot": "s"}'
     held = SinkState(**json.loads(older))
-    assert _text(held) == older
-    newer = _text(replace(held, at="2026-05-01T00:00:00Z"))
-    assert _text(SinkState(**json.loads(newer))) == newer
+    assert _state_text(held) == older
+    newer = _state_text(replace(held, at="2026-05-01T00:00:00Z"))
+    assert _state_text(SinkState(**json.loads(newer))) == newer

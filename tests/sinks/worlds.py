@@ -124,8 +124,9 @@ class KafkaWorld(ChangeLogWorld):
 
 
 def _typed(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record with times where its window is, its columns by name."""
-    times = {name: record[name] for name in ("window_start", "window_end") if record.get(name) is not None}
+    """A record with times where its window is and its event time, its columns by name."""
+    named = ("window_start", "window_end", "event_time")
+    times = {name: record[name] for name in named if record.get(name) is not None}
     typed = {**record, **{name: datetime.fromisoformat(at) for name, at in times.items()}}
     return dict(sorted(typed.items()))  # an object has no order
 

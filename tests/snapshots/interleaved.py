@@ -233,9 +233,9 @@ def hands_over(store: ObjectStore, say: Say) -> None:
         seen = catalog.head().refs["published"]
     except _UNSETTLED:
         return
-    if attempt(say, Kind.DELIVERING.value, lambda: catalog.deliver(BeginDelivery("", "mail", seen))):
+    if attempt(say, Kind.DELIVERING.value, lambda: catalog.record_delivery(BeginDelivery("", "mail", seen))):
         say((HANDED_OVER, seen))
-        attempt(say, Kind.DELIVERED.value, lambda: catalog.deliver(EndDelivery("", "mail", seen)))
+        attempt(say, Kind.DELIVERED.value, lambda: catalog.record_delivery(EndDelivery("", "mail", seen)))
 
 
 def promoter(store: ObjectStore, say: Say) -> None:
@@ -273,7 +273,7 @@ def with_file(catalog: Catalog, manifest: Manifest) -> Manifest:
     file = DataFile(data_path("p", manifest.epoch, manifest.snapshot_id, "state", "0"), 1, len(data), checksum(data))
     catalog.store.write(file.path, data)
     below = catalog.manifest(manifest.parent).tables["state"] if manifest.parent else ()
-    return manifest.replace(tables={"state": (*below, Layer.of((file,), manifest.epoch, manifest.epoch))})
+    return manifest.replace(tables={"state": (*below, Layer.from_files((file,), manifest.epoch, manifest.epoch))})
 
 
 # What is there at first

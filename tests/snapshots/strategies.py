@@ -24,7 +24,7 @@ def layers(draw: st.DrawFn) -> Layer:
     files = tuple(draw(st.lists(data_files, max_size=3)))
     first = draw(st.integers(0, 1000))
     last = first + draw(st.integers(0, 100))
-    return Layer.of(files, first, last, draw(st.none() | st.integers()))
+    return Layer.from_files(files, first, last, draw(st.none() | st.integers()))
 
 
 @st.composite

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.catalog_reader import READERS, Link, ancestor_at, common_ancestor, lineage
+from headrace_snapshots.catalog_reader import READERS, Link, ancestor_at, common_ancestor, walk_lineage
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -70,8 +70,8 @@ def forests(draw: st.DrawFn) -> dict[str, Link]:
 @given(forests(), st.data())
 def test_a_search_finds_what_the_walk_by_parents_finds(links: dict[str, Link], data: st.DataObject) -> None:
     one, other = (links[data.draw(st.sampled_from(sorted(links)))] for _ in range(2))
-    line = {link.epoch: link.snapshot_id for link in lineage(links.__getitem__, one.snapshot_id)}
-    beside = [link.snapshot_id for link in lineage(links.__getitem__, other.snapshot_id)]
+    line = {link.epoch: link.snapshot_id for link in walk_lineage(links.__getitem__, one.snapshot_id)}
+    beside = [link.snapshot_id for link in walk_lineage(links.__getitem__, other.snapshot_id)]
     for epoch in range(max(line) + 3):
         assert ancestor_at(links.__getitem__, one, epoch) == line.get(epoch)
     shared = next((links[each] for each in beside if each in line.values()), None)

@@ -7,7 +7,7 @@ from catalog_helpers import commit_some, manifest_for
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import (
     DamagedLogError,
     FencedError,
@@ -30,7 +30,7 @@ def catalog(memory: MemoryStore) -> Catalog:
 
 def test_an_empty_catalog_can_be_looked_at_and_is_not_written(memory: MemoryStore, catalog: Catalog) -> None:
     assert catalog.head().entry == -1
-    assert catalog.log() == []
+    assert catalog.list_entries() == []
     with pytest.raises(RefusedError, match="no entry yet"):
         catalog.rollback("main", None, "x")
     assert list(memory.list("")) == []
@@ -56,7 +56,7 @@ def test_a_life_of_a_pipeline(store: ObjectStore) -> None:
     assert set(head.generations) == {"main"}
     with pytest.raises(FencedError, match="branch backfill is gone"):
         other.commit(branch, manifest_for(other, branch, replayed[1]))
-    kinds = [entry.kind.value for entry in catalog.log(limit=100)][::-1]
+    kinds = [entry.kind.value for entry in catalog.list_entries(limit=100)][::-1]
     assert kinds == ["init", "claim", *["commit"] * 5, "publish", "publish", "tag", "fork", "claim", "commit", "commit",
                      "claim", "promote"]  # fmt: skip
     check_catalog(store, "p")
@@ -192,10 +192,10 @@ def test_tags_and_names(catalog: Catalog) -> None:
 
 def test_pages_of_the_log(catalog: Catalog) -> None:
     commit_some(catalog, catalog.claim("main", "run"), 30)
-    numbers = [entry.number for entry in catalog.log(limit=10)]
+    numbers = [entry.number for entry in catalog.list_entries(limit=10)]
     assert numbers == list(range(31, 21, -1))
-    assert [entry.number for entry in catalog.log(before=numbers[-1], limit=3)] == [21, 20, 19]
-    assert [entry.number for entry in catalog.log(before=2)] == [1, 0]
+    assert [entry.number for entry in catalog.list_entries(before=numbers[-1], limit=3)] == [21, 20, 19]
+    assert [entry.number for entry in catalog.list_entries(before=2)] == [1, 0]
 
 
 def test_ancestry(catalog: Catalog) -> None:
@@ -216,8 +216,8 @@ def test_file_logs_are_kept_beside_the_manifests(catalog: Catalog) -> None:
         log = catalog.append_record(
             log, FileRecord(epoch, (InputFile(f"landing/[{epoch}].json", 10, "etag", "source"),))
         )
-    assert [r.epoch for r in catalog.files(log)] == list(range(130))
-    assert [r.epoch for r in catalog.files(log, since_epoch=127)] == [128, 129]
+    assert [r.epoch for r in catalog.file_records(log)] == list(range(130))
+    assert [r.epoch for r in catalog.file_records(log, since_epoch=127)] == [128, 129]
 
 
 @pytest.mark.parametrize("hint", [b"", b"{}", b"[1]", b'{"entry": "x"}', b'{"entry": 10000}', b'{"entry": 0}', None])
@@ -260,13 +260,13 @@ def test_data_files_are_verified(memory: MemoryStore) -> None:
     assert path == "p/data/00000007-attempt/panes-00000.parquet"
     memory.write(path, b"rows")
     file = DataFile(path, 1, 4, checksum(b"rows"))
-    assert verify(memory, file) == b"rows"
+    assert read_verified(memory, file) == b"rows"
     memory.write(path, b"ROWS")
     with pytest.raises(BrokenObjectError, match="does not have the checksum"):
-        verify(memory, file)
+        read_verified(memory, file)
     memory.write(path, b"row")
     with pytest.raises(BrokenObjectError, match="has 3 bytes, its manifest says 4"):
-        verify(memory, file)
+        read_verified(memory, file)
     memory.delete(path)
     with pytest.raises(BrokenObjectError, match="is missing"):
-        verify(memory, file)
+        read_verified(memory, file)

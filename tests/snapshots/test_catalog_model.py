@@ -15,7 +15,7 @@ from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.fault_plans import seeded
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, PublishConflictError, RefusedError
-from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.local import MemoryStore
@@ -350,7 +350,7 @@ class CatalogMachine(RuleBasedStateMachine):
             self.model.refs.pop(ref, None)
             self.model.owners.pop(ref, None)
 
-    @rule(content=st.sampled_from([b"", b'{"entry": 999}', encode("log-hint", {"entry": 0})]))
+    @rule(content=st.sampled_from([b"", b'{"entry": 999}', encode_object("log-hint", {"entry": 0})]))
     def spoil_the_hint(self, content: bytes) -> None:
         self.store.write("p/log-hint.json", content)
 

@@ -25,7 +25,7 @@ def path(number: int) -> str:
 def ids(memory: MemoryStore) -> list[str]:
     catalog = Catalog(memory, "p")
     found = commit_some(catalog, catalog.claim("main", "run"), 8)
-    catalog.settle()
+    catalog.settle_hint()
     return found
 
 
@@ -133,7 +133,7 @@ def test_an_old_entry_that_is_lost_does_not_end_the_history(memory: MemoryStore,
     assert set(lost) == {1, 3}
     assert "missing" in lost[1]
     assert "broken" in lost[3]
-    assert [entry.number for entry in catalog.log()] == [9, 8, 7, 6, 5, 4, 2, 0]
+    assert [entry.number for entry in catalog.list_entries()] == [9, 8, 7, 6, 5, 4, 2, 0]
 
 
 def test_entries_below_the_base_are_not_missed(memory: MemoryStore, ids: list[str]) -> None:

@@ -437,7 +437,7 @@ def test_an_entry_says_what_is_kept_and_older_versions_refuse_it(memory: MemoryS
     plain = catalog.publish(ids[-1], None)
     assert b'"format":1' in plain.to_bytes()
     expire(catalog, Keep(2), NOW)
-    entry = catalog.log(limit=1)[0]
+    entry = catalog.list_entries(limit=1)[0]
     assert entry.horizon is not None
     assert (entry.floor("main"), entry.floor("fix")) == (2, 0)
     assert entry.horizon.grafts == {ids[2]: None}

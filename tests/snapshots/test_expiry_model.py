@@ -163,7 +163,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         catalog = Catalog(self.store, "p")
         nodes = {ref.id for log in manifest.logs.values() for level in log.levels for ref in level.refs}
         nodes |= {layer.node.id for layer in manifest.tables["current"] if layer.node is not None}
-        records = [record for log in manifest.logs.values() for record in catalog.files(log)]
+        records = [record for log in manifest.logs.values() for record in catalog.file_records(log)]
         files = [file for record in records for file in record.files if isinstance(file, DataFile)]
         files += [file for layer in manifest.tables["current"] for file in layer.files]
         return {f"p/manifests/{manifest.snapshot_id}.json", *(f.path for f in files)} | {
@@ -177,7 +177,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         self.store.write(path, b"rows")
         file = DataFile(path, 1, 4, "0" * 64)
         parent = None if held.head is None else catalog.manifest(held.head)
-        layer = Layer.of((file,) * (33 if epoch % 2 else 1), epoch, epoch)
+        layer = Layer.from_files((file,) * (33 if epoch % 2 else 1), epoch, epoch)
         layers = (*(parent.tables["current"] if parent else ()), layer)[-2:]
         panes = catalog.cut(parent.logs["panes"], held.floor) if parent else FileLog.empty()
         inputs = parent.logs["inputs"] if parent else FileLog.empty()
@@ -217,7 +217,7 @@ class ExpiryMachine(RuleBasedStateMachine):
         model.refs[branch] = held.head = snapshot
         self.tell(snapshot)
         catalog = Catalog(self.store, "p")
-        panes = {record.epoch for record in catalog.files(manifest.logs["panes"])}
+        panes = {record.epoch for record in catalog.file_records(manifest.logs["panes"])}
         for each in model.line(branch):
             assert catalog.manifest(each).epoch in panes, "what is kept in one piece is still to be seen"
             if model.parents[each] in model.gone:

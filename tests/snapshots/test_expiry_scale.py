@@ -63,10 +63,13 @@ class Pipeline:
         manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)
         epoch, prefix = manifest.epoch, catalog.data_prefix(manifest.epoch, manifest.snapshot_id)
         layers = parent.tables["current"] if parent else ()
-        layers = (*layers, Layer.of((self.file(f"{prefix}/current"),), epoch, epoch))
+        layers = (*layers, Layer.from_files((self.file(f"{prefix}/current"),), epoch, epoch))
         start = plan_merge([layer.rows for layer in layers])
         if start is not None:  # the same windows again: a merge makes no more of them
-            layers = (*layers[:start], Layer.of((self.file(f"{prefix}/merged"),), layers[start].first_epoch, epoch))
+            layers = (
+                *layers[:start],
+                Layer.from_files((self.file(f"{prefix}/merged"),), layers[start].first_epoch, epoch),
+            )
         logs = {name: catalog.cut(parent.logs[name], floor) if parent else FileLog.empty() for name in OUTPUT}
         logs = {
             name: catalog.append_record(log, FileRecord(epoch, (self.file(f"{prefix}/{name}"),)))
@@ -110,7 +113,7 @@ def figures(pipeline: Pipeline) -> Figures:
         catalog = Catalog(store, "p")
         manifest = catalog.manifest(catalog.head().refs["published"])
         for name in OUTPUT:
-            for record in catalog.files(manifest.logs[name]):
+            for record in catalog.file_records(manifest.logs[name]):
                 for file in record.files:
                     assert isinstance(file, DataFile)
                     store.read(file.path)
@@ -118,7 +121,7 @@ def figures(pipeline: Pipeline) -> Figures:
     assert pipeline.head is not None
     head = pipeline.head.snapshot_id
     requests = {
-        "log": requests_of(store, lambda: Catalog(store, "p").log()),
+        "log": requests_of(store, lambda: Catalog(store, "p").list_entries()),
         "show": requests_of(store, lambda: Catalog(store, "p").manifest(Catalog(store, "p").head().refs["main"])),
         "whole lineage": requests_of(store, lambda: [*Catalog(store, "p").lineage(head)]),
         "read all panes and late records": requests_of(store, read),

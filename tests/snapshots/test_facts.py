@@ -34,7 +34,7 @@ def facts(draw: st.DrawFn) -> FactsIndex:
 @given(facts())
 def test_what_is_remembered_is_what_was_known(known: FactsIndex) -> None:
     again = FactsIndex(known.catalog)
-    again.remember(known.encoded(known.snapshots))
+    again.restore_facts(known.encode_facts(known.snapshots))
     assert again.notes == known.notes
     for name, snapshot in known.snapshots.items():
         found = again.snapshots[name]

@@ -19,8 +19,8 @@ from headrace_snapshots.format.files import (
     IndexNode,
     InputFile,
     append,
-    cut,
-    iterate,
+    cut_before_epoch,
+    iterate_records,
 )
 from headrace_snapshots.store.local import MemoryStore
 from tests.snapshots.strategies import records
@@ -40,7 +40,7 @@ class Nodes:
         return log
 
     def cut(self, log: FileLog, floor: int) -> FileLog:
-        log, nodes = cut(log, floor, self.read, "a writer")
+        log, nodes = cut_before_epoch(log, floor, self.read, "a writer")
         self.stored.update({node.id: node.to_bytes() for node in nodes})
         return log
 
@@ -64,8 +64,8 @@ def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> 
         log = nodes.append(log, record)
         assert sum(max(1, len(r.files)) for r in log.tail) < RADIX
         assert all(len(level.refs) < RADIX for level in log.levels)
-    assert list(iterate(log, nodes.read_all)) == appended
-    assert list(iterate(log, nodes.read_all, since)) == [r for r in appended if r.epoch > since]
+    assert list(iterate_records(log, nodes.read_all)) == appended
+    assert list(iterate_records(log, nodes.read_all, since)) == [r for r in appended if r.epoch > since]
     assert log.files == sum(len(r.files) for r in appended)
     assert log.rows == sum(f.rows for r in appended for f in r.files if isinstance(f, DataFile))
 
@@ -75,9 +75,9 @@ def test_old_logs_stay_valid_while_new_ones_grow() -> None:
     for epoch in range(300):
         logs.append(nodes.append(logs[-1], one_file(epoch)))
     for length in (0, 1, RADIX - 1, RADIX, RADIX + 1, 200, 300):
-        assert [r.epoch for r in iterate(logs[length], nodes.read_all)] == list(range(length))
+        assert [r.epoch for r in iterate_records(logs[length], nodes.read_all)] == list(range(length))
     fork = nodes.append(logs[100], one_file(999))
-    assert [r.epoch for r in iterate(fork, nodes.read_all)] == [*range(100), 999]
+    assert [r.epoch for r in iterate_records(fork, nodes.read_all)] == [*range(100), 999]
 
 
 def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
@@ -88,10 +88,10 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
     assert len(log.tail) + sum(len(level.refs) for level in log.levels) <= (RADIX - 1) * 3
     assert len(nodes.stored) <= math.ceil(10_000 / (RADIX - 1))
     nodes.reads.clear()
-    assert [r.epoch for r in iterate(log, nodes.read_all, since_epoch=9_900)] == list(range(9_901, 10_000))
+    assert [r.epoch for r in iterate_records(log, nodes.read_all, since_epoch=9_900)] == list(range(9_901, 10_000))
     assert len(nodes.reads) <= math.ceil(100 / RADIX) + 2
     nodes.rounds = 0
-    assert sum(1 for _ in iterate(log, nodes.read_all)) == 10_000
+    assert sum(1 for _ in iterate_records(log, nodes.read_all)) == 10_000
     assert nodes.rounds <= len(nodes.stored) / AHEAD + 10
 
 
@@ -105,7 +105,7 @@ def test_a_log_that_an_older_version_wrote_with_more_records_a_level_goes_on(mon
     for epoch in range(64 * 40 + 50, 4_000):
         log = nodes.append(log, one_file(epoch))
     assert all(len(level.refs) < RADIX for level in log.levels)
-    assert [record.epoch for record in iterate(log, nodes.read_all)] == list(range(4_000))
+    assert [record.epoch for record in iterate_records(log, nodes.read_all)] == list(range(4_000))
 
 
 def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:
@@ -114,7 +114,7 @@ def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:
     for epoch in range(10):
         log = nodes.append(log, FileRecord(epoch, many))
     assert (log.tail, len(log.levels[0].refs)) == ((), 10)
-    assert [f for r in iterate(log, nodes.read_all, 8) for f in r.files] == list(many)
+    assert [f for r in iterate_records(log, nodes.read_all, 8) for f in r.files] == list(many)
 
 
 def test_epochs_do_not_go_back() -> None:
@@ -147,7 +147,7 @@ def test_what_is_cut_is_gone_and_the_rest_is_listed(appended: list[FileRecord], 
         log = nodes.append(log, record)
     for at in (floor, again):
         log = nodes.cut(log, at)
-        left = list(iterate(log, nodes.read_all))
+        left = list(iterate_records(log, nodes.read_all))
         assert left == appended[len(appended) - len(left) :]
         assert {r.epoch for r in left} >= {r.epoch for r in appended if r.epoch >= max(floor, at)}
     assert log.files == sum(len(r.files) for r in left)
@@ -160,7 +160,7 @@ def test_a_long_log_is_cut_to_a_leaf_and_goes_on() -> None:
         log = nodes.append(log, one_file(epoch))
         if epoch % 100 == 99:
             log = nodes.cut(log, epoch - 50)
-            left = [r.epoch for r in iterate(log, nodes.read_all)]
+            left = [r.epoch for r in iterate_records(log, nodes.read_all)]
             assert left == [*range(left[0], epoch + 1)]
             assert epoch - 50 - 64 <= left[0] <= epoch - 50 or not left[0]
     nodes.reads.clear()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import RestoreError
 from headrace_snapshots.format import codec
 from headrace_snapshots.format import manifest as manifest_format
-from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, encode
+from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, encode_object
 from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.log import Entry
@@ -116,12 +116,12 @@ def test_a_field_of_a_wrong_type_is_named() -> None:
         ({"counts": {"x": True}}, r"content\.counts\[\.\.\.\]: Expected `int`, got `bool`"),
     ]:
         with pytest.raises(BrokenObjectError, match=said):
-            Manifest.from_bytes(encode("manifest", content | change), "x")
+            Manifest.from_bytes(encode_object("manifest", content | change), "x")
 
 
 @given(manifests())
 def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
-    packed = encode("manifest", manifest.to_json(), manifest.format, packed_from=0)
+    packed = encode_object("manifest", manifest.to_json(), manifest.format, packed_from=0)
     assert json.loads(packed)["format"] == 5
     assert Manifest.from_bytes(packed, "x") == manifest
 
@@ -129,7 +129,7 @@ def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None
 def test_a_manifest_is_packed_once_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(SAMPLE.to_bytes())["format"] == 1
     stored = LONG.to_bytes()
-    assert len(stored) * 3 < len(encode("manifest", LONG.to_json()))
+    assert len(stored) * 3 < len(encode_object("manifest", LONG.to_json()))
     assert Manifest.from_bytes(stored, "x") == LONG
     monkeypatch.setattr(codec, "FORMAT", 4)
     with pytest.raises(NewerFormatError, match="x has format 5, this Headrace reads up to 4: upgrade it"):

@@ -11,7 +11,7 @@ from headrace_lab.fault_plans import hold_first
 from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Expired, Total, expire
-from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import FsckReport, Witness, fsck
@@ -35,7 +35,7 @@ def commit(catalog: Catalog, store: MemoryStore, parent: Manifest | None, claim:
     made = {name: file(store, f"{prefix}/{name}.parquet", epoch) for name in ("state", "current", "panes", "late")}
     logs = {"panes": (made["panes"],) * 33, "late": (made["late"],)}
     manifest = manifest.replace(
-        tables={name: (Layer.of((made[name],), epoch, epoch),) for name in ("state", "current")},
+        tables={name: (Layer.from_files((made[name],), epoch, epoch),) for name in ("state", "current")},
         logs={
             name: catalog.append_record(parent.logs[name] if parent else FileLog.empty(), FileRecord(epoch, files))
             for name, files in logs.items()
@@ -171,7 +171,7 @@ def test_the_hint_is_repaired_and_nothing_else_is_touched(memory: MemoryStore, s
 
 def test_a_hint_that_is_ahead_of_the_log_is_named(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     catalog = Catalog(memory, "p")
-    ahead = encode("log-hint", {"entry": catalog.head().entry + 1})
+    ahead = encode_object("log-hint", {"entry": catalog.head().entry + 1})
     memory.write("p/log-hint.json", ahead)
     assert {problem.path for problem in fsck(catalog).damage} == {"p/log-hint.json"}
     assert fsck(catalog, repair=True).damage == ()
@@ -209,9 +209,9 @@ def test_garbage_goes_once_its_writers_are_fenced_and_what_readers_may_read_stay
         assert found is not None
         return found
 
-    assert (repaired().waiting, repaired().waiting) == (Total.of({killed: 24}), Total.of({killed: 24}))
+    assert (repaired().waiting, repaired().waiting) == (Total.from_sizes({killed: 24}), Total.from_sizes({killed: 24}))
     Catalog(memory, "p").claim("main", "another run")
-    assert repaired().swept == Total.of({killed: 24})
+    assert repaired().swept == Total.from_sizes({killed: 24})
     gone = {path for path in before - {info.path for info in memory.list("p/")} if "/marks/" not in path}
     assert gone == {killed}, "what has expired is left to the next expiry"
     assert expire(Catalog(memory, "p"), Keep(EPOCHS - 1), datetime(2026, 1, 1, tzinfo=UTC)).swept.snapshots == 1

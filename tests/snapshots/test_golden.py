@@ -38,7 +38,7 @@ def test_every_object_is_written_as_it_was_read(path: Path) -> None:
     record = RECORDS[json.loads(stored)["kind"]].from_bytes(stored, path.name)
     assert type(record).from_bytes(record.to_bytes(), path.name) == record
     if json.loads(stored)["format"] < 5:
-        assert codec.encode(record.KIND, record.to_json(), record.format) == stored
+        assert codec.encode_object(record.KIND, record.to_json(), record.format) == stored
 
 
 def test_a_node_is_read() -> None:
@@ -78,7 +78,7 @@ def test_merges_that_go_on_are_read() -> None:
     for table, (merge,) in manifest.merges.items():
         assert (merge.first_epoch, merge.last_epoch, len(merge.layers), merge.is_lowest) == (0, 3, 4, True)
         assert 0 < len(merge.files) < merge.parts
-        assert merge.sources(manifest.tables[table]) == manifest.tables[table][:4]
+        assert merge.source_layers(manifest.tables[table]) == manifest.tables[table][:4]
 
 
 def test_a_patch_is_read() -> None:

@@ -12,7 +12,7 @@ from headrace_snapshots.expiry import Expired, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc_roots import Keep
-from headrace_snapshots.holds import ReaderHold, dropped, holds
+from headrace_snapshots.holds import ReaderHold, drop_holds, read_holds
 from headrace_snapshots.names import ObjectKind, kind_of
 from headrace_snapshots.store.local import MemoryStore
 
@@ -74,7 +74,7 @@ def test_main_is_kept_from_the_oldest_that_is_held(store: MemoryStore, catalog: 
     held(store, ids[4])
     assert swept(catalog).readers == ("daily.source",)
     assert there(catalog) == {*ids[4:]}
-    assert dropped(store, "p", "daily") == ["daily.source"]
+    assert drop_holds(store, "p", "daily") == ["daily.source"]
     assert (swept(catalog).readers, there(catalog)) == ((), {ids[5]})
 
 
@@ -112,7 +112,7 @@ def test_what_main_has_left_is_kept_as_long_as_it_is_held(store: MemoryStore, ca
     assert there(catalog) == {ids[4], *more}
     assert (catalog.is_kept(ids[4]), catalog.is_ancestor(ids[4], more[0])) == (True, False)
     check_catalog(store, "p")
-    dropped(store, "p", "daily.source")
+    drop_holds(store, "p", "daily.source")
     swept(catalog)
     assert there(catalog) == {*more}
 
@@ -164,6 +164,6 @@ def test_a_hold_says_who_needs_what(store: MemoryStore, ids: list[str]) -> None:
         "format": 1, "kind": "reader", "root": "file:///elsewhere", "pipeline": "daily", "input": "source",
         "output": "", "snapshots": [ids[1]],
     }  # fmt: skip
-    assert holds(store, "p") == [ReaderHold("file:///elsewhere", "daily", "source", "", (ids[1],))]
+    assert read_holds(store, "p") == [ReaderHold("file:///elsewhere", "daily", "source", "", (ids[1],))]
     held(store, ids[2], reader="other")
-    assert [hold.pipeline for hold in holds(store, "p")] == ["daily", "other"]
+    assert [hold.pipeline for hold in read_holds(store, "p")] == ["daily", "other"]

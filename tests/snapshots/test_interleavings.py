@@ -183,7 +183,7 @@ def test_a_writer_that_takes_its_own_entry_for_another_is_found(monkeypatch: pyt
 
     def careless(log: CatalogLog, entry: Entry) -> bool:
         try:
-            log._store.create(log._path(entry.number), entry.to_bytes())
+            log._store.create(log._entry_path(entry.number), entry.to_bytes())
         except ObjectExistsError:
             return False
         return True
@@ -196,7 +196,7 @@ def test_a_writer_that_takes_its_own_entry_for_another_is_found(monkeypatch: pyt
 @pytest.mark.slow
 def test_a_log_that_is_folded_under_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look at what follows an entry that was just stored."""
-    monkeypatch.setattr(CatalogLog, "_later", lambda log, entry: None)
+    monkeypatch.setattr(CatalogLog, "_newest_entry_after", lambda log, entry: None)
     with pytest.raises(AssertionError):
         check(Explorer((committer("a", 1), folds("other")), begun(3), 0))
 
@@ -204,7 +204,7 @@ def test_a_log_that_is_folded_under_a_writer_is_found(monkeypatch: pytest.Monkey
 @pytest.mark.slow
 def test_a_writer_that_is_told_only_that_it_was_fenced_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the look whether the branch leads to what it has committed."""
-    monkeypatch.setattr(catalog, "counts", lambda *_: False)
+    monkeypatch.setattr(catalog, "has_taken_effect", lambda *_: False)
     with pytest.raises(AssertionError):
         check(Explorer((committer("a", 1), folds("main")), begun(1), 0))
 
@@ -216,7 +216,7 @@ def test_a_person_who_is_told_of_a_conflict_though_it_counted_is_found(
 ) -> None:
     """Without the look whether what was asked for is so."""
     programs, objects, faults, _ = CASES[case]
-    monkeypatch.setattr(catalog, "counts", lambda *_: False)
+    monkeypatch.setattr(catalog, "has_taken_effect", lambda *_: False)
     with pytest.raises(AssertionError):
         check(Explorer(programs, objects, faults))
 
@@ -242,12 +242,12 @@ def test_a_ref_to_what_is_marked_is_found(monkeypatch: pytest.MonkeyPatch, perso
 @pytest.mark.slow
 def test_an_expiry_that_does_not_wait_for_writers_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no snapshot names is taken for garbage, though a run may be about to name it."""
-    dead = expiry._Expiry._dead
+    dead = expiry._Expiry._dead_objects
 
     def hasty(*arguments: Any) -> tuple[dict[str, int], dict[str, int]]:
         free, unknown = dead(*arguments)
         return {**free, **unknown}, {}
 
-    monkeypatch.setattr(expiry._Expiry, "_dead", hasty)
+    monkeypatch.setattr(expiry._Expiry, "_dead_objects", hasty)
     with pytest.raises(AssertionError):
         check(Explorer((RUN, expirer("e")), published(3), 0))

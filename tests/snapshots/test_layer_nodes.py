@@ -19,13 +19,13 @@ from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import MANY, Manifest
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.gc_roots import Keep
-from headrace_snapshots.names import ObjectKind, folder
+from headrace_snapshots.names import ObjectKind, object_folder
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.local import MemoryStore
 from headrace_snapshots.testing import Fault, FaultyStore
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-INDEX = folder("p", ObjectKind.INDEX)
+INDEX = object_folder("p", ObjectKind.INDEX)
 
 
 class Line:
@@ -49,7 +49,9 @@ class Line:
     def prepared(self, files: int, claim: Claim | None = None) -> Manifest:
         """The next epoch, whose layer has so many files; the layers are as the engine holds them, none in a node."""
         manifest = manifest_for(self.catalog, claim or self.claim, None if self.head is None else self.head.snapshot_id)
-        layer = Layer.of(self.files(files, manifest.epoch, manifest.snapshot_id), manifest.epoch, manifest.epoch, 7)
+        layer = Layer.from_files(
+            self.files(files, manifest.epoch, manifest.snapshot_id), manifest.epoch, manifest.epoch, 7
+        )
         self.layers = (*self.layers, layer)
         return manifest.replace(tables={"state": self.layers})
 
@@ -138,7 +140,7 @@ def test_a_long_node_is_packed(line: Line) -> None:
     (layer,) = line.commit(1_000).tables["state"]
     stored = line.store.read(line.nodes[0])
     assert stored.startswith(b'{"format":5,"kind":"index"')
-    assert len(stored) < len(codec.canonical([file.to_json() for file in layer.files])) / 3
+    assert len(stored) < len(codec.canonical_json([file.to_json() for file in layer.files])) / 3
 
 
 def test_another_process_gets_the_files_with_a_layer(line: Line) -> None:
@@ -257,7 +259,7 @@ def parts(line: Line, count: int, begin: int = 0) -> tuple[tuple[DataFile, ...],
 
 def test_parts_of_a_merge_are_stored_once_and_go_on(line: Line) -> None:
     line.commit(1, 1)
-    merge = UnfinishedMerge.of(line.layers, 100, is_lowest=True)
+    merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True)
     stored: list[UnfinishedMerge] = []
     for step in (10, 20, 5, 30):
         merge = merge.with_next(parts(line, step, merge.done))
@@ -278,7 +280,7 @@ def test_parts_of_a_merge_are_stored_once_and_go_on(line: Line) -> None:
 
 def test_a_merge_that_begins_again_has_none_of_its_nodes(line: Line) -> None:
     line.commit(1, 1)
-    merge = UnfinishedMerge.of(line.layers, 100, is_lowest=True)
+    merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True)
     for begin in (0, 50):
         line.head = line.prepared(1).replace(merges={"state": (merge.with_next(parts(line, 20, begin)),)})
         line.catalog.commit(line.claim, line.head)
@@ -289,7 +291,7 @@ def test_a_merge_that_begins_again_has_none_of_its_nodes(line: Line) -> None:
 
 def test_a_lost_node_of_a_merge_costs_only_the_merge(line: Line) -> None:
     line.commit(1, 1)
-    merge = UnfinishedMerge.of(line.layers, 100, is_lowest=True).with_next(parts(line, 20))
+    merge = UnfinishedMerge.from_layers(line.layers, 100, is_lowest=True).with_next(parts(line, 20))
     line.head = line.prepared(1).replace(merges={"state": (merge,)})
     line.catalog.commit(line.claim, line.head)
     line.store.delete(line.nodes[0])

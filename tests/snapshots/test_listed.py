@@ -6,10 +6,10 @@ from uuid import uuid4
 import pytest
 from catalog_helpers import manifest_for
 
-from headrace.runs.restore import RestoredRun, restore
+from headrace.runs.restore import RestoredRun, restore_head
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import look
+from headrace_snapshots.datafiles import check_size
 from headrace_snapshots.format.files import DataFile, FileLog, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectInfo
@@ -45,7 +45,7 @@ class Line:
             self.files = tuple(DataFile(f"{prefix}/state-{n:05}.parquet", 1, 4, "0" * 64) for n in range(count))
             for path in [file.path for file in self.files] + [f"{prefix}/state-000-{n}" for n in range(others)]:
                 store.write(path, b"rows")
-            layers = (*layers, Layer.of(self.files, epoch, epoch))
+            layers = (*layers, Layer.from_files(self.files, epoch, epoch))
             catalog.commit(claim, manifest.replace(tables={"state": layers}, logs={"inputs": FileLog.empty()}))
             self.ids.append(manifest.snapshot_id)
 
@@ -56,9 +56,9 @@ class Line:
         before = self.store.requests.snapshot()
 
         def verify(_: Manifest, __: str, file: DataFile, info: ObjectInfo | None) -> None:
-            look(self.store, file, info)
+            check_size(self.store, file, info)
 
-        run = restore(catalog, claim, lambda manifest: manifest, verify, lambda *_: [])
+        run = restore_head(catalog, claim, lambda manifest: manifest, verify, lambda *_: [])
         return run, self.store.requests.since(before)
 
 

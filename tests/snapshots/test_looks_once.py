@@ -14,7 +14,7 @@ def other(memory: MemoryStore) -> Catalog:
     """Somebody else's catalog, with three epochs on main."""
     catalog = Catalog(memory, "p")
     commit_some(catalog, catalog.claim("main", "other"), 3)
-    catalog.settle()
+    catalog.settle_hint()
     return catalog
 
 
@@ -33,7 +33,7 @@ def test_one_look_answers_every_question_until_something_is_stored(
     other.tag("t", seen.refs["main"])
     assert (run.head(), run.known_head()) == (seen, seen)
     run.is_kept(seen.refs["main"])
-    run.log(limit=1)
+    run.list_entries(limit=1)
     asked = memory.requests.since(before)
     assert asked["list"] <= 2, "those of the tag alone"
     run.claim("main", "run")
@@ -46,7 +46,7 @@ def test_a_run_of_one_epoch_lists_the_log_once_for_each_entry(memory: MemoryStor
     claim = run.claim("main", "run")
     (snapshot,) = commit_some(run, claim, 1)
     run.publish(snapshot, run.head().refs.get("published"))
-    run.settle()
+    run.settle_hint()
     asked = memory.requests.since(before)
     assert (asked["create"], asked["list"]) == (3, 4), "the look, and what follows each entry"
     check_catalog(memory, "p")

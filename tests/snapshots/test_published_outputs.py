@@ -240,11 +240,11 @@ def test_an_output_has_a_catalog_of_its_own(catalog: Catalog, ids: list[str]) ->
     catalog.publish_outputs({"x": ids[3]}, {})
     x, y = (OutputCatalog(catalog, output) for output in BOTH)
     assert (seen(x), seen(y)) == ({"published": ids[3]}, {"published": ids[0]})
-    assert [entry.moves for entry in x.log(limit=2)] == [
+    assert [entry.moves for entry in x.list_entries(limit=2)] == [
         {"published": (ids[1], ids[3])},
         {"published": (None, ids[1])},
     ]
-    assert [entry.moves for entry in y.log(limit=2)] == [{}, {"published": (None, ids[0])}]
+    assert [entry.moves for entry in y.list_entries(limit=2)] == [{}, {"published": (None, ids[0])}]
     assert x.published_by_all(x.head().refs) == ids[3]
     with pytest.raises(TypeError, match="the catalog of output x of p is for readers"):
         x.publish(ids[4], ids[3])

@@ -17,11 +17,11 @@ def next_manifest(catalog: Catalog, claim: Claim, parent: Manifest | None) -> Ma
     manifest = manifest_for(catalog, claim, None if parent is None else parent.snapshot_id)
     epoch = manifest.epoch
     file = DataFile(f"p/data/{epoch:08d}-x/current.parquet", ROWS, 100 * ROWS, "0" * 64)
-    layers = (*(parent.tables["current"] if parent else ()), Layer.of((file,), epoch, epoch))
+    layers = (*(parent.tables["current"] if parent else ()), Layer.from_files((file,), epoch, epoch))
     start = plan_merge([layer.rows for layer in layers])
     if start is not None:
         rows = sum(layer.rows for layer in layers[start:])
-        merged = Layer.of((file.replace(rows=rows),), layers[start].first_epoch, epoch)
+        merged = Layer.from_files((file.replace(rows=rows),), layers[start].first_epoch, epoch)
         layers = (*layers[:start], merged)
     logs = {
         name: catalog.append_record(
@@ -42,10 +42,10 @@ def costs(store: MemoryStore) -> dict[str, int]:
     manifest = catalog.manifest(head.refs["main"])
     figures["requests for the manifest"] = sum(store.requests.since(before).values())
     before = store.requests.snapshot()
-    assert len(catalog.log(limit=20)) == 20
+    assert len(catalog.list_entries(limit=20)) == 20
     figures["requests for a page of the log"] = sum(store.requests.since(before).values())
     before = store.requests.snapshot()
-    assert [r.epoch for r in catalog.files(manifest.logs["panes"], manifest.epoch - 10)] == [
+    assert [r.epoch for r in catalog.file_records(manifest.logs["panes"], manifest.epoch - 10)] == [
         *range(manifest.epoch - 9, manifest.epoch + 1)
     ]
     figures["requests for the panes of ten epochs"] = sum(store.requests.since(before).values())

@@ -35,7 +35,7 @@ def begun(memory: MemoryStore, epochs: int, publish: tuple[int, ...] = ()) -> tu
     for epoch in publish:
         other.publish(ids[epoch], seen)
         seen = ids[epoch]
-    other.settle()
+    other.settle_hint()
     return other, ids
 
 
@@ -147,7 +147,7 @@ def test_a_patch_that_comes_while_a_recovery_is_planned_is_told(memory: MemorySt
     other.commit(other.claim("main", "patch"), manifest.replace(generation=other.head().entry))
     moved = move_back(run, stage, give_up_delivered=False)
     assert moved.given_up == manifest.snapshot_id
-    assert other.log(limit=1)[0].detail["patches"]
+    assert other.list_entries(limit=1)[0].detail["patches"]
     assert any("patch of epoch 3" in warning for warning in moved.warnings)
 
 
@@ -169,7 +169,7 @@ def test_a_fall_back_takes_no_readers_back_who_came_meanwhile(
     monkeypatch.setattr(restoring._Restorable, "problems", problems)
     monkeypatch.setattr(restoring, "_check_input", lambda *_: True)
     with pytest.raises(restoring.BelowPublishedError):
-        restoring.restore(run, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
+        restoring.restore_head(run, claim, lambda manifest: manifest, lambda *_: None, lambda *_: [])
     assert other.head().refs["published"] == ids[2]
 
 

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, Records
 from aiokafka.structs import TopicPartition
 
 from headrace.connections import Connection
-from headrace.connectors.kafka.client import KafkaClient, records
+from headrace.connectors.kafka.client import KafkaClient, read_records
 from headrace.connectors.kafka.offsets import OffsetRange
 
 Result = TypeVar("Result")
@@ -55,19 +55,19 @@ class Topics:
     def send_json(self, name: str, records: Sequence[Mapping[str, Any]], partition: int | None = None) -> None:
         self.send(name, [(None, json.dumps(record).encode()) for record in records], partition)
 
-    def committed(self, name: str, *, patience: float = 0) -> list[tuple[int, bytes | None, bytes | None]]:
+    def committed(self, name: str, *, patience: float = 5) -> list[tuple[int, bytes | None, bytes | None]]:
         """Partition, key and value of each record that a consumer sees which waits for transactions. A broker ends
         them a little after it has said so, which is waited for, for ``patience`` seconds at most.
         """
         with KafkaClient(Connection("events", "kafka", *_host_and_port(self.address))) as client:
-            topic = client.topic(name)
-            written = self._ends(name, [*client.partitions(topic)]) if patience else {}
+            topic = client.find_topic(name)
+            written = self._ends(name, [*client.partitions(topic)])
             deadline = time.monotonic() + patience
             while any(there.end < written.get(number, 0) for number, there in client.partitions(topic).items()):
                 if time.monotonic() > deadline:
                     break
             tables = {
-                number: records(client, topic, OffsetRange(number, there.first, there.end))
+                number: read_records(client, topic, OffsetRange(number, there.first, there.end))
                 for number, there in client.partitions(topic).items()
             }
         return [

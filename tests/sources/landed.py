@@ -18,7 +18,7 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, col
-from headrace.model.time import parse
+from headrace.model.time import parse_instant
 from headrace.pipeline.endpoints import OWN, OnMissing, OnUnreadable
 from headrace.runs.commits import attempts_of
 from headrace.sources import landing
@@ -28,7 +28,7 @@ from headrace_snapshots.format.manifest import REJECTED
 from headrace_snapshots.store import LocalStore
 from tests.corpus import SCHEMA
 
-NOW = parse("2026-01-01T00:00:00Z")
+NOW = parse_instant("2026-01-01T00:00:00Z")
 
 
 def pipeline(
@@ -38,23 +38,29 @@ def pipeline(
     key: Mapping[str, Expr] | None = None,
     filter: Expr | None = None,  # noqa: A002 - the name that it has in Pipeline
     split: Expr | None = None,
+    time: str = "time",
     on_unreadable: OnUnreadable = OnUnreadable.FAIL,
     missing: OnMissing = OnMissing.NULL,
+    **parts: Any,
 ) -> Pipeline:
     """A pipeline over files that may lack columns."""
-    source = FileSource(path="landing", format=kind, schema=schema, on_unreadable=on_unreadable, missing=missing)
+    own = {name: parts.pop(name) for name in ("changelog", "versions", "dialect") if name in parts}
+    source = FileSource("landing", kind, schema, on_unreadable=on_unreadable, missing=missing, **own)
+    parts = parts or {
+        "key": key or {"user": col("user")},
+        "where": FixedWindows(timedelta(hours=1)),
+        "when": AfterWatermark(),
+        "how": discarding(),
+        "what": {"records": count(), "n_sum": col("n").sum(), "x_sum": col("x").sum()},
+    }
     return Pipeline(
         name="tested",
         input=Input(
             source,
-            EventTime(col("time"), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
+            EventTime(col(time), BoundedOutOfOrderness(timedelta(hours=1)), split=split),
         ),
-        key=key or {"user": col("user")},
-        where=FixedWindows(timedelta(hours=1)),
-        when=AfterWatermark(),
-        how=discarding(),
-        what={"records": count(), "n_sum": col("n").sum(), "x_sum": col("x").sum()},
         filter=filter,
+        **parts,
     )
 
 

@@ -29,7 +29,7 @@ class Shop:
     """The pipeline of the page in a folder, and the table that it reads."""
 
     def __init__(self, folder: Path, uri: str) -> None:
-        from headrace.pipeline.loading.registry import resolve
+        from headrace.pipeline.loading.registry import resolve_pipeline
 
         self.folder, self.uri = folder, uri
         for block in blocks(PAGE):
@@ -40,7 +40,7 @@ class Shop:
             for block in blocks(PAGE):
                 if block.language == "sql":
                     database.execute(block.text.encode())
-        self.handle: PipelineHandle = hr.open(folder.as_uri(), create=True)[resolve(str(folder / "sales.py"))]
+        self.handle: PipelineHandle = hr.open(folder.as_uri(), create=True)[resolve_pipeline(str(folder / "sales.py"))]
         self.committed: Counter[str] = Counter()
         self.naive = 0
         self.seen_by_id: Counter[str] = Counter()
@@ -198,14 +198,14 @@ class Orders(orders_table.Orders):
 
 def what_the_database_refuses_is_to_be_put_right(shop: Shop) -> None:
     """What does not answer is asked again by the next run; both where Python asks, and where Spark does by JDBC."""
-    from headrace.pipeline.loading.registry import resolve
+    from headrace.pipeline.loading.registry import resolve_pipeline
 
     (shop.folder / "asks_nobody.py").write_text(ASKS_NOBODY)
     by_jdbc = (
         (shop.folder / "sales.py").read_text().replace('"sales"', '"by_jdbc"').replace("orders_table", "asks_nobody")
     )
     (shop.folder / "by_jdbc.py").write_text(by_jdbc)
-    through_spark = hr.open(shop.folder.as_uri())[resolve(str(shop.folder / "by_jdbc.py"))]
+    through_spark = hr.open(shop.folder.as_uri())[resolve_pipeline(str(shop.folder / "by_jdbc.py"))]
     at = urlsplit(shop.uri)
     nobody = f"postgresql://nobody:planted-secret@{at.hostname}"
     for handle in (shop.handle, through_spark):

@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from types import GenericAlias
 from typing import Any
 
 import fastavro
@@ -189,7 +190,7 @@ def test_an_array_in_blocks_with_their_sizes_and_one_without_end() -> None:
 
 def test_only_what_is_wanted_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[int] = []
-    monkeypatch.setattr("headrace.formats.avro_datums.pieces", lambda *_: made.append(1))
+    monkeypatch.setattr("headrace.formats.avro_datums.slice_bytes", lambda *_: made.append(1))
     schema = record(a="string", b="bytes", n="int")
     found = scanned([written(schema, {"a": "x", "b": b"y", "n": 5})], schema, columns(n=int))
     assert (rows(found), made) == ([{"n": 5}], [])
@@ -278,7 +279,7 @@ def test_mistakes_are_found_when_the_source_is_written(wrong: Any, why: str) -> 
 
 def test_ten_bytes_are_the_most_that_a_number_has() -> None:
     limits = np.array([12])
-    number, at = Data(b"\xff" * 12, limits).numbers(np.array([0]), np.array([0]))
+    number, at = Data(b"\xff" * 12, limits).read_integers(np.array([0]), np.array([0]))
     assert at.tolist() == [10]
     assert number.tolist() == [-(2**63)]
 
@@ -382,3 +383,28 @@ def test_no_message_is_no_record_and_a_schema_that_cannot_be_read_says_so() -> N
     assert found.unparsed.to_pylist() == ["schema 7, which is no record in Avro"]
     with pytest.raises(AvroSchemaError):
         record_of(json.dumps(record(a="int")).replace('"int"', "[" * 5000 + "]" * 5000))
+
+
+def test_records_are_structs_and_maps_are_maps() -> None:
+    address = {"type": "record", "name": "s", "fields": [*record(city=["null", "string"], n="long")["fields"]]}
+    schema = record(id="string", a=["null", address], m={"type": "map", "values": ["null", "long"]})
+    values = [
+        {"id": "1", "a": {"city": "Oslo", "n": 3}, "m": {"b": 1, "a": None}},
+        {"id": "2", "a": None, "m": {}},
+        {"id": "3", "a": {"city": None, "n": 1}, "m": {"c": 5}},
+    ]
+    twice = written(schema, {"id": "4", "a": None, "m": {"x": 1, "y": 2}}).replace(b"y", b"x")
+    fields = columns(id=str, a={"city": str, "q": str}, m=dict[str, int])
+    found = scanned([*(written(schema, value) for value in values), twice], schema, fields)
+    assert found.columns["a"].to_pylist() == [{"city": "Oslo", "q": None}, None, {"city": None, "q": None}, None]
+    assert found.columns["m"].to_pylist() == [[("a", None), ("b", 1)], [], [("c", 5)], None]
+    assert found.unparsed.to_pylist() == [None] * 3 + ["column m: not a map of string to int that has each key once"]
+
+
+def test_a_map_of_records_is_no_column() -> None:
+    inner = {"type": "record", "name": "s", "fields": [*record(n="long")["fields"]]}
+    schema = record(m={"type": "map", "values": inner})
+    found = scanned([written(schema, {"m": {"a": {"n": 1}}})], schema, columns(m=GenericAlias(dict, (str, {"n": int}))))
+    assert found.unparsed.to_pylist() == [
+        'column m: not a map of string to struct of {"n": "int"} that has each key once'
+    ]

@@ -303,7 +303,7 @@ def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.Monkey
         monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", address)
         monkeypatch.setattr(reading, "_TRIES", 1)
         with pytest.raises(error, match=why) as failed:
-            reading.schemas(reading.connection("schemas"), [7])
+            reading.fetch_schemas(reading.connection("schemas"), [7])
     finally:
         server.shutdown()
         server.server_close()

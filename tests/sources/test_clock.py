@@ -21,6 +21,6 @@ class Eager(SplitStrategy):
 def test_no_strategy_takes_the_watermark_further_ahead_than_the_input_may() -> None:
     clock = SourceClock(EventTime(col("at"), Eager(), max_ahead=Duration(10)))
     assert clock.watermark == MIN_INSTANT
-    clock = clock.after({"": SplitFacts(Instant(5))}, Instant(20), ())
+    clock = clock.after_epoch({"": SplitFacts(Instant(5))}, Instant(20), ())
     assert clock.watermark == 30
-    assert clock.after({}, Instant(15), ()).watermark == 30
+    assert clock.after_epoch({}, Instant(15), ()).watermark == 30

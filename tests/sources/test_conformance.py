@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.describe.pipeline import describe
+from headrace.describe.pipeline import pipeline_sections
 from headrace.errors import PipelineError
 from headrace.formats.file_format import ScannedRecords
 from headrace.installed import NotRegisteredError
 from headrace.model.time import MAX_INSTANT
 from headrace.pipeline.endpoints import Source
-from headrace.pipeline.identity import meaning
+from headrace.pipeline.identity import pipeline_meaning
 from headrace.read.pending_work import watched_inputs
 from headrace.runs.relanding import LandingAgainError
 from headrace.testing import at, end, rows, run
@@ -273,11 +273,11 @@ def test_what_is_about_files_is_refused_of_others(
 
 def test_a_source_is_part_of_what_its_pipeline_means(daily: DailyWorld) -> None:
     pipeline = counting(daily.source)
-    (given,) = meaning(pipeline)["inputs"]
+    (given,) = pipeline_meaning(pipeline)["inputs"]
     assert (given["kind"], given["path"]) == ("daily_table", f"{daily.database}/said")
-    (text, *_) = describe(pipeline)
+    (text, *_) = pipeline_sections(pipeline)
     assert text.lines[0] == f"daily_table {daily.database}/said"
-    (files,) = meaning(counting(hr.json("landing", {"text": str, "at": datetime})))["inputs"]
+    (files,) = pipeline_meaning(counting(hr.json("landing", {"text": str, "at": datetime})))["inputs"]
     assert "kind" not in files
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.describe.pipeline import describe
+from headrace.describe.pipeline import pipeline_sections
 from headrace.errors import PipelineError
 from headrace.formats.file_format import (
     WHOLE_FILE,
@@ -239,5 +239,5 @@ def test_an_option_is_part_of_what_a_definition_means() -> None:
 
     usual = fingerprint(made())
     assert usual == fingerprint(made(delimiter=",", nulls=[])) != fingerprint(made(nulls=["NA"]))
-    lines = [line for part in describe(made(delimiter=";", nulls=["NA"])) for line in part.lines]
+    lines = [line for part in pipeline_sections(made(delimiter=";", nulls=["NA"])) for line in part.lines]
     assert "written with delimiter ';', nulls ('NA',)" in lines

@@ -29,7 +29,7 @@ from headrace import (
 from headrace.distribute.local import LocalEngine
 from headrace.ext.sources import SourceSplit
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime, Monotonic, SplitStrategy
-from headrace.model.time import MIN_INSTANT, Duration, Instant, parse, render
+from headrace.model.time import MIN_INSTANT, Duration, Instant, parse_instant, render
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.elementary import AfterPercentileWatermark
 from headrace.pipeline.endpoints import OWN
@@ -47,7 +47,7 @@ from tests.reference.strategies import examples
 
 Record = dict[str, Any]
 
-START = parse("2026-01-01T00:00:00Z")
+START = parse_instant("2026-01-01T00:00:00Z")
 BASE = Pipeline(
     name="clocks",
     input=Input(
@@ -236,7 +236,9 @@ def check(scenario: Scenario) -> None:
         ahead = expected.run(epoch, now)
         found = engine.progress
         assert sum(each.records for each in found.ahead) == ahead
-        clock = replace(SourceClock.of(scenario.pipeline.event_time, found.inputs[OWN]), watermark=found.watermark)
+        clock = replace(
+            SourceClock.from_progress(scenario.pipeline.event_time, found.inputs[OWN]), watermark=found.watermark
+        )
         assert_same(clock, expected.clock, wanted, f"epoch {number}")
 
 

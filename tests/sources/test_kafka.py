@@ -108,7 +108,7 @@ def planned(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
 
 def unread(given: KafkaSource, mark: str = "") -> list[SourceSplit]:
     """Without what says that partitions are new."""
-    return [split for split in planned(given, mark) if NewPartitions.of(split) is None]
+    return [split for split in planned(given, mark) if NewPartitions.from_split(split) is None]
 
 
 def read(given: KafkaSource, mark: str = "") -> list[ScannedRecords]:
@@ -275,21 +275,25 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(topics: Topics, na
 def test_a_position_from_before_topics_said_how_many_partitions_they_have() -> None:
     before = TopicPosition.parse('{"next":{"0":5},"topic_id":"t"}')
     assert before == TopicPosition("t", {0: 5}, 0)
-    after = before.passed([SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")])
+    after = before.with_splits_read(
+        [SourceSplit("orders/partitions/0-3", 100, "t"), SourceSplit("orders/2/0-7", 700, "t")]
+    )
     assert after == TopicPosition.parse(after.mark) == TopicPosition("t", {0: 5, 2: 7}, 3)
     # those of 0.1.0 do not say where partitions begin
     told = NewPartitions(3, 6, {4: 9, 5: 12})
-    assert told.path("orders") == "orders/begins/4=9/5=12/partitions/3-6"
-    new = SourceSplit(told.path("orders"), 100, "t")
-    assert NewPartitions.of(new) == told
-    assert after.passed([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
+    assert told.split_path("orders") == "orders/begins/4=9/5=12/partitions/3-6"
+    new = SourceSplit(told.split_path("orders"), 100, "t")
+    assert NewPartitions.from_split(new) == told
+    assert after.with_splits_read([new]).next == {0: 5, 2: 7, 3: 0, 4: 9, 5: 12}
     for topic in ("begins", "partitions"):
         for some in (NewPartitions(0, 2), NewPartitions(0, 2, {}), NewPartitions(0, 2, {1: 3, 4: 0})):
-            assert NewPartitions.of(SourceSplit(some.path(topic), 100, "t")) == some
+            assert NewPartitions.from_split(SourceSplit(some.split_path(topic), 100, "t")) == some
     # another topic of that name has nothing of what the one before had
-    assert after.passed([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
+    assert after.with_splits_read([SourceSplit("orders/1/0-2", 200, "u")]) == TopicPosition("u", {1: 2}, 0)
     # a topic may be called so
-    assert TopicPosition().passed([SourceSplit("partitions/2/0-7", 700, "t")]) == TopicPosition("t", {2: 7}, 0)
+    assert TopicPosition().with_splits_read([SourceSplit("partitions/2/0-7", 700, "t")]) == TopicPosition(
+        "t", {2: 7}, 0
+    )
 
 
 def at_hours(*hours: int) -> list[Message]:
@@ -456,7 +460,7 @@ def test_what_a_lander_that_was_killed_had_claimed_and_is_gone(
     handle().run()
     before = {*root.rglob("*.parquet")}
     topics.send(name, as_json(3, 4, 5))
-    Landing(pipeline(), open_store(root.as_uri())).land({})
+    Landing(pipeline(), open_store(root.as_uri())).land_all({})
     (landed,) = {*root.rglob("*.parquet")} - before
     seal = max(root.rglob("*.seal.json"))
     seal.unlink()
@@ -774,7 +778,7 @@ def test_a_range_is_as_long_as_its_records_let_it_be(topics: Topics, name: str, 
     topics.make(name)
     text = "x" * (150_000_000 // large)
     topics.send(name, [*as_json(*range(small)), *[(None, json.dumps({"text": text}).encode())] * large])
-    ranges = [OffsetRange.of(split) for split in unread(source(name))]
+    ranges = [OffsetRange.from_split(split) for split in unread(source(name))]
     assert sum(one.end - one.begin for one in ranges) == small + large
     most = max(one.end - max(one.begin, small) for one in ranges)
     assert most * len(text) < 3 * SPLIT_BYTES

@@ -19,7 +19,7 @@ import headrace as hr
 from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange
 from headrace.ext.sources import SourceSplit
 from headrace.model.changelog import SIGN
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.read.snapshots.epoch_history import recorded_epochs
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.ranges import LandingPlace
@@ -119,7 +119,7 @@ def signed(change: Change) -> list[dict[str, Any]]:
     """The rows of a change with their signs, as the reference reads them."""
     rows_ = zip(change, (-1, 1), strict=True)
     return [
-        {**row, "at": instant(row["at"]), SIGN: sign, "kafka_partition": 0} for row, sign in rows_ if row is not None
+        {**row, "at": to_instant(row["at"]), SIGN: sign, "kafka_partition": 0} for row, sign in rows_ if row is not None
     ]
 
 
@@ -171,9 +171,9 @@ def check_epochs(pipeline: hr.Pipeline, root: Path, topic: str, sent: Mapping[in
 def range_of(store: ObjectStore, path: str) -> OffsetRange | None:
     """The offsets that a recorded split has; None: it says how many partitions there are."""
     place = LandingPlace(store, "orders", "source")
-    file = place.file(path)
-    split = SourceSplit(path, 0, "") if file is None else place.claimed(file.range).splits[file.number]
-    return OffsetRange.of(split) if NewPartitions.of(split) is None else None
+    file = place.landed_file(path)
+    split = SourceSplit(path, 0, "") if file is None else place.claimed_range(file.range).splits[file.number]
+    return OffsetRange.from_split(split) if NewPartitions.from_split(split) is None else None
 
 
 # --- what is no change

@@ -82,5 +82,5 @@ def test_nothing_stays_connected_where_a_task_fails(
         numbers(tmp_path, topic, land).run()
     assert 0 < len(opened) <= 2
     assert all(transport.is_closing() for transport in opened)
-    with CLIENTS._staying.entered() as over:
+    with CLIENTS._staying.shared_exit_stack() as over:
         assert (over, CLIENTS._clients) == (None, [])

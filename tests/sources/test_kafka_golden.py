@@ -10,7 +10,7 @@ import headrace as hr
 from headrace.connectors.kafka.source import KAFKA
 from headrace.ext.sources import SourcePosition
 from headrace.sources.landed.ranges import LandedDamagedError
-from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.store.local import MemoryStore
 from tests.process.golden_roots import copied, values
 from tests.process.golden_sales import CLAIMED, SALES, SENT
@@ -40,7 +40,7 @@ class Sold:
         there, *_ = KAFKA.open(SALES.inputs[0].source, MemoryStore()).enumerator.unread(SourcePosition())
         for path in (*claims, *root.glob("sales/manifests/*.json")):
             stored = json.loads(path.read_text().replace(own, there.etag))
-            path.write_bytes(encode(stored["kind"], stored["content"], stored["format"]))
+            path.write_bytes(encode_object(stored["kind"], stored["content"], stored["format"]))
 
 
 @pytest.fixture

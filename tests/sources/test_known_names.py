@@ -10,8 +10,8 @@ from headrace.ext.sources import SourceSplit
 from headrace.sources import known_names, names_file
 from headrace.sources.file_planning import ChangedFileError, is_input, listed_inputs, unread_names
 from headrace.sources.known_names import KnownNames
-from headrace.sources.known_version import KnownVersion
-from headrace.sources.names_file import bounds, merged, names_table, table_of, to_bytes
+from headrace.sources.names_file import group_bounds, merge_tables, names_table, table_of, to_bytes
+from headrace.sources.progress import KnownVersion
 from headrace_snapshots.store import LocalStore, ObjectInfo, open_store
 from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
@@ -40,7 +40,7 @@ def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, re
         order.shuffle(shuffled)
         was = {path: version for files in (*stored, recent) for path, version in files.items()}
         for listing in (ascending, shuffled):  # a store that lists in another order loses nothing, and repeats nothing
-            news = {info.path: version for info, version in known.news(listing)}
+            news = {info.path: version for info, version in known.find_news(listing)}
             assert {path for path, version in news.items() if version is None} == listed.keys() - was.keys()
             changed = {path for path in listed.keys() & was.keys() if listed[path] != was[path]}
             assert {path for path, version in news.items() if version is not None} == changed
@@ -51,10 +51,10 @@ def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, re
 @given(st.lists(FILES, min_size=1, max_size=4))
 def test_of_one_name_the_newest_layer_counts(layers) -> None:  # type: ignore[no-untyped-def]
     together = {path: version for files in layers for path, version in files.items()}
-    table = merged([names_table(splits(files)) for files in layers])
+    table = merge_tables([names_table(splits(files)) for files in layers])
     assert table.equals(names_table(splits(together)))
     assert table_of(to_bytes(table)).equals(table)
-    assert bounds(to_bytes(table)) == []  # one group of rows
+    assert group_bounds(to_bytes(table)) == []  # one group of rows
 
 
 def test_a_listing_in_ranges_is_the_listing() -> None:

@@ -17,7 +17,7 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import looked_ahead, plan_run
 from headrace.runs.replay_clock import parse_clock
-from headrace.runs.reporting.listener import watched
+from headrace.runs.reporting.listener import wrap_listener
 from headrace.runs.restore import InputGoneError
 from headrace.runs.stages import LandRecords, RunStage, TakeBranch
 from headrace.sources.landing import Landing, PlaceError
@@ -85,7 +85,9 @@ def planned(source: OutboxWorld, store: ObjectStore, **options: Any) -> tuple[Ru
 
     pipeline = counting(source.source, executor="local", when=hr.on_update())
     given = RunOptions("planned", executor="local", **options)
-    context = RunContext.of(pipeline, given, FaultyStore(store, refuse), watched(None), lambda: datetime.now(UTC))
+    context = RunContext.from_options(
+        pipeline, given, FaultyStore(store, refuse), wrap_listener(None), lambda: datetime.now(UTC)
+    )
     return looked_ahead(context, plan_run(context))
 
 
@@ -191,7 +193,7 @@ def test_what_has_expired_is_missed_and_never_left_out_in_silence(
     outbox.append(records(0, 8))
     handle.run()
     outbox.append(records(8, 8))
-    Landing(counting(outbox.source, executor="local"), store).land({})  # by a run that was killed then
+    Landing(counting(outbox.source, executor="local"), store).land_all({})  # by a run that was killed then
     for _ in range(2):
         handle.expire(keep_last=1)
     assert [name.partition("-")[0] for name in landed(store)] == [
@@ -238,7 +240,7 @@ def test_what_was_claimed_while_a_source_was_read_where_it_is_lands_once_it_is_n
         handle.run()
         for first in (8, 16):
             outbox.append(records(first, 8))
-            Landing(pipeline, store).land({})  # by runs that were killed then
+            Landing(pipeline, store).land_all({})  # by runs that were killed then
     outbox.append(records(24, 8))
     assert handle.run().counts["input_files"] == 3
     prune(outbox)

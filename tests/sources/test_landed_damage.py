@@ -19,7 +19,7 @@ from headrace.runs.client.handle import PipelineHandle
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors.worlds import records
-from headrace_snapshots.format.codec import encode
+from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.store import ObjectStore
 from tests.sources.test_conformance import OutboxWorld, counting, daily, outbox
 from tests.sources.test_landed import LANDED, handle, root, store
@@ -76,7 +76,7 @@ def without_seals(store: ObjectStore) -> None:
         else:
             claim = json.loads(store.read(info.path))["content"]
             store.write(
-                info.path, encode("landed_range", {k: claim[k] for k in ("number", "splits", "after", "landed")})
+                info.path, encode_object("landed_range", {k: claim[k] for k in ("number", "splits", "after", "landed")})
             )
 
 
@@ -155,7 +155,7 @@ def check_damage(case: Case, outbox: OutboxWorld, handle: PipelineHandle, store:
     handle.run()
     for first in (8, 16):
         outbox.append(records(first, 8))
-        handle.run() if case.is_read else Landing(counting(outbox.source, executor="local"), store).land({})
+        handle.run() if case.is_read else Landing(counting(outbox.source, executor="local"), store).land_all({})
     if case.is_old:
         without_seals(store)
     case.damage(store, case.what, case.number)
@@ -216,7 +216,7 @@ def test_a_file_that_is_gone_from_the_newest_range_is_fetched_again_if_the_sourc
     outbox: OutboxWorld, handle: PipelineHandle, store: ObjectStore
 ) -> None:
     outbox.append(records(0, 8))
-    Landing(counting(outbox.source, executor="local"), store).land({})
+    Landing(counting(outbox.source, executor="local"), store).land_all({})
     before = store.read(path_of(store, "file", 0))
     path = path_of(store, "file", 0)
     store.delete(path)

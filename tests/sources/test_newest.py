@@ -12,7 +12,7 @@ import headrace as hr
 from headrace import col
 from headrace.distribute.records import Piece, ReadShare, read_records
 from headrace.kernel.stage import CompiledStage
-from headrace.model.time import Instant, instant
+from headrace.model.time import Instant, to_instant
 from headrace.pipeline.endpoints import OWN
 from headrace.sources.landing import Landing
 from headrace.sources.progress import EpochClocks
@@ -20,12 +20,12 @@ from headrace.sources.source_clock import NOT_SAID, newest_read
 from headrace_snapshots.store import open_store
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
-NOW = instant(NOON + timedelta(hours=1))
+NOW = to_instant(NOON + timedelta(hours=1))
 SCHEMA = {"user": str, "at": datetime}
 
 
 def at(minutes: int) -> Instant:
-    return instant(NOON + timedelta(minutes=minutes))
+    return to_instant(NOON + timedelta(minutes=minutes))
 
 
 def pipeline(transform: hr.SparkFunction | None = None, **parts: Any) -> hr.Pipeline:
@@ -48,7 +48,7 @@ def handed_on(folder: Path, tested: hr.Pipeline, minutes: Sequence[int | None]) 
             for each in minutes]  # fmt: skip
     path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "no record\n")
     landing = Landing(tested, open_store(folder.as_uri()))
-    pieces = [Piece(OWN, file) for file in landing.taken(landing.new_files({}))[OWN]]
+    pieces = [Piece(OWN, file) for file in landing.take_files(landing.new_files({}))[OWN]]
     return read_records(tested, [CompiledStage(tested.stages[0])], landing, pieces, NOW)
 
 

@@ -14,7 +14,7 @@ from headrace.errors import RetryError
 from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import RequestCounts, sort_key
 from headrace.sources import parallel_listing
-from headrace.sources.file_planning import gone, inputs_of, listed_inputs
+from headrace.sources.file_planning import inputs_of, listed_inputs, missing_splits
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
@@ -166,4 +166,4 @@ def test_on_a_server_too(bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch) -
 def test_files_that_are_gone_are_named_by_requests_for_their_names(bucket: ObjectStore) -> None:
     read = [SourceSplit(info.path, info.size, info.etag) for info in bucket.list("landing/")]
     lost = [SourceSplit(f"landing/{name}", 1, "e") for name in ("skew/0007x", "ä/gone", "zzz")]
-    assert [*gone(bucket, "landing", [*read[::9], *lost])] == [(split, "is gone") for split in lost]
+    assert [*missing_splits(bucket, "landing", [*read[::9], *lost])] == [(split, "is gone") for split in lost]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.formats.file_format import WHOLE_FILE, RequiredColumns, Span, UnreadableFileError, read_file
-from headrace.formats.parquet import data_pages
+from headrace.formats.parquet_pages import data_pages
 from tests.reference.strategies import examples
 
 TABLE = pa.table(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.distribute.records import Piece
-from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, shares
+from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, divide_into_shares
 from headrace.ext.sources import SourceSplit
 from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span, UnreadableFileError, read_file
 from headrace.model.expressions.data_types import DataType
@@ -97,7 +97,7 @@ SIZES = st.lists(
 @given(SIZES, st.integers(1, 5))
 def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], number: int) -> None:
     files = [SourceSplit(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
-    found = shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
+    found = divide_into_shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
     total = sum(sizes)
     assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE)
     left: list[Piece] = [piece for share in found for piece in share]

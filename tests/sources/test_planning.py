@@ -16,8 +16,8 @@ from headrace.model.expressions.data_types import DataType
 from headrace.sources.file_planning import (
     ChangedFileError,
     VanishedFileError,
-    advance,
-    discover,
+    advance_position,
+    discover_splits,
     full_sweep,
     next_batch,
     open_source,
@@ -41,11 +41,11 @@ def names(files: list[SourceSplit]) -> list[str]:
 
 def drained(store: ObjectStore, offsets: SourcePosition, look_back: int) -> tuple[list[str], SourcePosition]:
     """Read everything that is found, two files an epoch."""
-    files = discover(store, "landing", offsets, SOURCE)
+    files = discover_splits(store, "landing", offsets, SOURCE)
     read = names(files)
     while files:
         batch = next_batch(files, 2, 1_000_000)
-        offsets, files = advance(offsets, batch, look_back), files[len(batch) :]
+        offsets, files = advance_position(offsets, batch, look_back), files[len(batch) :]
     return read, offsets
 
 
@@ -68,11 +68,11 @@ def test_what_sorts_before_the_look_back_window_is_found_by_a_full_sweep_only() 
     assert names(list(offsets.recent)) == ["06", "08"]
     assert offsets.mark == "landing/04"
     land(store, "03", "05", "11", "_03", "07")
-    assert names(discover(store, "landing", offsets, SOURCE)) == ["05", "07", "11"]
+    assert names(discover_splits(store, "landing", offsets, SOURCE)) == ["05", "07", "11"]
     known = [f"landing/{name}" for name in read]
     stragglers = full_sweep(store, "landing", offsets, iter(known), SOURCE)
     assert names(stragglers) == ["03"]
-    after = advance(offsets, stragglers, 2)
+    after = advance_position(offsets, stragglers, 2)
     assert (after.mark, after.recent, after.files) == (offsets.mark, offsets.recent, offsets.files + 1)
 
 
@@ -82,25 +82,25 @@ def test_without_look_back_listing_starts_after_the_newest_file() -> None:
     _, offsets = drained(store, SourcePosition(), look_back=0)
     assert (offsets.mark, offsets.recent) == ("landing/3", ())
     land(store, "2", "4")
-    assert names(discover(store, "landing", offsets, SOURCE)) == ["4"]
+    assert names(discover_splits(store, "landing", offsets, SOURCE)) == ["4"]
 
 
 def test_a_longer_look_back_does_not_read_old_files_again() -> None:
     store = MemoryStore("planning-longer")
     land(store, *"12345")
     _, offsets = drained(store, SourcePosition(), look_back=1)
-    offsets = advance(offsets, [], look_back=100)
-    assert discover(store, "landing", offsets, SOURCE) == []
+    offsets = advance_position(offsets, [], look_back=100)
+    assert discover_splits(store, "landing", offsets, SOURCE) == []
 
 
 def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    (first, _) = discover(store, "landing", SourcePosition(), SOURCE)
+    (first, _) = discover_splits(store, "landing", SourcePosition(), SOURCE)
     _, offsets = drained(store, SourcePosition(), look_back=10)
     store.write("landing/a.json", b"something longer than before")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed") as caught:
-        discover(store, "landing", offsets, SOURCE)
+        discover_splits(store, "landing", offsets, SOURCE)
     assert f"6 bytes with ETag {first.etag}" in str(caught.value)
     assert "28 bytes with ETag" in str(caught.value)
 
@@ -108,20 +108,20 @@ def test_a_changed_file_is_an_error_that_names_both_versions(tmp_path: Path) -> 
 def test_of_a_local_file_the_content_decides(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json", "b.json")
-    found = [taken_in(store, file) for file in discover(store, "landing", SourcePosition(), SOURCE)]
-    offsets = advance(SourcePosition(), found, look_back=10)
+    found = [taken_in(store, file) for file in discover_splits(store, "landing", SourcePosition(), SOURCE)]
+    offsets = advance_position(SourcePosition(), found, look_back=10)
     os.utime(tmp_path / "landing/a.json", ns=(0, 0))
     assert store.stat("landing/a.json").etag != found[0].etag
-    assert discover(store, "landing", offsets, SOURCE) == []
+    assert discover_splits(store, "landing", offsets, SOURCE) == []
     store.write("landing/a.json", b"A.json")
     with pytest.raises(ChangedFileError, match=r"landing/a\.json has changed"):
-        discover(store, "landing", offsets, SOURCE)
+        discover_splits(store, "landing", offsets, SOURCE)
 
 
 def test_a_file_that_goes_before_it_is_taken_in_is_told(tmp_path: Path) -> None:
     store = LocalStore(tmp_path)
     land(store, "a.json")
-    (file,) = discover(store, "landing", SourcePosition(), SOURCE)
+    (file,) = discover_splits(store, "landing", SourcePosition(), SOURCE)
     store.delete(file.path)
     with pytest.raises(VanishedFileError, match=r"landing/a\.json was listed and is gone"):
         taken_in(store, file)
@@ -132,7 +132,7 @@ def test_a_file_that_was_read_may_be_removed() -> None:
     land(store, "a", "b")
     _, offsets = drained(store, SourcePosition(), look_back=10)
     store.delete("landing/a")
-    assert discover(store, "landing", offsets, SOURCE) == []
+    assert discover_splits(store, "landing", offsets, SOURCE) == []
 
 
 def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
@@ -141,13 +141,13 @@ def test_hidden_names_other_folders_and_other_suffixes_are_left_out() -> None:
         store, "_SUCCESS", ".a.json", "_tmp/a.json", "x/.y/a.json", "a.json._COPYING_", "a.json", "x/b.csv", "a_b.json"
     )
     store.write("landing2/a.json", b"")
-    assert names(discover(store, "landing", SourcePosition(), SOURCE)) == ["a.json", "a_b.json", "x/b.csv"]
+    assert names(discover_splits(store, "landing", SourcePosition(), SOURCE)) == ["a.json", "a_b.json", "x/b.csv"]
     only_json = dataclasses.replace(SOURCE, suffixes=(".json",))
-    assert names(discover(store, "landing", SourcePosition(), only_json)) == ["a.json", "a_b.json"]
+    assert names(discover_splits(store, "landing", SourcePosition(), only_json)) == ["a.json", "a_b.json"]
 
 
 def test_offsets_survive_json() -> None:
-    offsets = advance(
+    offsets = advance_position(
         SourcePosition(), [SourceSplit("landing/ü [1]", 3, "e1"), SourceSplit("landing/b", 0, "")], look_back=1
     )
     stored = json.loads(json.dumps(offsets.to_json()))
@@ -169,7 +169,7 @@ def test_a_source_is_under_the_root_or_elsewhere(tmp_path: Path) -> None:
     assert open_source(root, "landing/flights/") == (root, "landing/flights")
     store, prefix = open_source(root, f"file://{tmp_path}")
     (tmp_path / "a.json").write_text("{}")
-    assert [file.path for file in discover(store, prefix, SourcePosition(), SOURCE)] == ["a.json"]
+    assert [file.path for file in discover_splits(store, prefix, SourcePosition(), SOURCE)] == ["a.json"]
 
 
 @given(sizes=st.lists(st.integers(0, 50)), max_files=st.integers(1, 5), max_bytes=st.integers(1, 60))

@@ -120,22 +120,28 @@ def test_what_a_source_knows_moves_the_watermark_without_a_record() -> None:
     marks = made.watermarks({"source": splits})
     assert marks == {"source": {"": 30}}
     facts = InputObservations(facts={"source": {"": SplitFacts(None)}}).and_known(marks).facts["source"]
-    clock = SourceClock(EventTime(hr.col("at"), FromSource(), max_ahead=None)).after(facts, Instant(5), ())
+    clock = SourceClock(EventTime(hr.col("at"), FromSource(), max_ahead=None)).after_epoch(facts, Instant(5), ())
     assert (clock.watermark, clock.splits[""]) == (30, Split(Instant(30), Instant(5), Instant(5)))
-    assert clock.after({}, Instant(6), ()).watermark == 30
+    assert clock.after_epoch({}, Instant(6), ()).watermark == 30
 
 
 def test_a_part_that_is_said_to_be_complete_does_not_hold_the_others_back() -> None:
     clock = SourceClock(hr.json("x", {"at": datetime, "p": str}).event_time("at", bound="0s", split="p").event_time)
     said = InputObservations(facts={"source": {"a": SplitFacts(Instant(90))}})
-    assert clock.after(said.and_known({"source": {"b": Instant(40)}}).facts["source"], Instant(5), ()).watermark == 40
-    assert clock.after(said.and_known({"source": {"a": Instant(40)}}).facts["source"], Instant(5), ()).watermark == 90
+    assert (
+        clock.after_epoch(said.and_known({"source": {"b": Instant(40)}}).facts["source"], Instant(5), ()).watermark
+        == 40
+    )
+    assert (
+        clock.after_epoch(said.and_known({"source": {"a": Instant(40)}}).facts["source"], Instant(5), ()).watermark
+        == 90
+    )
 
 
 def test_a_position_is_of_the_kind_and_format_of_its_source() -> None:
     made = landing("1", "2")
     (splits,) = made.new_files({}).values()
-    position = made.after("source", SourcePosition(), splits)
+    position = made.position_after("source", SourcePosition(), splits)
     assert (position.kind, position.format, position.files) == ("numbers", 2, 2)
     assert made.new_files({"source": position}) == {}
     for other in (SourcePosition("2", (), 2, 2, "tables", 1), SourcePosition("2", (), 2, 2, "numbers", 3)):
@@ -162,4 +168,4 @@ def test_a_position_from_before_it_said_its_kind_and_an_input_that_is_gone() -> 
     made = landing("1", "2", "3")
     assert [split.path for split in made.new_files({"source": SourcePosition("2", (), 2, 2)})["source"]] == ["3"]
     was = InputFile("1", 1, "", "weather")
-    assert made.gone([was], {}) == ["1"]
+    assert made.missing_paths([was], {}) == ["1"]

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, NEVER, Instant, to_instant
 from headrace.sources.progress import ChainClocks, PipelineProgress
 from headrace_snapshots.format.codec import Fields
 
@@ -16,7 +16,7 @@ def read(written: PipelineProgress) -> PipelineProgress:
 @pytest.mark.parametrize("due", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
 def test_a_due_beyond_the_calendar_comes_back_as_a_lower_bound_of_it(due: Instant) -> None:
     restored = read(PipelineProgress(chains={"": ChainClocks(due_event=due)}))
-    assert instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.due_event <= due
+    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.due_event <= due
     assert read(restored) == restored
 
 
@@ -29,5 +29,5 @@ def test_other_dues_come_back_as_they_were(due: Instant) -> None:
 @pytest.mark.parametrize("hold", [Instant(GLOBAL_WINDOW_END - 1), Instant(GLOBAL_WINDOW_END - 60_000_000)])
 def test_so_does_an_output_watermark(hold: Instant) -> None:
     restored = read(PipelineProgress(chains={"": ChainClocks((hold, Instant(0), MAX_INSTANT))}))
-    assert instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.output_watermarks[0] <= hold
+    assert to_instant(datetime(9999, 1, 1, tzinfo=UTC)) < restored.chain.output_watermarks[0] <= hold
     assert restored.chain.output_watermarks[1:] == (Instant(0), MAX_INSTANT)

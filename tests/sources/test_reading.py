@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.formats import lines
 from headrace.formats.file_format import LargeFileError, RequiredColumns, ScannedRecords, UnreadableFileError, read_file
-from headrace.formats.lines import cut
+from headrace.formats.lines import split_lines
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
@@ -113,7 +113,7 @@ def test_compressed_text() -> None:
 
 
 def test_blank_lines_are_no_records_and_count() -> None:
-    lines = cut(b"\xef\xbb\xbfa\n\n \t\nb\r\rc")
+    lines = split_lines(b"\xef\xbb\xbfa\n\n \t\nb\r\rc")
     assert lines.text.to_pylist() == [b"a", b"b", b"c"]
     assert lines.position.tolist() == [0, 3, 5]
 

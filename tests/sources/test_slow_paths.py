@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from headrace import FileSource
 from headrace.errors import HeadraceError
 from headrace.formats import csv_dialect, json_lines
-from headrace.formats.fields import decoded
+from headrace.formats.fields import decode_base64
 from headrace.formats.file_format import RequiredColumns, ScannedRecords, read_file
 from headrace.formats.lines import Quotes
 from headrace.kernel.expressions.casts import read_text
@@ -113,8 +113,10 @@ def none_in_blocks() -> Iterator[None]:
     """Every line is looked at alone."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
-        judge = csv_dialect.JudgedLines.of
-        patch.setattr(csv_dialect.JudgedLines, "of", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False))
+        judge = csv_dialect.JudgedLines.from_lines
+        patch.setattr(
+            csv_dialect.JudgedLines, "from_lines", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False)
+        )
         yield
 
 
@@ -218,7 +220,7 @@ ORACLES: dict[DataType, Callable[[str], Any]] = {
 def test_a_text_says_what_it_says_whatever_stands_beside_it(kind: DataType, texts: list[str]) -> None:
     def read(*some: str | None) -> list[str]:
         array = pa.array(some, pa.string())
-        found = decoded(array) if kind is DataType.BYTES else read_text(array, kind)
+        found = decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)
         return list(map(repr, (found.cast(pa.int64()) if pa.types.is_timestamp(found.type) else found).to_pylist()))
 
     each = [read(text)[0] for text in texts]
@@ -228,7 +230,7 @@ def test_a_text_says_what_it_says_whatever_stands_beside_it(kind: DataType, text
         trimmed = [text.strip(" \t\n\r\v\f") if kind is DataType.BYTES else text.strip() for text in texts]
         wanted = [ORACLES[kind](text) for text in trimmed]
         array = pa.array(texts, pa.string())
-        found = (decoded(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
+        found = (decode_base64(array) if kind is DataType.BYTES else read_text(array, kind)).to_pylist()
         assert list(map(plain, found)) == list(map(plain, wanted))
 
 

@@ -5,18 +5,21 @@ element lies behind; a file that cannot be read costs only itself.
 import gzip
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import headrace as hr
 from headrace import FileSource
 from headrace.distribute import watermark_inputs
-from headrace.distribute.records import FileRecords, in_arrival_order, read_records, together
+from headrace.distribute.records import FileRecords, group_small_files, in_arrival_order, read_records
 from headrace.ext.sources import SourceSplit
 from headrace.formats.csv_lines import CsvLines
 from headrace.formats.file_format import RequiredColumns, UnreadableFileError
@@ -24,12 +27,12 @@ from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import OWN, OnMissing, OnUnreadable
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.sources import CsvDialect
 from headrace.sources import file_planning
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore
+from tests.reference.strategies import examples
 from tests.sources.landed import NOW, Landed, pipeline
-
-TESTED = pipeline("json", on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL)
 
 
 def line(user: object, minute: int, **more: object) -> bytes:
@@ -72,6 +75,8 @@ CSV_LINES = [
     b"a;b;c",
 ]
 HEAD = b"user,time,n,x\n"
+OTHER = b'"time",user,n,x'
+ESCAPED = b'"a\\",\nb",2025-12-31T23:10:00Z,1,\\\n'
 PACKS: list[Callable[[bytes], bytes]] = [
     bytes,
     bytes,
@@ -79,6 +84,23 @@ PACKS: list[Callable[[bytes], bytes]] = [
     gzip.compress,
     lambda body: gzip.compress(body)[:-9],
     lambda _: ZIP,
+]
+
+
+ENVELOPES = [
+    *LINES[5:],
+    *(
+        json.dumps({"before": before, "after": after, "op": op, "ts_ms": ts_ms, "source": {"lsn": ts_ms}}).encode()
+        for before, after, op, ts_ms in [
+            (None, {"user": "ann", "time": "2025-12-31T23:00:00Z", "n": 1, "x": 1.5}, "c", 1767225000001),
+            ({"user": "ann", "time": "2025-12-31T23:00:00Z", "n": 1}, {"user": "bob", "n": 2}, "u", 1767225000002),
+            ({"user": "ann", "time": "2025-12-31T23:00:00Z"}, {"user": "ann", "time": 5}, "u", 1767225000003),
+            ({"user": "eve", "time": "2025-12-31T23:10:00Z"}, None, "d", 1767225000004),
+            (None, {"user": "cy", "time": "2025-12-31T23:59:00Z"}, "r", None),
+            (None, None, "u", 1767225000005),
+            (None, {}, "t", 1767225000006),
+        ]
+    ),
 ]
 
 
@@ -92,18 +114,56 @@ def bodies(lines: list[bytes], begins: list[bytes]) -> st.SearchStrategy[bytes]:
     )
 
 
+ROW = {"user": "ann", "time": datetime(2025, 12, 31, 23, tzinfo=UTC), "n": 1, "x": 1.5}
+COLUMNS: dict[str, list[tuple[pa.DataType, list[Any]]]] = {
+    "user": [
+        (pa.string(), ["ann", None, "bob"]),
+        (pa.large_string(), ["eve", "", "bob"]),
+        (pa.dictionary(pa.int32(), pa.string()), ["ann", "bob", None]),
+    ],
+    "time": [
+        (pa.timestamp("us", "UTC"), [ROW["time"], None]),
+        (pa.timestamp("ns"), [datetime(2025, 12, 31, 23, 59)]),
+        (pa.timestamp("ms"), [2**60, 1767225540000]),
+        (pa.date32(), [date(2025, 12, 31)]),
+    ],
+    "n": [(pa.int64(), [1, -1, 2**62, None]), (pa.int8(), [1, 2]), (pa.string(), ["1"]), (pa.null(), [None])],
+    "x": [(pa.float64(), [1.5, None, float("nan")]), (pa.float32(), [0.5]), (pa.int32(), [7])],
+    "more": [(pa.list_(pa.int64()), [[1], None])],
+}
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> bytes:
+    """Parquet files of a few schemas, with none to six rows, some of them damaged."""
+    rows = draw(st.integers(0, 6))
+    there = [name for name in COLUMNS if draw(st.integers(0, 9)) or name == "more"]
+    columns = {}
+    for name in draw(st.sampled_from([there, [*reversed(there)]])):
+        kind, values = draw(st.sampled_from([*COLUMNS[name][:1] * 4, *COLUMNS[name]]))
+        columns[name] = pa.array([draw(st.sampled_from(values)) for _ in range(rows)], kind)
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns), out, row_group_size=draw(st.sampled_from([2, 100])))
+    body: bytes = out.getvalue().to_pybytes()
+    cut = draw(st.integers(0, len(body)))
+    spoiled = bytearray(body)
+    spoiled[cut % len(body)] ^= 255
+    return draw(st.sampled_from([body, body, body, body, b"", body[:cut], bytes(spoiled), gzip.compress(body)]))
+
+
 def found(tested: Pipeline, landed: Landed, names: list[str]) -> list[dict[str, Any]]:
     """What is read of these files: judged, and where it is from."""
     files = [file for file in landed.files(tested) if file.path.rpartition("/")[2] in names]
     landing = Landing(tested, landed.store)
     pieces = in_arrival_order(tested, {OWN: files})
-    records = read_records(tested, [CompiledStage(tested.stages[0])], landing, pieces, NOW).records
+    stages = [CompiledStage(alone.stages[0]) for alone in tested.of_records.values()]
+    records = read_records(tested, stages, landing, pieces, NOW).records
     return [] if records is None else said(records)
 
 
 def said(records: FileRecords) -> list[dict[str, Any]]:
     rows = np.arange(len(records.positions))
-    columns = {**records.columns, **records.of(rows)}
+    columns = {**records.columns, **records.origins(rows)}
     judged = {name: values.to_pylist() for name, values in columns.items() if not name.startswith("_in_")}
     files = [(path, rows[part].tolist()) for _, path, part in records.by_file(rows)]
     by_row = {row: path for path, own in files for row in own}
@@ -115,40 +175,82 @@ def said(records: FileRecords) -> list[dict[str, Any]]:
     ]
 
 
-def give_what_each_gives(tested: Pipeline, suffix: str, folder: Path, contents: list[bytes]) -> None:
+def give_what_each_gives(tested: Pipeline, folder: Path, contents: list[bytes]) -> None:
     landed = Landed(folder)
-    names = [f"{number}{suffix}" for number in range(len(contents))]
+    names = [f"{number}.part" for number in range(len(contents))]
     for name, body in zip(names, contents, strict=True):
         landed.write(name, body)
     alone = [row for name in names for row in found(tested, landed, [name])]
     assert found(tested, landed, names) == alone
 
 
-@settings(max_examples=150, deadline=None)
-@example([b"{", LINES[0], b""])
-@example([LINES[0] + b"\r", b"\n" + LINES[1]])
-@example([LINES[0], LINES[7], LINES[8], LINES[1]])
-@given(st.lists(bodies(LINES, [b""]), min_size=2, max_size=6))
-def test_small_json_files_read_together_give_what_each_gives_alone(
-    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
+def tolerant(kind: str, **reading: Any) -> Pipeline:
+    return pipeline(kind, on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL, **reading)
+
+
+SIGNED = {
+    "key": "user",
+    "what": {"records": hr.count()},
+    "where": hr.FixedWindows("1h"),
+    "when": hr.on_update(),
+    "how": hr.retracting(None),
+}
+SIGN = {"changelog": hr.if_else(hr.col("n") > 1, -1, hr.col("n")), **SIGNED}
+ROWS = {"outputs": {"rows": hr.Rows(key="user", take=hr.newest())}}
+Contents = st.SearchStrategy[bytes]
+KINDS: dict[str, tuple[Pipeline, Contents]] = {
+    "json": (tolerant("json"), bodies(LINES, [b""])),
+    "signed": (tolerant("json", **SIGN), bodies(LINES, [b""])),
+    "upserts": (tolerant("json", versions=hr.upserts("user", order="n"), **ROWS), bodies(LINES, [b""])),
+    "debezium": (tolerant("json", changelog=hr.debezium_envelope(), **SIGNED), bodies(ENVELOPES, [b""])),
+    "versions": (
+        tolerant("json", versions=hr.debezium_versions("ts_ms", key="user"), time="changed_at", **ROWS),
+        bodies(ENVELOPES, [b""]),
+    ),
+    "csv": (tolerant("csv"), bodies(CSV_LINES, [HEAD])),
+    "signed csv": (tolerant("csv", **SIGN), bodies(CSV_LINES, [HEAD])),
+    "escaped csv": (tolerant("csv", dialect=CsvDialect(escape="\\")), bodies([*CSV_LINES, ESCAPED], [HEAD])),
+    "csv behind lines": (
+        tolerant("csv", dialect=CsvDialect(encoding="cp1252", skip_lines=2)),
+        bodies(CSV_LINES, [b'"\r\n\n' + HEAD, b"\n" + HEAD]),
+    ),
+    "utf-16 csv": (
+        tolerant("csv", dialect=CsvDialect(encoding="utf-16")),
+        bodies(CSV_LINES, [HEAD]).map(lambda body: body.decode("latin-1").encode("utf-16")),
+    ),
+    "parquet": (tolerant("parquet"), tables()),
+    "signed parquet": (tolerant("parquet", **SIGN), tables()),
+}
+
+
+@examples(200, 20)
+@given(st.data())
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_read_together_give_what_each_gives_alone(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, data: st.DataObject
 ) -> None:
-    give_what_each_gives(TESTED, ".jsonl", tmp_path_factory.mktemp("small"), contents)
+    tested, body = KINDS[kind]
+    give_what_each_gives(tested, tmp_path_factory.mktemp("small"), data.draw(st.lists(body, min_size=2, max_size=6)))
 
 
-@settings(max_examples=150, deadline=None)
-@example([HEAD + CSV_LINES[2], HEAD + CSV_LINES[3], HEAD])
-@example([HEAD + CSV_LINES[2], HEAD + b"\xe9,2025-12-31T23:00:00Z,1,1\n" * 20, HEAD + CSV_LINES[3]])
-@example([HEAD + CSV_LINES[2] + b"\n" + HEAD + CSV_LINES[6], HEAD + CSV_LINES[4] + b"\r"])
-@given(st.lists(bodies(CSV_LINES, [HEAD]), min_size=2, max_size=4))
-def test_small_csv_files_read_together_give_what_each_gives_alone(
-    tmp_path_factory: pytest.TempPathFactory, contents: list[bytes]
-) -> None:
-    tested = pipeline("csv", on_unreadable=OnUnreadable.DEAD_LETTER, missing=OnMissing.FAIL)
-    give_what_each_gives(tested, ".csv", tmp_path_factory.mktemp("small"), contents)
+@pytest.mark.parametrize(
+    ("kind", "contents"),
+    [
+        ("json", [b"{", LINES[0], b""]),
+        ("json", [LINES[0] + b"\r", b"\n" + LINES[1]]),
+        ("json", [LINES[0], LINES[7], LINES[8], LINES[1]]),
+        ("csv", [HEAD + CSV_LINES[2], HEAD + CSV_LINES[3], HEAD]),
+        ("csv", [HEAD + CSV_LINES[2], HEAD + b"\xe9,2025-12-31T23:00:00Z,1,1\n" * 20, HEAD + CSV_LINES[3]]),
+        ("csv", [HEAD + CSV_LINES[2] + b"\n" + HEAD + CSV_LINES[6], HEAD + CSV_LINES[4] + b"\r"]),
+        ("csv", [HEAD + CSV_LINES[7] + b"\r", OTHER + b'\r"x\ny"', HEAD + b'"', OTHER, HEAD + CSV_LINES[7], b"a\n"]),
+    ],
+)
+def test_these_files_too(kind: str, contents: list[bytes], tmp_path: Path) -> None:
+    give_what_each_gives(KINDS[kind][0], tmp_path, contents)
 
 
-def test_small_csv_files_with_one_header_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[3]])]
+def test_files_are_read_alone_that_cannot_be_read_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [(f"{at}.csv", HEAD + row + b"\n") for at, row in enumerate([CSV_LINES[2], CSV_LINES[7], CSV_LINES[3]])]
     source = pipeline("csv").input.source
     assert isinstance(source, FileSource)
     alone: list[str] = []
@@ -157,14 +259,14 @@ def test_small_csv_files_with_one_header_are_read_together(monkeypatch: pytest.M
 
     def lengths(*more: tuple[str, bytes]) -> list[int]:
         alone.clear()
-        scanned = source.file_format.read_together([*files, *more], source.fields, RequiredColumns())
+        scanned = source.file_format.read_together([*more, *files], source.fields, RequiredColumns())
         return list(scanned.lengths.tolist())
 
-    assert (lengths(), alone) == ([1, 1], [])
-    other = ("other.csv", b"time,user,n,x\n2025-12-31T23:00:00Z,a,1,1\n")
-    assert (lengths(other), alone) == ([1, 1, 1], ["0.csv", "1.csv", "other.csv"])
-    quoted = ("quoted.csv", HEAD + CSV_LINES[7])
-    assert (lengths(quoted), alone) == ([1, 1, 1], ["0.csv", "1.csv", "quoted.csv"])
+    assert (lengths(), alone) == ([1, 1, 1], [])
+    others = [(name, OTHER + b"\n2025-12-31T23:00:00Z,a,1,1\n") for name in ("a.csv", "b.csv")]
+    assert (lengths(*others), alone) == ([1, 1, 1, 1, 1], [])
+    assert (lengths(others[0]), alone) == ([1, 1, 1, 1], ["a.csv"])
+    assert (lengths(("open.csv", HEAD + CSV_LINES[8])), alone) == ([1, 1, 1, 1], ["open.csv"])
 
 
 @pytest.mark.parametrize("kind", ["json", "csv", "quoted", "parquet"])
@@ -173,18 +275,17 @@ def test_a_small_file_is_fetched_once(kind: str, tmp_path: Path, monkeypatch: py
     source = tested.input.source
     assert isinstance(source, FileSource)
     fetched: list[str] = []
-    content = file_planning.content
+    content = file_planning.read_content
 
     def counted(store: ObjectStore, file: SourceSplit) -> bytes:
         fetched.append(file.path)
         return content(store, file)
 
-    record = {"user": "ann", "time": datetime(2025, 12, 31, 23, tzinfo=UTC), "n": 1, "x": 1.5}
-    body = source.file_format.written([record], source.fields)
+    body = source.file_format.written([ROW], source.fields)
     names = [f"{number}{source.suffixes[0] if source.suffixes else source.file_format.suffix}" for number in range(3)]
     for name in names:
         landed.write(name, HEAD + CSV_LINES[7] if kind == "quoted" else body)
-    monkeypatch.setattr(file_planning, "content", counted)
+    monkeypatch.setattr(file_planning, "read_content", counted)
     rows = found(tested, landed, names)
     assert [row["file"] for row in rows] == fetched == [f"landing/{name}" for name in names]
     assert [row["position"] for row in rows] == [0 if kind in ("json", "parquet") else 1] * 3
@@ -203,9 +304,10 @@ def test_a_file_that_is_read_together_has_at_most_a_quarter_of_a_megabyte(tmp_pa
     landed = Landed(tmp_path)
     for number, copies in enumerate([1, 1, 5000, 1, 1]):
         landed.write(f"{number}.jsonl", (LINES[0] + b"\n") * copies)
-    pieces = in_arrival_order(TESTED, {OWN: landed.files(TESTED)})
-    inputs = {input_.name: input_ for input_ in TESTED.inputs}
-    assert [len(group) for group in together(pieces, inputs)] == [2, 1, 2]
+    tested = tolerant("json")
+    pieces = in_arrival_order(tested, {OWN: landed.files(tested)})
+    inputs = {input_.name: input_ for input_ in tested.inputs}
+    assert [len(group) for group in group_small_files(pieces, inputs)] == [2, 1, 2]
 
 
 TIMES = st.lists(st.lists(st.integers(-50, 50) | st.integers(-(2**50), 2**50), min_size=1, max_size=40), max_size=8)
@@ -220,5 +322,5 @@ def test_times_of_files_are_told_as_of_each(files: list[list[int]], latest: int)
     ]
     every = np.array([time for times in files for time in times], np.int64)
     told = watermark_inputs.times_of_parts(every, parts, {OWN: Instant(latest)})
-    assert [*told] == [watermark_inputs.FileTimes.of(np.array(own, np.int64), Instant(latest)) for own in files]
+    assert [*told] == [watermark_inputs.FileTimes.from_times(np.array(own, np.int64), Instant(latest)) for own in files]
     assert int(MIN_INSTANT) < -(2**50)

@@ -270,7 +270,7 @@ def test_landed_files_expire_and_so_does_what_a_lander_left(
         spark_world.append(records(3 * turn, 3))
         stopped = FaultyStore(open_store(root), lambda operation: Fault.FAIL if operation.kind == "create" else None)
         with pytest.raises(RetryError):
-            Landing(pipeline, stopped).land({})
+            Landing(pipeline, stopped).land_all({})
         handle.run()
     files = [path for path in landed(root) if path.startswith("_written")]
     assert len(files) == 8
@@ -296,7 +296,7 @@ def test_what_is_lost_of_a_range_is_missed(told: type[Told], root: str, spark_wo
     handle = hr.open(root, create=True)[pipeline]
     for turn in range(3):
         spark_world.append(records(3 * turn, 3))
-        handle.run() if turn == 0 else Landing(pipeline, store).land({})
+        handle.run() if turn == 0 else Landing(pipeline, store).land_all({})
     (file,) = [path for path in landed(root) if path.startswith(f"_written/{1:020d}")]
     store.delete(f"counting/landed/source/{file}")
     (problem,) = handle.fsck().damage
@@ -341,7 +341,7 @@ def test_a_large_partition_is_several_files_and_partitions_are_in_order(
     )
     pipeline, store = counting(), open_store(root)
     landing = Landing(pipeline, store)
-    landing.land({})
+    landing.land_all({})
     splits = landing.new_files({})["source"]
     numbers = [pq.read_table(pa.BufferReader(store.read(split.path)), columns=["number"])["number"] for split in splits]
     assert len(numbers) > 2

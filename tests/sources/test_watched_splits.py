@@ -52,7 +52,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def splits_found(watched: Watched) -> dict[str, int]:
-    work = watched.trigger._find()
+    work = watched.trigger._find_pending_work()
     return {} if work is None else dict(work.splits)
 
 
@@ -74,8 +74,8 @@ def test_a_source_of_ones_own_is_watched(
     assert splits_found(watched) == {"source": 1}
     if not pipeline.source.is_durable:  # a lander is killed once it has claimed
         with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete", lambda *_, **__: 0)
-            Landing(pipeline, open_store((tmp_path / "root").as_uri())).land({})
+            killed.setattr(Lander, "_complete_range", lambda *_, **__: 0)
+            Landing(pipeline, open_store((tmp_path / "root").as_uri())).land_all({})
         assert splits_found(watched) == {"source": 1}
     handle.run()
     assert splits_found(watched) == {}
@@ -96,14 +96,14 @@ class ConnectedTable(Source):
 
 def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     from headrace import connections
-    from headrace_airflow.connection import reached
+    from headrace_airflow.connection import find_connection
 
     monkeypatch.setenv("AIRFLOW_CONN_TABLES", json.dumps({"conn_type": "postgres", "host": "db", "password": "hidden"}))
     watched = Watched(counted(ConnectedTable(("a", "b"), {"text": str, "at": datetime})), monkeypatch)
     assert json.loads(watched.kept)["sources"] == {
         "source": [f"{__name__}:ConnectedTable", {"tables": ["a", "b"]}, ["tables"]]
     }
-    with connections.knowing([reached("tables")]):
+    with connections.use_connections([find_connection("tables")]):
         assert connections.connection("tables").password == "hidden"
     with pytest.raises(MissingConnectionError):
         connections.connection("tables")

@@ -45,14 +45,14 @@ class Watched:
     """The trigger of a pipeline, made of what Airflow keeps of it; ``notes`` is what people see of the watcher."""
 
     def __init__(self, pipeline: hr.Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-        from headrace.pipeline.loading.registry import Registered
-        from headrace_airflow.assets import landed
+        from headrace.pipeline.loading.registry import RegisteredPipeline
+        from headrace_airflow.assets import landed_asset
         from headrace_airflow.roots import Root, RootedPipeline
         from headrace_airflow.watching import trigger
         from headrace_airflow.watching.watch import Runs
 
-        rooted = RootedPipeline(Root.of_environment(), Registered(pipeline, Path(__file__)))
-        (watcher,) = landed(rooted, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
+        rooted = RootedPipeline(Root.of_environment(), RegisteredPipeline(pipeline, Path(__file__)))
+        (watcher,) = landed_asset(rooted, pipeline.schedule.poll_interval).watchers  # type: ignore[union-attr]
         name, arguments = watcher.trigger.serialize()
         self.kept = json.dumps(arguments)
         self.notes: list[dict[str, Any]] = []
@@ -62,8 +62,8 @@ class Watched:
             self.notes.append(state)
 
         # there is no supervisor to ask about runs, and to keep a state
-        monkeypatch.setattr(trigger.PendingWorkTrigger, "_runs", lambda _: Runs(0, 0))
-        monkeypatch.setattr(trigger.PendingWorkTrigger, "_note", note)
+        monkeypatch.setattr(trigger.PendingWorkTrigger, "_count_runs", lambda _: Runs(0, 0))
+        monkeypatch.setattr(trigger.PendingWorkTrigger, "_store_state", note)
 
     def event(self) -> dict[str, Any]:
         """The first event that the trigger fires."""
@@ -76,7 +76,7 @@ class Watched:
 
     def finds(self) -> dict[str, int]:
         """How many records the trigger finds now."""
-        work = self.trigger._find()
+        work = self.trigger._find_pending_work()
         return {} if work is None else dict(work.records)
 
     def failure(self) -> str:
@@ -153,8 +153,8 @@ def test_records_of_a_topic_start_a_run_once(
     assert watched.finds() == {"source": 1}
     if land == "always":  # a lander is killed once it has claimed
         with monkeypatch.context() as killed:
-            killed.setattr(Lander, "_complete", lambda *_, **__: 0)
-            Landing(pipeline, open_store(tmp_path.as_uri())).land({})
+            killed.setattr(Lander, "_complete_range", lambda *_, **__: 0)
+            Landing(pipeline, open_store(tmp_path.as_uri())).land_all({})
         assert watched.finds() == {"source": 1}
     handle.run()
     assert watched.finds() == {}

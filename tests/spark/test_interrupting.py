@@ -8,8 +8,8 @@ from time import monotonic, sleep
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.process import Beside, Stop
-from headrace.distribute.spark.application import SparkSession, interrupted
+from headrace.distribute.process import BackgroundThread, Stop
+from headrace.distribute.spark.application import SparkSession, interrupt_on_stop
 
 SECONDS = 120.0
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -26,10 +26,10 @@ def without_end(marker: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.R
 
 def test_a_job_beside_the_epochs_ends_with_the_work_that_began_it(spark: SparkSession, tmp_path: Path) -> None:
     marker = tmp_path / "begun"
-    beside = Beside[pa.Table]("job")
+    beside = BackgroundThread[pa.Table]("job")
 
     def work(stop: Stop) -> pa.Table:
-        with interrupted(spark, stop):
+        with interrupt_on_stop(spark, stop):
             return spark.range(0, 1, 1, 1).mapInArrow(partial(without_end, str(marker)), "id long").toArrow()
 
     began = monotonic()

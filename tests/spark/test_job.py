@@ -62,13 +62,13 @@ def nodes_of(plan: Any) -> Iterator[Any]:
 def plans(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """The physical plans of all jobs from now on."""
     seen: list[Plan] = []
-    received = engine._received
+    received = engine._collect_messages
 
     def remember(rows: DataFrame, tasks: int) -> Any:
         seen.append(Plan.of(rows))
         return received(rows, tasks)
 
-    monkeypatch.setattr(engine, "_received", remember)
+    monkeypatch.setattr(engine, "_collect_messages", remember)
     return seen
 
 

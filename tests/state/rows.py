@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from headrace import DataType, discarding
-from headrace.kernel.keys import hashes
+from headrace.kernel.keys import hash_keys
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import in_order
 from headrace.model.time import NEVER
@@ -57,7 +57,7 @@ BATCHES = st.lists(ROWS, max_size=40, unique_by=lambda row: (row.key, row.start)
 def batch(rows: Sequence[Row], epoch: int = 0, bits: int = 64) -> pa.RecordBatch:
     """``rows`` as an epoch writes them; only the top ``bits`` of their hashes are not zero."""
     keys = pa.array([row.key for row in rows], pa.string())
-    hashed = hashes([keys]) >> np.uint64(64 - bits) << np.uint64(64 - bits)
+    hashed = hash_keys([keys]) >> np.uint64(64 - bits) << np.uint64(64 - bits)
     return _batch(STAGE, keys, hashed, rows, epoch)
 
 
@@ -84,7 +84,7 @@ def many(first: int, last: int, step: int = 1, epoch: int = 0) -> pa.RecordBatch
     keys = np.arange(first, last, step)
     start = (keys % 24) * HOUR
     known = {
-        c.HASH: hashes([pa.array(keys)]),
+        c.HASH: hash_keys([pa.array(keys)]),
         "user": keys,
         c.WINDOW_START: start,
         c.WINDOW_END: start + HOUR,

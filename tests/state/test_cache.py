@@ -67,8 +67,8 @@ def same(run: SortedFile) -> bool:
 def test_what_was_stored_is_not_read_again(store: MemoryStore, cache: LayerCache) -> None:
     file = put(store, cache)
     for reader in (cache, again(cache)):
-        assert gets(store, lambda reader=reader: reader.run(store, file, SCHEMA)) == 0
-        run = reader.run(store, file, SCHEMA)
+        assert gets(store, lambda reader=reader: reader.load_file(store, file, SCHEMA)) == 0
+        run = reader.load_file(store, file, SCHEMA)
         assert same(run)
         assert run.known is not None
 
@@ -76,9 +76,9 @@ def test_what_was_stored_is_not_read_again(store: MemoryStore, cache: LayerCache
 def test_an_object_is_read_once(store: MemoryStore, cache: LayerCache, tmp_path: Path) -> None:
     file = put(store, cache)
     other = LayerCache(tmp_path / "other", LARGE)
-    assert gets(store, lambda: other.run(store, file, SCHEMA)) == 1
-    assert same(other.run(store, file, SCHEMA))
-    assert gets(store, lambda: again(other).run(store, file, SCHEMA)) == 0
+    assert gets(store, lambda: other.load_file(store, file, SCHEMA)) == 1
+    assert same(other.load_file(store, file, SCHEMA))
+    assert gets(store, lambda: again(other).load_file(store, file, SCHEMA)) == 0
 
 
 def cut_off(file: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_file_that_is_no_run_is_made_again(
     file = put(store, cache)
     damage(files(cache)[0])
     fresh = again(cache)
-    assert same(fresh.run(store, file, SCHEMA))
-    assert gets(store, lambda: again(cache).run(store, file, SCHEMA)) == 0
+    assert same(fresh.load_file(store, file, SCHEMA))
+    assert gets(store, lambda: again(cache).load_file(store, file, SCHEMA)) == 0
 
 
 def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: LayerCache) -> None:
@@ -123,13 +123,13 @@ def test_the_rows_of_another_file_are_not_taken(store: MemoryStore, cache: Layer
     (mine,) = (path for path in files(cache) if file.sha256 in path.name)
     (others,) = (path for path in files(cache) if other.sha256 in path.name)
     mine.write_bytes(others.read_bytes())
-    assert same(again(cache).run(store, file, SCHEMA))
+    assert same(again(cache).load_file(store, file, SCHEMA))
 
 
 def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: MemoryStore, cache: LayerCache) -> None:
     stored = [put(store, cache, ROWS.slice(number, 50), str(number)) for number in range(6)]
     sizes = [path.stat().st_size for path in files(cache)]
-    held = [cache.run(store, file, SCHEMA) for file in stored]
+    held = [cache.load_file(store, file, SCHEMA) for file in stored]
     for age, file in enumerate([*stored[1:], stored[0]]):
         (path,) = (path for path in files(cache) if file.sha256 in path.name)
         os.utime(path, ns=(age, age))
@@ -140,7 +140,7 @@ def test_the_least_recently_used_go_first_and_stay_readable_while_mapped(store: 
     assert stored[0].sha256 in left  # used last
     assert not left & {file.sha256 for file in stored[1:4]}
     assert all(run.rows.equals(ROWS.slice(number, 50)) for number, run in enumerate(held))
-    assert gets(store, lambda: small.run(store, stored[1], SCHEMA)) == 1
+    assert gets(store, lambda: small.load_file(store, stored[1], SCHEMA)) == 1
 
 
 @pytest.mark.slow
@@ -164,14 +164,14 @@ def test_a_folder_that_is_removed_is_made_again(
     store: MemoryStore, cache: LayerCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = put(store, cache)
-    held = cache.run(store, file, SCHEMA)
+    held = cache.load_file(store, file, SCHEMA)
     shutil.rmtree(cache.folder)
     other = put(store, cache, ROWS.slice(0, 10), "other")
     assert len(files(cache)) == 1
     assert same(held)
-    assert same(cache.run(store, file, SCHEMA))
-    assert same(again(cache).run(store, file, SCHEMA))
-    assert gets(store, lambda: again(cache).run(store, other, SCHEMA)) == 0
+    assert same(cache.load_file(store, file, SCHEMA))
+    assert same(again(cache).load_file(store, file, SCHEMA))
+    assert gets(store, lambda: again(cache).load_file(store, other, SCHEMA)) == 0
     removed = []
 
     def written(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
@@ -190,7 +190,7 @@ def test_using_a_file_keeps_it(store: MemoryStore, cache: LayerCache) -> None:
     file = put(store, cache)
     (path,) = files(cache)
     os.utime(path, ns=(0, 0))
-    cache.run(store, file, SCHEMA)
+    cache.load_file(store, file, SCHEMA)
     assert path.stat().st_mtime_ns > 0
 
 
@@ -207,8 +207,8 @@ def test_its_size_is_bounded_however_much_enters(store: MemoryStore, cache: Laye
 @pytest.mark.slow
 def test_no_file_stays_open(store: MemoryStore, cache: LayerCache) -> None:
     before = len(list(Path("/proc/self/fd").iterdir()))
-    held = [cache.run(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
-    held += [again(cache).run(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
+    held = [cache.load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
+    held += [again(cache).load_file(store, put(store, cache, ROWS.slice(n, 5), str(n)), SCHEMA) for n in range(20)]
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert all(run.rows.num_rows == 5 for run in held)
 
@@ -235,7 +235,7 @@ def test_an_object_that_is_as_it_was_written_or_verified_costs_a_stat(
     files(cache)[0].unlink()
     assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1, "get": 1}
     assert requests(any_store, lambda: again(cache).check(any_store, file, SCHEMA)) == {"stat": 1}
-    assert requests(any_store, lambda: again(cache).run(any_store, file, SCHEMA)) == {}
+    assert requests(any_store, lambda: again(cache).load_file(any_store, file, SCHEMA)) == {}
 
 
 def flip(store: ObjectStore, path: str) -> None:
@@ -278,7 +278,7 @@ def test_what_is_read_without_a_check_is_verified_too(store: MemoryStore, cache:
     flip(store, file.path)
     files(cache)[0].unlink()
     with pytest.raises(BrokenObjectError):
-        again(cache).run(store, file, SCHEMA)
+        again(cache).load_file(store, file, SCHEMA)
     assert files(cache) == []
 
 
@@ -296,7 +296,7 @@ for number in range(30):
     rows = ROWS.slice(number % 10, 50)
     file = put(root, cache, rows, f"{sys.argv[4]}-{number}")
     for reader in (cache, LayerCache(folder, limit)):
-        assert reader.run(root, file, SCHEMA).rows.equals(rows)
+        assert reader.load_file(root, file, SCHEMA).rows.equals(rows)
 """
 
 
@@ -381,7 +381,7 @@ def test_columns_of_one_value_are_what_they_were(store: MemoryStore, cache: Laye
     rows = pa.RecordBatch.from_pydict(columns)
     file = put(store, cache, rows)
     for reader in (cache, again(cache), LayerCache(cache.folder.parent / "empty", LARGE)):
-        run = reader.run(store, file, rows.schema)
+        run = reader.load_file(store, file, rows.schema)
         assert {*run.constant} == {"same", "none", "truth", "at"}
         wanted = np.array([0, 1, 2, 600, 601, 3998, 5000], np.uint64)
         expected = rows.take(pa.array([0, 1, 300, 1999]))

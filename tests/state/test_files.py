@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace.state import files
-from headrace.state.files import parquet, put_rows, read_rows
+from headrace.state.files import encode_parquet, put_rows, read_rows
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import MemoryStore
@@ -82,7 +82,7 @@ def test_a_file_that_is_not_what_was_written_is_named(tmp_path: Path, damage: Ca
 def test_pages_have_checksums_for_readers_that_do_not_ask_the_manifest() -> None:
     rolled = random.Random(1)
     numbers = pa.array([rolled.randrange(10**9) for _ in range(1000)], pa.int64())
-    content = bytearray(parquet(pa.RecordBatch.from_pydict({"n": numbers})).data)
+    content = bytearray(encode_parquet(pa.RecordBatch.from_pydict({"n": numbers})).data)
     whole = pq.read_table(io.BytesIO(content))
     chunk = pq.ParquetFile(io.BytesIO(content)).metadata.row_group(0).column(0)
     end, unnoticed = chunk.data_page_offset + chunk.total_compressed_size, 0
@@ -101,13 +101,13 @@ def test_times_of_which_few_differ_have_a_dictionary() -> None:
     rows = pa.RecordBatch.from_arrays(
         [pa.array(hours).cast(TIME), pa.array(moments).cast(TIME), pa.array(hours)], ["end", "at", "number"]
     )
-    few, many = parquet(rows[:1000]), parquet(rows)
+    few, many = encode_parquet(rows[:1000]), encode_parquet(rows)
     for content, coded in ((few, set()), (many, {"end"})):
         opened = pq.ParquetFile(pa.BufferReader(content.data))
         chunks = [opened.metadata.row_group(0).column(number) for number in range(3)]
         assert {chunk.path_in_schema for chunk in chunks if chunk.has_dictionary_page} == coded
         assert opened.read().equals(pa.Table.from_batches([rows[: content.rows]]))
-    assert len(parquet(rows.select(["end"])).data) < len(parquet(rows.select(["number"])).data)
+    assert len(encode_parquet(rows.select(["end"])).data) < len(encode_parquet(rows.select(["number"])).data)
     store = MemoryStore()
     path = put_rows(store, "rows", [rows])
     assert read_rows(store, path, rows.schema).equals(rows)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.state.chunks import GROUPS, WHOLE, groups_of, part_of, parts
+from headrace.state.chunks import GROUPS, WHOLE, groups_of, key_group_ranges, part_of
 
 HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda found: np.sort(np.array(found, np.uint64)))
 
@@ -15,21 +15,21 @@ HASHES = st.lists(st.integers(0, 2**64 - 1), min_size=1).map(lambda found: np.so
 @given(HASHES, st.integers(1, 9))
 def test_the_parts_hold_each_hash_once(hashes: np.ndarray, number: int) -> None:
     own = part_of(hashes, number)
-    for index, part in enumerate(parts(number)):
-        assert (hashes[part.span(hashes)] == hashes[own == index]).all()
-    assert sum(len(hashes[part.span(hashes)]) for part in parts(number)) == len(hashes)
+    for index, part in enumerate(key_group_ranges(number)):
+        assert (hashes[part.row_slice(hashes)] == hashes[own == index]).all()
+    assert sum(len(hashes[part.row_slice(hashes)]) for part in key_group_ranges(number)) == len(hashes)
 
 
 @given(HASHES, st.integers(1, 9))
 def test_a_part_overlaps_the_files_that_have_rows_of_it(hashes: np.ndarray, number: int) -> None:
-    for part in parts(number):
-        has_rows = len(hashes[part.span(hashes)]) > 0
+    for part in key_group_ranges(number):
+        has_rows = len(hashes[part.row_slice(hashes)]) > 0
         assert part.overlaps(groups_of(hashes)) or not has_rows
-        assert not part.holds(groups_of(hashes)) or len(hashes[part.span(hashes)]) == len(hashes)
+        assert not part.contains(groups_of(hashes)) or len(hashes[part.row_slice(hashes)]) == len(hashes)
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 7, 200])
 def test_parts_are_all_groups_in_a_row(number: int) -> None:
-    found = parts(number)
+    found = key_group_ranges(number)
     assert (found[0].first, found[-1].last) == (WHOLE.first, WHOLE.last) == (0, GROUPS - 1)
     assert all(before.last + 1 == after.first for before, after in pairwise(found))

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from headrace.distribute.tasks import background
 from headrace.distribute.tasks.background import MergeStep, TableMerges
 from headrace.distribute.tasks.tables import expired_prefix
-from headrace.kernel.keys import hashes
+from headrace.kernel.keys import hash_keys
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state.chunks import parts
+from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers, open_rows
 from headrace.state.migration import merge_layers
@@ -32,7 +32,7 @@ from tests.state.rows import BATCHES, HOUR, STAGE, Row, batch
 
 DAY = 24 * HOUR
 NO_CLOCKS = FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0))
-KEYS = np.unique(hashes([pa.array([f"key {number}" for number in range(12)])]))
+KEYS = np.unique(hash_keys([pa.array([f"key {number}" for number in range(12)])]))
 
 EPOCHS = st.lists(
     st.tuples(BATCHES, st.sampled_from([0, 0, 0, 1, 2, 5]), st.sampled_from(["", "adopts", "adopts", "restores"])),
@@ -62,10 +62,10 @@ class Table:
     def grow(self, changes: pa.RecordBatch, epoch: int, watermark: Instant) -> None:
         if not self.steps:
             self.merges = self.merges.with_next(self.stored, parts_of)
-            self.steps = {step: self._merged(step, epoch) for step in self.merges.steps(self.stored)}
+            self.steps = {step: self._merged(step, epoch) for step in self.merges.next_steps(self.stored)}
         left = self.stored[expired_prefix(self.stored, watermark) :]
         layers = Layers(STAGE, self._opened(left))
-        grown = layers.grown([SortedFile(layers.kept(changes))], epoch)
+        grown = layers.with_layer([SortedFile(layers.changes_to_keep(changes))], epoch)
         if len(grown.layers) > len(layers.layers):
             top = grown.layers[-1]
             files = self._put(f"state-{epoch}", [run.rows for run in top.runs])
@@ -73,7 +73,7 @@ class Table:
         self.stored = left
 
     def adopt(self) -> None:
-        self.merges, self.stored = self.merges.after(self.steps).applied(self.stored)
+        self.merges, self.stored = self.merges.with_finished_steps(self.steps).apply_finished(self.stored)
         self.steps = {}
 
     def restore(self) -> None:
@@ -84,7 +84,7 @@ class Table:
     def _merged(self, step: MergeStep, epoch: int) -> list[tuple[DataFile, ...]]:
         merge, files = step.merge, []
         for part in step.parts:
-            keys = parts(merge.parts)[part]
+            keys = key_group_ranges(merge.parts)[part]
             layers = [open_rows(self.cache, self.store, STAGE.state_schema, layer, keys) for layer in step.layers]
             pieces = merge_layers(STAGE, layers, is_lowest=merge.is_lowest)
             files.append(self._put(f"merged-{epoch}-{merge.first_epoch}-{part}", pieces))
@@ -98,7 +98,7 @@ class Table:
 
     def content(self) -> dict[tuple[str, int], int]:
         """The epoch that wrote each row that is there."""
-        rows = Layers(STAGE, self._opened(self.stored)).lookup(KEYS, NO_CLOCKS).to_pylist()
+        rows = Layers(STAGE, self._opened(self.stored)).affected_rows(KEYS, NO_CLOCKS).to_pylist()
         return {(row["user"], row[c.WINDOW_START] // HOUR): row[c.EPOCH] for row in rows}
 
 

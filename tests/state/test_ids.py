@@ -17,7 +17,7 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
 from headrace.model.time import Duration, Instant
 from headrace.program import columns as c
-from headrace.state.chunks import parts
+from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import RememberedIds, open_rows
 from headrace.state.migration import merge_ids
@@ -75,17 +75,20 @@ def test_fates_are_those_of_the_first_of_each_id(
             layers = tuple(open_rows(cache, store, EMPTY.schema, layer) for layer in stored)
             ids = replace(EMPTY, layers=layers, watermark=Instant(watermark))
             if is_merged and (start := plan_merge([layer.rows for layer in stored])) is not None:
-                merge = UnfinishedMerge.of(stored[start:], 1, is_lowest=start == 0)
-                merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.counts))
-                stored = merge.with_next((merged,)).applied(stored)
+                merge = UnfinishedMerge.from_layers(stored[start:], 1, is_lowest=start == 0)
+                merged = put(f"merged-{epoch}", merge_ids(EMPTY.schema, layers[start:], ids.unexpired_mask))
+                stored = merge.with_next((merged,)).apply_to(stored)
             columns = judged(records)
-            columns[c.SEEN] = ids.seen(columns)
+            columns[c.SEEN] = ids.find_duplicates(columns)
             assert columns[c.SEEN].to_pylist() == expected(first, records, watermark)
             watermark += moved
-            new = ids.new(columns, epoch)
+            new = ids.new_rows(columns, epoch)
             stored = stored[expired_prefix(stored, Instant(watermark)) :]
             if new.num_rows:
-                top = Layer(put(f"ids-{epoch}", [new]), new.num_rows, epoch, epoch, int(ids.expiry(new)))
+                top = Layer(put(f"ids-{epoch}", [new]), new.num_rows, epoch, epoch, int(ids.expiry_watermark(new)))
                 stored = (*stored, top)
-            cut = [[open_rows(cache, store, ids.schema, each, part) for part in parts(number)] for each in stored]
+            cut = [
+                [open_rows(cache, store, ids.schema, each, part) for part in key_group_ranges(number)]
+                for each in stored
+            ]
             assert [sum(part.row_count for part in each) for each in cut] == [each.rows for each in stored]

@@ -37,7 +37,7 @@ for epoch in range(4):  # the first has all keys, those behind it every eighth
     files = []
     for number, piece in enumerate(pieces):
         files += [each.file for each in put_runs(store, cache, f"{epoch}-{number}", [piece])]
-    layers.append(Layer.of(tuple(files), epoch, epoch))
+    layers.append(Layer.from_files(tuple(files), epoch, epoch))
 (folder / "layers").write_bytes(pickle.dumps(layers))
 """
 """Files of a layer cover all hashes each here, so that a merge has all of them open at once."""
@@ -47,7 +47,7 @@ import pickle, resource, sys
 from pathlib import Path
 import numpy as np
 import pyarrow as pa
-from headrace.kernel.keys import hashes
+from headrace.kernel.keys import hash_keys
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
@@ -78,15 +78,15 @@ def allocated():
 # what libraries allocate once: threads, buffers, modules
 warm, written = MemoryStore(), LayerCache(folder / "warm", 10**12)
 (few,) = put_runs(warm, written, "few", [many(0, 1000)])
-LayerCache(folder / "warmer", 10**12).run(warm, few.file, COUNTS.state_schema)
+LayerCache(folder / "warmer", 10**12).load_file(warm, few.file, COUNTS.state_schema)
 
 before = allocated()
 resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
 layers = Layers(COUNTS, tuple(open_rows(cache, store, COUNTS.state_schema, layer, WHOLE) for layer in stored))
 size = sum(run.rows.nbytes for run in layers.runs)
 assert size > 10 * allowed, size
-touched = hashes([pa.array(np.arange(0, rows, rows // 1000))])
-found = layers.lookup(touched, FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0)))
+touched = hash_keys([pa.array(np.arange(0, rows, rows // 1000))])
+found = layers.affected_rows(touched, FiringClocks(Instant(0), Instant(0), Instant(0), Instant(0)))
 assert found.num_rows >= 1000
 merged = [each.file for each in put_runs(store, cache, "merged", merge_layers(COUNTS, layers.layers, is_lowest=True))]
 assert sum(file.rows for file in merged) == rows, merged
@@ -96,6 +96,72 @@ try:
 except MemoryError:
     print("limited")
 """
+
+
+MERGE = """
+import resource, sys
+from datetime import datetime
+from pathlib import Path
+import numpy as np
+import pyarrow as pa
+import headrace as hr
+from headrace.kernel.joins.sides import CompiledJoin, in_order
+from headrace.kernel.joins.step import merge_side
+from headrace.model.expressions.data_types import DataType
+from headrace.model.time import Instant
+from headrace.program import columns as c
+from headrace.state import file_cache as writer
+from headrace.state import migration
+from headrace.state.chunks import WHOLE
+from headrace.state.file_cache import LayerCache, put_runs
+from headrace.state.layers import open_rows
+from headrace.state.migration import sorted_ranges
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.store import LocalStore
+
+folder, rows, scale, allowed = Path(sys.argv[1]), *map(int, sys.argv[2:])
+writer.RUN_BYTES = writer.RUN_BYTES * scale // 8
+migration.RANGE_BYTES = migration.RANGE_BYTES * scale // 8
+store, cache = LocalStore(folder / "root"), LayerCache(folder / "cache", 10**12)
+right = hr.json("landing/right", {"k": int, "v": int, "at": datetime}).event_time("at", bound="0s").named("right")
+declared = hr.as_of(right, "k", columns=["v"], lateness="0s")
+join = CompiledJoin(0, declared, {"k": DataType.INT}, declared.lateness, has_signed_left=False)
+
+
+def versions(times):
+    # every other one of key 0, one each moment
+    keys = np.where(times % 2 == 0, 0, times)
+    ones = pa.array(np.ones(len(times), np.int64))
+    batch = join.right_rows(pa.array(times), {"_k0": pa.array(keys), "_c0": pa.array(times)}, ones)
+    hashed, at = (batch.column(name).to_numpy() for name in (c.HASH, c.EVENT_TIME))
+    return batch.take(pa.array(in_order(hashed, at)))
+
+
+def layer_of(epoch, times):
+    files = put_runs(store, cache, f"{epoch}-{len(times)}", [versions(times)])
+    return Layer.from_files(tuple(each.file for each in files), epoch, epoch)
+
+
+def merged(name, stored, watermark):
+    opened = [open_rows(cache, store, join.right_schema, layer, WHOLE) for layer in stored]
+    files = put_runs(store, cache, name, merge_side(join, sorted_ranges(opened, c.EVENT_TIME), watermark))
+    return sum(each.file.rows for each in files)
+
+
+def allocated():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmData"].split()[0]) * 1024
+
+
+layers = [layer_of(epoch, np.arange(epoch, rows, 4, np.int64)) for epoch in range(4)]
+merged("warm", [layer_of(4, np.arange(1000))], Instant(10))
+before = allocated()
+resource.setrlimit(resource.RLIMIT_DATA, (before + allowed, before + allowed))
+assert merged("all", layers, Instant(0)) == rows
+assert merged("newest", layers, Instant(rows)) == rows // 2 + 1
+print(8 * 5 * rows // 2**20, (allocated() - before) // 2**20)
+"""
+"""Half of the rows are of one key: one merge keeps them all, the other the newest alone."""
 
 
 def run(program: str, folder: Path, *arguments: int) -> str:
@@ -115,5 +181,12 @@ def test_a_state_of_ten_times_what_may_be_allocated_is_opened_looked_up_and_merg
         run(WRITE, tmp_path, ROWS, SCALE)
         shutil.rmtree(tmp_path / "written")
         assert "limited" in run(WORK, tmp_path, ROWS, SCALE, ALLOWED)
+    finally:
+        shutil.rmtree(tmp_path)
+
+
+def test_a_key_with_more_rows_than_may_be_allocated_is_merged(tmp_path: Path) -> None:
+    try:
+        run(MERGE, tmp_path, ROWS // 4, SCALE, ALLOWED)
     finally:
         shutil.rmtree(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.kernel.state import newest
+from headrace.kernel.state import newest_rows
 from headrace.program import columns as c
 from headrace.state import migration
 from headrace.state.migration import merge_ids, merge_layers
@@ -38,7 +38,7 @@ def test_ranges_give_the_newest_rows_of_all(
     layers: list[list[Row]], files: int, bits: int, range_bytes: int, is_lowest: bool
 ) -> None:
     batches = [batch(rows, epoch, bits) for epoch, rows in enumerate(layers)]
-    expected = newest(STAGE, batches)
+    expected = newest_rows(STAGE, batches)
     if is_lowest:
         expected = expected.filter(pc.not_equal(expected.column(c.STATUS), c.DELETED))
     pieces = merged([layer(rows, epoch, files) for epoch, rows in enumerate(batches)], range_bytes, is_lowest=is_lowest)
@@ -53,7 +53,7 @@ def test_a_range_is_bounded_whatever_the_layers() -> None:
     rows = [Row(f"key {number}", 0) for number in range(40_000)]
     layers = [layer(batch(rows[epoch * 2000 :: epoch + 1], epoch), epoch, files=epoch + 1) for epoch in range(8)]
     most = sum(run.rows.nbytes for each in layers for run in each.runs) // 20
-    with mock.patch.object(migration, "newest", side_effect=newest) as seen:
+    with mock.patch.object(migration, "newest_rows", side_effect=newest_rows) as seen:
         pieces = merged(layers, most, is_lowest=True)
     assert sum(piece.num_rows for piece in pieces) == len(rows)
     assert max(sum(piece.nbytes for piece in call.args[1]) for call in seen.call_args_list) <= 1.5 * most
@@ -63,7 +63,7 @@ def test_windows_of_one_key_are_cut_too() -> None:
     layers = [layer(batch([Row("one", start) for start in range(5000)], epoch), epoch) for epoch in range(3)]
     pieces = merged(layers, 100_000, is_lowest=False)
     assert len(pieces) > 5
-    assert together(pieces).equals(newest(STAGE, [each.runs[0].rows for each in layers]))
+    assert together(pieces).equals(newest_rows(STAGE, [each.runs[0].rows for each in layers]))
 
 
 @pytest.mark.parametrize("range_bytes", [1, 2000, 10**9])

@@ -38,12 +38,12 @@ def test_what_was_looked_at_takes_no_memory_afterwards(tmp_path: Path) -> None:
     store, cache = MemoryStore(), LayerCache(tmp_path / "cache", 10**9)
     pieces = [many(first, first + 4000) for first in (0, 4000, 0)]
     files = [each.file for number, piece in enumerate(pieces) for each in put_runs(store, cache, str(number), [piece])]
-    runs = [cache.run(store, file, COUNTS.state_schema) for file in files]
+    runs = [cache.load_file(store, file, COUNTS.state_schema) for file in files]
     assert [run.rows for run in runs] == pieces
     assert in_memory(cache.folder) > 1_000_000
     layers = Layers(COUNTS, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
 
-    assert layers.lookup(runs[2].hashes[:100].copy(), FiringClocks(EARLY, EARLY, EARLY, EARLY)).num_rows == 100
+    assert layers.affected_rows(runs[2].hashes[:100].copy(), FiringClocks(EARLY, EARLY, EARLY, EARLY)).num_rows == 100
     assert in_memory(cache.folder) == 0
     assert layers.earliest_hold(LATE) < LATE
     assert layers.next_due(EARLY, EARLY)[0] < LATE
@@ -59,7 +59,7 @@ def test_where_a_process_has_room_files_stay_up_to_a_limit(tmp_path: Path, monke
     store, cache = MemoryStore(), LayerCache(tmp_path / "cache", 10**9)
     pieces = [many(first, first + 4000) for first in range(0, 40_000, 4000)]
     files = [each.file for number, piece in enumerate(pieces) for each in put_runs(store, cache, str(number), [piece])]
-    runs = [cache.run(store, file, COUNTS.state_schema) for file in files]
+    runs = [cache.load_file(store, file, COUNTS.state_schema) for file in files]
     assert runs[0].file is not None
     resident = Resident(3 * runs[0].file.size + 1)  # without files of other tests
     monkeypatch.setattr(sorted_file, "RESIDENT", resident)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from headrace.kernel.delta import aggregate, judge
-from headrace.kernel.step import Counts, StageResult, step
+from headrace.kernel.delta import aggregate_rows, judge_rows
+from headrace.kernel.step import Counts, StageResult, step_stage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
@@ -33,7 +33,7 @@ def delta(keys: Sequence[int], at: int) -> pa.RecordBatch:
         "price": pa.array(keys, pa.int64()),
         c.EVENT_TIME: pa.array([at] * len(keys), pa.int64()),
     }
-    made = aggregate(STAGE, judge(STAGE, rows), MIN_INSTANT).delta
+    made = aggregate_rows(STAGE, judge_rows(STAGE, rows), MIN_INSTANT).delta
     assert made is not None
     return made
 
@@ -42,7 +42,7 @@ def delta(keys: Sequence[int], at: int) -> pa.RecordBatch:
 def epoch() -> StageEpoch:
     """The second of two epochs: it changes every second window, and fires all of them."""
     first = StageEpoch(0, Layers(STAGE), [delta(range(KEYS), HOUR // 2)], BEGIN)
-    runs = tuple(SortedFile(result.changes) for result in first.results())
+    runs = tuple(SortedFile(result.changes) for result in first.compute_results())
     layers = Layers(STAGE, (StateLayer(runs, 0, 0),))
     return StageEpoch(1, layers, [delta(range(0, KEYS, 4), HOUR // 3), delta(range(0, KEYS, 2), HOUR // 4)], PASSED)
 
@@ -54,7 +54,7 @@ def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, Counts | None]:
     """All rows of state in their order, all panes in one, and all counts."""
-    panes = pa.Table.from_batches([result.panes() for result in results])
+    panes = pa.Table.from_batches([result.pane_rows() for result in results])
     return (
         pa.concat_batches([result.changes for result in results]),
         panes.sort_by([(name, "ascending") for name in ("user", "window_end", "sequence")]),
@@ -63,26 +63,26 @@ def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, C
 
 
 def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch, monkeypatch: pytest.MonkeyPatch) -> None:
-    (whole,), (again,) = epoch.results(), epoch.results()
+    (whole,), (again,) = epoch.compute_results(), epoch.compute_results()
     assert content([whole]) == content([again])
     monkeypatch.setattr(layers, "SLICE_ROWS", 50)
-    slices = [*epoch.results()]
+    slices = [*epoch.compute_results()]
     assert len(slices) > 5
     assert content(slices) == content([whole])
     assert whole.counts.on_time == KEYS
 
 
 def test_parts_of_the_keys_are_the_whole(epoch: StageEpoch) -> None:
-    (whole,) = epoch.results()
-    parts = [result for keys in epoch.keys.cut(3) for result in _of_part(epoch, keys.first, keys.last)]
+    (whole,) = epoch.compute_results()
+    parts = [result for keys in epoch.keys.split_evenly(3) for result in _of_part(epoch, keys.first, keys.last)]
     assert content(parts) == content([whole])
 
 
 def _of_part(epoch: StageEpoch, first: int, last: int) -> Iterator[StageResult]:
     keys = replace(epoch.keys, first=first, last=last)
-    spans = [keys.span(piece.column(c.HASH).to_numpy()) for piece in epoch.deltas]
+    spans = [keys.row_slice(piece.column(c.HASH).to_numpy()) for piece in epoch.deltas]
     pieces = [piece[span] for piece, span in zip(epoch.deltas, spans, strict=True)]
-    return replace(epoch, keys=keys, layers=epoch.layers.within(keys), deltas=pieces).results()
+    return replace(epoch, keys=keys, layers=epoch.layers.slice_keys(keys), deltas=pieces).compute_results()
 
 
 @pytest.mark.usefixtures("in_slices")
@@ -94,10 +94,10 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
 
     def watched(*given: object, **more: object) -> StageResult | None:
         were_gone.extend(one() is None for one in last[-1:])
-        return step(*given, **more)  # type: ignore[arg-type]
+        return step_stage(*given, **more)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(layers, "step", watched)
-    for result in epoch.results():
+    monkeypatch.setattr(layers, "step_stage", watched)
+    for result in epoch.compute_results():
         last.append(weakref.ref(result))
         del result
     assert len(were_gone) > 5
@@ -113,7 +113,7 @@ def test_a_writer_stores_files_while_rows_come(monkeypatch: pytest.MonkeyPatch) 
     for begin in range(0, 1000, 100):
         given.add(rows[begin : begin + 100])
         counts.append(len([*store.list("p/")]))
-    stored = given.done()
+    stored = given.finish()
     assert (counts[0], counts[-1] + 1) == (0, len(stored))
     assert pa.concat_batches([one.run.rows for one in stored]) == rows
-    assert RunWriter(store, RowsInMemory(), "p/none").done() == ()
+    assert RunWriter(store, RowsInMemory(), "p/none").finish() == ()

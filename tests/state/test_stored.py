@@ -15,7 +15,7 @@ from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state import file_cache
 from headrace.state import layers as growing
-from headrace.state.chunks import parts
+from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers, open_rows
 from headrace.state.sorted_file import StateLayer
@@ -47,15 +47,15 @@ def test_parts_are_the_whole(rows: list[Row], number: int, run_bytes: int, bits:
     with tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
         layer = stored(store, cache, written, run_bytes)
-        opened = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in parts(number)]
+        opened = [open_rows(cache, store, STAGE.state_schema, layer, part) for part in key_group_ranges(number)]
         assert together([piece for each in opened for piece in rows_of(each)]).equals(written)
         assert sum(each.row_count for each in opened) == written.num_rows
         assert {(each.first_epoch, each.last_epoch, each.expires) for each in opened} == {(3, 5, 77)}
 
         whole = Layers(STAGE, (open_rows(cache, store, STAGE.state_schema, layer),))
         alone = [Layers(STAGE, (each,)) for each in opened]
-        due = together([each.lookup(NOBODY, clocks) for each in alone])
-        assert due.equals(whole.lookup(NOBODY, clocks))
+        due = together([each.affected_rows(NOBODY, clocks) for each in alone])
+        assert due.equals(whole.affected_rows(NOBODY, clocks))
         assert min(each.earliest_hold(Instant(after)) for each in alone) == whole.earliest_hold(Instant(after))
         nexts = [each.next_due(Instant(before), Instant(after)) for each in alone]
         assert tuple(map(min, zip(*nexts, strict=True))) == whole.next_due(Instant(before), Instant(after))
@@ -68,7 +68,7 @@ def test_due_rows_are_those_whose_time_has_come(rows: list[Row], event: tuple[in
     previous, now = sorted(time)
     clocks = FiringClocks(Instant(before), Instant(after), Instant(previous), Instant(now))
     layers = Layers(STAGE, (StateLayer((file_cache.SortedFile(batch(rows)),), 0, 0),))
-    found = {key["user"] for key in layers.lookup(NOBODY, clocks).to_pylist()}
+    found = {key["user"] for key in layers.affected_rows(NOBODY, clocks).to_pylist()}
     due = {row.key for row in rows if before <= row.due_event < after or previous < row.due_time <= now}
     assert found == {row.key for row in rows if row.key in due and row.status != 2}
     waiting = [row.due_event for row in rows if row.due_event >= before]
@@ -94,7 +94,7 @@ def test_a_part_looks_only_at_its_own_files(tmp_path: Path) -> None:
     layer = stored(store, cache, batch([Row(f"key {number}", 0) for number in range(4000)]), 10_000)
     assert len(layer.files) > 20
     before = store.requests.snapshot()
-    opened = open_rows(LayerCache(tmp_path / "empty", 10**9), store, STAGE.state_schema, layer, parts(8)[3])
+    opened = open_rows(LayerCache(tmp_path / "empty", 10**9), store, STAGE.state_schema, layer, key_group_ranges(8)[3])
     assert len(opened.runs) <= len(layer.files) // 8 + 2
     assert store.requests.since(before)["get"] == len(opened.runs)
 
@@ -105,6 +105,6 @@ def test_files_of_unknown_groups_are_cut_by_their_rows(tmp_path: Path, number: i
     rows = batch([Row(f"key {number}", 0) for number in range(100)])
     layer = stored(store, cache, rows, 10**9)
     old = Layer(tuple(file_cache.DataFile(f.path, f.rows, f.bytes, f.sha256) for f in layer.files), 100, 0, 0, None)
-    opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in parts(number)]
+    opened = [open_rows(cache, store, STAGE.state_schema, old, part) for part in key_group_ranges(number)]
     assert together([piece for each in opened for piece in rows_of(each)]).equals(rows)
     assert opened[0].expires == NEVER

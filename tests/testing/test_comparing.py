@@ -15,7 +15,7 @@ from headrace.testing import (
     run,
     watermark,
 )
-from headrace.testing.results import equal
+from headrace.testing.results import matches_expected
 from tests.testing.pipelines import delays, flight
 
 RESULT = run(delays(), [rows(flight("13:05", 5), flight("14:05", 7)), watermark("14:00")])
@@ -106,7 +106,7 @@ def test_an_expectation_that_cannot_be_meant_says_what_to_write(expected: Any, m
     ],
 )
 def test_values_are_the_same(expected: Any, found: Any, same: bool) -> None:
-    assert equal(expected, found, "x") is same
+    assert matches_expected(expected, found, "x") is same
 
 
 def test_only_gives_plain_dicts() -> None:

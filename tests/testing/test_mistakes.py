@@ -14,7 +14,7 @@ import pytest
 import headrace as hr
 import headrace.testing as ht
 from headrace.errors import HeadraceError
-from headrace.model.arguments import shown
+from headrace.model.arguments import short_repr
 from tests.pipeline.test_mistakes import WRONG, allowed
 
 CLICKS = hr.json("landing/clicks", {"user": str, "at": datetime}).event_time("at", bound="0s")
@@ -71,11 +71,11 @@ def refuse(call: Callable[..., Any], good: dict[str, Any]) -> Iterator[str]:
         known = inspect.signature(call).parameters
         annotation = hints.get(parameter, Any) if parameter in known else Any
         for value in WRONG:
-            written = f"{name}({parameter}={shown(value)})"
+            written = f"{name}({parameter}={short_repr(value)})"
             try:
                 call(**{**good, parameter: value})
             except HeadraceError as error:
-                if not any(part in str(error) for part in (parameter, f"{name}(", shown(value), str(value))):
+                if not any(part in str(error) for part in (parameter, f"{name}(", short_repr(value), str(value))):
                     yield f"{written} is refused without naming it: {error}"
             except AssertionError:
                 continue  # an expectation that does not hold

@@ -13,7 +13,7 @@ from headrace.cli.main import app
 from headrace.errors import NotInstalledError
 from headrace.pipeline.loading.registry import SHIPPED
 from headrace.testing.steps import UnitTestError
-from headrace.testing.suite import Verdict, find, run_tests
+from headrace.testing.suite import Verdict, find_tests, run_tests
 from headrace.testing.yaml_tests import read_tests
 
 PIPELINE = """
@@ -69,8 +69,8 @@ def call(*arguments: object) -> Result:
 def test_a_file_finds_the_pipeline_beside_it(folder: Path, name: str) -> None:
     (test,) = read_tests(written(folder, PASSES, name))
     assert test.pipeline.name == "delays"
-    assert test.failures() == []
-    assert test.failures("reference") == []
+    assert test.find_failures() == []
+    assert test.find_failures("reference") == []
 
 
 def test_steps_say_all_that_steps_of_python_do(folder: Path) -> None:
@@ -100,8 +100,8 @@ def test_steps_say_all_that_steps_of_python_do(folder: Path) -> None:
         """,
     )
     (test,) = read_tests(file)
-    assert test.failures() == []
-    assert test.failures("reference") == []
+    assert test.find_failures() == []
+    assert test.find_failures("reference") == []
 
 
 def test_a_failure_names_file_line_and_step(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_failure_names_file_line_and_step(folder: Path) -> None:
         "watermark: 14:00\n              panes", "watermark: 15:00\n              panes"
     )
     (test,) = read_tests(written(folder, text))
-    watermark, panes = test.failures()
+    watermark, panes = test.find_failures()
     assert watermark == f"{folder}/tests/delays.yaml:8: after step 1, watermark: 15:00 expected, 14:00 found"
     assert panes.startswith(f"{folder}/tests/delays.yaml:9: after step 1, panes: 1 expected, 1 found\n")
     assert panes.endswith("worst: 6 expected, 5 found")
@@ -117,7 +117,7 @@ def test_a_failure_names_file_line_and_step(folder: Path) -> None:
 
 def run_all(file: Path) -> None:
     for test in read_tests(file):
-        test.failures()
+        test.find_failures()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ pipline: ../delays.py
 
 def test_a_malformed_test_tells_all_of_its_mistakes_and_the_others_run(folder: Path) -> None:
     file = written(folder, MALFORMED)
-    found = [(each.name, each.verdict, each.message) for each in run_tests(find(file))]
+    found = [(each.name, each.verdict, each.message) for each in run_tests(find_tests(file))]
     verdicts = [(name, verdict) for name, verdict, _ in found]
     assert verdicts == [
         ("delays.yaml", Verdict.ERROR),
@@ -255,12 +255,12 @@ def test_tests_are_found_in_folders(folder: Path) -> None:
         written(folder, "a: b", name)
     (folder / ".venv").mkdir()
     written(folder, "", ".venv/test_a.py")
-    found = find(folder)
+    found = find_tests(folder)
     assert {str(file.relative_to(folder)) for file in (*found.unit_tests, *found.python)} == {*names}
     assert found.others == (folder / "tests/data.yaml",)
     (folder / "empty").mkdir()
     with pytest.raises(UnitTestError, match="there are no tests in"):
-        find(folder / "empty")
+        find_tests(folder / "empty")
 
 
 def test_the_command_prints_a_line_for_each_test(folder: Path) -> None:
@@ -326,7 +326,7 @@ def test_tests_in_python_run_with_pytest(folder: Path) -> None:
         """,
         "tests/test_delays.py",
     )
-    on_time, wrong, later = run_tests(find(file))
+    on_time, wrong, later = run_tests(find_tests(file))
     assert (on_time.verdict, on_time.name) == (Verdict.PASSED, "test_on_time")
     assert wrong.verdict is Verdict.FAILED
     assert "panes: 1 expected, none found" in wrong.message
@@ -369,7 +369,7 @@ def test_a_mistake_in_a_python_test_shows_its_line_and_no_frame_of_headrace(fold
         """,
         "tests/test_delays.py",
     )
-    found = [*run_tests(find(file))]
+    found = [*run_tests(find_tests(file))]
     assert {each.verdict for each in found} == {Verdict.FAILED}
     for each in found:
         assert "# here" in each.message, each.message
@@ -385,7 +385,7 @@ def test_a_python_file_that_cannot_be_collected_is_an_error(folder: Path) -> Non
     written(folder, "def test_it(:\n    pass\n", "tests/test_syntax.py")
     written(folder, "from helper import nothing\n", "tests/test_through.py")
     written(folder, "\n\nraise RuntimeError('no luck')\n", "tests/helper.py")
-    found = {Path(each.file).name: each for each in run_tests(find(folder / "tests"))}
+    found = {Path(each.file).name: each for each in run_tests(find_tests(folder / "tests"))}
     assert found.pop("test_good.py").verdict is Verdict.PASSED
     assert {each.verdict for each in found.values()} == {Verdict.ERROR}
     assert {name: each.line for name, each in found.items()} == {
@@ -431,7 +431,7 @@ def test_a_run_that_must_raise(folder: Path, executor: Any) -> None:
         "tests/sums.yaml",
     )
     (folder / "sums.py").write_text(PIPELINE.replace('col("delay").max()', 'col("delay").sum()'))
-    found = {each.name: each for each in run_tests(find(folder / "tests"), executor)}
+    found = {each.name: each for each in run_tests(find_tests(folder / "tests"), executor)}
     assert [found[name].verdict for name in ("by its message", "by its code")] == [Verdict.PASSED, Verdict.PASSED]
     assert found["another one"].verdict is Verdict.FAILED
     assert "'no room' expected, this was raised: " in found["another one"].message
@@ -461,12 +461,12 @@ def test_pytest_that_is_missing_is_named(folder: Path, monkeypatch: pytest.Monke
     with pytest.raises(
         NotInstalledError, match=re.escape("needs pytest, which is not installed: pip install 'headrace[test]'")
     ):
-        list(run_tests(find(file)))
+        list(run_tests(find_tests(file)))
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
 def test_the_shipped_pipelines_pass_their_tests(executor: Any) -> None:
-    done = list(run_tests(find(SHIPPED), executor))
+    done = list(run_tests(find_tests(SHIPPED), executor))
     assert {tested.verdict for tested in done} == {Verdict.PASSED}, done
     files = {Path(tested.file).stem for tested in done}
     assert files >= {file.stem for file in SHIPPED.glob("[!_]*.py")}
@@ -495,5 +495,5 @@ def test_columns_of_results_and_rows_that_having_withholds(folder: Path) -> None
         """,
     )
     (test,) = read_tests(file)
-    assert test.failures() == []
-    assert test.failures("reference") == []
+    assert test.find_failures() == []
+    assert test.find_failures("reference") == []

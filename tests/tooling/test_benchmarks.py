@@ -163,6 +163,22 @@ def test_the_command_reads_its_live_keys_from_minio(tmp_path: Path) -> None:
     assert moved["read_bytes"] > 20_000 * 4 > moved["written_bytes"] > 50 * 4
 
 
+@pytest.mark.slow
+def test_cleaned_rows_are_those_of_the_floor(tmp_path: Path) -> None:
+    shape = ["--workload", "cleaned", "--rows", "500", "--executor", "local", "--against", "duckdb"]
+    report = json.loads(run("rows", *shape, "--format", "json", folder=tmp_path))
+    assert report["agrees"] is True
+    assert report["ours"][0]["found"][0] == 400
+
+
+@pytest.mark.spark
+def test_the_top_rows_of_each_hour_are_those_of_structured_streaming(tmp_path: Path) -> None:
+    shape = ["--workload", "tops", "--rows", "500", "--executor", "local"]
+    report = json.loads(run("rows", *shape, "--format", "json", folder=tmp_path))
+    assert report["agrees"] is True
+    assert 100 < report["ours"][0]["found"][0] <= 300
+
+
 def test_a_look_for_new_names_among_many(tmp_path: Path) -> None:
     shape = ["--names", "2100", "--new", "7", "--stores", "local", "--folder", str(tmp_path)]
     command = [sys.executable, "-m", "benchmarks.names", *shape]
@@ -242,3 +258,35 @@ def test_repeated_events_are_the_same_events_later(tmp_path: Path) -> None:
 
 def data_start() -> datetime:
     return datetime.fromtimestamp(data.START / data.SECOND, UTC)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_joins_are_those_of_a_query_over_all_files(side: str, tmp_path: Path) -> None:
+    other = "right" if side == "left" else "left"
+    shape = [
+        f"--{other}",
+        "2000",
+        f"--new-{side}",
+        "300",
+        f"--new-{other}",
+        "20",
+        "--epochs",
+        "2",
+        "--executor",
+        "local",
+    ]
+    shape += [f"--{side}", "200"]
+    report = json.loads(run("joins", "--join", "as_of", *shape, "--format", "json", folder=tmp_path))
+    assert report["agrees"] is True
+    assert report["compared"]["ours"]["results"] > 100
+    assert len(report["ours"]["epochs"][0]) == 2
+
+
+@pytest.mark.spark
+def test_joins_of_an_interval_are_those_of_structured_streaming(tmp_path: Path) -> None:
+    shape = ["--right", "2000", "--new-left", "300", "--epochs", "2", "--executor", "local"]
+    report = json.loads(run("joins", *shape, "--format", "json", folder=tmp_path))
+    assert report["agrees"] is True
+    assert report["compared"]["ours"]["results"] > 100
+    assert len(report["ours"]["epochs"][0]) == len(report["peer"]["epochs"][0]) == 2

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Unpack, get_origin
 
 import pytest
 
@@ -96,10 +97,54 @@ def test_a_stale_or_missing_stub_is_named(tmp_path: Path) -> None:
 def test_a_name_stands_once_in_order_and_is_there(package: str) -> None:
     module = importlib.import_module(package)
     assert [*vars(module)["_HOMES"]] == sorted(vars(module)["_HOMES"])
-    imports = [node for node in ast.parse(stubs()[LAZY[package]]).body if isinstance(node, ast.ImportFrom)]
-    assert sorted(name.asname or "" for node in imports for name in node.names) == module.__all__ == dir(module)
+    body = ast.parse(stubs()[LAZY[package]]).body
+    imports = [name for node in body if isinstance(node, ast.ImportFrom) for name in node.names]
+    exported = [name.name for name in imports if name.asname == name.name]  # others are for annotations alone
+    functions = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    assert sorted([*exported, *functions]) == module.__all__ == dir(module)
     for name in module.__all__:
         assert getattr(module, name) is not None
+
+
+OPTIONS = {
+    "json": hr.FileSource,
+    "csv": hr.FileSource,
+    "parquet": hr.FileSource,
+    "retracting": hr.How,
+    "accumulating": hr.How,
+    "discarding": hr.How,
+    "kafka": type(hr.kafka("orders", {"user": str}, connection="events")),
+    "spark_source": type(hr.spark_source("orders:Orders", {"shop": str})),
+}
+"""Functions that pass options on to a class."""
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_editors_and_help_know_each_option_and_its_default(name: str) -> None:
+    of_class = inspect.signature(OPTIONS[name]).parameters
+    written = inspect.signature(getattr(hr, name)).parameters
+    assert len(written.keys() & of_class.keys()) > 4
+    assert {one.kind for one in written.values()} <= {
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        inspect.Parameter.KEYWORD_ONLY,
+    }
+    for shared in written.keys() & of_class.keys() - {"schema", "connection", "name"}:
+        assert written[shared].default == of_class[shared].default, shared
+    text = (ROOT / LAZY["headrace"]).read_text(encoding="utf-8")
+    (stub,) = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    assert [one.arg for one in (*stub.args.args, *stub.args.kwonlyargs)] == [*written]
+    assert ast.get_docstring(stub) == inspect.getdoc(getattr(hr, name))
+
+
+def test_options_are_all_written_out() -> None:
+    public = [value for name in hr.__all__ if inspect.isfunction(value := getattr(hr, name))]
+    packed = [
+        one.__name__
+        for one in public
+        for parameter in inspect.signature(inspect.unwrap(one), follow_wrapped=False).parameters.values()
+        if get_origin(parameter.annotation) is Unpack
+    ]
+    assert sorted(packed) == sorted(OPTIONS)
 
 
 def returned(owner: type) -> Iterator[tuple[str, str]]:

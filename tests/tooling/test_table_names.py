@@ -17,7 +17,7 @@ PRODUCT = (
     "benchmarks",
 )
 HOME = "snapshots/headrace_snapshots/format/manifest.py"
-NAMES = {IDS, INPUTS, REJECTED, UNNAMED.state(0), UNNAMED.current, UNNAMED.panes, UNNAMED.late}
+NAMES = {IDS, INPUTS, REJECTED, UNNAMED.state_table(0), UNNAMED.current, UNNAMED.panes, UNNAMED.late}
 HOLDERS = {"tables", "logs"}
 FILE_NAMERS = {"put", "putting", "run_writer", "put_pieces", "open_table", "file_name", "data_path"}
 """Functions that are given the name of a table or a log, for the names of its files."""
@@ -129,8 +129,8 @@ def test_the_same_words_mean_other_things_elsewhere(line: str) -> None:
 
 def test_tables_of_an_output_with_a_name_begin_with_it() -> None:
     hourly = OutputTables("hourly")
-    assert hourly.states(2) == ("hourly/state", "hourly/state_1")
+    assert hourly.state_tables(2) == ("hourly/state", "hourly/state_1")
     assert (hourly.current, hourly.panes, hourly.late) == ("hourly/current", "hourly/panes", "hourly/late")
-    assert UNNAMED.states(3) == ("state", "state_1", "state_2")
+    assert UNNAMED.state_tables(3) == ("state", "state_1", "state_2")
     names = ["current", "hourly/current", "state", "hourly/state_1", IDS]
     assert [is_current(name) for name in names] == [True, True, False, False, False]

@@ -5,18 +5,25 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from headrace.application.task_process import tell
+from headrace.application.task_process import write_log_line
 from headrace.audit.gx_library import leave_out_spark
 from headrace.errors import HeadraceError
 from headrace.ext.executors import EXECUTORS
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.scheduling import LOCAL, SPARK
 from headrace.read.pipeline_reader import MissingRootError
 from headrace.runs.client.recording import PREPARED
 from headrace.runs.option_values import fields_of_texts
 from headrace.runs.options import RunOptions
-from headrace.runs.process import perform as run_prepared
-from headrace.runs.reporting.listener import LineListener, ProgressNotes, Watched, Where, ending, watched
+from headrace.runs.process import perform_run as run_prepared
+from headrace.runs.reporting.listener import (
+    GuardedListener,
+    LineListener,
+    ProgressNotes,
+    Where,
+    result_lines,
+    wrap_listener,
+)
 from headrace.runs.reporting.results import RunError, RunResult, now
 from headrace.runs.reporting.summary import UnderWay, keep_result
 from headrace.this_process import flush_output
@@ -24,9 +31,9 @@ from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 
 
-def perform(given: argparse.Namespace) -> int:
+def perform_action(given: argparse.Namespace) -> int:
     """Do it; the exit code is 0 or that of the error's branch (headrace.errors)."""
-    started_at, listener = now(), watched(LineListener(tell))
+    started_at, listener = now(), wrap_listener(LineListener(write_log_line))
     executor = EXECUTORS.get(given.executor or SPARK)
     if given.executor == LOCAL:
         leave_out_spark()
@@ -35,21 +42,21 @@ def perform(given: argparse.Namespace) -> int:
     failure: Exception | None = None
     catalog: Catalog | None = None
     try:
-        prepare, pipeline = PREPARED[given.action], resolve(given.pipeline)
-        noting = _noting(listener, pipeline.name, given, started_at)
-        prepared = prepare(pipeline, given.root, _options(given), noting)
-        result = run_prepared(prepared)
-        catalog = prepared.context.catalog
+        prepare, pipeline = PREPARED[given.action], resolve_pipeline(given.pipeline)
+        noting = _with_progress_notes(listener, pipeline.name, given, started_at)
+        prepared_run = prepare(pipeline, given.root, _options_from(given), noting)
+        result = run_prepared(prepared_run)
+        catalog = prepared_run.context.catalog
         result = replace(result, warnings=(*given.warning, *result.warnings))
-        for line in ending(replace(result, warnings=()), Where(given.pipeline, given.root)):
+        for line in result_lines(replace(result, warnings=()), Where(given.pipeline, given.root)):
             listener.noted(line)  # and the task logs the warnings as such
     except MissingRootError as error:
-        return _report(error, listener)  # the result object would make the root
+        return _report_error(error, listener)  # the result object would make the root
     except Exception as error:
         failure = error
         result = RunResult(
             run_id=given.run_id,
-            pipeline=_name(given.pipeline),
+            pipeline=_pipeline_name(given.pipeline),
             action=given.action,
             status="failed",
             error=RunError.of(error),
@@ -62,18 +69,20 @@ def perform(given: argparse.Namespace) -> int:
         keep_result(catalog or Catalog(open_store(given.root), result.pipeline), result)
     except HeadraceError as error:
         failure = failure or error
-    code = 0 if failure is None else _report(failure, listener)
+    code = 0 if failure is None else _report_error(failure, listener)
     flush_output()
     return code
 
 
-def _noting(listener: Watched, pipeline: str, given: argparse.Namespace, started_at: str) -> Watched:
+def _with_progress_notes(
+    listener: GuardedListener, pipeline: str, arguments: argparse.Namespace, started_at: str
+) -> GuardedListener:
     """``listener``, and the summary of the pipeline, which pages show."""
-    under_way = UnderWay(given.run_id, given.action, given.branch, started_at, started_at)
-    return watched(ProgressNotes(listener, open_store(given.root), pipeline, under_way))
+    under_way = UnderWay(arguments.run_id, arguments.action, arguments.branch, started_at, started_at)
+    return wrap_listener(ProgressNotes(listener, open_store(arguments.root), pipeline, under_way))
 
 
-def _report(error: Exception, listener: Watched) -> int:
+def _report_error(error: Exception, listener: GuardedListener) -> int:
     """Say what went wrong in one message, its details folded above it; the exit code of ``error``."""
     listener.noted(f"::group::Details of the error\n{''.join(traceback.format_exception(error))}\n::endgroup::")
     run_error = RunError.of(error)
@@ -81,14 +90,14 @@ def _report(error: Exception, listener: Watched) -> int:
     return error.exit_code if isinstance(error, HeadraceError) else HeadraceError.exit_code
 
 
-def _options(given: argparse.Namespace) -> RunOptions:
-    return RunOptions(given.run_id, **fields_of_texts(vars(given)), defer_verdict=True)
+def _options_from(arguments: argparse.Namespace) -> RunOptions:
+    return RunOptions(arguments.run_id, **fields_of_texts(vars(arguments)), defer_verdict=True)
 
 
-def _name(reference: str) -> str:
+def _pipeline_name(reference: str) -> str:
     """The pipeline's name, or the best guess when the pipeline itself is what is broken."""
     path, _, name = reference.partition(":")
     try:
-        return resolve(reference).name
+        return resolve_pipeline(reference).name
     except Exception:  # its own error is the one that the run reports
         return name or Path(path).stem

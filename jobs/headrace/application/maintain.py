@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from headrace.application.task_process import end_with_input, exit_with, tell
+from headrace.application.task_process import end_with_input, exit_with, write_log_line
 from headrace.errors import HeadraceError, RestoreError
-from headrace.pipeline.loading.registry import resolve
+from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import check_root
 from headrace.runs.client.handle import PipelineHandle
@@ -45,7 +45,7 @@ class Maintenance:
     dry_run: bool
     is_named: bool
 
-    def of(self, pipeline: Pipeline, root: str) -> Iterator[str]:
+    def maintain_pipeline(self, pipeline: Pipeline, root: str) -> Iterator[str]:
         """Do it for one pipeline, and say it in lines. Raises what expiry and check raise, and DamagedStoreError."""
         catalog = Catalog(open_store(root), pipeline.name)
         check_root(catalog.store)
@@ -58,26 +58,26 @@ class Maintenance:
         if self.expire and not has_rule:
             yield "nothing expires: it has no retention. Name the pipeline, or say how many snapshots to keep"
         elif self.expire:
-            yield self._expired(handle, pipeline)
+            yield self._expire_snapshots(handle, pipeline)
         if self.check:
-            yield from self._checked(handle)
+            yield from self._check_store(handle)
 
-    def _expired(self, handle: PipelineHandle, pipeline: Pipeline) -> str:
-        expired = handle.expire(
+    def _expire_snapshots(self, handle: PipelineHandle, pipeline: Pipeline) -> str:
+        result = handle.expire(
             pipeline,
             keep_last=self.keep_last,
             keep_for=self.keep_for,
             keep_tags=self.keep_tags,
             dry_run=self.dry_run,
         )
-        verb = "would be" if expired.dry_run else "are"
+        verb = "would be" if result.dry_run else "are"
         return (
-            f"{expired.swept.objects:,} objects {verb} deleted ({expired.swept.bytes:,} bytes), "
-            f"{expired.marked.objects:,} {verb} marked for the next run, {expired.waiting.objects:,} wait for writers "
-            f"of {', '.join(expired.writers) or 'no branch'}; {expired.kept:,} snapshots are kept"
+            f"{result.swept.objects:,} objects {verb} deleted ({result.swept.bytes:,} bytes), "
+            f"{result.marked.objects:,} {verb} marked for the next run, {result.waiting.objects:,} wait for writers "
+            f"of {', '.join(result.writers) or 'no branch'}; {result.kept:,} snapshots are kept"
         )
 
-    def _checked(self, handle: PipelineHandle) -> Iterator[str]:
+    def _check_store(self, handle: PipelineHandle) -> Iterator[str]:
         report = handle.fsck(deep=self.deep, repair=self.repair and not self.dry_run)
         yield f"{report.snapshots:,} snapshots, {report.objects:,} objects of {report.bytes:,} bytes"
         yield f"named by nothing that is kept: {report.unreferenced:,} objects of {report.unreferenced_bytes:,} bytes"
@@ -91,14 +91,14 @@ class Maintenance:
 
 
 @dataclass(frozen=True)
-class Maintained:
+class MaintenanceReport:
     """What was said of each pipeline, and what went wrong with some, by name."""
 
     lines: dict[str, list[str]] = field(default_factory=dict)
     errors: dict[str, RunError] = field(default_factory=dict)
 
     @classmethod
-    def of_json(cls, text: str) -> "Maintained":
+    def of_json(cls, text: str) -> "MaintenanceReport":
         """What ``to_json`` gave."""
         document = json.loads(text)
         return cls(document["lines"], {name: RunError(**error) for name, error in document["errors"].items()})
@@ -113,24 +113,24 @@ def main(arguments: list[str]) -> int:
 
     The outcome is in a file then; the exit code is 0 whenever it is.
     """
-    given = _parser().parse_args(arguments)
+    options = _argument_parser().parse_args(arguments)
     end_with_input()
-    maintenance, maintained = Maintenance(**json.loads(given.form)), Maintained()
-    for reference in given.pipeline:
+    maintenance, report = Maintenance(**json.loads(options.form)), MaintenanceReport()
+    for reference in options.pipeline:
         name = reference.rpartition(":")[2]
-        lines = maintained.lines[name] = []
+        lines = report.lines[name] = []
         try:
-            for line in maintenance.of(resolve(reference), given.root):
-                tell(f"{name}: {line}")
+            for line in maintenance.maintain_pipeline(resolve_pipeline(reference), options.root):
+                write_log_line(f"{name}: {line}")
                 lines.append(line)
         except HeadraceError as error:
-            maintained.errors[name] = RunError.of(error)
-    given.outcome.write_text(maintained.to_json())
+            report.errors[name] = RunError.of(error)
+    options.outcome.write_text(report.to_json())
     flush_output()
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def _argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pipeline", nargs="*", help="path/to/file.py:name")
     parser.add_argument("--root", required=True, help="URI of the deployment's root")

@@ -16,19 +16,19 @@ _ACTIONS = ("process", "audit", "recover", "backfill")
 
 def main(arguments: list[str]) -> int:
     """Run the action that ``arguments`` name; the exit code is 0 or that of the error's branch (headrace.errors)."""
-    given = _parser().parse_args(arguments)
-    if given.end_with_input:
+    options = _argument_parser().parse_args(arguments)
+    if options.end_with_input:
         end_with_input()
-    if given.start_spark:
+    if options.start_spark:
         from headrace.distribute.spark.session import begin_session
 
-        begin_session(f"headrace {given.pipeline.rpartition(':')[2]}")
-    from headrace.application.action import perform
+        begin_session(f"headrace {options.pipeline.rpartition(':')[2]}")
+    from headrace.application.action import perform_action
 
-    return perform(given)
+    return perform_action(options)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=_ACTIONS)
     parser.add_argument("--pipeline", required=True, help="a registered name, or path/to/file.py[:name]")

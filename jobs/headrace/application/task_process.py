@@ -14,8 +14,8 @@ import sys
 from threading import Thread
 from typing import NoReturn
 
-from headrace.runs.reporting.results import redacted
-from headrace.this_process import flush_output, speak_utf8, visible
+from headrace.runs.reporting.results import redact_secrets
+from headrace.this_process import escape_invisible, flush_output, speak_utf8
 
 _codes: list[int] = []
 
@@ -33,10 +33,10 @@ def _end() -> None:
         os._exit(_codes[-1])
 
 
-def tell(line: str) -> None:
+def write_log_line(line: str) -> None:
     """Say a line for the log of the task."""
     speak_utf8()
-    print(visible(redacted(line)), flush=True)
+    print(escape_invisible(redact_secrets(line)), flush=True)
 
 
 def end_with_input() -> None:

@@ -11,11 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.audit.range import AuditedFiles, ReleasedPanes
-from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
+from headrace.formats.fields import with_json
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.row_files import newest_rows, rows_without, tables
+from headrace.read.views.row_files import newest_rows, read_tables, rows_without
 from headrace_snapshots.store import ObjectStore
 
 
@@ -41,11 +42,11 @@ class ArrowFrame:
         """Does nothing: the table goes with its owner."""
 
     def to_pandas(self) -> Any:
-        """A pandas frame: integers and booleans stay what they are beside NULLs."""
+        """A pandas frame: integers and booleans stay what they are beside NULLs, and lists are JSON."""
         import pandas as pd
 
         kinds = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype()}
-        return self.table.to_pandas(types_mapper=kinds.get)
+        return with_json(self.table).to_pandas(types_mapper=kinds.get)
 
 
 def arrow_frame(
@@ -56,22 +57,27 @@ def arrow_frame(
     released: Sequence[ReleasedPanes] = (),
 ) -> ArrowFrame:
     """The rows of ``view`` that an audit looks at, without those that are ``released``. Raises BrokenObjectError."""
-    rows = _rows(store, columns, view, audited)
+    rows = _audited_rows(store, columns, view, audited)
     if view is ExpectationView.CURRENT:
         newest = newest_rows(rows, columns)
         rows = newest.filter(pc.greater(newest.column("epoch"), audited.since))
     if released:
         panes = pa.concat_tables(
-            [_rows(store, release.columns, ExpectationView.PANES, release.files) for release in released]
+            [_audited_rows(store, release.columns, ExpectationView.PANES, release.files) for release in released]
         )
         rows = rows_without(rows, panes, columns.decided)
     return ArrowFrame(rows)
 
 
-def _rows(store: ObjectStore, columns: ViewColumns, view: ExpectationView, audited: AuditedFiles) -> pa.Table:
-    schema = columns.schema(ReadersView(view))
+def _audited_rows(
+    store: ObjectStore, columns: ViewColumns, view: ExpectationView, audited_files: AuditedFiles
+) -> pa.Table:
+    schema = columns.arrow_schema(ReadersView(view))
     return pa.concat_tables(
-        [schema.empty_table(), *tables(store, audited.files[view], schema, audited.names(view, columns))]
+        [
+            schema.empty_table(),
+            *read_tables(store, audited_files.files[view], schema, audited_files.column_names(view, columns)),
+        ]
     )
 
 
@@ -81,7 +87,7 @@ class ArrowColumns:
 
     table: pa.Table
 
-    def missing(self, columns: Sequence[str]) -> Mapping[str, int]:
+    def missing_counts(self, columns: Sequence[str]) -> Mapping[str, int]:
         """How many values of each are NULL, or floats that are not finite."""
         return {name: int(pc.sum(_is_missing(self.table.column(name))).as_py() or 0) for name in columns}
 
@@ -90,26 +96,26 @@ class ArrowColumns:
         kind = self.table.schema.field(column).type
         return bool(pa.types.is_string(kind) or pa.types.is_boolean(kind))
 
-    def frequent(self, column: str, number: int) -> list[tuple[str, int]]:
+    def most_frequent(self, column: str, number: int) -> list[tuple[str, int]]:
         """The most frequent texts and how often they come; the first in order of those that are as frequent."""
-        texts = pa.table({"text": _text(self.table.column(column)).drop_null()})
-        counted = texts.group_by("text").aggregate([("text", "count")])
-        best = counted.sort_by([("text_count", "descending"), ("text", "ascending")]).slice(0, number)
+        texts = pa.table({"text": _column_as_text(self.table.column(column)).drop_null()})
+        counts = texts.group_by("text").aggregate([("text", "count")])
+        best = counts.sort_by([("text_count", "descending"), ("text", "ascending")]).slice(0, number)
         return [(row["text"], row["text_count"]) for row in best.to_pylist()]
 
     def at_ranks(self, column: str, places: Sequence[int]) -> Mapping[int, float]:
         """The finite numbers at ``places`` (from 1 on) when they are sorted."""
         values = self.table.column(column)
         finite = values.filter(pc.invert(_is_missing(values)))
-        sorted_ = finite.take(pc.array_sort_indices(finite.combine_chunks()))
-        return {place: float(sorted_[place - 1].as_py()) + 0.0 for place in places}  # no negative zero
+        ordered = finite.take(pc.array_sort_indices(finite.combine_chunks()))
+        return {place: float(ordered[place - 1].as_py()) + 0.0 for place in places}  # no negative zero
 
-    def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
+    def first_rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
         names = [*dict.fromkeys((*order, condition.column))]
-        blamed = self.table.select(names).filter(_fulfils(self.table.column(condition.column), condition))
-        first = pc.sort_indices(blamed, [(name, "ascending") for name in order])
-        return blamed.take(first.slice(0, number))
+        blamed_rows = self.table.select(names).filter(_is_blamed(self.table.column(condition.column), condition))
+        first = pc.sort_indices(blamed_rows, [(name, "ascending") for name in order])
+        return blamed_rows.take(first.slice(0, number))
 
 
 def _is_missing(values: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -118,15 +124,15 @@ def _is_missing(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.is_null(values)
 
 
-def _text(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def _column_as_text(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.utf8_slice_codeunits(values.cast(pa.string()), 0, LONGEST_TEXT)
 
 
-def _fulfils(values: pa.ChunkedArray, condition: BlamedRows) -> pa.ChunkedArray:
+def _is_blamed(values: pa.ChunkedArray, condition: BlamedRows) -> pa.ChunkedArray:
     match condition.blamed:
-        case Blamed.MISSING:
+        case BlameDirection.MISSING:
             return _is_missing(values)
-        case Blamed.TEXT:
-            return pc.equal(_text(values), condition.value)
-    compared = pc.greater if condition.blamed is Blamed.ABOVE else pc.less
-    return pc.and_(pc.invert(_is_missing(values)), compared(values.cast(pa.float64()), condition.value))
+        case BlameDirection.TEXT:
+            return pc.equal(_column_as_text(values), condition.value)
+    compare = pc.greater if condition.blamed is BlameDirection.ABOVE else pc.less
+    return pc.and_(pc.invert(_is_missing(values)), compare(values.cast(pa.float64()), condition.value))

@@ -23,29 +23,29 @@ from headrace.errors import FixConfigError
 from headrace.this_process import without_collection
 
 
-class _Later(ModuleType):
+class _LazyModule(ModuleType):
     """Stands for the module of its name, which is imported when it is first asked for something."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)  # the import system looks, and wants nothing
-        _forget(self)
+        _forget_stand_in(self)
         return getattr(import_module(self.__name__), name)
 
 
 @contextmanager
 def imported_later(*names: str) -> Iterator[None]:
     """What is imported inside gets stand-ins for those modules ``names`` that are not imported yet; others get none."""
-    stand_ins = [_Later(name) for name in names if name not in sys.modules]
+    stand_ins = [_LazyModule(name) for name in names if name not in sys.modules]
     sys.modules.update({stand_in.__name__: stand_in for stand_in in stand_ins})
     try:
         yield
     finally:
         for stand_in in stand_ins:
-            _forget(stand_in)
+            _forget_stand_in(stand_in)
 
 
-def _forget(stand_in: _Later) -> None:
+def _forget_stand_in(stand_in: _LazyModule) -> None:
     if sys.modules.get(stand_in.__name__) is stand_in:
         del sys.modules[stand_in.__name__]
 
@@ -78,17 +78,17 @@ def leave_out_spark() -> None:
     _left_out.append("pyspark")
 
 
-def library() -> Library:
+def load_library() -> Library:
     """Great Expectations, imported once."""
     with _lock:  # an import that another thread has begun may have something refused
-        return _imported()
+        return _import_library()
 
 
 @cache
-def _imported() -> Library:
+def _import_library() -> Library:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     logging.getLogger(_NAME).setLevel(logging.WARNING)  # before the import: it logs 200 lines
-    with imported_later(*_LATER), _refused(_left_out), without_collection():
+    with imported_later(*_LATER), _refuse_imports(_left_out), without_collection():
         base = import_module(f"{_NAME}.data_context.types.base")
         used = Library(
             gx=import_module(_NAME),
@@ -114,7 +114,7 @@ class _Refusing(MetaPathFinder):
 
 
 @contextmanager
-def _refused(names: Sequence[str]) -> Iterator[None]:
+def _refuse_imports(names: Sequence[str]) -> Iterator[None]:
     """Inside, this thread cannot import those modules ``names`` that are not imported yet."""
     finder = _Refusing(names)
     sys.meta_path.insert(0, finder)

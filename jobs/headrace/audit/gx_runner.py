@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from headrace.audit.arrow_frames import ArrowFrame
-from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, library
+from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, load_library
 from headrace.audit.range import FAILING_ROWS, Frame, Row, shown_value
 from headrace.audit.store import Finding
 from headrace.errors import PipelineError
@@ -32,15 +32,17 @@ class ExpectationReport:
     page: bytes
 
 
-def translate(expectations: Sequence[Expectation], using: Library) -> list[Any]:
+def to_gx_expectations(expectations: Sequence[Expectation], using: Library) -> list[Any]:
     """The Great Expectations objects for ``expectations``, each knowing its position.
 
     Raises PipelineError for a name that Great Expectations does not have, or arguments that do not fit it.
     """
-    return [_translate(expectation, position, using.registry) for position, expectation in enumerate(expectations)]
+    return [
+        _to_gx_expectation(expectation, position, using.registry) for position, expectation in enumerate(expectations)
+    ]
 
 
-def _translate(expectation: Expectation, position: int, registry: Any) -> Any:
+def _to_gx_expectation(expectation: Expectation, position: int, registry: Any) -> Any:
     if expectation.name not in registry.list_registered_expectation_implementations():
         raise PipelineError(f"the Great Expectations that is installed has no {expectation.name}; install a newer one")
     try:
@@ -54,12 +56,12 @@ def check(expectations: Sequence[Expectation], columns: Mapping[ExpectationView,
     """Raise PipelineError for the first of ``expectations`` that there is not, or whose arguments do not fit it, or
     that names none of the ``columns`` of its view.
     """
-    translate(expectations, library())
+    to_gx_expectations(expectations, load_library())
     for expectation in expectations:
         expectation.check_columns(columns[expectation.view])
 
 
-def evaluate(
+def evaluate_expectations(
     view: ExpectationView, expectations: Sequence[Expectation], frame: Frame, identity: Sequence[str] = ()
 ) -> ExpectationReport:
     """Evaluate ``expectations`` on ``frame``, which is scanned many times: persist it before. Rows that fail one are
@@ -69,17 +71,17 @@ def evaluate(
     """
     for expectation in expectations:
         expectation.check_columns(frame.columns)
-    using = library()
+    using = load_library()
     result = _validate(view, expectations, frame, RESULT_FORMAT, using)
     for entry in result.results:
-        _check_evaluated(expectations[_position(entry)], entry.exception_info)
+        _check_evaluated(expectations[_expectation_position(entry)], entry.exception_info)
         entry.result = _without_values(entry.result)
-    ordered = sorted(result.results, key=_position)
-    findings = [_finding(expectations[_position(entry)], entry) for entry in ordered]
-    failed = [finding.expectation for finding in findings if finding.has_failing_rows]
-    failing = _failing_rows(view, failed, frame, identity, using)
-    named = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
-    return ExpectationReport(named, _page(result, using))
+    entries = sorted(result.results, key=_expectation_position)
+    findings = [_finding_from_entry(expectations[_expectation_position(entry)], entry) for entry in entries]
+    failed_expectations = [finding.expectation for finding in findings if finding.has_failing_rows]
+    failing = _failing_rows(view, failed_expectations, frame, identity, using)
+    findings_with_rows = tuple(replace(f, failing=next(failing)) if f.has_failing_rows else f for f in findings)
+    return ExpectationReport(findings_with_rows, _render_page(result, using))
 
 
 def _failing_rows(
@@ -92,39 +94,39 @@ def _failing_rows(
     """For each of ``expectations``, which look at rows and failed, the first rows that fail it."""
     if not expectations:
         return
-    shown = {
+    shown_columns = {
         "result_format": "SUMMARY",
         "partial_unexpected_count": FAILING_ROWS,
         "unexpected_index_column_names": list(identity),
         "include_unexpected_rows": False,
     }
-    result = _validate(view, expectations, frame, shown, using)
-    for entry in sorted(result.results, key=_position):
-        yield _rows(entry.result, expectations[_position(entry)], identity)
+    result = _validate(view, expectations, frame, shown_columns, using)
+    for entry in sorted(result.results, key=_expectation_position):
+        yield _rows_of_result(entry.result, expectations[_expectation_position(entry)], identity)
 
 
-def _rows(result: Mapping[str, Any], expectation: Expectation, identity: Sequence[str]) -> tuple[Row, ...]:
+def _rows_of_result(result: Mapping[str, Any], expectation: Expectation, identity: Sequence[str]) -> tuple[Row, ...]:
     """The rows that ``result`` names: their ``identity``, then the columns that the expectation is about."""
     values = result.get("partial_unexpected_list", [])
     places = result.get("partial_unexpected_index_list") or [{} for _ in values]
     rows = [{**place, **_by_column(value, expectation)} for place, value in zip(places, values, strict=False)]
     names = [*identity, *(name for row in rows[:1] for name in row if name not in identity)]
-    return tuple({name: _shown(row[name]) for name in names if name in row} for row in rows[:FAILING_ROWS])
+    return tuple({name: _to_plain_value(row[name]) for name in names if name in row} for row in rows[:FAILING_ROWS])
 
 
 def _by_column(value: Any, expectation: Expectation) -> Mapping[str, Any]:
     """What a row has in the columns of ``expectation``: Great Expectations gives a value, a pair, or a dict."""
     if isinstance(value, Mapping):
         return value
-    given = (expectation.arguments.get(name) for name in ("column_A", "column_B"))
-    pair = [str(name) for name in given if name is not None]
+    column_arguments = (expectation.arguments.get(name) for name in ("column_A", "column_B"))
+    pair = [str(name) for name in column_arguments if name is not None]
     if pair:
         return dict(zip(pair, value, strict=False))
     column = expectation.arguments.get("column")
     return {} if column is None else {str(column): value}
 
 
-def _shown(value: Any) -> str | int | float | bool | None:
+def _to_plain_value(value: Any) -> str | int | float | bool | None:
     """A value of a row, which may be numpy's or pandas' own, as it is kept and shown."""
     if isinstance(value, np.datetime64):
         value = value.astype("datetime64[us]").item()
@@ -151,12 +153,12 @@ def _validate(
     else:
         source = context.data_sources.add_spark(view, persist=False)
     batch = source.add_dataframe_asset(view).add_batch_definition_whole_dataframe(view)
-    suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=translate(expectations, using)))
+    suite = context.suites.add(gx.ExpectationSuite(name=view, expectations=to_gx_expectations(expectations, using)))
     validation = context.validation_definitions.add(gx.ValidationDefinition(name=view, data=batch, suite=suite))
     return validation.run(batch_parameters={"dataframe": rows}, result_format=result_format)
 
 
-def _position(entry: Any) -> int:
+def _expectation_position(entry: Any) -> int:
     position: int = entry.expectation_config.meta["position"]
     return position
 
@@ -173,15 +175,15 @@ def _check_evaluated(expectation: Expectation, exception_info: Mapping[str, Any]
 
 def _without_values(result: Mapping[str, Any]) -> dict[str, Any]:
     """``result`` with counts and scalar aggregates only: lists and details hold values of rows."""
-    kept: dict[str, Any] = {
+    kept_fields: dict[str, Any] = {
         name: value for name, value in result.items() if isinstance(value, int | float) or value is None
     }
     if "observed_value" in result:
-        kept["observed_value"] = _scalar(result["observed_value"])
-    return kept
+        kept_fields["observed_value"] = _to_scalar(result["observed_value"])
+    return kept_fields
 
 
-def _scalar(value: object) -> Scalar:
+def _to_scalar(value: object) -> Scalar:
     if isinstance(value, np.generic):  # what pandas counts, which is no int and shows its type
         value = value.item()
     if isinstance(value, str | int | float | None):
@@ -193,20 +195,20 @@ def _scalar(value: object) -> Scalar:
     return type(value).__name__
 
 
-def _finding(expectation: Expectation, entry: Any) -> Finding:
-    counted = "unexpected_count" in entry.result
+def _finding_from_entry(expectation: Expectation, entry: Any) -> Finding:
+    has_count = "unexpected_count" in entry.result
     return Finding(
         name=expectation.name,
         arguments=dict(expectation.arguments),
         view=expectation.view,
         success=bool(entry.success),
         observed=entry.result.get("observed_value"),
-        unexpected_count=entry.result["unexpected_count"] or 0 if counted else None,  # None on an empty frame
+        unexpected_count=entry.result["unexpected_count"] or 0 if has_count else None,  # None on an empty frame
         element_count=entry.result.get("element_count"),
     )
 
 
-def _page(result: Any, using: Library) -> bytes:
+def _render_page(result: Any, using: Library) -> bytes:
     for entry in result.results:
         if "unexpected_percent" not in entry.result:  # its template takes for granted that the count has one
             entry.result.pop("unexpected_count", None)

@@ -28,10 +28,9 @@ from headrace.pipeline.quality import (
     bound_text,
     is_more,
 )
-from headrace.read.definition_plan import Action, columns_after, plan
+from headrace.read.definition_plan import Action, columns_after, plan_definition_change
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.row_files import check_files
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -72,16 +71,16 @@ class LimitFinding:
         """For people: what was found, and the bound if it is exceeded, on one line."""
         entries = " and ".join(map(str, self.released))
         what = "ids" if self.name == IDS_OF_ROWS else "records"
-        apart = f" (without the {what} that log entry {entries} released)" if entries else ""
+        release_text = f" (without the {what} that log entry {entries} released)" if entries else ""
         bound = "" if self.severity is None else f"; the limit is {self.bounds[self.severity]}"
         age = (
             ""
             if self.since is None
             else f"{model_time.render_duration(model_time.Duration(int(self.observed or 0) * _SECOND))}, "
         )
-        return f"{WORDS[self.name]}: {age}{self.said}{apart}{bound}"
+        return f"{WORDS[self.name]}: {age}{self.said}{release_text}{bound}"
 
-    def line(self) -> str:
+    def verdict_line(self) -> str:
         """For people: the same, and whether it holds."""
         return f"{_VERDICTS[self.severity]}: {self.describe()}"
 
@@ -90,7 +89,7 @@ class LimitFinding:
         if self.since is None:
             return self
         limit = Limit(**{str(severity): model_time.parse_duration(bound) for severity, bound in self.bounds.items()})
-        return age_finding(self.name, limit, Measured(model_time.parse(self.since), self.said), now)
+        return age_finding(self.name, limit, AgeMeasurement(model_time.parse_instant(self.since), self.said), now)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
@@ -125,21 +124,23 @@ def share_findings(limits: Limits, counts: Mapping[str, int], released: Iterable
     ]
 
 
-def _share_finding(name: str, limit: Limit[Any], count: int, records: int, released: tuple[int, ...]) -> LimitFinding:
+def _share_finding(
+    name: str, limit: Limit[Any], count: int, records: int, released_entries: tuple[int, ...]
+) -> LimitFinding:
     share = count / records if records else 0.0
     severity = next((level for level, bound in limit.bounds() if is_more(count, records, bound)), None)
     return LimitFinding(
         name=name,
-        bounds=_bounds(limit),
+        bounds=_bound_texts(limit),
         severity=severity,
         observed=share,
         said=f"{count:,} of {records:,} records ({share:.2%})",
-        released=released,
+        released=released_entries,
     )
 
 
 @dataclass(frozen=True)
-class Measured:
+class AgeMeasurement:
     """What an age is measured from: a time (MIN_INSTANT: there is none yet; MAX_INSTANT: the input has ended), and for
     people ``what`` that is.
     """
@@ -148,14 +149,14 @@ class Measured:
     what: str
 
 
-def age_finding(name: str, limit: Limit[Any], measured: Measured, now: model_time.Instant) -> LimitFinding:
+def age_finding(name: str, limit: Limit[Any], measured: AgeMeasurement, now: model_time.Instant) -> LimitFinding:
     """How old something is at ``now``. What was never is older than any bound."""
     is_never, is_over = measured.since <= model_time.MIN_INSTANT, measured.since >= model_time.MAX_INSTANT
     age = model_time.Duration(0 if is_over else max(0, now - measured.since))
     severity = next((level for level, bound in limit.bounds() if is_never or age > bound), None)
     return LimitFinding(
         name=name,
-        bounds=_bounds(limit),
+        bounds=_bound_texts(limit),
         severity=severity,
         observed=None if is_never else age / _SECOND,
         said=f"there is none yet {measured.what}" if is_never else measured.what,
@@ -163,7 +164,7 @@ def age_finding(name: str, limit: Limit[Any], measured: Measured, now: model_tim
     )
 
 
-def _bounds(limit: Limit[Any]) -> dict[Severity, str]:
+def _bound_texts(limit: Limit[Any]) -> dict[Severity, str]:
     return {severity: bound_text(bound) for severity, bound in limit.bounds()}
 
 
@@ -183,51 +184,63 @@ def check_limits(
     ``now`` is asked for ages alone: a replay has no wall clock. Raises BrokenObjectError, MissingSnapshotError, and
     what listing the landing prefix raises.
     """
-    ages = tuple(_ages(pipeline, catalog, now)) if branch == MAIN and pipeline.limits is not None else ()
-    limits = {output: alone.limits for output, alone in pipeline.by_output.items()}
+    ages = tuple(_age_findings(pipeline, catalog, now)) if branch == MAIN and pipeline.limits is not None else ()
+    limits = {output: output_pipeline.limits for output, output_pipeline in pipeline.by_output.items()}
     findings: dict[str, tuple[LimitFinding, ...]] = {}
     for output, epochs in unpublished.items():
-        seen = seen_catalog(catalog, output)
-        ids = _ids(pipeline.by_output[output], seen, epochs)
-        findings[output] = (*_shares(limits[output], seen, epochs), *ids, *ages)
+        output_catalog = seen_catalog(catalog, output)
+        ids = _id_findings(pipeline.by_output[output], output_catalog, epochs)
+        findings[output] = (*_record_share_findings(limits[output], output_catalog, epochs), *ids, *ages)
     return findings
 
 
 # --- records ----------------------------------------------------------------------------------------------------------
 
 
-def _shares(limits: Limits | None, catalog: Catalog, unpublished: UnpublishedRange | None) -> list[LimitFinding]:
+def _record_share_findings(
+    limits: Limits | None, catalog: Catalog, unpublished_epochs: UnpublishedRange | None
+) -> list[LimitFinding]:
     """What became of records, beside each limit."""
-    if limits is None or unpublished is None:
+    if limits is None or unpublished_epochs is None:
         return []
-    counts = counts_of(catalog, unpublished)
+    counts = counts_of(catalog, unpublished_epochs)
     findings = share_findings(limits, counts)
     if all(finding.severity is None for finding in findings):
         return findings
-    released = [*released_again(catalog, unpublished)]
-    if not released:
+    released_epochs = [*released_again(catalog, unpublished_epochs)]
+    if not released_epochs:
         return findings
-    for epochs in released:
+    for epochs in released_epochs:
         counts.subtract(epochs.counts)
     left = Counter({name: max(0, count) for name, count in counts.items()})
-    return share_findings(limits, left, [epochs.entry for epochs in released])
+    return share_findings(limits, left, [epochs.entry for epochs in released_epochs])
 
 
 # --- ids of rows ------------------------------------------------------------------------------------------------------
 
 
-def _ids(alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange | None) -> Iterator[LimitFinding]:
+def _id_findings(
+    output_pipeline: Pipeline, catalog: Catalog, epochs: UnpublishedRange | None
+) -> Iterator[LimitFinding]:
     """Whether ids that rows of the epochs have are of one row each, of all that stand. Values are not told: what is
     found goes to logs, alerts and pages for all.
     """
-    if not alone.id or unpublished is None:
+    if not output_pipeline.id or epochs is None:
         return
-    manifest = catalog.manifest(unpublished.until)
-    columns = _columns_now(alone, manifest)
-    if not columns.id:
-        return
+    manifest = catalog.manifest(epochs.until)
+    columns = _columns_now(output_pipeline, manifest)
+    if columns.id:
+        yield find_shared_ids(catalog, epochs, manifest, columns)
+
+
+def find_shared_ids(
+    catalog: Catalog, unpublished: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+) -> LimitFinding:
+    """Whether ids that rows of ``unpublished`` epochs have, the last of which is that of ``manifest``, are of one row
+    each.
+    """
     number, entries = _shared_ids(catalog, unpublished, manifest, columns)
-    yield LimitFinding(
+    return LimitFinding(
         name=IDS_OF_ROWS,
         bounds={Severity.FAIL: f"one row for each {' and '.join(columns.id)}"},
         severity=Severity.FAIL if number else None,
@@ -238,77 +251,78 @@ def _ids(alone: Pipeline, catalog: Catalog, unpublished: UnpublishedRange | None
 
 
 def _shared_ids(
-    catalog: Catalog, unpublished: UnpublishedRange, manifest: Manifest, columns: ViewColumns
+    catalog: Catalog, epochs: UnpublishedRange, manifest: Manifest, columns: ViewColumns
 ) -> tuple[int, tuple[int, ...]]:
     """How many ids have more than one row, without those that were released; and the log entries that released some."""
     from headrace.read.diff.row_sets import RowsOfEpochs, rows_with_shared_ids  # with DuckDB
 
-    rows = RowsOfEpochs(manifest, columns, audited_files(catalog, unpublished.after, manifest).panes)
+    rows = RowsOfEpochs(manifest, columns, audited_files(catalog, epochs.after, manifest).panes)
     (number,) = rows_with_shared_ids(catalog.store, rows)
-    released = dict(_released_rows(catalog, columns)) if number else {}
-    if not released:
+    rows_by_entry = dict(_released_rows(catalog, columns)) if number else {}
+    if not rows_by_entry:
         return number, ()
-    counts = rows_with_shared_ids(catalog.store, rows, [*released.values()])
-    steps = zip(released, pairwise(counts), strict=True)
-    return counts[-1], tuple(entry for entry, (before, after) in steps if after < before)
+    counts = rows_with_shared_ids(catalog.store, rows, [*rows_by_entry.values()])
+    steps = zip(rows_by_entry, pairwise(counts), strict=True)
+    return counts[-1], tuple(entry for entry, (count_before, count_after) in steps if count_after < count_before)
 
 
 def _released_rows(catalog: Catalog, columns: ViewColumns) -> "Iterator[tuple[int, RowsOfEpochs]]":
     """The rows of each release that holds and was about the same ids, by its log entry."""
     from headrace.read.diff.row_sets import RowsOfEpochs
+    from headrace.read.views.row_files import check_files
 
-    for released in released_panes(catalog, columns):
-        if released.columns.id != columns.id:
+    for panes in released_panes(catalog, columns):
+        if panes.columns.id != columns.id:
             continue
-        rows = RowsOfEpochs(catalog.manifest(released.release.snapshot), released.columns, released.files.panes)
+        rows = RowsOfEpochs(catalog.manifest(panes.release.snapshot), panes.columns, panes.files.panes)
         with suppress(BrokenObjectError):  # nobody knows its rows any more
             check_files(catalog.store, rows.files)
-            yield released.release.entry, rows
+            yield panes.release.entry, rows
 
 
-def _columns_now(alone: Pipeline, manifest: Manifest) -> ViewColumns:
+def _columns_now(output_pipeline: Pipeline, manifest: Manifest) -> ViewColumns:
     """The columns of rows as a run calls them that continues from ``manifest``; as that does where none can."""
-    if plan(alone, manifest).action is Action.REPLAY:
+    if plan_definition_change(output_pipeline, manifest).action is Action.REPLAY:
         return ViewColumns.from_json(manifest.schema)
-    return columns_after(alone, manifest)
+    return columns_after(output_pipeline, manifest)
 
 
 # --- ages -------------------------------------------------------------------------------------------------------------
 
 
-def _ages(pipeline: Pipeline, catalog: Catalog, clock: Callable[[], datetime]) -> Iterator[LimitFinding]:
+def _age_findings(pipeline: Pipeline, catalog: Catalog, clock: Callable[[], datetime]) -> Iterator[LimitFinding]:
     assert pipeline.limits is not None
-    now = model_time.instant(clock())
+    now = model_time.to_instant(clock())
     head = catalog.head().refs.get(MAIN)
     manifest = None if head is None else catalog.manifest(head)
     if (limit := pipeline.limits.watermark_age) is not None:
-        yield age_finding("watermark_age", limit, _watermark(manifest), now)
+        yield age_finding("watermark_age", limit, _measured_watermark(manifest), now)
     if (limit := pipeline.limits.newest_file) is not None:
         yield age_finding("newest_file", limit, _newest_file(pipeline, catalog, manifest), now)
 
 
-def _watermark(manifest: Manifest | None) -> Measured:
+def _measured_watermark(manifest: Manifest | None) -> AgeMeasurement:
     if manifest is None:
-        return Measured(model_time.MIN_INSTANT, "of any input")
-    progress = StoredProgress.of(manifest)
-    held, at = progress.held_back_by, model_time.render(progress.watermark)
-    if held is None:
-        return Measured(progress.watermark, f"which is at {at}")
+        return AgeMeasurement(model_time.MIN_INSTANT, "of any input")
+    progress = StoredProgress.from_manifest(manifest)
+    holder, watermark_text = progress.held_back_by, model_time.render(progress.watermark)
+    if holder is None:
+        return AgeMeasurement(progress.watermark, f"which is at {watermark_text}")
     # without its split, whose name comes from records: what is found goes to logs, alerts and pages for all
-    return Measured(progress.watermark, f"which is at {at}, held back by input {held.input}")
+    return AgeMeasurement(progress.watermark, f"which is at {watermark_text}, held back by input {holder.input}")
 
 
-def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None) -> Measured:
+def _newest_file(pipeline: Pipeline, catalog: Catalog, manifest: Manifest | None) -> AgeMeasurement:
     """When the newest file landed, of the input where that is longest ago."""
-    marks = {} if manifest is None else StoredProgress.of(manifest).marks
-    landed = Landing(pipeline, catalog.store).newest_landed({name: mark.path for name, mark in marks.items()})
-    read = None if None not in landed.values() else _newest_read(catalog, manifest)
-    times = {name: at if at is not None else read for name, at in landed.items()}
+    marks = {} if manifest is None else StoredProgress.from_manifest(manifest).marks
+    landed_times = Landing(pipeline, catalog.store).newest_landed({name: mark.path for name, mark in marks.items()})
+    read = None if None not in landed_times.values() else _newest_read(catalog, manifest)
+    times = {name: time if time is not None else read for name, time in landed_times.items()}
     name = min(times, key=lambda input_name: times[input_name] or model_time.MIN_INSTANT)
-    at = times[name]
-    if at is None:
-        return Measured(model_time.MIN_INSTANT, f"of input {name}")
-    return Measured(at, f"of input {name}, landed at {model_time.render(at)}")
+    time = times[name]
+    if time is None:
+        return AgeMeasurement(model_time.MIN_INSTANT, f"of input {name}")
+    return AgeMeasurement(time, f"of input {name}, landed at {model_time.render(time)}")
 
 
 def _newest_read(catalog: Catalog, manifest: Manifest | None) -> model_time.Instant | None:
@@ -319,4 +333,4 @@ def _newest_read(catalog: Catalog, manifest: Manifest | None) -> model_time.Inst
     for oldest in islice(catalog.ancestry(manifest.snapshot_id), _LOOKED_AT):
         if oldest.counts.get("input_files", 0):
             break
-    return StoredProgress.of(oldest).processing_time
+    return StoredProgress.from_manifest(oldest).processing_time

@@ -29,11 +29,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from headrace.model.time import instant, is_finite, render
+from headrace.model.time import is_finite, render, to_instant
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.row_files import check_files
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import newest_entries
 from headrace_snapshots.errors import MissingSnapshotError
@@ -82,7 +81,7 @@ def shown_value(value: Any) -> str | int | float | bool | None:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, datetime):
-        return render(instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value))
+        return render(to_instant(value.replace(tzinfo=UTC) if value.tzinfo is None else value))
     text = str(value)
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
@@ -104,23 +103,26 @@ def unpublished_range(catalog: Catalog, branch: str) -> UnpublishedRange | None:
     Of main, all beyond ``published``; of another branch, all beyond what it and ``published`` have in common, which was
     audited when it was published.
     """
-    return _unpublished(catalog, branch, catalog.head().refs, PUBLISHED)
+    return _range_after_ref(catalog, branch, catalog.head().refs, PUBLISHED)
 
 
 def unpublished_ranges(catalog: Catalog, branch: str, outputs: Iterable[str]) -> dict[str, UnpublishedRange | None]:
     """``unpublished_range`` of each of the ``outputs``, as the catalog has all of them now."""
     refs = catalog.head().refs
     return {
-        output: _unpublished(seen_catalog(catalog, output), branch, refs, published_ref(output)) for output in outputs
+        output: _range_after_ref(seen_catalog(catalog, output), branch, refs, published_ref(output))
+        for output in outputs
     }
 
 
-def _unpublished(catalog: Catalog, branch: str, refs: Mapping[str, str], published_by: str) -> UnpublishedRange | None:
-    head, published = refs.get(branch), refs.get(published_by)
+def _range_after_ref(
+    catalog: Catalog, branch: str, refs: Mapping[str, str], published_by: str
+) -> UnpublishedRange | None:
+    head, published_id = refs.get(branch), refs.get(published_by)
     if head is None:
         return None
-    after = published if branch == MAIN else last_published(catalog, head, published)
-    return None if after == head else UnpublishedRange(after, head)
+    begin = published_id if branch == MAIN else last_published(catalog, head, published_id)
+    return None if begin == head else UnpublishedRange(begin, head)
 
 
 def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]:
@@ -131,8 +133,8 @@ def going_on(catalog: Catalog, branch: str, outputs: Iterable[str]) -> list[str]
     if head is None:
         return [*outputs]
     manifest = catalog.manifest(head)
-    there = {*output_names(manifest)} - {*parked_in(manifest)}
-    return [output for output in outputs if output in there]
+    present_outputs = {*output_names(manifest)} - {*parked_in(manifest)}
+    return [output for output in outputs if output in present_outputs]
 
 
 def last_published(catalog: Catalog, head: str, published: str | None) -> str | None:
@@ -158,25 +160,27 @@ class AuditedFiles:
         """The files of panes, each with the epoch that wrote it."""
         return [(file, self.epochs[file.path]) for file in self.files[ExpectationView.PANES]]
 
-    def names(self, view: ExpectationView, columns: "ViewColumns") -> "dict[str, Names]":
+    def column_names(self, view: ExpectationView, columns: "ViewColumns") -> "dict[str, Names]":
         """What the files of ``view`` call its ``columns``, by their paths."""
         from headrace.read.views.columns import View as ReadersView  # with Arrow, which parsing DAGs does without
 
-        return {file.path: columns.names(ReadersView(view), self.epochs[file.path]) for file in self.files[view]}
+        return {
+            file.path: columns.names_in_epoch(ReadersView(view), self.epochs[file.path]) for file in self.files[view]
+        }
 
 
 def audited_files(catalog: Catalog, published: str | None, head: Manifest) -> AuditedFiles:
     """What an audit of (``published``, ``head``] may look at. What an output missed while it was parked, and caught up
     with since, is new to readers though it is of epochs that they have seen; and all of one that was computed again.
     """
-    before = None if published is None else catalog.manifest(published)
-    since = news_since(before, head, head.schema.get("output", ""))
-    records = catalog.files(head.logs[UNNAMED.panes], since_epoch=since)
+    published_manifest = None if published is None else catalog.manifest(published)
+    since_epoch = news_since(published_manifest, head, head.schema.get("output", ""))
+    records = catalog.file_records(head.logs[UNNAMED.panes], since_epoch=since_epoch)
     panes = [(file, record.epoch) for record in records for file in record.files if isinstance(file, DataFile)]
-    layers = [layer for layer in head.tables[UNNAMED.current] if layer.last_epoch > since]
+    layers = [layer for layer in head.tables[UNNAMED.current] if layer.last_epoch > since_epoch]
     current = [(file, layer.last_epoch) for layer in layers for file in layer.files]
     files = {ExpectationView.PANES: [file for file, _ in panes], ExpectationView.CURRENT: [file for file, _ in current]}
-    return AuditedFiles(files, since, {file.path: epoch for file, epoch in (*panes, *current)})
+    return AuditedFiles(files, since_epoch, {file.path: epoch for file, epoch in (*panes, *current)})
 
 
 MOST_ENTRIES: Final = 2_000
@@ -207,15 +211,15 @@ class ReleasedPanes:
 
 def releases_that_hold(catalog: Catalog) -> list[AuditRelease]:
     """The releases among the last ``MOST_ENTRIES`` of the log that nobody has rolled back below, newest first."""
-    held: list[AuditRelease] = []
+    releases: list[AuditRelease] = []
     back_to: list[str | None] = []
     for entry in newest_entries(catalog, catalog.known_head().entry - MOST_ENTRIES + 1):
-        before, after = entry.moves.get(PUBLISHED, (None, None))
+        old_id, new_id = entry.moves.get(PUBLISHED, (None, None))
         if ends_releases(entry):
-            back_to.append(after)
-        elif entry.kind is Kind.RELEASE and after is not None and _is_below_all(catalog, after, back_to):
-            held.append(AuditRelease(entry.number, entry.message, before, after))
-    return held
+            back_to.append(new_id)
+        elif entry.kind is Kind.RELEASE and new_id is not None and _is_below_all(catalog, new_id, back_to):
+            releases.append(AuditRelease(entry.number, entry.message, old_id, new_id))
+    return releases
 
 
 def ended_by(catalog: Catalog, published: str | None) -> Iterator[str]:
@@ -242,6 +246,8 @@ def _is_below_all(catalog: Catalog, snapshot: str, heads: Iterable[str | None]) 
 
 def released_panes(catalog: Catalog, columns: ViewColumns) -> Iterator[ReleasedPanes]:
     """The panes of each release that holds, if it can still be read and its panes have ``columns``."""
+    from headrace.read.views.row_files import check_files  # with SQL, for the few that look into rows
+
     for release in releases_that_hold(catalog):
         try:
             manifest = catalog.manifest(release.snapshot)
@@ -267,17 +273,17 @@ class ReleasedEpochs:
 
 def released_again(catalog: Catalog, unpublished: UnpublishedRange) -> Iterator[ReleasedEpochs]:
     """The releases that hold and whose files the ``unpublished`` epochs have all read again."""
-    taken: set[tuple[str, str]] = set()
-    audited: frozenset[tuple[str, str]] | None = None
+    files_taken: set[tuple[str, str]] = set()
+    files_audited: frozenset[tuple[str, str]] | None = None
     for release in releases_that_hold(catalog):
-        released = UnpublishedRange(release.after, release.snapshot)
+        released_range = UnpublishedRange(release.after, release.snapshot)
         # it has expired, or is lost, or had other outputs: nobody knows its records
         with suppress(MissingSnapshotError, BrokenObjectError, UnknownOutputError):
-            counts, files = counts_of(catalog, released), _files(catalog, released)
-            audited = _files(catalog, unpublished) if audited is None else audited
-            if files and files <= audited - taken:
-                taken |= files
-                yield ReleasedEpochs(release.entry, counts, passed(catalog, released))
+            counts, files = counts_of(catalog, released_range), _files_read(catalog, released_range)
+            files_audited = _files_read(catalog, unpublished) if files_audited is None else files_audited
+            if files and files <= files_audited - files_taken:
+                files_taken |= files
+                yield ReleasedEpochs(release.entry, counts, watermark_advance(catalog, released_range))
 
 
 def counts_of(catalog: Catalog, epochs: UnpublishedRange) -> Counter[str]:
@@ -288,18 +294,21 @@ def counts_of(catalog: Catalog, epochs: UnpublishedRange) -> Counter[str]:
     return counts
 
 
-def passed(catalog: Catalog, epochs: UnpublishedRange) -> int | None:
+def watermark_advance(catalog: Catalog, epochs: UnpublishedRange) -> int | None:
     """How far the watermark went within ``epochs``, in microseconds; None if it stood, or began or ended with them."""
     if epochs.after is None:
         return None
-    begin, end = (StoredProgress.of(catalog.manifest(at)).watermark for at in (epochs.after, epochs.until))
+    begin, end = (
+        StoredProgress.from_manifest(catalog.manifest(snapshot_id)).watermark
+        for snapshot_id in (epochs.after, epochs.until)
+    )
     return end - begin if is_finite(begin) and is_finite(end) and end > begin else None
 
 
-def _files(catalog: Catalog, epochs: UnpublishedRange) -> frozenset[tuple[str, str]]:
+def _files_read(catalog: Catalog, epochs: UnpublishedRange) -> frozenset[tuple[str, str]]:
     """The files that ``epochs`` read, by input and path."""
-    since = -1 if epochs.after is None else catalog.manifest(epochs.after).epoch
-    records = catalog.files(catalog.manifest(epochs.until).logs[INPUTS], since_epoch=since)
+    since_epoch = -1 if epochs.after is None else catalog.manifest(epochs.after).epoch
+    records = catalog.file_records(catalog.manifest(epochs.until).logs[INPUTS], since_epoch=since_epoch)
     return frozenset(
         (file.input, file.path) for record in records for file in record.files if isinstance(file, InputFile)
     )

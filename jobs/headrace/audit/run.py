@@ -10,19 +10,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import Frame, ReleasedPanes
-from headrace.audit.store import AuditOutcome, Finding, succeeds, write_audit
-from headrace.audit.usual import UsualAudit, ViewFindings
-from headrace.model.time import instant, render
+from headrace.audit.store import AuditOutcome, Finding, is_publishable, write_audit
+from headrace.model.time import render, to_instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Expectation, ExpectationView
 from headrace.read.views.columns import View as ReadersView
 from headrace.read.views.columns import ViewColumns
 from headrace_snapshots.names import audit_folder
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.audit.usual import UsualAudit, ViewFindings
 
 _Found = TypeVar("_Found")
 
@@ -42,13 +44,16 @@ def expectations_checked(pipeline: Pipeline) -> Iterator[Callable[[], None]]:
 def _check(pipeline: Pipeline) -> None:
     from headrace.audit.gx_runner import check
 
-    for alone in pipeline.by_output.values():
-        columns = ViewColumns.of(alone)
-        check(alone.expectations, {view: columns.schema(ReadersView(view.value)).names for view in ExpectationView})
+    for output_pipeline in pipeline.by_output.values():
+        columns = ViewColumns.from_pipeline(output_pipeline)
+        check(
+            output_pipeline.expectations,
+            {view: columns.arrow_schema(ReadersView(view.value)).names for view in ExpectationView},
+        )
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditSubject:
     """What an audit looks at, and what is expected of it.
 
     ``frame`` gives the rows of a view: panes of the range's epochs, and the ``current`` rows that they change, without
@@ -77,9 +82,9 @@ def run_audit(
     pipeline: str,
     from_snapshot: str | None,
     to_snapshot: str,
-    audited: Audited,
+    audited: AuditSubject,
     limits: tuple[LimitFinding, ...] = (),
-    usual: UsualAudit | None = None,
+    usual: "UsualAudit | None" = None,
     output: str = "",
 ) -> AuditOutcome:
     """Audit the range (``from_snapshot``, ``to_snapshot``] of an ``output`` of ``pipeline``, keep data docs and then
@@ -91,22 +96,22 @@ def run_audit(
     Raises PipelineError or ExpectationNotEvaluatedError (then nothing is kept).
     """
     docs = f"{audit_folder(pipeline, from_snapshot, to_snapshot, output)}/docs"
-    looked_at = _LookedAt.of(store, docs, audited, usual)
-    compared = None if usual is None else usual.outcome(looked_at.beside_history)
+    looked_at = _LookedAt.audit_views(store, docs, audited, usual)
+    usual_outcome = None if usual is None else usual.outcome(looked_at.beside_history)
     outcome = AuditOutcome(
         pipeline=pipeline,
         from_snapshot=from_snapshot,
         to_snapshot=to_snapshot,
-        success=succeeds(looked_at.findings, limits, compared),
+        success=is_publishable(looked_at.findings, limits, usual_outcome),
         findings=looked_at.findings,
-        finished_at=render(instant(datetime.now(UTC))),
+        finished_at=render(to_instant(datetime.now(UTC))),
         rows=looked_at.rows,
         limits=limits,
-        usual=compared,
+        usual=usual_outcome,
         output=output,
     )
-    if usual is not None and compared is not None:
-        usual.keep(store, pipeline, compared, output)
+    if usual is not None and usual_outcome is not None:
+        usual.keep_figures(store, pipeline, usual_outcome, output)
     write_audit(store, outcome)
     return outcome
 
@@ -116,31 +121,33 @@ class _LookedAt:
     """What was found: by expectations, beside history; ``rows`` of each view that was looked at."""
 
     findings: tuple[Finding, ...]
-    beside_history: Mapping[ExpectationView, ViewFindings]
+    beside_history: "Mapping[ExpectationView, ViewFindings]"
     rows: Mapping[str, int]
 
     @classmethod
-    def of(cls, store: ObjectStore, docs: str, audited: Audited, usual: UsualAudit | None) -> "_LookedAt":
+    def audit_views(
+        cls, store: ObjectStore, docs: str, audited: AuditSubject, usual: "UsualAudit | None"
+    ) -> "_LookedAt":
         """Audits each view, and keeps pages of what was found in the folder ``docs``."""
         by_view: dict[ExpectationView, tuple[Finding, ...]] = {}
         beside_history: dict[ExpectationView, ViewFindings] = {}
         rows: dict[str, int] = {}
         for view in ExpectationView:
             expected = [expectation for expectation in audited.expectations if expectation.view == view]
-            checked = usual if usual is not None and view in usual.views else None
-            if not expected and checked is None:
+            usual_of_view = usual if usual is not None and view in usual.views else None
+            if not expected and usual_of_view is None:
                 continue
-            with _held(audited.frame(view, ())) as looked_at:
+            with _keep_persisted(audited.frame(view, ())) as looked_at:
                 rows[view] = looked_at.count()
-                if checked is not None:
-                    beside_history[view] = checked.look_at(view, looked_at, rows[view], audited.identity)
+                if usual_of_view is not None:
+                    beside_history[view] = usual_of_view.look_at(view, looked_at, rows[view], audited.identity)
                 if expected:
-                    from headrace.audit.gx_runner import evaluate
+                    from headrace.audit.gx_runner import evaluate_expectations
 
-                    report = evaluate(view, expected, looked_at, audited.identity)
-            if checked is not None:
+                    report = evaluate_expectations(view, expected, looked_at, audited.identity)
+            if usual_of_view is not None:
                 with_all_rows = beside_history[view]
-                beside_history[view] = _usual_without_released(view, checked, with_all_rows, rows[view], audited)
+                beside_history[view] = _usual_without_released(view, usual_of_view, with_all_rows, rows[view], audited)
             if expected:
                 by_view[view] = _without_released(view, report.findings, rows[view], audited)
                 store.write(f"{docs}/{view}.html", report.page)
@@ -148,7 +155,7 @@ class _LookedAt:
 
 
 @contextmanager
-def _held(frame: Frame) -> Iterator[Frame]:
+def _keep_persisted(frame: Frame) -> Iterator[Frame]:
     """``frame``, which is scanned many times inside."""
     frame.persist()
     try:
@@ -158,51 +165,55 @@ def _held(frame: Frame) -> Iterator[Frame]:
 
 
 def _without_released(
-    view: ExpectationView, findings: tuple[Finding, ...], rows: int, audited: Audited
+    view: ExpectationView, findings: tuple[Finding, ...], rows: int, subject: AuditSubject
 ) -> tuple[Finding, ...]:
     """``findings`` on so many ``rows``, those that failed as they are without the rows that a person has released."""
-    failed = [finding.expectation for finding in findings if not finding.success]
-    if not failed:
+    failed_expectations = [finding.expectation for finding in findings if not finding.success]
+    if not failed_expectations:
         return findings
 
-    def evaluated(undecided: Frame, left: int) -> Sequence[Finding]:
-        from headrace.audit.gx_runner import evaluate
+    def evaluate_undecided(undecided_rows: Frame, left: int) -> Sequence[Finding]:
+        from headrace.audit.gx_runner import evaluate_expectations
 
-        return evaluate(view, failed, undecided, audited.identity).findings if left else ()
+        return (
+            evaluate_expectations(view, failed_expectations, undecided_rows, subject.identity).findings if left else ()
+        )
 
-    of_undecided = _of_undecided(view, rows, audited, evaluated)
+    of_undecided = _of_undecided(view, rows, subject, evaluate_undecided)
     if of_undecided is None:
         return findings
-    again = iter(of_undecided)
+    new_findings = iter(of_undecided)
     return tuple(
-        finding if finding.success else replace(next(again, replace(finding, success=True)), released=audited.entries)
+        finding
+        if finding.success
+        else replace(next(new_findings, replace(finding, success=True)), released=subject.entries)
         for finding in findings
     )
 
 
 def _usual_without_released(
-    view: ExpectationView, usual: UsualAudit, with_all_rows: ViewFindings, rows: int, audited: Audited
-) -> ViewFindings:
+    view: ExpectationView, usual: "UsualAudit", with_all_rows: "ViewFindings", rows: int, subject: AuditSubject
+) -> "ViewFindings":
     """The findings ``with_all_rows``; what is not as usual, as it is without the rows that a person has released."""
     if all(finding.severity is None for finding in with_all_rows.findings.values()):
         return with_all_rows
-    again = _of_undecided(
-        view, rows, audited, lambda undecided, left: usual.look_at(view, undecided, left, audited.identity)
+    new_view_findings = _of_undecided(
+        view, rows, subject, lambda undecided_rows, left: usual.look_at(view, undecided_rows, left, subject.identity)
     )
-    if again is None:
+    if new_view_findings is None:
         return with_all_rows
-    return with_all_rows.where_far(lambda check: again.findings[check].replace(released=audited.entries))
+    return with_all_rows.where_far(lambda check: new_view_findings.findings[check].replace(released=subject.entries))
 
 
 def _of_undecided(
-    view: ExpectationView, rows: int, audited: Audited, look: Callable[[Frame, int], _Found]
+    view: ExpectationView, rows: int, subject: AuditSubject, look: Callable[[Frame, int], _Found]
 ) -> _Found | None:
     """What ``look`` finds in the rows that nobody has released, given how many there are; None: it is all ``rows``."""
-    if not audited.released:
+    if not subject.released:
         return None
-    with _held(audited.frame(view, audited.released)) as undecided:
-        left = undecided.count()
-        return None if left == rows else look(undecided, left)
+    with _keep_persisted(subject.frame(view, subject.released)) as undecided_rows:
+        left = undecided_rows.count()
+        return None if left == rows else look(undecided_rows, left)
 
 
 def _as_declared(

@@ -38,8 +38,8 @@ from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
 from headrace.pipeline.quality import Argument, Expectation, ExpectationView, Severity, UsualCheck
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format.codec import JsonRecord, sealed, unsealed
-from headrace_snapshots.names import ObjectKind, audit_folder, audited_range, folder, history_path
+from headrace_snapshots.format.codec import JsonRecord, seal_fields, unseal_fields
+from headrace_snapshots.names import ObjectKind, audit_folder, audited_range, history_path, object_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 MOST_FREQUENT: Final = 50
@@ -65,7 +65,7 @@ class ViewMeasure(JsonRecord, frozen=True):
     rows: int
     columns: Mapping[str, ColumnMeasure]
 
-    def present(self, column: str) -> int:
+    def present_count(self, column: str) -> int:
         """How many values of ``column`` are not missing."""
         return self.rows - self.columns[column].missing
 
@@ -80,7 +80,7 @@ class VersionMeasure(JsonRecord, frozen=True, omit_defaults=True):
     passed: int | None = None
     views: Mapping[ExpectationView, ViewMeasure] = {}
 
-    def column(self, view: ExpectationView, column: str) -> tuple[ViewMeasure, ColumnMeasure] | None:
+    def measured_column(self, view: ExpectationView, column: str) -> tuple[ViewMeasure, ColumnMeasure] | None:
         """What was measured of a column, if anything was."""
         rows = self.views.get(view)
         measure = None if rows is None else rows.columns.get(column)
@@ -95,17 +95,17 @@ class VersionMeasure(JsonRecord, frozen=True, omit_defaults=True):
 _HOUR: Final = 3_600_000_000
 
 
-def ranks(values: int) -> list[int]:
+def quantile_ranks(values: int) -> list[int]:
     """The places, from 1 on, of the quantiles among so many sorted ``values``: nearest rank, none twice."""
-    return sorted({_rank(number, values) for number in range(1, QUANTILES)}) if values else []
+    return sorted({_quantile_rank(number, values) for number in range(1, QUANTILES)}) if values else []
 
 
-def quantiles(values: int, at_ranks: Mapping[int, float]) -> tuple[float, ...]:
-    """The quantiles of so many ``values``, those at ``ranks`` being ``at_ranks``."""
-    return tuple(at_ranks[_rank(number, values)] for number in range(1, QUANTILES)) if values else ()
+def quantiles_at_ranks(values: int, at_ranks: Mapping[int, float]) -> tuple[float, ...]:
+    """The quantiles of so many ``values``, those at ``quantile_ranks`` being ``at_ranks``."""
+    return tuple(at_ranks[_quantile_rank(number, values)] for number in range(1, QUANTILES)) if values else ()
 
 
-def _rank(number: int, values: int) -> int:
+def _quantile_rank(number: int, values: int) -> int:
     return -(-number * values // QUANTILES)
 
 
@@ -133,18 +133,21 @@ def history_before(catalog: Catalog, snapshot: str | None, warn: Callable[[str],
     """
     if snapshot is None:
         return VersionHistory()
-    if (history := _readable(catalog, snapshot, warn)) is not None:
+    if (history := _try_read_history(catalog, snapshot, warn)) is not None:
         return history
-    known = {*_kept(catalog)} - {snapshot}
-    if not known:
+    known_snapshots = {*_snapshots_with_history(catalog)} - {snapshot}
+    if not known_snapshots:
         return VersionHistory()
     for link in islice(catalog.lineage(snapshot), _LOOKED_BACK):
-        if link.snapshot_id in known and (history := _readable(catalog, link.snapshot_id, warn)) is not None:
+        if (
+            link.snapshot_id in known_snapshots
+            and (history := _try_read_history(catalog, link.snapshot_id, warn)) is not None
+        ):
             return history
     return VersionHistory()
 
 
-def _readable(catalog: Catalog, snapshot: str, warn: Callable[[str], None]) -> VersionHistory | None:
+def _try_read_history(catalog: Catalog, snapshot: str, warn: Callable[[str], None]) -> VersionHistory | None:
     try:
         versions = read_history(catalog.store, catalog.pipeline, snapshot, catalog.called_at(snapshot))
     except HistoryDamagedError as error:
@@ -153,10 +156,12 @@ def _readable(catalog: Catalog, snapshot: str, warn: Callable[[str], None]) -> V
     return None if versions is None else VersionHistory(snapshot, versions)
 
 
-def _kept(catalog: Catalog) -> list[str]:
+def _snapshots_with_history(catalog: Catalog) -> list[str]:
     """The snapshots that have an object of the output whose catalog it is."""
-    paths = (info.path for info in catalog.store.list(folder(catalog.pipeline, ObjectKind.AUDITS)))
-    ends = ((path, about.end) for path in paths if (about := audited_range(catalog.pipeline, path)) is not None)
+    paths = (info.path for info in catalog.store.list(object_folder(catalog.pipeline, ObjectKind.AUDITS)))
+    ends = (
+        (path, audit_range.end) for path in paths if (audit_range := audited_range(catalog.pipeline, path)) is not None
+    )
     return [end for path, end in ends if path == history_path(catalog.pipeline, end, catalog.called_at(end))]
 
 
@@ -168,7 +173,7 @@ def read_history(
     """
     path = history_path(pipeline, snapshot, output)
     try:
-        document = unsealed(json.loads(store.read(path)))
+        document = unseal_fields(json.loads(store.read(path)))
         if document["format"] != FORMAT or document["snapshot"] != snapshot:
             raise ValueError(f"it is of format {document['format']} and snapshot {document['snapshot']}")
         return tuple(map(VersionMeasure.from_json, document["versions"]))
@@ -186,7 +191,7 @@ def write_history(
 ) -> None:
     """Keep the ``versions`` of an ``output`` that lead to ``snapshot``, oldest first (one put)."""
     document = {"format": FORMAT, "snapshot": snapshot, "versions": [version.to_json() for version in versions]}
-    store.write(history_path(pipeline, snapshot, output), sealed(document))
+    store.write(history_path(pipeline, snapshot, output), seal_fields(document))
 
 
 _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FAILED"}
@@ -219,15 +224,15 @@ class UsualFinding(JsonRecord, frozen=True, omit_defaults=True):
     def describe(self) -> str:
         """For people: what was found, on one line."""
         entries = " and ".join(map(str, self.released))
-        apart = f" (without what log entry {entries} released)" if entries else ""
-        return f"{self.said}{apart}"
+        release_text = f" (without what log entry {entries} released)" if entries else ""
+        return f"{self.said}{release_text}"
 
-    def lines(self) -> Iterator[str]:
+    def verdict_lines(self) -> Iterator[str]:
         """For people: whether the version is as usual, and the first rows that are to blame, a line each."""
-        yield self.line()
+        yield self.verdict_line()
         yield from self.row_lines()
 
-    def line(self) -> str:
+    def verdict_line(self) -> str:
         """For people: whether the version is as usual, on one line."""
         verdict = _VERDICTS[self.severity] if self.is_judged else "not judged"
         return f"{verdict}: {self.describe()}"
@@ -301,10 +306,10 @@ class Finding:
         else:
             outcome = f"observed {self.observed!r}"
         entries = " and ".join(map(str, self.released))
-        apart = f" (without the rows that log entry {entries} released)" if entries else ""
-        return f"{self.expectation.describe()}: {outcome}{apart}"
+        release_text = f" (without the rows that log entry {entries} released)" if entries else ""
+        return f"{self.expectation.describe()}: {outcome}{release_text}"
 
-    def lines(self) -> Iterator[str]:
+    def verdict_lines(self) -> Iterator[str]:
         """For people: whether it holds, and the first rows that are to blame, a line each."""
         yield f"{'passed' if self.success else 'FAILED'}: {self.describe()}"
         for row in self.failing:
@@ -352,32 +357,32 @@ class AuditOutcome:
     @property
     def exceeded(self) -> tuple[LimitFinding, ...]:
         """The limits that keep the range from being published."""
-        return failing(self.limits)
+        return failing_limits(self.limits)
 
     @property
     def unusual(self) -> tuple[UsualFinding, ...]:
         """What is not as was usual, and keeps the range from being published."""
         return () if self.usual is None else self.usual.failing
 
-    def lines(self) -> Iterator[str]:
+    def report_lines(self) -> Iterator[str]:
         """For people: what was looked at, what each expectation found, and what was found beside history."""
         rows = ", ".join(f"{count:,} rows of {view}" for view, count in self.rows.items())
         nothing = "nothing is expected" if self.usual is None else "of no row"
-        of = f" of output {self.output}" if self.output else ""
-        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]{of}: {rows or nothing}"
+        output_text = f" of output {self.output}" if self.output else ""
+        yield f"audit of ({self.from_snapshot or 'the beginning'}, {self.to_snapshot}]{output_text}: {rows or nothing}"
         for finding in self.findings:
-            yield from finding.lines()
-        for compared in () if self.usual is None else self.usual.findings:
-            yield from compared.lines()
+            yield from finding.verdict_lines()
+        for usual_finding in () if self.usual is None else self.usual.findings:
+            yield from usual_finding.verdict_lines()
 
     def covers(self, expectations: Iterable[Expectation], usual: Iterable[UsualCheck] = ()) -> bool:
         """Whether exactly these expectations were audited, and these checks against history: no longer so after a
         person has changed them.
         """
-        compared = () if self.usual is None else self.usual.findings
+        findings = () if self.usual is None else self.usual.findings
         return [finding.expectation for finding in self.findings] == [
             Expectation(expectation.name, dict(expectation.arguments), expectation.view) for expectation in expectations
-        ] and [finding.check for finding in compared] == [*usual]
+        ] and [finding.check for finding in findings] == [*usual]
 
 
 class AuditFormatError(FixConfigError, code="config.audit_format"):
@@ -412,18 +417,18 @@ def with_limits(store: ObjectStore, outcome: AuditOutcome, limits: tuple[LimitFi
     """``outcome`` with what was found beside the limits now, kept if that is not what is kept."""
     if outcome.limits == limits:
         return outcome
-    with_new_limits = replace(outcome, limits=limits, success=succeeds(outcome.findings, limits, outcome.usual))
+    with_new_limits = replace(outcome, limits=limits, success=is_publishable(outcome.findings, limits, outcome.usual))
     write_audit(store, with_new_limits)
     return with_new_limits
 
 
-def succeeds(findings: Iterable[Finding], limits: Iterable[LimitFinding], usual: UsualOutcome | None) -> bool:
+def is_publishable(findings: Iterable[Finding], limits: Iterable[LimitFinding], usual: UsualOutcome | None) -> bool:
     """Whether nothing that was found keeps the range from being published."""
     is_usual = usual is None or not usual.failing
-    return all(finding.success for finding in findings) and not failing(limits) and is_usual
+    return all(finding.success for finding in findings) and not failing_limits(limits) and is_usual
 
 
-def failing(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
+def failing_limits(limits: Iterable[LimitFinding]) -> tuple[LimitFinding, ...]:
     """The findings of ``limits`` whose failing bound is exceeded."""
     return tuple(finding for finding in limits if finding.severity is Severity.FAIL)
 
@@ -446,7 +451,7 @@ def audit_error(*outcomes: AuditOutcome, ways_out: str | None = None) -> AuditFa
     """
     parts = [failure_message(outcome) for outcome in outcomes]
     if ways_out is not None:
-        parts = [*map(_failures, outcomes), ways_out]
+        parts = [*map(_failure_text, outcomes), ways_out]
     message = "\n".join(parts)
     if any(outcome.failed for outcome in outcomes):
         return AuditFailedError(message)
@@ -459,17 +464,17 @@ def failure_message(outcome: AuditOutcome) -> str:
     """
     docs = f" Data docs: {outcome.path}/docs" if outcome.failed else ""
     return (
-        f"{_failures(outcome)}\n"
+        f"{_failure_text(outcome)}\n"
         "Land a correction and run again; or roll back; or let readers see these rows: "
         f"`headrace release {outcome.subject} {outcome.to_snapshot} --message WHY`.{docs}"
     )
 
 
-def _failures(outcome: AuditOutcome) -> str:
-    described = [finding.describe() for finding in outcome.failed]
-    described += [finding.describe() for finding in outcome.unusual]
-    described += [limit.describe() for limit in outcome.exceeded]
-    failures = "\n".join(f"  {line}" for line in described)
+def _failure_text(outcome: AuditOutcome) -> str:
+    descriptions = [finding.describe() for finding in outcome.failed]
+    descriptions += [finding.describe() for finding in outcome.unusual]
+    descriptions += [limit.describe() for limit in outcome.exceeded]
+    failures = "\n".join(f"  {line}" for line in descriptions)
     what = []
     if outcome.failed:
         what.append(f"{len(outcome.failed)} of {len(outcome.findings)} expectations failed")
@@ -512,7 +517,7 @@ def _to_json(outcome: AuditOutcome) -> bytes:
         document["usual"] = outcome.usual.to_json()
     if outcome.output:
         document["output"] = outcome.output
-    return sealed(document)
+    return seal_fields(document)
 
 
 def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
@@ -522,13 +527,13 @@ def _from_json(data: bytes, pipeline: str, path: str) -> AuditOutcome:
             raise AuditFormatError(
                 f"{path} has format {document['format']}; this version reads {FORMAT}: upgrade Headrace"
             )
-        document = unsealed(document)
+        document = unseal_fields(document)
         return AuditOutcome(
             pipeline=pipeline,
             from_snapshot=document["from"],
             to_snapshot=document["to"],
             success=document["success"],
-            findings=tuple(_finding(entry) for entry in document["expectations"]),
+            findings=tuple(_decode_finding(entry) for entry in document["expectations"]),
             finished_at=document["finished_at"],
             rows={str(view): rows for view, rows in document["rows"].items()},
             limits=tuple(LimitFinding.from_json(limit) for limit in document.get("limits", ())),
@@ -543,6 +548,6 @@ def _finding_to_json(finding: Finding) -> dict[str, Any]:
     return asdict(finding)
 
 
-def _finding(entry: dict[str, Any]) -> Finding:
-    shown = {"failing": tuple(entry.get("failing", ())), "released": tuple(entry.get("released", ()))}
-    return Finding(**{**entry, **shown, "view": ExpectationView(entry["view"])})
+def _decode_finding(entry: dict[str, Any]) -> Finding:
+    row_fields = {"failing": tuple(entry.get("failing", ())), "released": tuple(entry.get("released", ()))}
+    return Finding(**{**entry, **row_fields, "view": ExpectationView(entry["view"])})

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, cast
 
 from headrace.audit import range as audit_range
 from headrace.audit import store as audit_store
-from headrace.distribute.column_figures import Blamed, BlamedRows, ColumnReader
+from headrace.distribute.column_figures import BlameDirection, BlamedRows, ColumnReader
 from headrace.pipeline.quality import ExpectationView, UsualCheck, UsualKind
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.output_view import goes_on
@@ -56,49 +56,57 @@ class _Distance:
     blamed: BlamedRows | None = None
 
 
-def compare(
+def compare_with_history(
     check: UsualCheck, version: audit_store.VersionMeasure, history: Sequence[audit_store.VersionMeasure]
 ) -> ComparedVersion:
     """Hold ``version`` beside ``history``, which is oldest first."""
-    figure = _figure(check, version)
-    known = [one for past in history if (one := _figure(check, past)) is not None and type(one) is type(figure)]
-    known = known[-check.versions :]
+    figure = _observed_figure(check, version)
+    known_figures = [
+        one for past in history if (one := _observed_figure(check, past)) is not None and type(one) is type(figure)
+    ]
+    known_figures = known_figures[-check.versions :]
     if figure is None:
-        return _unjudged(check, known, f"{_subject(check)}: {_lacking(check, version)}")
-    if len(known) < check.min_versions:
-        seen = "1 earlier version is" if len(known) == 1 else f"{len(known)} earlier versions are"
-        why = f"{seen} known, and it takes {check.min_versions}"
-        return _unjudged(check, known, f"{_measured(check, figure)}; {why}", figure)
-    distance = _distance(check, figure, known)
+        return _unjudged_comparison(
+            check, known_figures, f"{_subject_of_check(check)}: {_missing_figure_reason(check, version)}"
+        )
+    if len(known_figures) < check.min_versions:
+        known_text = "1 earlier version is" if len(known_figures) == 1 else f"{len(known_figures)} earlier versions are"
+        why = f"{known_text} known, and it takes {check.min_versions}"
+        return _unjudged_comparison(check, known_figures, f"{_describe_figure(check, figure)}; {why}", figure)
+    distance = _distance_from_usual(check, figure, known_figures)
     finding = audit_store.UsualFinding(
         check=check,
         severity=check.severity if distance.is_far else None,
         observed=float(distance.observed),
         usual=None if distance.usual is None else float(distance.usual),
-        versions=len(known),
+        versions=len(known_figures),
         said=distance.said,
     )
     return ComparedVersion(finding, distance.blamed if distance.is_far else None)
 
 
-def _unjudged(check: UsualCheck, known: Sequence[Figure], reason: str, figure: Figure | None = None) -> ComparedVersion:
-    observed = float(figure) if isinstance(figure, Fraction) else None
-    return ComparedVersion(audit_store.UsualFinding(check, None, observed, None, len(known), reason, is_judged=False))
+def _unjudged_comparison(
+    check: UsualCheck, known_figures: Sequence[Figure], reason: str, figure: Figure | None = None
+) -> ComparedVersion:
+    observed_value = float(figure) if isinstance(figure, Fraction) else None
+    return ComparedVersion(
+        audit_store.UsualFinding(check, None, observed_value, None, len(known_figures), reason, is_judged=False)
+    )
 
 
 # --- figures ----------------------------------------------------------------------------------------------------------
 
 
-def _figure(check: UsualCheck, version: audit_store.VersionMeasure) -> Figure | None:
+def _observed_figure(check: UsualCheck, version: audit_store.VersionMeasure) -> Figure | None:
     """What the check looks at; None where the version has it not, or too few rows."""
     if check.kind is UsualKind.VOLUME:
         return version.rate
     assert check.view is not None
     assert check.column is not None
-    if (measured := version.column(check.view, check.column)) is None:
+    if (measure := version.measured_column(check.view, check.column)) is None:
         return None
-    rows, column = measured
-    present = rows.present(check.column)
+    rows, column = measure
+    present = rows.present_count(check.column)
     if check.kind is UsualKind.NULLS:
         return None if rows.rows < check.min_rows else Fraction(column.missing, rows.rows)
     if present < check.min_rows:
@@ -108,27 +116,31 @@ def _figure(check: UsualCheck, version: audit_store.VersionMeasure) -> Figure | 
     return None if column.quantiles is None else tuple(map(Fraction, column.quantiles))
 
 
-def _lacking(check: UsualCheck, version: audit_store.VersionMeasure) -> str:
+def _missing_figure_reason(check: UsualCheck, version: audit_store.VersionMeasure) -> str:
     """Why the version has no figure."""
     if check.kind is UsualKind.VOLUME:
         return f"{version.records:,} records, and no span of event time that they are of"
     assert check.view is not None
     assert check.column is not None
-    measured = version.column(check.view, check.column)
-    rows = 0 if measured is None else measured[0].rows
-    values = rows if measured is None or check.kind is UsualKind.NULLS else measured[0].present(check.column)
+    measure = version.measured_column(check.view, check.column)
+    rows = 0 if measure is None else measure[0].rows
+    values = rows if measure is None or check.kind is UsualKind.NULLS else measure[0].present_count(check.column)
     return f"{values:,} values, and it takes {check.min_rows:,}"
 
 
-def _measured(check: UsualCheck, figure: Figure) -> str:
-    return f"{_subject(check)}: {_shown(check, figure)}" if isinstance(figure, Fraction) else _subject(check)
+def _describe_figure(check: UsualCheck, figure: Figure) -> str:
+    return (
+        f"{_subject_of_check(check)}: {_format_figure(check, figure)}"
+        if isinstance(figure, Fraction)
+        else _subject_of_check(check)
+    )
 
 
-def _shown(check: UsualCheck, figure: Fraction) -> str:
+def _format_figure(check: UsualCheck, figure: Fraction) -> str:
     return f"{float(figure):,.1f}" if check.kind is UsualKind.VOLUME else f"{float(figure):.2%}"
 
 
-def _subject(check: UsualCheck) -> str:
+def _subject_of_check(check: UsualCheck) -> str:
     match check.kind:
         case UsualKind.VOLUME:
             return "records for each hour of event time"
@@ -141,64 +153,68 @@ def _subject(check: UsualCheck) -> str:
 # --- distances --------------------------------------------------------------------------------------------------------
 
 
-def _distance(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> _Distance:
+def _distance_from_usual(check: UsualCheck, figure: Figure, known_figures: Sequence[Figure]) -> _Distance:
     bound = Fraction(str(check.bound))
-    versions = "one version" if len(known) == 1 else f"the median of {len(known)} versions"
+    versions = "one version" if len(known_figures) == 1 else f"the median of {len(known_figures)} versions"
     if isinstance(figure, Fraction):
-        usual = median([one for one in known if isinstance(one, Fraction)])
+        usual = median([one for one in known_figures if isinstance(one, Fraction)])
         if check.kind is UsualKind.VOLUME:
             is_far, rule = figure * bound < usual or figure > usual * bound, f"a factor of {check.bound:g}"
         else:
             is_far, rule = figure - usual > bound / 100, f"{check.bound:g} points more"
-        sentence = f"{_measured(check, figure)}, usually {_shown(check, usual)} ({versions})"
-        blamed = None if check.column is None else BlamedRows(check.column, Blamed.MISSING)
+        sentence = f"{_describe_figure(check, figure)}, usually {_format_figure(check, usual)} ({versions})"
+        blamed_rows = None if check.column is None else BlamedRows(check.column, BlameDirection.MISSING)
     else:
         usual, rule = None, f"{check.bound:g}"
-        figure, blamed = _moved(check, figure, known)
+        figure, blamed_rows = _distribution_shift(check, figure, known_figures)
         is_far = figure > bound
-        sentence = f"{_subject(check)}: {float(figure):.3f} from the usual ({versions})"
-    return _Distance(figure, usual, is_far, f"{sentence}; the limit is {rule}" if is_far else sentence, blamed)
+        sentence = f"{_subject_of_check(check)}: {float(figure):.3f} from the usual ({versions})"
+    return _Distance(figure, usual, is_far, f"{sentence}; the limit is {rule}" if is_far else sentence, blamed_rows)
 
 
-def _moved(check: UsualCheck, figure: Figure, known: Sequence[Figure]) -> tuple[Fraction, BlamedRows | None]:
+def _distribution_shift(
+    check: UsualCheck, figure: Figure, known_figures: Sequence[Figure]
+) -> tuple[Fraction, BlamedRows | None]:
     assert check.column is not None
     if isinstance(figure, tuple):
-        return _quantiles_moved(check.column, figure, [one for one in known if isinstance(one, tuple)])
+        return _quantiles_moved(check.column, figure, [one for one in known_figures if isinstance(one, tuple)])
     assert isinstance(figure, Mapping)
-    return _shares_moved(check.column, figure, [one for one in known if isinstance(one, Mapping)])
+    return _shares_moved(check.column, figure, [one for one in known_figures if isinstance(one, Mapping)])
 
 
-def _shares_moved(column: str, now: Shares, known: Sequence[Shares]) -> tuple[Fraction, BlamedRows | None]:
+def _shares_moved(column: str, now: Shares, known_shares: Sequence[Shares]) -> tuple[Fraction, BlamedRows | None]:
     """Total variation, and the text whose share has grown most."""
-    texts = sorted({*now, *(text for shares in known for text in shares)})
-    grown = {text: now.get(text, _NONE) - median([shares.get(text, _NONE) for shares in known]) for text in texts}
-    rest = _rest(now) - median([_rest(shares) for shares in known])
-    most = max(grown, key=lambda text: grown[text], default=None)
-    blamed = None if most is None or grown[most] <= 0 else BlamedRows(column, Blamed.TEXT, most)
-    return (sum(map(abs, grown.values()), _NONE) + abs(rest)) / 2, blamed
+    texts = sorted({*now, *(text for shares in known_shares for text in shares)})
+    growth_by_text = {
+        text: now.get(text, _NONE) - median([shares.get(text, _NONE) for shares in known_shares]) for text in texts
+    }
+    rest = _unlisted_share(now) - median([_unlisted_share(shares) for shares in known_shares])
+    most = max(growth_by_text, key=lambda text: growth_by_text[text], default=None)
+    blamed_rows = None if most is None or growth_by_text[most] <= 0 else BlamedRows(column, BlameDirection.TEXT, most)
+    return (sum(map(abs, growth_by_text.values()), _NONE) + abs(rest)) / 2, blamed_rows
 
 
-def _rest(shares: Shares) -> Fraction:
+def _unlisted_share(shares: Shares) -> Fraction:
     """The share of all texts that are not told apart."""
     return 1 - sum(shares.values(), _NONE)
 
 
 def _quantiles_moved(
-    column: str, now: tuple[Fraction, ...], known: Sequence[tuple[Fraction, ...]]
+    column: str, now: tuple[Fraction, ...], known_quantiles: Sequence[tuple[Fraction, ...]]
 ) -> tuple[Fraction, BlamedRows]:
     """The mean distance of quantiles, by the usual distance of the quartiles; where that is nothing, the share of the
     quantiles that differ. To blame is what lies beyond the usual quantile at the end to which the values have moved.
     """
-    usual = [median(values) for values in zip(*known, strict=True)]
+    usual = [median(values) for values in zip(*known_quantiles, strict=True)]
     spread = usual[_UPPER_QUARTILE] - usual[_LOWER_QUARTILE]
-    differences = [value - before for value, before in zip(now, usual, strict=True)]
+    differences = [value - usual_value for value, usual_value in zip(now, usual, strict=True)]
     if spread:
-        observed = sum(map(abs, differences), _NONE) / len(differences) / spread
+        observed_value = sum(map(abs, differences), _NONE) / len(differences) / spread
     else:
-        observed = Fraction(sum(1 for difference in differences if difference), len(differences))
+        observed_value = Fraction(sum(1 for difference in differences if difference), len(differences))
     if sum(differences, _NONE) > 0:
-        return observed, BlamedRows(column, Blamed.ABOVE, float(usual[_HIGHEST]))
-    return observed, BlamedRows(column, Blamed.BELOW, float(usual[_LOWEST]))
+        return observed_value, BlamedRows(column, BlameDirection.ABOVE, float(usual[_HIGHEST]))
+    return observed_value, BlamedRows(column, BlameDirection.BELOW, float(usual[_LOWEST]))
 
 
 _ORDER = ("epoch", "sequence")
@@ -217,27 +233,32 @@ def column_reader(frame: audit_range.Frame) -> ColumnReader:
     return SparkColumns(cast("DataFrame", frame))
 
 
-def measured(frame: audit_range.Frame, rows: int, checks: Sequence[UsualCheck]) -> audit_store.ViewMeasure:
+def measure_columns(frame: audit_range.Frame, rows: int, checks: Sequence[UsualCheck]) -> audit_store.ViewMeasure:
     """The measures of the columns of ``checks`` in ``frame``, which has so many ``rows``."""
     reader = column_reader(frame)
     names = list(dict.fromkeys(check.column for check in checks if check.column is not None))
-    compared = {check.column for check in checks if check.kind is UsualKind.DISTRIBUTION}
-    missing = reader.missing(names)
+    distribution_columns = {check.column for check in checks if check.kind is UsualKind.DISTRIBUTION}
+    missing = reader.missing_counts(names)
     return audit_store.ViewMeasure(
-        rows, {name: _column(reader, name, rows, missing[name], is_compared=name in compared) for name in names}
+        rows,
+        {
+            name: _measure_column(reader, name, rows, missing[name], is_compared=name in distribution_columns)
+            for name in names
+        },
     )
 
 
-def _column(
+def _measure_column(
     reader: ColumnReader, name: str, rows: int, missing: int, *, is_compared: bool
 ) -> audit_store.ColumnMeasure:
     if not is_compared:
         return audit_store.ColumnMeasure(missing)
     if reader.is_text(name):
-        return audit_store.ColumnMeasure(missing, frequent=tuple(reader.frequent(name, audit_store.MOST_FREQUENT)))
+        return audit_store.ColumnMeasure(missing, frequent=tuple(reader.most_frequent(name, audit_store.MOST_FREQUENT)))
     present = rows - missing
     return audit_store.ColumnMeasure(
-        missing, quantiles=audit_store.quantiles(present, reader.at_ranks(name, audit_store.ranks(present)))
+        missing,
+        quantiles=audit_store.quantiles_at_ranks(present, reader.at_ranks(name, audit_store.quantile_ranks(present))),
     )
 
 
@@ -248,9 +269,9 @@ def rows_to_blame(
     from headrace.read.views.arrow_types import zoneless_rows  # with Arrow
 
     order = [*identity, *(name for name in _ORDER if name in frame.columns)]
-    shown = [*dict.fromkeys((*identity, condition.column))]
-    rows = zoneless_rows(column_reader(frame).rows(condition, order, audit_range.FAILING_ROWS))
-    return tuple({name: audit_range.shown_value(row[name]) for name in shown} for row in rows)
+    shown_columns = [*dict.fromkeys((*identity, condition.column))]
+    rows = zoneless_rows(column_reader(frame).first_rows(condition, order, audit_range.FAILING_ROWS))
+    return tuple({name: audit_range.shown_value(row[name]) for name in shown_columns} for row in rows)
 
 
 @dataclass(frozen=True)
@@ -262,10 +283,10 @@ class ViewFindings:
 
     def where_far(self, again: Callable[[UsualCheck], audit_store.UsualFinding]) -> "ViewFindings":
         """The same, with other findings where the version is not as usual."""
-        changed = {
+        new_findings = {
             check: finding if finding.severity is None else again(check) for check, finding in self.findings.items()
         }
-        return replace(self, findings=changed)
+        return replace(self, findings=new_findings)
 
 
 @dataclass(frozen=True)
@@ -280,7 +301,7 @@ class UsualAudit:
     find_released: Callable[[], Sequence[audit_range.ReleasedEpochs]] = tuple
 
     @classmethod
-    def of(
+    def from_checks(
         cls,
         checks: Sequence[UsualCheck],
         catalog: Catalog,
@@ -297,7 +318,7 @@ class UsualAudit:
         history = audit_store.history_before(catalog, begin if before is None else before.against, warn)
         records = audit_range.counts_of(catalog, unpublished)["records"]
         version = audit_store.VersionMeasure(
-            unpublished.until, records, audit_range.passed(catalog, _timed(catalog, unpublished))
+            unpublished.until, records, audit_range.watermark_advance(catalog, _watermark_range(catalog, unpublished))
         )
         return cls(tuple(checks), history, version, lambda: [*audit_range.released_again(catalog, unpublished)])
 
@@ -311,41 +332,46 @@ class UsualAudit:
     ) -> ViewFindings:
         """Measure ``frame``, which has so many ``rows`` of ``view``, and name those to blame by ``identity``."""
         checks = [check for check in self.checks if check.view is view]
-        measure = measured(frame, rows, checks)
-        return ViewFindings(measure, {check: self._found(check, measure, frame, identity) for check in checks})
+        measure = measure_columns(frame, rows, checks)
+        return ViewFindings(measure, {check: self._view_finding(check, measure, frame, identity) for check in checks})
 
-    def _found(
+    def _view_finding(
         self, check: UsualCheck, measure: audit_store.ViewMeasure, frame: audit_range.Frame, identity: Sequence[str]
     ) -> audit_store.UsualFinding:
         assert check.view is not None
-        compared = compare(check, self.version.replace(views={check.view: measure}), self.history.versions)
-        if compared.blamed is None:
-            return compared.finding
-        return compared.finding.replace(failing=rows_to_blame(frame, compared.blamed, identity))
+        comparison = compare_with_history(
+            check, self.version.replace(views={check.view: measure}), self.history.versions
+        )
+        if comparison.blamed is None:
+            return comparison.finding
+        return comparison.finding.replace(failing=rows_to_blame(frame, comparison.blamed, identity))
 
     def outcome(self, views: Mapping[ExpectationView, ViewFindings]) -> audit_store.UsualOutcome:
         """All that was found."""
         version = self.version.replace(views={view: view_findings.measure for view, view_findings in views.items()})
         findings = (
-            self._volume(check) if check.view is None else views[check.view].findings[check] for check in self.checks
+            self._volume_finding(check) if check.view is None else views[check.view].findings[check]
+            for check in self.checks
         )
         return audit_store.UsualOutcome(self.history.against, version, tuple(findings))
 
-    def _volume(self, check: UsualCheck) -> audit_store.UsualFinding:
-        finding = compare(check, self.version, self.history.versions).finding
+    def _volume_finding(self, check: UsualCheck) -> audit_store.UsualFinding:
+        finding = compare_with_history(check, self.version, self.history.versions).finding
         if finding.severity is None or not self._released:
             return finding
         entries = tuple(epochs.entry for epochs in self._released)
         records = self.version.records - sum(epochs.counts["records"] for epochs in self._released)
         time = (self.version.passed or 0) - sum(epochs.passed or 0 for epochs in self._released)
         left = self.version.replace(records=max(0, records), passed=time if records > 0 and time > 0 else None)
-        return compare(check, left, self.history.versions).finding.replace(released=entries)
+        return compare_with_history(check, left, self.history.versions).finding.replace(released=entries)
 
     @cached_property
     def _released(self) -> Sequence[audit_range.ReleasedEpochs]:
         return self.find_released()
 
-    def keep(self, store: ObjectStore, pipeline: str, outcome: audit_store.UsualOutcome, output: str = "") -> None:
+    def keep_figures(
+        self, store: ObjectStore, pipeline: str, outcome: audit_store.UsualOutcome, output: str = ""
+    ) -> None:
         """Keep the figures of the version of ``output`` for audits of what follows it: as many versions as checks look
         back on.
         """
@@ -354,11 +380,13 @@ class UsualAudit:
         audit_store.write_history(store, pipeline, self.version.snapshot, versions, output)
 
 
-def _timed(catalog: Catalog, unpublished: audit_range.UnpublishedRange) -> audit_range.UnpublishedRange:
+def _watermark_range(catalog: Catalog, epochs: audit_range.UnpublishedRange) -> audit_range.UnpublishedRange:
     """The range in whose time its records came: from the beginning, where the output was computed again meanwhile."""
-    if unpublished.after is None:
-        return unpublished
-    before, until = (catalog.manifest(at) for at in (unpublished.after, unpublished.until))
+    if epochs.after is None:
+        return epochs
+    manifest_before, manifest_until = (catalog.manifest(snapshot_id) for snapshot_id in (epochs.after, epochs.until))
     return (
-        unpublished if goes_on(before, until, catalog.output) else audit_range.UnpublishedRange(None, unpublished.until)
+        epochs
+        if goes_on(manifest_before, manifest_until, catalog.output)
+        else audit_range.UnpublishedRange(None, epochs.until)
     )

@@ -26,10 +26,10 @@ import click
 
 from headrace import __version__
 from headrace.cli import parameters as cli_parameters
-from headrace.cli.output import Format, reported
+from headrace.cli.output import Format, report_errors
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RestoreError, RetryError
 from headrace.installed import EntryPointGroup, require_library
-from headrace.this_process import visible
+from headrace.this_process import escape_invisible
 
 DONE: Final = 0
 FAILED_CASES: Final = 1
@@ -52,7 +52,7 @@ _OTHERS: Final = {
 }
 
 
-def listed() -> Iterator[tuple[int, str]]:
+def exit_code_meanings() -> Iterator[tuple[int, str]]:
     """Every exit code and what it means, in order."""
     yield from sorted({**_OTHERS, **{branch.exit_code: words for branch, words in _OF_BRANCHES.items()}}.items())
 
@@ -70,11 +70,11 @@ class CommandGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if (own := super().get_command(ctx, cmd_name)) is not None:
             return own
-        with reported(Format.TEXT):
-            added = COMMANDS.get(cmd_name)
-            if added is None and cmd_name in LAB:
+        with report_errors(Format.TEXT):
+            own_command = COMMANDS.get(cmd_name)
+            if own_command is None and cmd_name in LAB:
                 require_library("headrace_lab", f"headrace {cmd_name}", "./lab in a clone of the repository")
-            return added
+            return own_command
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
         with _visible_errors():
@@ -95,31 +95,36 @@ def _visible_errors() -> Iterator[None]:
         yield
     except click.UsageError as error:
         message = error.format_message()
-        if message == visible(message):
+        if message == escape_invisible(message):
             raise
-        raise click.UsageError(visible(message), error.ctx) from error
+        raise click.UsageError(escape_invisible(message), error.ctx) from error
 
 
 P = ParamSpec("P")
 
 
-def _version() -> click.Option:
-    def show(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
+def _version_option() -> click.Option:
+    def print_version(ctx: click.Context, _param: click.Parameter, is_asked: bool) -> None:
         if is_asked:
             click.echo(f"headrace {__version__}")
             ctx.exit()
 
     return click.Option(
-        ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=show, help="Print the version."
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=print_version,
+        help="Print the version.",
     )
 
 
 app = CommandGroup(
     name="headrace",
-    params=[_version(), cli_parameters.show_completion("headrace")],
+    params=[_version_option(), cli_parameters.show_completion("headrace")],
     help="Pipelines in the terms of the Dataflow Model, as snapshots in an object store.",
     epilog="\b\nExit codes:\n"
-    + "\n".join(f"  {code:>3}  {words}" for code, words in listed())
+    + "\n".join(f"  {code:>3}  {words}" for code, words in exit_code_meanings())
     + f"\n\n{MORE_COMMANDS}",
     no_args_is_help=True,
     context_settings={"max_content_width": 120, "help_option_names": ["--help", "-h"]},
@@ -175,22 +180,22 @@ def command(
     """
 
     def register(function: Callable[P, None]) -> Callable[P, None]:
-        guarded = _guarded(function)
-        app.add_command(_DeclaredCommand(function, guarded, example, options, before))
-        return guarded
+        guarded_function = _guard_command(function)
+        app.add_command(_DeclaredCommand(function, guarded_function, example, options, before))
+        return guarded_function
 
     return register
 
 
 def separate_command(example: str) -> Callable[[Callable[P, None]], click.Command]:
     """Make a command of the function as ``command`` does, for a package that adds it (headrace.cli.app)."""
-    return lambda function: _DeclaredCommand(function, _guarded(function), example)
+    return lambda function: _DeclaredCommand(function, _guard_command(function), example)
 
 
-def _guarded(function: Callable[P, None]) -> Callable[P, None]:
+def _guard_command(function: Callable[P, None]) -> Callable[P, None]:
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        with reported(Format(str(kwargs["output"]))):
+        with report_errors(Format(str(kwargs["output"]))):
             function(*args, **kwargs)
 
     return guarded
@@ -221,6 +226,8 @@ class _DeclaredCommand(click.Command):
     def __getattr__(self, name: str) -> list[click.Parameter]:
         if name != "params":
             raise AttributeError(f"{type(self).__name__} has no {name}")
-        function, options, before = self._declared
-        self.params = [*cli_parameters.parameters(function, cli_parameters.run_options(options), before=before)]
+        function, options, help_before = self._declared
+        self.params = [
+            *cli_parameters.click_parameters(function, cli_parameters.run_options(options), before=help_before)
+        ]
         return self.params

@@ -5,9 +5,9 @@ What the words of a command line name: a root, a pipeline under it.
 What a command that moves what readers see leaves to do: the delivery to sinks. It imports little.
 """
 
-from headrace.cli.output import Format, notice
+from headrace.cli.output import Format, print_notice
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.loading.registry import output_named, resolve, resolve_to_run
+from headrace.pipeline.loading.registry import output_named, resolve_pipeline, resolve_to_run
 from headrace.read.deployment import Deployment
 from headrace.read.pipeline_reader import PipelineReader, check_root
 from headrace.runs.client.handle import PipelineHandle
@@ -24,7 +24,7 @@ STARTED_BY = "cli"
 """How names of runs begin that the command line starts."""
 
 
-def existing(root: str) -> str:
+def existing_root(root: str) -> str:
     """``root``. Raises MissingRootError if there is none: what is not there is not a pipeline without results."""
     check_root(open_store(root))
     return root
@@ -39,7 +39,7 @@ def handle_of(pipeline: str, root: str) -> PipelineHandle:
     if pipeline in Deployment(store):
         return PipelineHandle(Catalog(store, pipeline), started_by=STARTED_BY)
     check_root(store)
-    definition = resolve(pipeline)
+    definition = resolve_pipeline(pipeline)
     return PipelineHandle(Catalog(store, definition.name), definition, started_by=STARTED_BY)
 
 
@@ -81,7 +81,7 @@ def say_what_is_due(handle: "PipelineHandle", reference: str, root: str, output:
     except HeadraceError:  # its file is broken, which is nothing to what was done
         return
     outputs = {} if definition is None else definition.by_output
-    sinks = [sink.name for alone in outputs.values() for sink in alone.sinks]
+    sinks = [sink.name for output_pipeline in outputs.values() for sink in output_pipeline.sinks]
     if sinks and output is not Format.JSON:
-        named = f"sink {sinks[0]}" if len(sinks) == 1 else f"{len(sinks)} sinks"
-        notice(f"to bring {named} to what readers see: {Where(reference, root).command('deliver')}")
+        sinks_text = f"sink {sinks[0]}" if len(sinks) == 1 else f"{len(sinks)} sinks"
+        print_notice(f"to bring {sinks_text} to what readers see: {Where(reference, root).command('deliver')}")

@@ -21,9 +21,9 @@ from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
 from headrace.pipeline.loading.registry import output_named
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.reporting.listener import LineListener, Listener, Where, ending, number_of, watched
+from headrace.runs.reporting.listener import LineListener, Listener, Where, number_of, result_lines, wrap_listener
 from headrace.runs.reporting.results import RunResult, to_json
-from headrace.this_process import in_one_line, visible
+from headrace.this_process import escape_invisible, in_one_line
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import IDS, UNNAMED, Manifest
 
@@ -44,13 +44,13 @@ class Bar:
     def __init__(self, bar: "Progress") -> None:
         self._bar = bar
         self._task = bar.add_task("looking for new files", total=None, figures="")
-        self._lines = LineListener(self._print)
+        self._lines = LineListener(self._print_line)
         self._began: float | None = None
         self._epochs = self._rows = 0
 
     @classmethod
     @contextmanager
-    def shown(cls, console: "Console | None" = None) -> Iterator[Self]:
+    def show_on_console(cls, console: "Console | None" = None) -> Iterator[Self]:
         """A bar on ``console``, by default stderr, until the block ends."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -83,19 +83,19 @@ class Bar:
             self._task,
             advance=manifest.counts["input_files"],
             description=f"epoch {manifest.epoch}",
-            figures=f"{number_of(self._epochs, 'epoch')}, {number_of(self._rows, 'row')}{self._rate()}",
+            figures=f"{number_of(self._epochs, 'epoch')}, {number_of(self._rows, 'row')}{self._format_rate()}",
         )
 
     def warned(self, warning: str) -> None:
         """Something that a person should know."""
         self._lines.warned(warning)
 
-    def _rate(self) -> str:
+    def _format_rate(self) -> str:
         seconds = 0.0 if self._began is None else monotonic() - self._began
         return f", {self._rows / seconds:,.0f} rows/s" if seconds > 0 else ""
 
-    def _print(self, line: str) -> None:
-        self._bar.console.print(visible(line), soft_wrap=True, markup=False, emoji=False)
+    def _print_line(self, line: str) -> None:
+        self._bar.console.print(escape_invisible(line), soft_wrap=True, markup=False, emoji=False)
 
 
 def run_backfill(
@@ -116,31 +116,41 @@ def run_backfill(
 
     whole, of_output = output_named(reference)
     handle = handle_to_run(whole, root)
-    named = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch
-    asked = {"output": of_output or None, "branch": named, "promote": promote, "patch": patch, **given_options(options)}
+    branch_name = f"backfill-{new_run_id(STARTED_BY)}" if branch is None else branch
+    options_given = {
+        "output": of_output or None,
+        "branch": branch_name,
+        "promote": promote,
+        "patch": patch,
+        **given_options(options),
+    }
     if dry_run:
-        print_dry_run(handle.backfill(**asked, dry_run=True), output)
+        print_dry_run(handle.backfill(**options_given, dry_run=True), output)
         return
     where, executor = Where(reference, root), options["executor"]
-    on = ("--branch", named, *(() if executor is None else ("--executor", str(executor))))
+    branch_options = ("--branch", branch_name, *(() if executor is None else ("--executor", str(executor))))
     try:
-        with watching() as listener:
-            result = handle.backfill(**asked, listener=listener)
+        with progress_listener() as listener:
+            result = handle.backfill(**options_given, listener=listener)
     except HeadraceError as error:
-        if _has_begun(handle.catalog, named):
-            again = (*on, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))
-            error.add_note(f"to go on where it stopped: {where.command('backfill', *again)}")
+        if _has_begun(handle.catalog, branch_name):
+            all_options = (*branch_options, *(("--promote",) if promote else ()), *(("--patch",) if patch else ()))
+            error.add_note(f"to go on where it stopped: {where.command('backfill', *all_options)}")
         raise
     print_ending(result, whole, root, output, handle if promote else None)
     if result.snapshot is None:
         return
     if patch:
         with cli_output.despite_closed_output():
-            cli_output.notice(f"branch {named} stays: `headrace drop {handle.name} {named}` drops it")
+            cli_output.print_notice(f"branch {branch_name} stays: `headrace drop {handle.name} {branch_name}` drops it")
     elif not promote:
         with cli_output.despite_closed_output():
-            cli_output.notice(f"to compare it with what readers see: {where.command('diff', 'published', named)}")
-            cli_output.notice(f"to make it main and published: {where.command('backfill', *on, '--promote')}")
+            cli_output.print_notice(
+                f"to compare it with what readers see: {where.command('diff', 'published', branch_name)}"
+            )
+            cli_output.print_notice(
+                f"to make it main and published: {where.command('backfill', *branch_options, '--promote')}"
+            )
 
 
 def _has_begun(catalog: Catalog, branch: str) -> bool:
@@ -152,13 +162,13 @@ def _has_begun(catalog: Catalog, branch: str) -> bool:
 
 
 @contextmanager
-def watching() -> Iterator[Listener]:
+def progress_listener() -> Iterator[Listener]:
     """A listener that fits where stderr goes."""
     if not sys.stderr.isatty():
-        yield watched(LineListener(cli_output.notice))
+        yield wrap_listener(LineListener(cli_output.print_notice))
         return
-    with Bar.shown() as bar:
-        yield watched(bar)
+    with Bar.show_on_console() as bar:
+        yield wrap_listener(bar)
 
 
 def print_ending(
@@ -168,7 +178,7 @@ def print_ending(
     with cli_output.despite_closed_output():
         where = Where(reference, root)
         cli_output.print_lines(
-            [to_json(result).decode()] if output is cli_output.Format.JSON else ending(result, where)
+            [to_json(result).decode()] if output is cli_output.Format.JSON else result_lines(result, where)
         )
         if handle is not None and result.epochs and result.published is not None:
             say_what_is_due(handle, reference, root, output)
@@ -181,7 +191,7 @@ def print_dry_run(looked: "DryRun", output: cli_output.Format) -> None:
         return
     cli_output.print_lines(looked.lines())
     for warning in looked.warnings:
-        cli_output.notice(f"warning: {warning}")
+        cli_output.print_notice(f"warning: {warning}")
 
 
 _NAMED_FILES = 3
@@ -190,10 +200,10 @@ _NAMED_FILES = 3
 def print_diff(diff: "SnapshotDiff") -> None:
     """What differs; what is the same in both is left out, but for numbers of rows."""
     names = {"before": diff.snapshots.before, "after": diff.snapshots.after, "common ancestor": diff.ancestor}
-    cli_output.print_fields({side: _named(name) for side, name in names.items()}, diff.pipeline)
-    if table_rows := [*_said(diff)]:
+    cli_output.print_fields({side: _format_snapshot(name) for side, name in names.items()}, diff.pipeline)
+    if table_rows := [*_differing_pairs(diff)]:
         cli_output.print_table(["", "before", "after"], table_rows)
-    if inputs := [*_inputs(diff.inputs)]:
+    if inputs := [*_input_rows(diff.inputs)]:
         cli_output.print_table(["input", "files", "number", "such as"], inputs)
     tables = {**{stage.table: stage.state for stage in diff.stages}, IDS: diff.ids}
     print_output(diff.output, {name: rows for name, rows in tables.items() if name != IDS or rows.before or rows.after})
@@ -214,12 +224,12 @@ def print_comparison(comparison: "TableComparison", table: str) -> None:
         f"{comparison.snapshot} and {table}",
     )
     _print_sides(comparison)
-    cli_output.notice("They are equal" if comparison.is_equal else "They differ")
+    cli_output.print_notice("They are equal" if comparison.is_equal else "They differ")
 
 
 def print_check(check: "SinkCheck") -> None:
     """What a sink holds beside what was delivered to it."""
-    cli_output.notice(check.describe())
+    cli_output.print_notice(check.describe())
     if check.comparison is not None:
         _print_sides(check.comparison)
 
@@ -227,11 +237,12 @@ def print_check(check: "SinkCheck") -> None:
 def _print_sides(comparison: "TableComparison") -> None:
     if comparison.first:
         cli_output.print_table(
-            ["readers see", "the table has"], [(_side(row, "ours"), _side(row, "theirs")) for row in comparison.first]
+            ["readers see", "the table has"],
+            [(_format_side(row, "ours"), _format_side(row, "theirs")) for row in comparison.first],
         )
 
 
-def _side(row: "Mapping[str, Any]", side: str) -> str:
+def _format_side(row: "Mapping[str, Any]", side: str) -> str:
     """A row as one of the two has it; how often, where changes were summed."""
     times = row.get(f"{side}_times", 1)
     if side == "theirs" and row.get("overdrawn"):
@@ -241,21 +252,24 @@ def _side(row: "Mapping[str, Any]", side: str) -> str:
 
 def print_output(output: "OutputDiff", tables: "Mapping[str, RowCounts] | None" = None) -> None:
     """What readers would see change, below how many rows of other ``tables`` would."""
-    counts = [_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
+    counts = [_row_of_counts(name, rows) for name, rows in {**(tables or {}), UNNAMED.current: output.rows}.items()]
     cli_output.print_table(["rows of", "before", "after", "added", "removed", "changed", "reissued"], counts)
     columns = output.columns
     if columns.only_before or columns.only_after:
         cli_output.print_fields(
-            {"columns only before": _columns(columns.only_before), "only after": _columns(columns.only_after)}
+            {
+                "columns only before": _format_columns(columns.only_before),
+                "only after": _format_columns(columns.only_after),
+            }
         )
     if not output.is_comparable:
-        cli_output.notice("The two snapshots have different keys, so their rows of current cannot be compared")
+        cli_output.print_notice("The two snapshots have different keys, so their rows of current cannot be compared")
     if output.first:
         _print_rows(output.first)
-    cli_output.notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
+    cli_output.print_notice(f"{len(output.first):,} of {output.rows.differing:,} rows that readers see change")
 
 
-def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
+def _differing_pairs(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
     """Pairs that are not the same."""
     pairs: dict[str, Pair[str] | Pair[int]] = {"definition": diff.definition, **diff.clocks}
     for number, stage in enumerate(diff.stages, start=1):
@@ -271,7 +285,7 @@ def _said(diff: "SnapshotDiff") -> Iterator[tuple[str, Any, Any]]:
         yield "own code", "", f"other: {', '.join(diff.code)}"
 
 
-def _inputs(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, str]]:
+def _input_rows(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, str]]:
     for name, difference in inputs.items():
         kinds = {
             "only before": difference.only_before,
@@ -286,8 +300,8 @@ def _inputs(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, int, 
 def _print_rows(rows: "Sequence[RowChange]") -> None:
     """Key and window, and values: the old and the new one where they differ."""
     keys = [*rows[0].key]
-    values = [name for name in _sides(rows[0])[0] if name not in _OF_A_PANE]
-    table = [[row.kind.value, *row.key.values(), *(_value(row, name) for name in values)] for row in rows]
+    values = [name for name in _row_sides(rows[0])[0] if name not in _OF_A_PANE]
+    table = [[row.kind.value, *row.key.values(), *(_value_change(row, name) for name in values)] for row in rows]
     cli_output.print_table(["", *keys, *values], table)
 
 
@@ -295,24 +309,24 @@ _OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is
 """Of the columns that every pane has, those that are not shown."""
 
 
-def _value(row: "RowChange", name: str) -> Any:
-    values = [side[name] for side in _sides(row)]
+def _value_change(row: "RowChange", name: str) -> Any:
+    values = [side[name] for side in _row_sides(row)]
     return values[0] if values[0] == values[-1] else f"{values[0]} → {values[-1]}"
 
 
-def _sides(row: "RowChange") -> list[Mapping[str, Any]]:
+def _row_sides(row: "RowChange") -> list[Mapping[str, Any]]:
     return [side for side in (row.before, row.after) if side is not None]
 
 
-def _named(name: "SnapshotName | None") -> str:
+def _format_snapshot(name: "SnapshotName | None") -> str:
     if name is None:
         return "none"
     return f"{name.snapshot} (epoch {name.epoch}, {name.branch or 'not kept'})"
 
 
-def _counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:
+def _row_of_counts(name: str, rows: "RowCounts") -> tuple[str, int, int, int, int, int, int]:
     return name, rows.before, rows.after, rows.added, rows.removed, rows.changed, rows.reissued
 
 
-def _columns(columns: Mapping[str, str]) -> str:
+def _format_columns(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} ({kind})" for name, kind in columns.items()) or "-"

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
 from headrace.cli.commands import history, pipelines, run, snapshots
-from headrace.cli.output import Format, notice, print_fields, print_json, print_json_rows, print_names, print_table
+from headrace.cli.output import (
+    Format,
+    print_fields,
+    print_json,
+    print_json_rows,
+    print_names,
+    print_notice,
+    print_table,
+)
 from headrace.cli.parameters import Option
 from headrace.this_process import speak_utf8
 from headrace_snapshots.names import MAIN, PUBLISHED
@@ -59,12 +67,12 @@ def read(
     if output is Format.JSON:
         print_json_rows(rows.batches(order=order, limit=limit))
         return
-    shown, number = rows.first(SHOWN_ROWS if limit is None else limit, order=order)
+    rows_shown, number = rows.first(SHOWN_ROWS if limit is None else limit, order=order)
     first = [*rows.keys, WINDOW_START, WINDOW_END]
     quiet = {*PANE_COLUMNS} - {*SHOWN_OF_A_PANE}
     columns = sorted((n for n in rows.columns if n not in quiet), key=lambda n: n not in first)
-    print_table(columns, ([row[name] for name in columns] for row in shown))
-    notice(f"{len(shown):,} of {number:,} rows of {view} at {at}")
+    print_table(columns, ([row[name] for name in columns] for row in rows_shown))
+    print_notice(f"{len(rows_shown):,} of {number:,} rows of {view} at {at}")
 
 
 @command("headrace files delays.py --root file:///tmp/hr --view panes")
@@ -102,7 +110,7 @@ def plot(
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
     from headrace.cli.deployments import handle_of
-    from headrace.observe.lateness import told
+    from headrace.observe.lateness import quantile_texts
     from headrace.pipeline.loading.registry import output_named
     from headrace.read.snapshots.epoch_history import SUMMARY
 
@@ -114,9 +122,9 @@ def plot(
     print_fields(
         {words: summary.counts.get(name, 0) for name, words in SUMMARY}, f"{summary.pipeline}: {summary.epochs} epochs"
     )
-    print_fields(told(summary.lateness), "how late")
+    print_fields(quantile_texts(summary.lateness), "how late")
     if out is not None:
-        notice(f"drawn: {out}")
+        print_notice(f"drawn: {out}")
 
 
 def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) -> None:
@@ -125,11 +133,15 @@ def _notice_what_it_is(handle: "PipelineReader", rows: "LazyView", view: str) ->
     from headrace.read.views.columns import STATE
 
     if view == STATE:
-        notice("state: windows that are still open. None of it is a result; all of it may still change")
+        print_notice("state: windows that are still open. None of it is a result; all of it may still change")
         return
     definition = None if rows.manifest is None else handle.definition()
-    if rows.manifest is not None and definition is not None and (changed := changed_since(definition, rows.manifest)):
-        notice(f"{changed}. `headrace plan {handle.name}` says what a run would do with it")
+    if (
+        rows.manifest is not None
+        and definition is not None
+        and (change_text := changed_since(definition, rows.manifest))
+    ):
+        print_notice(f"{change_text}. `headrace plan {handle.name}` says what a run would do with it")
 
 
 def main() -> None:

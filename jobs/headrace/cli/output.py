@@ -21,7 +21,14 @@ from typing import TYPE_CHECKING, Any
 from click.exceptions import Exit
 
 from headrace.errors import HeadraceError
-from headrace.this_process import LONGEST_CELL, LONGEST_MESSAGE, cut, flush_output, in_one_line, visible
+from headrace.this_process import (
+    LONGEST_CELL,
+    LONGEST_MESSAGE,
+    escape_invisible,
+    flush_output,
+    in_one_line,
+    shorten_text,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,19 +52,19 @@ def as_typed(text: str) -> str:
     """
     registry = sys.modules.get("headrace.pipeline.loading.registry")  # else no pipeline was resolved
     for name, reference in ({} if registry is None else registry.REFERENCES).items():
-        text = _called(text, name, shlex.quote(reference))
+        text = _with_reference(text, name, shlex.quote(reference))
     return text
 
 
-def _called(text: str, name: str, reference: str) -> str:
+def _with_reference(text: str, name: str, reference: str) -> str:
     command = re.compile(rf"(\bheadrace [a-z]+(?:-[a-z]+)* ){re.escape(name)}(?![\w./:-])")
     return command.sub(lambda match: match[1] + reference, text)
 
 
-def notice(message: str) -> None:
+def print_notice(message: str) -> None:
     """Something for people to know, on stderr; never wrapped."""
     message = as_typed(message)
-    sys.stderr.write(f"{visible(cut(message, LONGEST_MESSAGE))}\n")
+    sys.stderr.write(f"{escape_invisible(shorten_text(message, LONGEST_MESSAGE))}\n")
 
 
 @contextmanager
@@ -92,29 +99,29 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], title: st
     """A table as wide as what is in it; numbers to the right, times in UTC, of long values the beginning."""
     from rich.table import Table
 
-    listed = [list(row) for row in rows]
-    table = Table(title=_title(title), title_justify="left", header_style="bold")
+    row_lists = [list(row) for row in rows]
+    table = Table(title=_title_line(title), title_justify="left", header_style="bold")
     for number, name in enumerate(columns):
-        numeric = any(isinstance(row[number], int | float | Decimal) for row in listed)
+        numeric = any(isinstance(row[number], int | float | Decimal) for row in row_lists)
         table.add_column(in_one_line(name), justify="right" if numeric else "left")
-    for row in listed:
-        table.add_row(*[_cell(value) for value in row])
-    _stdout().print(table)
+    for row in row_lists:
+        table.add_row(*[_format_cell(value) for value in row])
+    _stdout_console().print(table)
 
 
 def print_fields(fields: Mapping[str, Any], title: str | None = None) -> None:
     """Names and values, one line each."""
     from rich.table import Table
 
-    table = Table(title=_title(title), title_justify="left", show_header=False)
+    table = Table(title=_title_line(title), title_justify="left", show_header=False)
     for name, value in fields.items():
-        table.add_row(in_one_line(name), _cell(value, LONGEST_MESSAGE))
-    _stdout().print(table)
+        table.add_row(in_one_line(name), _format_cell(value, LONGEST_MESSAGE))
+    _stdout_console().print(table)
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Plain lines, never wrapped."""
-    sys.stdout.writelines(f"{visible(line)}\n" for line in lines)
+    sys.stdout.writelines(f"{escape_invisible(line)}\n" for line in lines)
 
 
 def print_names(names: Iterable[str]) -> None:
@@ -123,7 +130,7 @@ def print_names(names: Iterable[str]) -> None:
 
 
 @contextmanager
-def reported(output: Format) -> Iterator[None]:
+def report_errors(output: Format) -> Iterator[None]:
     """Turn an error that Headrace raises on purpose into one message and its exit code; no traceback."""
     try:
         yield
@@ -132,7 +139,7 @@ def reported(output: Format) -> Iterator[None]:
             print_json({"error": {"code": error.code, "remedy": error.remedy, "message": str(error)}})
         else:
             for note in getattr(error, "__notes__", ()):
-                notice(note)
+                print_notice(note)
             _print_error(error)
         raise Exit(error.exit_code) from error
 
@@ -141,26 +148,26 @@ def _print_error(error: HeadraceError) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    text = visible(cut(as_typed(str(error)), LONGEST_MESSAGE))
+    text = escape_invisible(shorten_text(as_typed(str(error)), LONGEST_MESSAGE))
     message = Text.assemble(("error", "bold red"), " ", (text, "red"), " ", (f"({error.code})", "dim"))
     Console(stderr=True, highlight=False, soft_wrap=True).print(message)
 
 
-def _stdout() -> "Console":
+def _stdout_console() -> "Console":
     from rich.console import Console
 
     return Console(highlight=False, markup=False, emoji=False, width=WIDE)
 
 
-def _title(title: str | None) -> str | None:
+def _title_line(title: str | None) -> str | None:
     return None if title is None else in_one_line(title)
 
 
-def _cell(value: object, longest: int = LONGEST_CELL) -> str:
-    return in_one_line(cut(_text(value), longest))
+def _format_cell(value: object, longest: int = LONGEST_CELL) -> str:
+    return in_one_line(shorten_text(_format_value(value), longest))
 
 
-def _text(value: object) -> str:
+def _format_value(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -170,11 +177,11 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     if isinstance(value, datetime | Decimal):
-        return _value(value)
+        return _format_scalar(value)
     return str(value)
 
 
-def _value(value: datetime | Decimal) -> str:
+def _format_scalar(value: datetime | Decimal) -> str:
     from headrace.read.shown_values import constant_text, in_utc
 
     if isinstance(value, datetime):

@@ -63,7 +63,7 @@ class Option:
     group: EntryPointGroup[Any] | None = None
 
 
-def parameters(
+def click_parameters(
     function: Callable[..., object], options: Iterable[click.Option] = (), *, before: str = ""
 ) -> Iterator[click.Parameter]:
     """The parameters of Click's that give ``function`` what it takes; ``options``, which it takes as keywords, come
@@ -73,11 +73,11 @@ def parameters(
         if name == before:
             yield from options
         if parameter.kind is not Parameter.VAR_KEYWORD:
-            kind, declared = get_args(parameter.annotation)
+            kind, declaration = get_args(parameter.annotation)
             yield (
-                _argument(name, declared, kind, parameter)
-                if isinstance(declared, Argument)
-                else click_option(name, declared, kind, parameter.default)
+                _click_argument(name, declaration, kind, parameter)
+                if isinstance(declaration, Argument)
+                else click_option(name, declaration, kind, parameter.default)
             )
 
 
@@ -105,45 +105,45 @@ class _Name(click.Choice[str]):
         return super().convert(str(value), param, ctx)
 
 
-def _argument(name: str, declared: Argument, kind: Any, parameter: Parameter) -> click.Argument:
+def _click_argument(name: str, declaration: Argument, kind: Any, parameter: Parameter) -> click.Argument:
     return click.Argument(
         [name],
-        help=declared.help,
-        metavar=declared.metavar,
-        type=_type(kind),
-        shell_complete=declared.complete,
-        **_given(parameter.default),
+        help=declaration.help,
+        metavar=declaration.metavar,
+        type=_click_type(kind),
+        shell_complete=declaration.complete,
+        **_default_keywords(parameter.default),
     )
 
 
 def click_option(name: str, declared: Option, kind: Any, default: Any) -> click.Option:
     """The option of Click's that gives a ``kind`` as the argument ``name``."""
-    is_list = get_origin(_one(kind)) is list
+    is_list = get_origin(_without_none(kind)) is list
     return click.Option(
         [name, declared.name or f"--{name.replace('_', '-')}"],
         help=declared.help,
         metavar=declared.metavar,
-        type=_type(kind, declared.min, declared.max)
+        type=_click_type(kind, declared.min, declared.max)
         if declared.group is None
         else _Name(declared.words, declared.group),
-        is_flag=_one(kind) is bool,
+        is_flag=_without_none(kind) is bool,
         multiple=is_list,
-        callback=_listed if is_list else None,
+        callback=_list_or_none if is_list else None,
         envvar=declared.envvar,
         show_envvar=declared.envvar is not None,
         show_default=declared.default_text or default != "",
         shell_complete=declared.complete,
-        **_given(default),
+        **_default_keywords(default),
     )
 
 
-def _given(default: Any) -> dict[str, Any]:
+def _default_keywords(default: Any) -> dict[str, Any]:
     if default is Parameter.empty:
         return {"required": True}
     return {"default": default.value if isinstance(default, StrEnum) else default}
 
 
-def _listed(_ctx: click.Context, _param: click.Parameter, values: tuple[Any, ...]) -> list[Any] | None:
+def _list_or_none(_ctx: click.Context, _param: click.Parameter, values: tuple[Any, ...]) -> list[Any] | None:
     return [*values] or None
 
 
@@ -156,22 +156,22 @@ _TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
 }
 
 
-def _type(kind: Any, least: float | None = None, most: float | None = None) -> "click.ParamType[Any]":
-    one = _one(kind)
+def _click_type(kind: Any, least: float | None = None, most: float | None = None) -> "click.ParamType[Any]":
+    one = _without_none(kind)
     if get_origin(one) is list:
         (one,) = get_args(one)
     if isinstance(one, type) and issubclass(one, StrEnum):
         return _Word(one)
     if least is None and most is None:
         return _TYPES[one]
-    return click.FloatRange(least, most) if one is float else click.IntRange(_whole(least), _whole(most))
+    return click.FloatRange(least, most) if one is float else click.IntRange(_int_or_none(least), _int_or_none(most))
 
 
-def _whole(bound: float | None) -> int | None:
+def _int_or_none(bound: float | None) -> int | None:
     return None if bound is None else int(bound)
 
 
-def _one(kind: Any) -> Any:
+def _without_none(kind: Any) -> Any:
     """``kind``, without its None."""
     kinds = [part for part in get_args(kind) if part is not NoneType]
     return kinds[0] if NoneType in get_args(kind) else kind
@@ -186,7 +186,7 @@ def run_options(command: str) -> Iterator[click.Option]:
     for option in options_of_command(command):
         default = None if option.kind.value_type == list[str] else option.default
         kind = option.kind.value_type if default is not None else option.kind.value_type | None
-        yield click_option(option.name, _shown(option), kind, default)
+        yield click_option(option.name, _to_cli_option(option), kind, default)
 
 
 def given_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def flags_again(command: str, options: Mapping[str, Any]) -> str:
     return "".join(f" {flag}" for flag in flags)
 
 
-def _shown(option: "RunOption") -> Option:
+def _to_cli_option(option: "RunOption") -> Option:
     from headrace.runs.option_kinds import BranchOption, ExecutorNameOption, WholeOption
 
     kind = option.kind
@@ -228,33 +228,33 @@ _SHELLS = ("bash", "zsh", "fish")
 
 def complete_pipeline(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Registered names."""
-    return _offered(_registered, incomplete)
+    return _completions(_registered_pipelines, incomplete)
 
 
 def complete_branch(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches and tags of the pipeline that the line names."""
-    return _offered(lambda: [*_FIXED, *_names(ctx)], incomplete)
+    return _completions(lambda: [*_FIXED, *_ref_names(ctx)], incomplete)
 
 
 def complete_at(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches, tags, and the newest snapshots of the pipeline that the line names."""
-    return _offered(lambda: [*_FIXED, *_names(ctx), *_recent(ctx)], incomplete)
+    return _completions(lambda: [*_FIXED, *_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
 
 
 def complete_droppable(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Names of branches and tags that can be dropped."""
-    return _offered(lambda: _names(ctx) - _FIXED, incomplete)
+    return _completions(lambda: _ref_names(ctx) - _FIXED, incomplete)
 
 
 def complete_snapshot(ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Branches, tags, and the newest snapshots of the pipeline that the line names."""
-    return _offered(lambda: [*_names(ctx), *_recent(ctx)], incomplete)
+    return _completions(lambda: [*_ref_names(ctx), *_recent_snapshots(ctx)], incomplete)
 
 
 def show_completion(program: str) -> click.Option:
     """The option that prints the script with which a shell completes ``program``."""
 
-    def show(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
+    def print_completion(ctx: click.Context, _param: click.Parameter, shell: str | None) -> None:
         if shell is None:
             return
         from click.shell_completion import get_completion_class
@@ -269,35 +269,35 @@ def show_completion(program: str) -> click.Option:
         type=click.Choice(_SHELLS),
         is_eager=True,
         expose_value=False,
-        callback=show,
+        callback=print_completion,
         help='Print what makes a shell complete names: eval "$(headrace --show-completion bash)" in ~/.bashrc.',
     )
 
 
-def _offered(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
+def _completions(names: Callable[[], Iterable[str]], incomplete: str) -> list[str]:
     try:
         return sorted({name for name in names() if name.startswith(incomplete)})
     except Exception:
         return []
 
 
-def _registered() -> Iterable[str]:
+def _registered_pipelines() -> Iterable[str]:
     from headrace.pipeline.loading.registry import registered_files
 
     return registered_files().pipelines
 
 
-def _names(ctx: click.Context) -> set[str]:
-    head = _catalog(ctx).head()
+def _ref_names(ctx: click.Context) -> set[str]:
+    head = _open_catalog(ctx).head()
     return {name.removeprefix(TAGS) for name in (*head.refs, *head.generations)}
 
 
-def _recent(ctx: click.Context) -> set[str]:
-    moves = [entry.moves for entry in islice(_catalog(ctx).entries(), _RECENT)]
-    return {after for move in moves for _, after in move.values() if after is not None}
+def _recent_snapshots(ctx: click.Context) -> set[str]:
+    moves = [entry.moves for entry in islice(_open_catalog(ctx).entries(), _RECENT)]
+    return {new_id for move in moves for _, new_id in move.values() if new_id is not None}
 
 
-def _catalog(ctx: click.Context) -> "Catalog":
+def _open_catalog(ctx: click.Context) -> "Catalog":
     from headrace.cli.deployments import handle_of
 
     # a line that ends with an option is not taken apart to its end: its arguments are what is left

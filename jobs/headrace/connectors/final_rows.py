@@ -12,10 +12,10 @@ from typing import Any, ClassVar
 
 from headrace.connections import Connection
 from headrace.ext.sinks import FinalRows, OpenReceiver, SinkConnector, SinkRefusedError
-from headrace.model.arguments import Arguments, keywords
+from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.endpoints import FunctionSink, Sink, connection_name, function_name, sink_name
 from headrace.pipeline.loading.code_digests import named_function
-from headrace.pipeline.loading.modules import current
+from headrace.pipeline.loading.modules import current_package
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class FinalRowsSink(FunctionSink):
     gets_final_rows: ClassVar[bool] = True
 
 
-@keywords
+@check_keywords
 def final_rows(function: str, *, connection: str | None = None, name: str | None = None) -> FinalRowsSink:
     """A function of yours that sends what nobody can take back (mail, a bill): it gets each row once it is final.
 
@@ -40,10 +40,12 @@ def final_rows(function: str, *, connection: str | None = None, name: str | None
     >>> hr.final_rows("billing:send").name
     'send'
     """
-    given = Arguments("final_rows")
-    called = function_name(given, function, "billing:send")
-    reached = "" if connection is None else connection_name(given, connection)
-    return FinalRowsSink(sink_name(given, name, called), reached, function, package=current())
+    arguments = Arguments("final_rows")
+    sink_function = function_name(arguments, function, "billing:send")
+    checked_connection = "" if connection is None else connection_name(arguments, connection)
+    return FinalRowsSink(
+        sink_name(arguments, name, sink_function), checked_connection, function, package=current_package()
+    )
 
 
 @dataclass(frozen=True)
@@ -60,8 +62,8 @@ class FinalRowsKind(SinkConnector):
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenReceiver]:
         assert isinstance(sink, FinalRowsSink)
-        named = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
-        yield _Function(named.function)
+        send_function = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
+        yield _Function(send_function.function)
 
 
 FINAL_ROWS = FinalRowsKind()

@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any, Final
 
 from headrace.connections import MissingConnectionError, connection
-from headrace.describe.pipeline import Section, describe, graph, notes
+from headrace.describe.pipeline import Section, draw_graph, pipeline_notes, pipeline_sections
 from headrace.errors import HeadraceError
-from headrace.model.arguments import Arguments, Suggesting, keywords
+from headrace.model.arguments import Arguments, Suggesting, check_keywords
 from headrace.pipeline.endpoints import OwnFunction
-from headrace.pipeline.loading.modules import imported
-from headrace.pipeline.loading.registry import Registered, UnknownPipelineError, in_file, registered_files, resolve
+from headrace.pipeline.loading.modules import import_from_package
+from headrace.pipeline.loading.registry import (
+    RegisteredPipeline,
+    UnknownPipelineError,
+    in_file,
+    registered_files,
+    resolve_pipeline,
+)
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import AUTO, DAG_FAMILIES, dag_id, retention_dag_id
 from headrace.pipeline.validation import UpstreamCycleError, check_beside
@@ -50,51 +56,56 @@ class CheckReport(Suggesting):
     @property
     def is_wrong(self) -> bool:
         """Whether a person has to change something."""
-        return bool(self.broken) or any(checked.problems for checked in self.pipelines)
+        return bool(self.broken) or any(checked_pipeline.problems for checked_pipeline in self.pipelines)
 
     def to_json(self) -> dict[str, Any]:
         """For machines."""
         files = [
             {
-                "name": checked.name,
-                "file": None if checked.file is None else str(checked.file),
-                "description": checked.description,
-                "executor": checked.executor,
-                "meaning": {part.heading: list(part.lines) for part in checked.parts},
-                "graph": list(checked.graph),
-                "dags": dict(checked.dags),
-                "problems": list(checked.problems),
-                "notes": list(checked.notes),
+                "name": checked_pipeline.name,
+                "file": None if checked_pipeline.file is None else str(checked_pipeline.file),
+                "description": checked_pipeline.description,
+                "executor": checked_pipeline.executor,
+                "meaning": {part.heading: list(part.lines) for part in checked_pipeline.parts},
+                "graph": list(checked_pipeline.graph),
+                "dags": dict(checked_pipeline.dags),
+                "problems": list(checked_pipeline.problems),
+                "notes": list(checked_pipeline.notes),
             }
-            for checked in self.pipelines
+            for checked_pipeline in self.pipelines
         ]
         return {"pipelines": files, "broken": list(self.broken)}
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        for checked in self.pipelines:
-            yield f"pipeline {checked.name}{'' if checked.file is None else f' ({checked.file})'}"
-            if checked.description:
-                yield f"  {checked.description}"
-            for part in checked.parts:
-                yield from _section(part.heading, part.lines)
-            yield from _section("graph", checked.graph)
-            yield from _section(
-                "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in checked.dags.items()]
+        for checked_pipeline in self.pipelines:
+            yield (
+                "pipeline "
+                f"{checked_pipeline.name}{'' if checked_pipeline.file is None else f' ({checked_pipeline.file})'}"
             )
-            yield from _section("executor", [_EXECUTOR_WORDS.get(checked.executor, checked.executor)])
-            yield from _section("note", checked.notes)
-            yield from _section("WRONG", checked.problems or [])
+            if checked_pipeline.description:
+                yield f"  {checked_pipeline.description}"
+            for part in checked_pipeline.parts:
+                yield from _section_lines(part.heading, part.lines)
+            yield from _section_lines("graph", checked_pipeline.graph)
+            yield from _section_lines(
+                "DAGs", [f"{dag}: {schedule or 'started by hand'}" for dag, schedule in checked_pipeline.dags.items()]
+            )
+            yield from _section_lines(
+                "executor", [_EXECUTOR_WORDS.get(checked_pipeline.executor, checked_pipeline.executor)]
+            )
+            yield from _section_lines("note", checked_pipeline.notes)
+            yield from _section_lines("WRONG", checked_pipeline.problems or [])
             yield ""
-        yield from _section("WRONG: files that cannot be used", self.broken, indent="")
-        wrong = sum(bool(checked.problems) for checked in self.pipelines) + len(self.broken)
+        yield from _section_lines("WRONG: files that cannot be used", self.broken, indent="")
+        wrong = sum(bool(checked_pipeline.problems) for checked_pipeline in self.pipelines) + len(self.broken)
         yield f"{len(self.pipelines)} checked, {wrong or 'nothing'} wrong"
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
 
-@keywords
+@check_keywords
 def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport:
     """Say what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it. ``str`` gives it in
     words.
@@ -109,39 +120,43 @@ def check(pipeline: Pipeline | str | PathLike[str] | None = None) -> CheckReport
     False
     """
     if isinstance(pipeline, Pipeline):
-        return CheckReport([checked(pipeline, environment=os.environ)])
+        return CheckReport([check_pipeline(pipeline, environment=os.environ)])
     if pipeline is None:
-        registered = registered_files()
-        every = [*registered.pipelines.values()]
-        return CheckReport(_checked_files(every, every), list(registered.broken.values()))
+        registry = registered_files()
+        every = [*registry.pipelines.values()]
+        return CheckReport(_checked_files(every, every), list(registry.broken.values()))
     if not isinstance(pipeline, str | PathLike) or not isinstance(reference := fspath(pipeline), str):
-        raise Arguments("check").wrong("pipeline", pipeline, "give a Pipeline, its file, or a registered name")
+        raise Arguments("check").refusal("pipeline", pipeline, "give a Pipeline, its file, or a registered name")
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        defined = in_file(Path(path))
-        chosen = [loaded for loaded in defined if not name or loaded.pipeline.name == name]
-        if not chosen:
-            resolve(reference)  # says what the file holds instead
+        file_pipelines = in_file(Path(path))
+        chosen_pipelines = [entry for entry in file_pipelines if not name or entry.pipeline.name == name]
+        if not chosen_pipelines:
+            resolve_pipeline(reference)  # says what the file holds instead
             raise UnknownPipelineError(f"{path} holds no pipeline")
-        return CheckReport(_checked_files(chosen, defined))
-    resolve(reference)
-    registered = registered_files()
-    named = _checked_files([registered.pipelines[reference]], registered.pipelines.values())
-    return CheckReport(named, list(registered.broken.values()))
+        return CheckReport(_checked_files(chosen_pipelines, file_pipelines))
+    resolve_pipeline(reference)
+    registry = registered_files()
+    checked_pipelines = _checked_files([registry.pipelines[reference]], registry.pipelines.values())
+    return CheckReport(checked_pipelines, list(registry.broken.values()))
 
 
-def _section(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator[str]:
+def _section_lines(heading: str, lines: Sequence[str], indent: str = "  ") -> Iterator[str]:
     if lines:
         yield f"{indent}{heading}"
         yield from (f"{indent}  {line}" for text in lines for line in text.splitlines())
 
 
-def _checked_files(chosen: Iterable[Registered], known: Iterable[Registered]) -> list[CheckedPipeline]:
-    beside = [one.pipeline for one in known]
-    return [checked(one.pipeline, one.file, beside=beside, environment=os.environ) for one in chosen]
+def _checked_files(
+    chosen_pipelines: Iterable[RegisteredPipeline], known_pipelines: Iterable[RegisteredPipeline]
+) -> list[CheckedPipeline]:
+    all_pipelines = [one.pipeline for one in known_pipelines]
+    return [
+        check_pipeline(one.pipeline, one.file, beside=all_pipelines, environment=os.environ) for one in chosen_pipelines
+    ]
 
 
-def checked(
+def check_pipeline(
     pipeline: Pipeline,
     file: Path | None = None,
     root: str = "",
@@ -153,18 +168,20 @@ def checked(
     from being checked.
     """
     try:
-        described = _described(pipeline, file, root, beside)
+        checked_pipeline = _describe_pipeline(pipeline, file, root, beside)
         unknown = [] if environment is None else [*_unknown_connections(pipeline, environment)]
-        return replace(described, notes=[*described.notes, *unknown])
+        return replace(checked_pipeline, notes=[*checked_pipeline.notes, *unknown])
     except Exception as error:  # objects of a user's own may raise anything when they are asked what they are
         why = f"it cannot be described: {type(error).__name__}: {error}"
         executor = pipeline.executor
         return CheckedPipeline(pipeline.name, file, pipeline.description, executor, [], [], {}, [why], [])
 
 
-def _described(pipeline: Pipeline, file: Path | None, root: str, beside: Iterable[Pipeline]) -> CheckedPipeline:
+def _describe_pipeline(
+    pipeline: Pipeline, file: Path | None, root: str, all_pipelines: Iterable[Pipeline]
+) -> CheckedPipeline:
     backfill = None if pipeline.backfill is None else pipeline.backfill.schedule
-    has_sinks = any(alone.sinks for alone in pipeline.by_output.values())
+    has_sinks = any(output_pipeline.sinks for output_pipeline in pipeline.by_output.values())
     regular = {"process": pipeline.schedule, "backfill": backfill, "deliver": _MOVED if has_sinks else None}
     schedules = {family: str(schedule) for family, schedule in regular.items() if schedule is not None}
     families = [family for family in DAG_FAMILIES.names() if family != "deliver" or has_sinks]
@@ -175,11 +192,11 @@ def _described(pipeline: Pipeline, file: Path | None, root: str, beside: Iterabl
         file,
         pipeline.description,
         pipeline.executor,
-        describe(pipeline),
-        graph(pipeline),
+        pipeline_sections(pipeline),
+        draw_graph(pipeline),
         {**{dag_id(pipeline.name, family, root): schedules.get(family) for family in families}, **of_all},
-        [*_problems(pipeline, beside)],
-        [*notes(pipeline)],
+        [*_pipeline_problems(pipeline, all_pipelines)],
+        [*pipeline_notes(pipeline)],
     )
 
 
@@ -190,8 +207,8 @@ def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> 
         for name in one.source.connections:
             kind = one.source.kind if name == one.source.connections[0] else "registry"
             users.setdefault(name, (f"input {one.name}" if one.name else "its input", kind))
-    for alone in pipeline.by_output.values():
-        for sink in alone.sinks:
+    for output_pipeline in pipeline.by_output.values():
+        for sink in output_pipeline.sinks:
             if sink.connection:
                 users.setdefault(sink.connection, (f"sink {sink.name}", sink.kind))
     for name, (user, kind) in users.items():
@@ -204,20 +221,20 @@ def _unknown_connections(pipeline: Pipeline, environment: Mapping[str, str]) -> 
 _MOVED: Final = "whenever what readers see moves"
 
 
-def _problems(pipeline: Pipeline, beside: Iterable[Pipeline]) -> Iterator[str]:
+def _pipeline_problems(pipeline: Pipeline, all_pipelines: Iterable[Pipeline]) -> Iterator[str]:
     try:
-        check_beside(pipeline, beside)
+        check_beside(pipeline, all_pipelines)
     except UpstreamCycleError as error:
         yield str(error)
     for function in pipeline.own_functions:
-        if problem := _problem(function):
+        if problem := _function_problem(function):
             yield f"{function.in_words} cannot be used: {problem}"
 
 
-def _problem(function: OwnFunction) -> str | None:
+def _function_problem(function: OwnFunction) -> str | None:
     module, _, name = function.name.partition(":")
     try:
-        attribute = getattr(imported(module, function.package), name, None)
+        attribute = getattr(import_from_package(module, function.package), name, None)
     except HeadraceError as error:
         return str(error)
     except Exception as error:  # a module of the user's own may raise anything

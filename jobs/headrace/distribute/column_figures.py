@@ -12,7 +12,7 @@ LONGEST_TEXT: Final = 200
 """Text counts by so many of its first characters."""
 
 
-class Blamed(StrEnum):
+class BlameDirection(StrEnum):
     """Which rows are to blame for a column that is not as usual."""
 
     MISSING = "missing"
@@ -26,24 +26,24 @@ class BlamedRows:
     """The rows whose ``column`` is missing, is the text ``value``, or is a number above or below ``value``."""
 
     column: str
-    blamed: Blamed
+    blamed: BlameDirection
     value: str | float | None = None
 
 
 class ColumnReader(Protocol):
     """Figures of columns of some rows. Text counts by its first ``LONGEST_TEXT`` characters; booleans are text."""
 
-    def missing(self, columns: Sequence[str]) -> Mapping[str, int]:
+    def missing_counts(self, columns: Sequence[str]) -> Mapping[str, int]:
         """How many values of each are NULL, or floats that are not finite."""
 
     def is_text(self, column: str) -> bool:
         """Whether it is text or a boolean, and no number."""
 
-    def frequent(self, column: str, number: int) -> list[tuple[str, int]]:
+    def most_frequent(self, column: str, number: int) -> list[tuple[str, int]]:
         """The most frequent texts and how often they come; the first in order of those that are as frequent."""
 
     def at_ranks(self, column: str, places: Sequence[int]) -> Mapping[int, float]:
         """The finite numbers at ``places`` (from 1 on) when they are sorted."""
 
-    def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> "pa.Table":
+    def first_rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> "pa.Table":
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""

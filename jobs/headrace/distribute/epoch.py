@@ -7,9 +7,9 @@ from headrace.errors import FixConfigError
 from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.triggers import Signal
-from headrace.sources.landing import ByInput, counted
+from headrace.sources.landing import ByInput, count_files
 from headrace.sources.progress import PipelineProgress
-from headrace.state.files import Written
+from headrace.state.files import WrittenState
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import REJECTED, UNNAMED, OutputTables
 
@@ -27,7 +27,7 @@ Attempts = Callable[[int], Attempt]
 
 
 @dataclass(frozen=True)
-class Again:
+class RecomputedEpoch:
     """An epoch that is computed again for some ``outputs``, which were parked when it was computed for the others.
     ``ids``: the layers that were remembered before it, ``told`` those after it. ``letters``: its dead letters; what no
     output could take, those that were ``asked`` then must not take now.
@@ -47,13 +47,15 @@ class DivergedError(FixConfigError, code="config.output_diverged"):
 @dataclass(frozen=True)
 class StageOutcome:
     """What an epoch did to a stage: what became of the elements that came to it, which may be panes, and of its windows
-    (None: none was looked at); how many rows of state it changed.
+    (None: none was looked at); how many rows of state it changed. ``joined_rejected``: rows that joins made of the
+    elements and that it could not take.
     """
 
     accounting: Accounting
     counts: Counts | None
     changed: int
     takes_panes: bool = False
+    joined_rejected: int = 0
 
     @property
     def closed(self) -> int:
@@ -84,7 +86,7 @@ class ComputedEpoch:
     files: ByInput
     chains: Mapping[str, tuple[StageOutcome, ...]]
     progress: PipelineProgress
-    written: Written
+    written: WrittenState
     timings: Mapping[str, float] = field(default_factory=dict)
     signals: tuple[Signal, ...] = ()
     acknowledged: frozenset[int] = frozenset()
@@ -103,19 +105,21 @@ class ComputedEpoch:
         have names each has its own (``hourly/panes``); ``records`` of one that reads others are their panes. Beside
         them is what was read; each dead letter once; and what outputs dropped and gave, added up.
         """
-        own = {output: _counts(self.files, stages) for output, stages in self.chains.items()}
+        own = {output: _output_counts(self.files, stages) for output, stages in self.chains.items()}
         if not own:  # all outputs that were computed again have failed again
             return dict.fromkeys((*READ, *SUMMED, "rejected"), 0)
         if [*own] == [UNNAMED.output]:
             return own[UNNAMED.output]
         of_records = (own[output] for output, stages in self.chains.items() if not stages[0].takes_panes)
         first = next(of_records, next(iter(own.values())))
-        summed = {name: sum(counts[name] for counts in own.values()) for name in SUMMED}
+        sums = {name: sum(counts[name] for counts in own.values()) for name in SUMMED}
         letters = sum(file.rows for file in self.written.logs[REJECTED])
-        summed |= {"rejected": letters - summed["rejected_panes"]}
+        sums |= {"rejected": letters - sums["rejected_panes"]}
         own |= {output: dict.fromkeys(first, 0) for output in self.parked}
-        named = {OutputTables(output).named(name): n for output, counts in own.items() for name, n in counts.items()}
-        return {**{name: first[name] for name in READ}, **summed, **named}
+        counts_by_output = {
+            OutputTables(output).qualified_name(name): n for output, counts in own.items() for name, n in counts.items()
+        }
+        return {**{name: first[name] for name in READ}, **sums, **counts_by_output}
 
 
 def counts_with(epoch: ComputedEpoch, past: Sequence[ComputedEpoch]) -> dict[str, int]:
@@ -123,9 +127,14 @@ def counts_with(epoch: ComputedEpoch, past: Sequence[ComputedEpoch]) -> dict[str
     outputs. What was read counts again for these outputs alone.
     """
     counts = epoch.counts
-    for again in past:
-        own = again.counts
-        names = {name for output in again.chains for name in own if name.startswith(OutputTables(output).named(""))}
+    for past_epoch in past:
+        own = past_epoch.counts
+        names = {
+            name
+            for output in past_epoch.chains
+            for name in own
+            if name.startswith(OutputTables(output).qualified_name(""))
+        }
         for name in {*names, *SUMMED, "rejected"}:
             counts[name] += own[name]
     return counts
@@ -150,7 +159,7 @@ SUMMED = (
 """Counts of which all outputs together have the sum. One record may be accepted by some and filtered by others."""
 
 
-def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
+def _output_counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
     fates = stages[0].accounting.rows
     last = stages[-1].counts or Counts()
     panes = {f"panes_{name}": getattr(last, name) for name in ("early", "on_time", "late")}
@@ -158,8 +167,8 @@ def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
     of_panes = [stage for stage in stages if stage.takes_panes]
     late_withdrawals = sum(stage.accounting.late_retractions for stage in of_records)  # which are late records
     return {
-        "input_files": counted(files),
-        "input_bytes": sum(file.size for landed in files.values() for file in landed),
+        "input_files": count_files(files),
+        "input_bytes": sum(file.size for splits in files.values() for file in splits),
         "records": sum(fates.values()),
         "accepted": fates.get(Disposition.ACCEPTED, 0),
         "rejected": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_records),
@@ -168,7 +177,8 @@ def _counts(files: ByInput, stages: Sequence[StageOutcome]) -> dict[str, int]:
         "duplicates": fates.get(Disposition.DUPLICATE, 0),
         "late_dropped": sum(stage.late for stage in of_records) + fates.get(Disposition.FORGOTTEN, 0),
         "late_panes_dropped": sum(stage.late for stage in of_panes),
-        "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_panes),
+        "rejected_panes": sum(stage.accounting.rows.get(Disposition.REJECTED, 0) for stage in of_panes)
+        + stages[0].joined_rejected,
         "closed_dropped": sum(stage.closed for stage in stages),
         "retractions_dropped": sum(stage.dropped_retractions for stage in stages) - late_withdrawals,
         "panes": sum(panes.values()),

@@ -30,7 +30,7 @@ TASK_BYTES = 2**22
 """Work on fewer bytes is not shared."""
 
 
-def cores() -> int:
+def available_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -58,11 +58,11 @@ class Threads:
     def __post_init__(self) -> None:
         self._under_way: _Level | None = None
 
-    def tasks(self, size: int) -> int:
+    def task_count(self, size: int) -> int:
         """One task for each ``TASK_BYTES`` begun, at most ``most``."""
         return min(self.most, 1 + size // TASK_BYTES)
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+    def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
         work = self.work
         tasks = [partial(share_task, work, plan, share) for share in range(tasks_of_first_level(work, plan))]
@@ -70,8 +70,8 @@ class Threads:
             messages = self._run_level(plan, 0, tasks)
             for level in range(levels_below(work, plan)):
                 parts = range(tasks_at(work, plan, level))
-                received = [[message.received_by(part) for message in messages] for part in parts]
-                tasks = [partial(part_task, work, plan, level, part, received[part]) for part in parts]
+                received_messages = [[message.received_by(part) for message in messages] for part in parts]
+                tasks = [partial(part_task, work, plan, level, part, received_messages[part]) for part in parts]
                 messages = self._run_level(plan, level + 1, tasks)
         finally:
             self._under_way = None
@@ -79,14 +79,18 @@ class Threads:
 
     def find_level(self) -> LevelProgress | None:
         """The level whose tasks run now."""
-        at = self._under_way
-        return None if at is None else progress_at(self.work, at.plan, at.level, len(at.ended), at.tasks)
+        task_level = self._under_way
+        return (
+            None
+            if task_level is None
+            else progress_at(self.work, task_level.plan, task_level.level, len(task_level.ended), task_level.tasks)
+        )
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, one after another: the cores are for the epoch being computed."""
         return [merge_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.parts))]
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, one after another, as those of a merge."""
         return [fold_task(self.work, plan, number, stop).received_by(0) for number in range(len(plan.numbers))]
 
@@ -95,13 +99,13 @@ class Threads:
         if len(tasks) == 1:
             return [tasks[0]()]
 
-        def counted(task: Callable[[], Message]) -> Message:
+        def run_task(task: Callable[[], Message]) -> Message:
             message = task()
             level.ended.append(message)
             return message
 
         with ThreadPoolExecutor(self.most, thread_name_prefix="task") as threads:
-            return list(threads.map(counted, tasks))
+            return list(threads.map(run_task, tasks))
 
 
 P = ParamSpec("P")
@@ -130,8 +134,8 @@ class LocalEngine(TasksEngine):
                 f"pipeline {pipeline.name} sends rows through {function.name}, which is Spark code: "
                 "run it with --executor spark"
             )
-        work = TaskEnvironment.of(pipeline, store, landing, cache)
-        super().__init__(work, attempts, Threads(work, stated_tasks() or cores()))
+        work = TaskEnvironment.from_pipeline(pipeline, store, landing, cache)
+        super().__init__(work, attempts, Threads(work, stated_tasks() or available_cores()))
 
     def in_background(self, run: Callable[P, R]) -> Callable[P, R]:
         """``run`` itself."""

@@ -157,12 +157,12 @@ class TasksSettingError(FixConfigError, code="config.tasks"):
 
 def stated_tasks() -> int | None:
     """What HEADRACE_TASKS says, None if it is not set. Raises TasksSettingError."""
-    stated = os.environ.get(TASKS_VARIABLE)
-    if not stated:
+    setting = os.environ.get(TASKS_VARIABLE)
+    if not setting:
         return None
-    if not stated.isdecimal() or int(stated) < 1:
-        raise TasksSettingError(f"{TASKS_VARIABLE}={stated}: write a number, 1 or more")
-    return int(stated)
+    if not setting.isdecimal() or int(setting) < 1:
+        raise TasksSettingError(f"{TASKS_VARIABLE}={setting}: write a number, 1 or more")
+    return int(setting)
 
 
 R = TypeVar("R")
@@ -184,22 +184,22 @@ class Stop:
             if self._end is not None:
                 self._end()
 
-    def check(self) -> None:
+    def raise_if_set(self) -> None:
         """Raise CancelledError if the work is to end."""
         if self._is_set:
             raise CancelledError
 
-    def checked(self, pieces: Iterable[T]) -> Iterator[T]:
+    def check_each(self, pieces: Iterable[T]) -> Iterator[T]:
         """``pieces``, as long as the work goes on. Raises CancelledError."""
         for piece in pieces:
-            self.check()
+            self.raise_if_set()
             yield piece
 
     @contextmanager
-    def calling(self, end: Callable[[], object]) -> Iterator[None]:
+    def call_on_stop(self, end: Callable[[], object]) -> Iterator[None]:
         """Call ``end`` if the work is to end while the block lasts. Raises CancelledError if it is already."""
         with self._lock:
-            self.check()
+            self.raise_if_set()
             self._end = end
         try:
             yield
@@ -208,7 +208,7 @@ class Stop:
                 self._end = None
 
 
-class Beside(Generic[R]):
+class BackgroundThread(Generic[R]):
     """One piece of work at a time, in a thread called ``name``."""
 
     def __init__(self, name: str) -> None:
@@ -231,7 +231,7 @@ class Beside(Generic[R]):
         """Whether a result, or an error, can be taken without waiting."""
         return self._running is not None and self._running[1].done()
 
-    def result(self) -> R:
+    def take_result(self) -> R:
         """Wait for what the work gives, and take it. Raises the error that ended it."""
         assert self._running is not None
         (_, future), self._running = self._running, None

@@ -5,7 +5,7 @@ epoch, or a share of it.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,18 +21,27 @@ from headrace.formats.file_format import (
     Span,
     UnreadableFileError,
 )
-from headrace.kernel.columns import Ints, arrow_type, valid
+from headrace.kernel.columns import Ints, arrow_type, valid_mask
 from headrace.kernel.delta import Columns
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant
-from headrace.pipeline.endpoints import Input, OnUnreadable, SparkFunction
+from headrace.pipeline.endpoints import BatchFunction, Input, OnUnreadable, SparkFunction
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
-from headrace.sources.changelogs import as_changes
-from headrace.sources.flat_maps import exploded, flat_mapped
+from headrace.sources.changelogs import as_changes, convert_files_to_changes
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import later_of
-from headrace.sources.validation import NOT_APART, Apart, JudgedRecords, judged, newest_handed_on, required_by
+from headrace.sources.validation import (
+    NOT_APART,
+    JudgedRecords,
+    ParkedChains,
+    judge_records,
+    newest_handed_on,
+    required_by,
+)
+
+if TYPE_CHECKING:
+    from headrace.kernel.joins.sides import CompiledJoins
 
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
@@ -84,7 +93,7 @@ class Records(Protocol):
     def by_file(self, rows: Ints) -> Iterator[tuple[str, str, slice]]:
         """Input and path of each file, or piece, that some records are from, and which of ``rows``, which ascend."""
 
-    def of(self, rows: Ints) -> dict[str, pa.Array]:
+    def origins(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
 
 
@@ -103,12 +112,12 @@ class ReadFiles:
     is_whole: bool = True
 
     @classmethod
-    def one(cls, input_name: str, path: str, records: ScannedRecords, *, is_whole: bool) -> "ReadFiles":
+    def from_file(cls, input_name: str, path: str, records: ScannedRecords, *, is_whole: bool) -> "ReadFiles":
         """One file, or a piece of it."""
         return cls(input_name, (path,), np.array([len(records)]), records, (records.lacks,), is_whole=is_whole)
 
     @classmethod
-    def unread(cls, input_name: str, path: str, reason: str) -> "ReadFiles":
+    def from_unreadable(cls, input_name: str, path: str, reason: str) -> "ReadFiles":
         """One file that cannot be read."""
         return cls(input_name, (path,), np.ones(1, np.int64), unreadable=reason)
 
@@ -143,7 +152,7 @@ class HoldsJudged:
     @property
     def is_rejected(self) -> NDArray[np.bool_]:
         """Which records are dead letters."""
-        is_rejected: NDArray[np.bool_] = valid(self.columns[c.REJECT])
+        is_rejected: NDArray[np.bool_] = valid_mask(self.columns[c.REJECT])
         return is_rejected
 
 
@@ -189,13 +198,13 @@ class FileRecords(HoldsJudged):
         numbers: Ints = np.searchsorted(self.starts, rows, "right") - 1
         return numbers
 
-    def of(self, rows: Ints) -> dict[str, pa.Array]:
+    def origins(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         raw, position, has_position = [], np.zeros(len(rows), np.int64), np.zeros(len(rows), np.bool_)
         first = 0
         for block in self.blocks:
-            chosen = slice(*np.searchsorted(rows, (first, first + len(block))).tolist())
-            places = rows[chosen] - first
+            chosen_rows = slice(*np.searchsorted(rows, (first, first + len(block))).tolist())
+            places = rows[chosen_rows] - first
             first += len(block)
             if not len(places):
                 continue
@@ -203,7 +212,7 @@ class FileRecords(HoldsJudged):
                 raw.append(pa.nulls(len(places), pa.binary()))
                 continue
             raw.append(block.records.raw(places))
-            position[chosen], has_position[chosen] = block.records.position[places], True
+            position[chosen_rows], has_position[chosen_rows] = block.records.position[places], True
         names = pa.array([block.input for block in self.blocks for _ in block.paths], pa.string())
         file = pa.array(self.file_of(rows))
         return {
@@ -247,12 +256,12 @@ class ReadShare:
 
 def read_records(
     pipeline: Pipeline,
-    stages: Sequence[CompiledStage],
+    stages: "Sequence[CompiledStage | CompiledJoins]",
     landing: Landing,
     pieces: Sequence[Piece],
     processing_time: Instant,
     *,
-    apart: Apart = NOT_APART,
+    apart: ParkedChains = NOT_APART,
 ) -> ReadShare:
     """The records of ``pieces``, judged for the first ``stages`` of chains, some of them ``apart``. Of an input that
     goes through a user's own Spark code only those that do not parse. Raises UnreadableFileError where a source says
@@ -262,7 +271,7 @@ def read_records(
     read: list[ReadFiles] = []
     parts: list[JudgedRecords] = []
     handed_on: Instant | None = None
-    for group in together(pieces, inputs):
+    for group in group_small_files(pieces, inputs):
         input_ = inputs[group[0].input]
         for block in read_group(pipeline, landing, input_, group):
             if input_.source.is_flat_mapped and block.records is not None:
@@ -270,22 +279,22 @@ def read_records(
                 block = _made_of(block, block.records, input_, landing)  # noqa: PLW2901
             read.append(block)  # if it is empty, too: whoever says where a record is from says the number of its piece
             if len(block) or any(lacks is not None for lacks in block.lacks):
-                parts.append(_judged(pipeline, stages, input_, block, processing_time, apart=apart))
+                parts.append(_judge_block(pipeline, stages, input_, block, processing_time, apart=apart))
     if not parts:
         return ReadShare(None, handed_on)
-    return ReadShare(FileRecords(tuple(read), _joined(parts)), handed_on)
+    return ReadShare(FileRecords(tuple(read), _join_judged(parts)), handed_on)
 
 
-def together(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[Sequence[Piece]]:
-    """``pieces`` in order, small files of an input that may be read at once together. Records of which each can be two
-    changes, or goes through a user's own Spark code, are read file by file.
+def group_small_files(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[Sequence[Piece]]:
+    """``pieces`` in order, small files of an input that may be read at once together. What goes through a user's own
+    Spark code is read file by file.
     """
     group: list[Piece] = []
     size = 0
     for piece in pieces:
         source = inputs[piece.input].source
         is_small = piece.span.is_whole and piece.file.size <= _SMALL
-        joins = is_small and source.changelog is None and not isinstance(source.transform, SparkFunction)
+        joins = is_small and not isinstance(source.transform, SparkFunction)
         fits = joins and size + piece.file.size <= _TOGETHER and group and group[0].input == piece.input
         if group and not fits:
             yield group
@@ -301,31 +310,34 @@ def together(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> Iterator[S
 
 def read_group(pipeline: Pipeline, landing: Landing, input_: Input, group: Sequence[Piece]) -> Iterator[ReadFiles]:
     """The files of a group, at once where the source can do that. Raises what ``read_one`` raises."""
-    required, splits = required_by(pipeline, input_), [piece.file for piece in group]
-    scanned = landing.readers[input_.name].read_together(splits, required) if len(group) > 1 else None
-    if scanned is None:
+    required_columns, splits = required_by(pipeline, input_), [piece.file for piece in group]
+    scanned_files = landing.readers[input_.name].read_together(splits, required_columns) if len(group) > 1 else None
+    if scanned_files is None:
         yield from (read_one(pipeline, landing, input_, piece) for piece in group)
         return
+    scanned_files = convert_files_to_changes(input_.source, scanned_files)
     paths = [split.path for split in splits]
-    ends = np.cumsum(scanned.lengths)
+    ends = np.cumsum(scanned_files.lengths)
     begin = 0
-    for number in sorted(scanned.unreadable):
-        yield from _block(input_, paths, scanned, ends, range(begin, number))
-        error = scanned.unreadable[number]
+    for number in sorted(scanned_files.unreadable):
+        yield from _file_block(input_, paths, scanned_files, ends, range(begin, number))
+        error = scanned_files.unreadable[number]
         if input_.source.on_unreadable is OnUnreadable.FAIL:
             raise error
-        yield ReadFiles.unread(input_.name, paths[number], error.reason)
+        yield ReadFiles.from_unreadable(input_.name, paths[number], error.reason)
         begin = number + 1
-    yield from _block(input_, paths, scanned, ends, range(begin, len(paths)))
+    yield from _file_block(input_, paths, scanned_files, ends, range(begin, len(paths)))
 
 
-def _block(input_: Input, paths: Sequence[str], scanned: ScannedFiles, ends: Ints, files: range) -> Iterator[ReadFiles]:
+def _file_block(
+    input_: Input, paths: Sequence[str], scanned_files: ScannedFiles, ends: Ints, files: range
+) -> Iterator[ReadFiles]:
     """Neighbours among files that were read together, if there are any."""
     if not files:
         return
-    chosen = slice(files.start, files.stop)
-    begin, end = int(ends[files.start] - scanned.lengths[files.start]), int(ends[files.stop - 1])
-    all_of_it = scanned.records
+    chosen_files = slice(files.start, files.stop)
+    begin, end = int(ends[files.start] - scanned_files.lengths[files.start]), int(ends[files.stop - 1])
+    all_of_it = scanned_files.records
     records = ScannedRecords(
         {name: values[begin:end] for name, values in all_of_it.columns.items()},
         all_of_it.unparsed[begin:end],
@@ -333,28 +345,36 @@ def _block(input_: Input, paths: Sequence[str], scanned: ScannedFiles, ends: Int
         lambda rows: all_of_it.raw(rows + begin),
         has_text=all_of_it.has_text,
     )
-    yield ReadFiles(input_.name, tuple(paths[chosen]), scanned.lengths[chosen], records, scanned.lacks[chosen])
+    yield ReadFiles(
+        input_.name,
+        tuple(paths[chosen_files]),
+        scanned_files.lengths[chosen_files],
+        records,
+        scanned_files.lacks[chosen_files],
+    )
 
 
-def _joined(parts: Sequence[JudgedRecords]) -> JudgedRecords:
+def _join_judged(parts: Sequence[JudgedRecords]) -> JudgedRecords:
     """``parts``, one below the other, of each chain the columns that all have. Chains have columns in common, which are
     joined once.
     """
     if len(parts) == 1:
         return parts[0]
-    known: dict[tuple[int, ...], pa.Array] = {}
+    known_columns: dict[tuple[int, ...], pa.Array] = {}
 
-    def joined(parts_of_chain: Sequence[Columns]) -> Columns:
+    def join_columns(parts_of_chain: Sequence[Columns]) -> Columns:
         names = [name for name in parts_of_chain[0] if all(name in part for part in parts_of_chain)]
         columns = {name: [part[name] for part in parts_of_chain] for name in names}
         places = {name: tuple(map(id, arrays)) for name, arrays in columns.items()}
         for name, place in places.items():
-            if place not in known:
-                known[place] = pa.concat_arrays(columns[name])
-        return {name: known[place] for name, place in places.items()}
+            if place not in known_columns:
+                known_columns[place] = pa.concat_arrays(columns[name])
+        return {name: known_columns[place] for name, place in places.items()}
 
-    chains = tuple(joined(parts_of_chain) for parts_of_chain in zip(*(part.chains for part in parts), strict=True))
-    common = chains[0] if len(chains) == 1 else joined([part.common for part in parts])
+    chains = tuple(
+        join_columns(parts_of_chain) for parts_of_chain in zip(*(part.chains for part in parts), strict=True)
+    )
+    common = chains[0] if len(chains) == 1 else join_columns([part.common for part in parts])
     errors = {number: error for part in reversed(parts) for number, error in part.errors.items()}
     return JudgedRecords(common, chains, errors)
 
@@ -364,7 +384,7 @@ def input_named(pipeline: Pipeline, name: str) -> Input:
     return next(input_ for input_ in pipeline.inputs if input_.name == name)
 
 
-def divided(landing: Landing, piece: Piece, of: int) -> list[Piece]:
+def divide_file(landing: Landing, piece: Piece, of: int) -> list[Piece]:
     """A file in so many pieces, or more if it is very large, where it can be read in pieces."""
     if not landing.readers[piece.input].is_divisible(piece.file):
         return [piece]
@@ -378,54 +398,62 @@ def read_one(pipeline: Pipeline, landing: Landing, input_: Input, piece: Piece) 
     """
     path = piece.file.path
     try:
-        scanned = landing.readers[input_.name].read(piece.file, piece.span, required_by(pipeline, input_))
+        scanned_records = landing.readers[input_.name].read(piece.file, piece.span, required_by(pipeline, input_))
     except UnreadableFileError as error:
         if input_.source.on_unreadable is OnUnreadable.FAIL:
             raise
         if not piece.span.is_whole:  # others may be sound, and the file is one dead letter or none
             raise DividedFileError(path, error.reason) from error
-        return ReadFiles.unread(input_.name, path, error.reason)
-    return ReadFiles.one(input_.name, path, as_changes(input_.source, scanned), is_whole=piece.span.is_whole)
+        return ReadFiles.from_unreadable(input_.name, path, error.reason)
+    return ReadFiles.from_file(
+        input_.name, path, as_changes(input_.source, scanned_records), is_whole=piece.span.is_whole
+    )
 
 
 def _made_of(block: ReadFiles, records: ScannedRecords, input_: Input, landing: Landing) -> ReadFiles:
     """What becomes of ``records`` of a ``block`` on their way to a pipeline: of those that go through Spark code only
     what does not parse is left here.
     """
+    from headrace.sources import flat_maps  # which few pipelines need
+
     if isinstance(input_.source.transform, SparkFunction):
-        return ReadFiles.one(block.input, block.paths[0], _unparsed(records, input_), is_whole=block.is_whole)
+        return ReadFiles.from_file(
+            block.input, block.paths[0], _unparsed_records(records, input_), is_whole=block.is_whole
+        )
 
     def places_of(first: int, last: int) -> str:
-        (begin, end), at = map(block.path_of, (first, last)), records.position[[first, last]].tolist()
+        (begin, end), positions = map(block.path_of, (first, last)), records.position[[first, last]].tolist()
         if begin == end:
-            return f"file {begin}, positions {at[0]} to {at[1]}"
-        return f"file {begin}, position {at[0]}, to file {end}, position {at[1]}"
+            return f"file {begin}, positions {positions[0]} to {positions[1]}"
+        return f"file {begin}, position {positions[0]}, to file {end}, position {positions[1]}"
 
     if input_.source.explode is not None:
-        flat = exploded(input_.source.explode, records, places_of)
+        flat = flat_maps.explode_records(input_.source.exploded, records, places_of)
     else:
-        flat = flat_mapped(input_.source, records, landing.batch_call(input_.name), places_of)
+        function = input_.source.transform
+        assert isinstance(function, BatchFunction)
+        flat = flat_maps.flat_mapped(input_.source, records, landing.batch_call(function), places_of)
     ends = np.searchsorted(flat.rows, np.cumsum(block.lengths))
     return replace(block, records=flat.records, lengths=np.diff(ends, prepend=0))
 
 
-def _unparsed(records: ScannedRecords, input_: Input) -> ScannedRecords:
-    rows = np.flatnonzero(valid(records.unparsed))
+def _unparsed_records(records: ScannedRecords, input_: Input) -> ScannedRecords:
+    rows = np.flatnonzero(valid_mask(records.unparsed))
     columns = {name: pa.nulls(len(rows), arrow_type(kind)) for name, kind in input_.source.columns.items()}
     reasons = records.unparsed.take(pa.array(rows))
     return ScannedRecords(
-        columns, reasons, records.position[rows], lambda chosen: records.raw(rows[chosen]), records.lacks
+        columns, reasons, records.position[rows], lambda rows_chosen: records.raw(rows[rows_chosen]), records.lacks
     )
 
 
-def _judged(
+def _judge_block(
     pipeline: Pipeline,
-    stages: Sequence[CompiledStage],
+    stages: "Sequence[CompiledStage | CompiledJoins]",
     input_: Input,
     block: ReadFiles,
     processing_time: Instant,
     *,
-    apart: Apart,
+    apart: ParkedChains,
 ) -> JudgedRecords:
     records = block.records
     if records is None:
@@ -435,4 +463,4 @@ def _judged(
             position=np.zeros(1, np.int64),
             raw=lambda _: pa.nulls(1, pa.binary()),
         )
-    return judged(pipeline, stages, input_, records, processing_time, path_of=block.path_of, apart=apart)
+    return judge_records(pipeline, stages, input_, records, processing_time, path_of=block.path_of, apart=apart)

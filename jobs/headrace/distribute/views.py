@@ -10,19 +10,29 @@ from numpy.typing import NDArray
 
 from headrace.distribute.records import Records
 from headrace.formats.fields import as_json
-from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Groups, Ints, as_numpy, constant, timestamps, valid
+from headrace.kernel.aggregates.group_rows import to_comparable
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    TIMESTAMP,
+    Groups,
+    Ints,
+    arrow_scalar,
+    as_numpy,
+    to_timestamps,
+    valid_mask,
+)
 from headrace.kernel.delta import Columns, Disposition, takes_part
-from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.keys import grouped, hashes
+from headrace.kernel.expressions.evaluation import evaluate_column
+from headrace.kernel.keys import group_by_key, hash_keys
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.windows import Assigned
+from headrace.kernel.windows import AssignedRows
 from headrace.model.accumulation import EVENT_TIME
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import ColumnType, ListType, MapType, StructType
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT
 from headrace.program import columns as c
-from headrace.state.files import stored
-from headrace_snapshots.datafiles import verify
+from headrace.state.files import decode_table
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED
 from headrace_snapshots.store import ObjectStore
@@ -39,8 +49,8 @@ def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatc
         as_numpy(panes.column(name).cast(pa.int64()).fill_null(int(MIN_INSTANT)))
         for name in ("window_start", "window_end")
     ]
-    groups = grouped(hashes(keys, panes.num_rows), keys, *window)
-    return panes.take(pa.array(_last(groups, *(as_numpy(panes.column(name)) for name in ("epoch", "sequence")))))
+    groups = group_by_key(hash_keys(keys, panes.num_rows), keys, *window)
+    return panes.take(pa.array(_last_rows(groups, *(as_numpy(panes.column(name)) for name in ("epoch", "sequence")))))
 
 
 def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -49,47 +59,63 @@ def summed_rows(stage: CompiledStage, rows: pa.RecordBatch) -> pa.RecordBatch:
     """
     if not rows.num_rows:
         return rows
-    columns = [rows.column(name) for name in (*stage.stage.value_types, EVENT_TIME)]
-    groups = grouped(hashes(columns), columns)
+    columns = [to_comparable(rows.column(name)) for name in (*stage.stage.value_types, EVENT_TIME)]
+    groups = group_by_key(hash_keys(columns), columns)
     order = np.arange(rows.num_rows) if groups.order is None else groups.order
     signs = np.where(as_numpy(rows.column("is_retraction"))[order], -1, 1)
     left = np.repeat(groups.reduce(np.add, signs, 0), groups.sizes)
     is_alike = signs == np.sign(left)
-    before = np.concatenate([[0], np.cumsum(is_alike)])
-    rank = before[1:] - np.repeat(before[groups.offsets[:-1]], groups.sizes)
+    alike_before = np.concatenate([[0], np.cumsum(is_alike)])
+    rank = alike_before[1:] - np.repeat(alike_before[groups.offsets[:-1]], groups.sizes)
     return rows.take(pa.array(np.sort(order[is_alike & (rank <= np.abs(left))])))
 
 
-def scalar_columns(columns: pa.Schema) -> dict[str, DataType]:
-    """The columns that expressions can read: those that hold one value each."""
-    kinds = {arrow: kind for kind, arrow in ARROW_TYPES.items()}
-    return {field.name: kinds[field.type] for field in columns if field.type in kinds}
+def readable_columns(columns: pa.Schema) -> dict[str, ColumnType]:
+    """The columns that expressions can read: all but lists of pairs."""
+    kinds = {field.name: _kind_of(field.type) for field in columns}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
 
 
-def fulfilling(condition: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:
+def _kind_of(arrow: pa.DataType) -> ColumnType | None:
+    if pa.types.is_list(arrow):
+        item = _KINDS.get(arrow.value_type)
+        return None if item is None else ListType(item)
+    if pa.types.is_map(arrow):
+        value = _kind_of(arrow.item_type)
+        return None if value is None else MapType(value)
+    if pa.types.is_struct(arrow):
+        fields = [(field.name, _kind_of(field.type)) for field in arrow]
+        return StructType(tuple((name, kind) for name, kind in fields if kind is not None))
+    return _KINDS.get(arrow)
+
+
+_KINDS = {arrow: kind for kind, arrow in ARROW_TYPES.items()}
+
+
+def condition_mask(condition: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:
     """For each of so many ``rows`` whether ``condition`` is TRUE. ``rows`` has what it reads, ``columns``
     what it could.
 
     Raises IntegerOverflowError.
     """
     read = {name: values.cast(columns.field(name).type) for name, values in rows.items()}
-    return pc.fill_null(column(condition, read, scalar_columns(columns), length).cast(pa.bool_()), False)
+    return pc.fill_null(evaluate_column(condition, read, readable_columns(columns), length).cast(pa.bool_()), False)
 
 
-def _last(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
+def _last_rows(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
     """The row of each group with the greatest (epoch, sequence); no two rows have the same."""
     places = int(sequence.max()) + 1
     if (int(epoch.max()) + 1) * places > _MOST:
-        return _last(groups, *(np.unique(numbers, return_inverse=True)[1] for numbers in (epoch, sequence)))
-    at = epoch * places + sequence
-    arranged = at if groups.order is None else at[groups.order]
-    greatest = groups.reduce(np.maximum, arranged, 0)
-    rows = np.flatnonzero(arranged == np.repeat(greatest, groups.sizes))
+        return _last_rows(groups, *(np.unique(numbers, return_inverse=True)[1] for numbers in (epoch, sequence)))
+    ranks = epoch * places + sequence
+    ordered_ranks = ranks if groups.order is None else ranks[groups.order]
+    greatest = groups.reduce(np.maximum, ordered_ranks, 0)
+    rows = np.flatnonzero(ordered_ranks == np.repeat(greatest, groups.sizes))
     return rows if groups.order is None else groups.order[rows]
 
 
 def late_rows(
-    stage: CompiledStage, records: Records, judged: Columns, late: Assigned | None, epoch: int
+    stage: CompiledStage, records: Records, judged: Columns, late: AssignedRows | None, epoch: int
 ) -> pa.RecordBatch | None:
     """Dropped (record, window) pairs of ``records``, which were ``judged`` for ``stage``: keys, event time, window, the
     reason, input, file, the raw record and the epoch.
@@ -97,42 +123,75 @@ def late_rows(
     The window of a record that is too late to be told from a duplicate is NULL.
     """
     rows, start, end = (np.zeros(0, np.int64),) * 3 if late is None else (late.row, late.start, late.end)
-    forgotten = _forgotten(judged)
-    dropped = np.concatenate([rows, forgotten])
-    if not len(dropped):
+    forgotten = _forgotten_rows(judged)
+    dropped_rows = np.concatenate([rows, forgotten])
+    if not len(dropped_rows):
         return None
-    order = np.argsort(dropped, kind="stable")
-    indices, has_window = pa.array(dropped[order]), order < len(rows)
+    order = np.argsort(dropped_rows, kind="stable")
+    indices, has_window = pa.array(dropped_rows[order]), order < len(rows)
     no_window = np.zeros(len(forgotten), np.int64)
     windows = [pa.array(np.concatenate([ends, no_window])[order], mask=~has_window) for ends in (start, end)]
-    origins = records.of(dropped[order])
+    origins = records.origins(dropped_rows[order])
     columns = {name: judged[name].take(indices) for name in stage.record_keys}
     columns["event_time"] = judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP)
-    columns["window_start"], columns["window_end"] = (timestamps(granules) for granules in windows)
+    ends = [to_timestamps(granules) for granules in windows]
+    if stage.stage.aggregation.takes_each:  # whose windows nobody knows
+        ends = [pa.nulls(len(order), TIMESTAMP)] * 2
+    columns["window_start"], columns["window_end"] = ends
     columns["reason"] = _why_late(judged, indices, pa.array(has_window))
-    columns |= {"input": origins["input"], "file": origins["file"], "raw": _text(origins["raw"])[0]}
+    columns |= {"input": origins["input"], "file": origins["file"], "raw": _decode_text(origins["raw"])[0]}
     columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(order))
     return pa.RecordBatch.from_pydict(columns)
 
 
+def late_sides(records: Records, judged: Columns, late: NDArray[np.bool_], epoch: int) -> pa.RecordBatch | None:
+    """The ``records`` that are ``late`` for a join, or to be told from duplicates, as ``late_rows`` has them. They have
+    come to no key and no window; their input says which side they are of.
+    """
+    forgotten = _forgotten_rows(judged)
+    dropped_rows = np.union1d(np.flatnonzero(late), forgotten)
+    if not len(dropped_rows):
+        return None
+    indices, origins = pa.array(dropped_rows), records.origins(dropped_rows)
+    is_late = pa.array(late[dropped_rows])
+    reason: pa.Array = pc.if_else(is_late, arrow_scalar(BEHIND_JOIN), arrow_scalar(BEYOND_HORIZON))
+    if c.SIGN in judged:
+        withdraws = pc.less(judged[c.SIGN].take(indices), arrow_scalar(0))
+        of_withdrawal = pc.binary_join_element_wise(arrow_scalar(OF_WITHDRAWAL), reason, arrow_scalar(""))
+        reason = pc.if_else(withdraws, of_withdrawal, reason)
+    return pa.RecordBatch.from_pydict(
+        {
+            "event_time": judged[c.EVENT_TIME].take(indices).cast(TIMESTAMP),
+            "window_start": pa.nulls(len(dropped_rows), TIMESTAMP),
+            "window_end": pa.nulls(len(dropped_rows), TIMESTAMP),
+            "reason": reason,
+            "input": origins["input"],
+            "file": origins["file"],
+            "raw": _decode_text(origins["raw"])[0],
+            "epoch": pa.repeat(pa.scalar(epoch, pa.int64()), len(dropped_rows)),
+        }
+    )
+
+
 WINDOW_EXPIRED, BEYOND_HORIZON = "window expired", "id beyond its horizon"
+BEHIND_JOIN = "too late for the join"
 OF_WITHDRAWAL = "withdrawal: "
 """What begins the reason why a record was late that would have withdrawn a row."""
 
 
-def _why_late(judged: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
-    reasons = pc.if_else(has_window, constant(WINDOW_EXPIRED), constant(BEYOND_HORIZON))
-    if c.SIGN not in judged:
+def _why_late(judged_rows: Columns, rows: pa.Array, has_window: pa.Array) -> pa.Array:
+    reasons = pc.if_else(has_window, arrow_scalar(WINDOW_EXPIRED), arrow_scalar(BEYOND_HORIZON))
+    if c.SIGN not in judged_rows:
         return reasons
-    withdraws, nothing = pc.less(judged[c.SIGN].take(rows), constant(0)), constant("")
-    return pc.binary_join_element_wise(pc.if_else(withdraws, constant(OF_WITHDRAWAL), nothing), reasons, nothing)
+    withdraws, nothing = pc.less(judged_rows[c.SIGN].take(rows), arrow_scalar(0)), arrow_scalar("")
+    return pc.binary_join_element_wise(pc.if_else(withdraws, arrow_scalar(OF_WITHDRAWAL), nothing), reasons, nothing)
 
 
-def _forgotten(judged: Columns) -> Ints:
-    if c.SEEN not in judged:
+def _forgotten_rows(judged_rows: Columns) -> Ints:
+    if c.SEEN not in judged_rows:
         return np.zeros(0, np.int64)
-    forgotten = pc.equal(judged[c.SEEN], constant(int(Disposition.FORGOTTEN))).fill_null(False)
-    return np.flatnonzero(as_numpy(forgotten) & takes_part(judged))
+    forgotten = pc.equal(judged_rows[c.SEEN], arrow_scalar(int(Disposition.FORGOTTEN))).fill_null(False)
+    return np.flatnonzero(as_numpy(forgotten) & takes_part(judged_rows))
 
 
 def rejected_rows(
@@ -153,10 +212,10 @@ def rejected_rows(
     """
     by_none = records.is_rejected if by_none is None else by_none
     reasons = records.columns[c.REJECT] if judged is None else judged[c.REJECT]
-    rows = np.flatnonzero(by_none if judged is None else valid(reasons) & ~by_none)
+    rows = np.flatnonzero(by_none if judged is None else valid_mask(reasons) & ~by_none)
     if not len(rows):
         return None
-    return _dead_letters(records.of(rows), reasons.take(pa.array(rows)), epoch, output)
+    return _dead_letters(records.origins(rows), reasons.take(pa.array(rows)), epoch, output)
 
 
 def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[tuple[str, str], list[int | None]]:
@@ -165,7 +224,7 @@ def dead_letters_of_none(store: ObjectStore, files: Iterable[DataFile]) -> dict[
     """
     places: defaultdict[tuple[str, str], list[int | None]] = defaultdict(list)
     for file in files:
-        rows = stored(verify(store, file))
+        rows = decode_table(read_verified(store, file))
         if "output" in rows.column_names:  # else it is from before outputs had names
             rows = rows.filter(rows["output"].is_null())
         for row in rows.select(["input", "file", "position"]).to_pylist():
@@ -186,23 +245,26 @@ def dead_panes(
     why); None if it takes all.
     """
     reasons = judged[c.REJECT]
-    dead = np.flatnonzero(valid(reasons))
-    if not len(dead):
+    if reasons.null_count == len(reasons):
         return None
-    shown = {name: panes[name] for name in stage.stage.schema}
-    shown["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
+    shown_columns = {name: panes[name] for name in stage.stage.schema}
+    shown_columns["pane_time"] = panes[c.EVENT_TIME].cast(TIMESTAMP)
     if stage.stage.withdrawable:
-        shown["is_retraction"] = pc.less(panes[c.SIGN], constant(0))
-    return _rejected_panes(above, reasons.take(pa.array(dead)), as_json(shown, dead), epoch, output)
+        shown_columns["is_retraction"] = pc.less(panes[c.SIGN], arrow_scalar(0))
+    return rejected_panes(above, reasons, shown_columns, epoch, output)
 
 
-def _rejected_panes(above: str, reasons: pa.Array, raw: pa.Array, epoch: int, output: str) -> pa.RecordBatch:
-    """Panes of what is ``above`` that the stage below it cannot take, as ``rejected_rows`` gives them. They have no
-    file.
+def rejected_panes(
+    above: str, reasons: pa.Array, shown: Mapping[str, pa.Array], epoch: int, output: str
+) -> pa.RecordBatch:
+    """Panes of what is ``above`` that what is below it cannot take, where there are ``reasons``, as ``rejected_rows``
+    gives them. They have no file.
     """
+    dead = np.flatnonzero(valid_mask(reasons))
+    raw, reasons = as_json(shown, dead), reasons.take(pa.array(dead))
     length = len(reasons)
     places = {
-        "input": pa.repeat(constant(above), length),
+        "input": pa.repeat(arrow_scalar(above), length),
         "file": pa.nulls(length, pa.string()),
         "position": pa.nulls(length, pa.int64()),
         "raw": raw,
@@ -211,11 +273,13 @@ def _rejected_panes(above: str, reasons: pa.Array, raw: pa.Array, epoch: int, ou
 
 
 def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int, output: str | None) -> pa.RecordBatch:
-    text, octets = _text(places["raw"])
-    of = {} if output == UNNAMED.output else {"output": pa.repeat(pa.scalar(output, pa.string()), len(reasons))}
+    text, octets = _decode_text(places["raw"])
+    output_column = (
+        {} if output == UNNAMED.output else {"output": pa.repeat(pa.scalar(output, pa.string()), len(reasons))}
+    )
     return pa.RecordBatch.from_pydict(
         {
-            **of,
+            **output_column,
             "input": places["input"],
             "file": places["file"],
             "position": places["position"],
@@ -227,7 +291,7 @@ def _dead_letters(places: Mapping[str, pa.Array], reasons: pa.Array, epoch: int,
     )
 
 
-def _text(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _decode_text(raw: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Records as text, and the bytes of those that are none."""
     try:
         return raw.cast(pa.string()), pa.nulls(len(raw), pa.binary())

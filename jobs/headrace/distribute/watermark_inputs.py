@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.distribute.records import Lacks, Records
-from headrace.kernel.columns import Ints, as_numpy, constant, taken
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, take_rows
 from headrace.kernel.delta import takes_part
 from headrace.model.event_time import LAG_BUCKETS, BoundedOutOfOrderness, SplitFacts, SplitStrategy
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
@@ -26,7 +26,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources import source_clock as sources
 from headrace.sources.landing import SHOWN, ByInput, Landing, check_budgets
-from headrace.sources.progress import Ahead, InputProgress, Lacking, Rejects, WatermarkHold, later_of
+from headrace.sources.progress import InputProgress, Lacking, RecordsAhead, Rejects, WatermarkHold, later_of
 from headrace.sources.source_clock import SourceClock, slowest_of
 from headrace.sources.validation import newest_of
 
@@ -50,10 +50,10 @@ class FileTimes:
     newest: Instant | None
 
     @classmethod
-    def of(cls, times: Ints, latest: Instant) -> "FileTimes":
+    def from_times(cls, times: Ints, latest: Instant) -> "FileTimes":
         """Makes bins of ``times``, of which there are some. Those after ``latest`` are too far ahead."""
-        counted = times if times.max() <= int(latest) else times[times <= int(latest)]
-        return _binned(*_gathered(times), newest=Instant(int(counted.max())) if len(counted) else None)
+        counted_times = times if times.max() <= int(latest) else times[times <= int(latest)]
+        return _merge_bins(*_bin_times(times), newest=Instant(int(counted_times.max())) if len(counted_times) else None)
 
     def and_more(self, more: "FileTimes") -> "FileTimes":
         """These, and those of ``more`` elements of the file."""
@@ -61,7 +61,7 @@ class FileTimes:
         numbers = np.concatenate((self.number, more.number))
         order = np.argsort(begins, kind="stable")
         width = max(self.width, more.width)
-        return _binned(width, begins[order], numbers[order], later_of(self.newest, more.newest))
+        return _merge_bins(width, begins[order], numbers[order], later_of(self.newest, more.newest))
 
     @property
     def begin(self) -> Ints:
@@ -74,7 +74,7 @@ class FileTimes:
         return np.frombuffer(self.numbers, np.int64)
 
 
-def _gathered(times: Ints) -> tuple[int, Ints, Ints]:
+def _bin_times(times: Ints) -> tuple[int, Ints, Ints]:
     """Bins of ``times``, more than MOST_BINS or of one microsecond: their width, the earliest time in each and how many
     it has. Wide ones are divided until they are enough; then few events far away cost nothing.
     """
@@ -89,11 +89,11 @@ def _gathered(times: Ints) -> tuple[int, Ints, Ints]:
         numbers = np.bincount(place)
     begins = np.full(len(numbers), last)
     np.minimum.at(begins, place, times)
-    occupied = numbers > 0
-    return width, begins[occupied], numbers[occupied]
+    is_occupied = numbers > 0
+    return width, begins[is_occupied], numbers[is_occupied]
 
 
-def _binned(width: int, times: Ints, numbers: Ints, newest: Instant | None) -> FileTimes:
+def _merge_bins(width: int, times: Ints, numbers: Ints, newest: Instant | None) -> FileTimes:
     """Bins of ``times``, which ascend and of which each stands for some elements: as wide as they have to be, and at
     least of ``width``. Two neighbours are in one bin if no bit above its width differs.
     """
@@ -111,37 +111,37 @@ Files = Mapping[str, Mapping[str, FileTimes]]
 
 def joined_files(shares: Iterable[Files]) -> Files:
     """What ``shares`` of an epoch say together."""
-    joined: dict[str, dict[str, FileTimes]] = {}
+    files_by_input: dict[str, dict[str, FileTimes]] = {}
     for share in shares:
         for name, files in share.items():
-            of_input = joined.setdefault(name, {})
+            of_input = files_by_input.setdefault(name, {})
             for path, times in files.items():
                 of_input[path] = of_input[path].and_more(times) if path in of_input else times
-    return joined
+    return files_by_input
 
 
 def count_behind(files: Files, newest: Mapping[str, Instant]) -> tuple[dict[str, Instant], dict[int, int]]:
     """The newest event time of each input after ``files``, given the ``newest`` before them; and how many elements lay
     how far behind it when their file's turn came, in the order of names. Those of an input's first file do not count.
     """
-    after, counts = dict(newest), dict[int, int]()
+    newest_after, counts = dict(newest), dict[int, int]()
     for name, of_input in files.items():
-        ordered = [of_input[path] for path in sorted(of_input)]
+        times_in_order = [of_input[path] for path in sorted(of_input)]
         begin = int(newest.get(name, MIN_INSTANT))
-        own = [begin, *(begin if times.newest is None else int(times.newest) for times in ordered)]
-        reached = np.maximum.accumulate(np.array(own, np.int64))
-        if reached[-1] > int(MIN_INSTANT):
-            after[name] = Instant(int(reached[-1]))
-        before = np.repeat(reached[:-1], [len(times.begin) for times in ordered])
-        is_counted = before > int(MIN_INSTANT)
-        lags = before[is_counted] - np.concatenate([times.begin for times in ordered])[is_counted]
-        numbers = np.concatenate([times.number for times in ordered])[is_counted]
+        own = [begin, *(begin if times.newest is None else int(times.newest) for times in times_in_order)]
+        newest_so_far = np.maximum.accumulate(np.array(own, np.int64))
+        if newest_so_far[-1] > int(MIN_INSTANT):
+            newest_after[name] = Instant(int(newest_so_far[-1]))
+        newest_before = np.repeat(newest_so_far[:-1], [len(times.begin) for times in times_in_order])
+        is_counted = newest_before > int(MIN_INSTANT)
+        lags = newest_before[is_counted] - np.concatenate([times.begin for times in times_in_order])[is_counted]
+        numbers = np.concatenate([times.number for times in times_in_order])[is_counted]
         values, place = np.unique(lags_of(lags), return_inverse=True)
         sums = np.zeros(len(values), np.int64)
         np.add.at(sums, place, numbers)
         for lag, number in zip(values.tolist(), sums.tolist(), strict=True):
             counts[lag] = counts.get(lag, 0) + number
-    return after, counts
+    return newest_after, counts
 
 
 def lags_of(distances: Ints) -> Ints:
@@ -151,8 +151,8 @@ def lags_of(distances: Ints) -> Ints:
     distances = np.maximum(distances, 0)
     digits = np.floor(np.log10(np.maximum(distances, 1))).astype(np.int64)
     unit = 10 ** np.maximum(digits - 1, 0)
-    rounded: Ints = -(-distances // unit) * unit
-    return rounded
+    rounded_lags: Ints = -(-distances // unit) * unit
+    return rounded_lags
 
 
 @dataclass(frozen=True)
@@ -179,29 +179,34 @@ def split_facts(
     strategy = clock.event_time.watermark
     if not isinstance(strategy, SplitStrategy):
         return SplitStats()
-    marks, named = (taken(columns[name], rows) for name in (c.MARK, c.SPLIT))
-    is_ahead = pc.greater(marks, constant(int(clock.event_time.latest(processing_time)))).fill_null(False)
-    ahead = np.flatnonzero(as_numpy(is_ahead))
-    if len(ahead):
-        marks, named = marks.filter(pc.invert(is_ahead)), named.filter(pc.invert(is_ahead))
+    marks, split_names = (take_rows(columns[name], rows) for name in (c.MARK, c.SPLIT))
+    is_ahead = pc.greater(marks, arrow_scalar(int(clock.event_time.latest_watermark(processing_time)))).fill_null(False)
+    rows_ahead = np.flatnonzero(as_numpy(is_ahead))
+    if len(rows_ahead):
+        marks, split_names = marks.filter(pc.invert(is_ahead)), split_names.filter(pc.invert(is_ahead))
     counts_lags = isinstance(strategy, BoundedOutOfOrderness) and bool(list(wanted)) and bool(clock.splits)
     facts: dict[str, SplitFacts] = {}
-    split = as_numpy(named.indices)
-    for number, name in enumerate(named.dictionary.to_pylist()):
-        here = split == number
-        if not here.any():
+    split = as_numpy(split_names.indices)
+    for number, name in enumerate(split_names.dictionary.to_pylist()):
+        is_of_split = split == number
+        if not is_of_split.any():
             continue
-        own = marks if here.all() else marks.filter(pa.array(here))
+        own = marks if is_of_split.all() else marks.filter(pa.array(is_of_split))
         latest = pc.max(own).as_py()
-        known = clock.splits.get(name)
+        known_split = clock.splits.get(name)
         lags: dict[int, int] = {}
-        if counts_lags and isinstance(strategy, BoundedOutOfOrderness) and known is not None and known.mark is not None:
-            lags = _lags(strategy, int(known.mark), as_numpy(own.drop_null()))
+        if (
+            counts_lags
+            and isinstance(strategy, BoundedOutOfOrderness)
+            and known_split is not None
+            and known_split.mark is not None
+        ):
+            lags = _lag_counts(strategy, int(known_split.mark), as_numpy(own.drop_null()))
         facts[name] = SplitFacts(None if latest is None else Instant(latest), lags)
-    return SplitStats(facts, len(ahead), int(rows[ahead[0]]) if len(ahead) else None)
+    return SplitStats(facts, len(rows_ahead), int(rows[rows_ahead[0]]) if len(rows_ahead) else None)
 
 
-def _lags(strategy: BoundedOutOfOrderness, mark: int, marks: NDArray[np.int64]) -> dict[int, int]:
+def _lag_counts(strategy: BoundedOutOfOrderness, mark: int, marks: NDArray[np.int64]) -> dict[int, int]:
     """How many records are how far behind the mark that the epoch before left (``lag_bucket``)."""
     lag, bound = mark - marks, int(strategy.bound)
     bucket = np.where(lag >= bound, LAG_BUCKETS, lag * LAG_BUCKETS // max(bound, 1))
@@ -222,7 +227,7 @@ class InputObservations:
     """
 
     facts: Mapping[str, Mapping[str, SplitFacts]] = field(default_factory=dict)
-    ahead: tuple[Ahead, ...] = ()
+    ahead: tuple[RecordsAhead, ...] = ()
     rejected: Mapping[str, int] = field(default_factory=dict)
     sample: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     newest: Instant | None = None
@@ -236,11 +241,11 @@ class InputObservations:
         """The same beside what sources know of parts of inputs: a mark of each, by input."""
         if not marks:
             return self
-        known = {
+        known_marks = {
             name: {part: SplitFacts(None if mark == MIN_INSTANT else mark) for part, mark in parts.items()}
             for name, parts in marks.items()
         }
-        return combined((self, InputObservations(known)))
+        return combine_observations((self, InputObservations(known_marks)))
 
     @property
     def rejects(self) -> tuple[Rejects, ...]:
@@ -253,8 +258,8 @@ class InputObservations:
         lacking: dict[tuple[str, str], Lacking] = {}
         for name, files in self.lacks.items():
             for path, columns in sorted(files.items()):
-                for column, near in columns.items():
-                    first = lacking.get((name, column), Lacking(name, column, 0, path, near))
+                for column, nearest_name in columns.items():
+                    first = lacking.get((name, column), Lacking(name, column, 0, path, nearest_name))
                     lacking[name, column] = replace(first, files=first.files + 1)
         return tuple(lacking.values())
 
@@ -271,34 +276,34 @@ class ObservationContext:
     newest: Instant | None = None
 
 
-def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -> InputObservations:
+def observe_records(pipeline: Pipeline, records: Records, context: ObservationContext) -> InputObservations:
     """What ``records`` say."""
     clocks, processing_time = context.clocks, context.processing_time
     percentiles = tuple(context.percentiles)
     facts: dict[str, Mapping[str, SplitFacts]] = {}
-    ahead: list[Ahead] = []
-    accepted = ~records.is_rejected
+    ahead_records: list[RecordsAhead] = []
+    is_accepted = ~records.is_rejected
     for name in (input_.name for input_ in pipeline.inputs):
-        rows = np.flatnonzero(records.of_input(name) & accepted)
+        rows = np.flatnonzero(records.of_input(name) & is_accepted)
         if len(rows):
             stats = split_facts(clocks[name], records.columns, rows, processing_time, percentiles)
             facts[name] = stats.splits
-            ahead += _ahead(name, records, stats)
-    limited = {input_.name for input_ in pipeline.inputs if input_.source.max_rejected is not None}
-    rejected: dict[str, int] = {}
+            ahead_records += _ahead_records(name, records, stats)
+    limited_inputs = {input_.name for input_ in pipeline.inputs if input_.source.max_rejected is not None}
+    rejected_counts: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
     read = {input_.name: int(records.of_input(input_.name).sum()) for input_ in pipeline.inputs}
-    if not accepted.all():
+    if not is_accepted.all():
         for name in sorted(read):
-            rows = np.flatnonzero(records.of_input(name) & ~accepted)
-            rejected[name] = len(rows)
-            if name in limited:
-                sample[name] = _shown(records, rows[:SHOWN])
+            rows = np.flatnonzero(records.of_input(name) & ~is_accepted)
+            rejected_counts[name] = len(rows)
+            if name in limited_inputs:
+                sample[name] = _describe_rejections(records, rows[:SHOWN])
     files = _times_by_file(pipeline, records, context)
     return InputObservations(
         facts,
-        tuple(ahead),
-        rejected,
+        tuple(ahead_records),
+        rejected_counts,
         sample,
         newest=_newest_in(files),
         newest_read=_newest_read(pipeline, records, context),
@@ -312,20 +317,20 @@ def observe(pipeline: Pipeline, records: Records, context: ObservationContext) -
 def _newest_read(pipeline: Pipeline, records: Records, context: ObservationContext) -> Instant | None:
     newest = None
     for input_ in pipeline.inputs:
-        times = taken(records.columns[c.EVENT_TIME], np.flatnonzero(records.of_input(input_.name)))
+        times = take_rows(records.columns[c.EVENT_TIME], np.flatnonzero(records.of_input(input_.name)))
         newest = later_of(newest, newest_of(input_, times, context.processing_time))
     return newest
 
 
 def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationContext) -> Files:
-    latest = {input_.name: input_.event_time.latest(context.processing_time) for input_ in pipeline.inputs}
+    latest = {input_.name: input_.event_time.latest_watermark(context.processing_time) for input_ in pipeline.inputs}
     elements = np.flatnonzero(takes_part(records.columns))
-    times = as_numpy(taken(records.columns[c.EVENT_TIME], elements))
+    times = as_numpy(take_rows(records.columns[c.EVENT_TIME], elements))
     files: dict[str, dict[str, FileTimes]] = {}
     parts = [*records.by_file(elements)]
-    for (name, path, _), here in zip(parts, times_of_parts(times, parts, latest), strict=True):
+    for (name, path, _), part_times in zip(parts, times_of_parts(times, parts, latest), strict=True):
         of_input = files.setdefault(name, {})
-        of_input[path] = of_input[path].and_more(here) if path in of_input else here
+        of_input[path] = of_input[path].and_more(part_times) if path in of_input else part_times
     return files
 
 
@@ -349,17 +354,21 @@ def times_of_parts(
     bins = np.searchsorted(part[first], np.arange(len(small) + 1)).tolist()
     begin_bytes, number_bytes = own[first].astype(np.int64).tobytes(), numbers.astype(np.int64).tobytes()
     limits = np.array([int(latest[parts[place][0]]) for place in small.tolist()], np.int64)
-    counted = np.where(own <= limits[part], own, int(MIN_INSTANT)) if len(own) else own
-    newest = np.maximum.reduceat(counted, np.searchsorted(part, np.arange(len(small)))) if len(small) else counted
+    counted_times = np.where(own <= limits[part], own, int(MIN_INSTANT)) if len(own) else own
+    newest = (
+        np.maximum.reduceat(counted_times, np.searchsorted(part, np.arange(len(small))))
+        if len(small)
+        else counted_times
+    )
     of_small = iter(zip(bins, bins[1:], newest.tolist(), strict=False))
     for (name, _, rows), size in zip(parts, sizes.tolist(), strict=True):
         if size > MOST_BINS:
-            yield FileTimes.of(times[rows], latest[name])
+            yield FileTimes.from_times(times[rows], latest[name])
             continue
         begin, end, latest_own = next(of_small)
-        chosen = slice(8 * begin, 8 * end)
+        part_slice = slice(8 * begin, 8 * end)
         is_none = latest_own == int(MIN_INSTANT)
-        yield FileTimes(0, begin_bytes[chosen], number_bytes[chosen], None if is_none else Instant(latest_own))
+        yield FileTimes(0, begin_bytes[part_slice], number_bytes[part_slice], None if is_none else Instant(latest_own))
 
 
 def _newest_in(files: Files) -> Instant | None:
@@ -374,7 +383,7 @@ def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, i
     """How many elements lie how far behind the newest of the epochs before."""
     if context.newest is None:
         return {}
-    times = as_numpy(taken(records.columns[c.EVENT_TIME], np.flatnonzero(takes_part(records.columns))))
+    times = as_numpy(take_rows(records.columns[c.EVENT_TIME], np.flatnonzero(takes_part(records.columns))))
     late_times = times[times < int(context.newest)]
     values, numbers = np.unique(lags_of(int(context.newest) - late_times), return_counts=True)
     lags = dict(zip(values.tolist(), numbers.tolist(), strict=True))
@@ -383,12 +392,12 @@ def _behind_epochs(records: Records, context: ObservationContext) -> dict[int, i
     return lags
 
 
-def combined(shares: Iterable[InputObservations]) -> InputObservations:
+def combine_observations(shares: Iterable[InputObservations]) -> InputObservations:
     """What the shares of an epoch, in their order, say together."""
     shares = tuple(shares)
     facts: dict[str, dict[str, SplitFacts]] = {}
-    ahead: dict[str, Ahead] = {}
-    rejected: dict[str, int] = {}
+    ahead_by_input: dict[str, RecordsAhead] = {}
+    rejected_counts: dict[str, int] = {}
     records: dict[str, int] = {}
     sample: dict[str, tuple[str, ...]] = {}
     newest: Instant | None = None
@@ -400,34 +409,36 @@ def combined(shares: Iterable[InputObservations]) -> InputObservations:
         for lag, number in share.lags.items():
             lags[lag] = lags.get(lag, 0) + number
         for name, splits in share.facts.items():
-            joined = facts.setdefault(name, {})
+            facts_by_split = facts.setdefault(name, {})
             for split, fact in splits.items():
-                joined[split] = _joined(joined[split], fact) if split in joined else fact
+                facts_by_split[split] = _join_facts(facts_by_split[split], fact) if split in facts_by_split else fact
         for name, files in share.lacks.items():
             lacking_files = lacks.setdefault(name, {})
             for path, columns in files.items():
-                before = lacking_files.get(path, columns)  # of another piece of the file
-                lacking_files[path] = {column: near for column, near in before.items() if column in columns}
+                old_columns = lacking_files.get(path, columns)  # of another piece of the file
+                lacking_files[path] = {
+                    column: nearest_name for column, nearest_name in old_columns.items() if column in columns
+                }
         for input_ahead in share.ahead:
-            first = ahead.get(input_ahead.input)
-            ahead[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
+            first = ahead_by_input.get(input_ahead.input)
+            ahead_by_input[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
         for name, count in share.rejected.items():
-            rejected[name] = rejected.get(name, 0) + count
+            rejected_counts[name] = rejected_counts.get(name, 0) + count
             sample[name] = (*sample.get(name, ()), *share.sample.get(name, ()))[:SHOWN]
         for name, count in share.records.items():
             records[name] = records.get(name, 0) + count
     times = joined_files(share.files for share in shares)
     return InputObservations(
-        facts, tuple(ahead.values()), rejected, sample, newest, newest_read, lags, lacks, times, records
+        facts, tuple(ahead_by_input.values()), rejected_counts, sample, newest, newest_read, lags, lacks, times, records
     )
 
 
-def check(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:
+def check_dead_letter_budget(pipeline: Pipeline, epoch: int, observations: InputObservations) -> None:
     """Raises DeadLetterBudgetError if more records were rejected than a source allows."""
     check_budgets(pipeline, epoch, observations.rejected, observations.sample)
 
 
-def _joined(left: SplitFacts, right: SplitFacts) -> SplitFacts:
+def _join_facts(left: SplitFacts, right: SplitFacts) -> SplitFacts:
     marks = [mark for mark in (left.mark, right.mark) if mark is not None]
     buckets = sorted({*left.lags, *right.lags})
     return SplitFacts(
@@ -435,18 +446,18 @@ def _joined(left: SplitFacts, right: SplitFacts) -> SplitFacts:
     )
 
 
-def _ahead(name: str, records: Records, facts: SplitStats) -> list[Ahead]:
+def _ahead_records(name: str, records: Records, facts: SplitStats) -> list[RecordsAhead]:
     """Names the first of the records that are ahead, if there are any."""
     if facts.first_ahead is None:
         return []
     row = np.array([facts.first_ahead])
-    origin = {field: values[0].as_py() for field, values in records.of(row).items()}
-    at = Instant(records.columns[c.MARK][facts.first_ahead].as_py())
-    return [Ahead(name, facts.ahead, origin["file"], origin["position"], at)]
+    origin = {field: values[0].as_py() for field, values in records.origins(row).items()}
+    event_time = Instant(records.columns[c.MARK][facts.first_ahead].as_py())
+    return [RecordsAhead(name, facts.ahead, origin["file"], origin["position"], event_time)]
 
 
-def _shown(records: Records, rows: Ints) -> tuple[str, ...]:
-    origins = records.of(rows)
+def _describe_rejections(records: Records, rows: Ints) -> tuple[str, ...]:
+    origins = records.origins(rows)
     reasons = records.columns[c.REJECT].take(pa.array(rows)).to_pylist()
     places = zip(origins["file"].to_pylist(), origins["position"].to_pylist(), reasons, strict=True)
     return tuple(f"{file} record {position}: {reason}" for file, position, reason in places)
@@ -482,18 +493,20 @@ def watermark_update(
     """The ``clocks`` of all inputs after an epoch at ``now`` whose records say ``observations``, and that is held to
     ``hold``.
     """
-    after = {
-        name: clock.after(
+    clocks_after = {
+        name: clock.after_epoch(
             observations.facts.get(name, {}), now, percentiles, None if hold is None else hold.of_input(name)
         )
         for name, clock in clocks.items()
     }
-    return WatermarkUpdate(after, slowest_of(after, now, percentiles), is_last, hold)
+    return WatermarkUpdate(clocks_after, slowest_of(clocks_after, now, percentiles), is_last, hold)
 
 
 def source_clocks(pipeline: Pipeline, inputs: Mapping[str, InputProgress]) -> dict[str, SourceClock]:
     """The clocks of inputs that have come as far as ``inputs`` say."""
-    return {input_.name: SourceClock.of(input_.event_time, inputs[input_.name]) for input_ in pipeline.inputs}
+    return {
+        input_.name: SourceClock.from_progress(input_.event_time, inputs[input_.name]) for input_ in pipeline.inputs
+    }
 
 
 def inputs_after(
@@ -503,6 +516,6 @@ def inputs_after(
     progress = {}
     for name in landing.enumerators:
         clock = clocks.inputs[name]
-        offsets = landing.after(name, inputs[name].offsets, files.get(name, ()))
+        offsets = landing.position_after(name, inputs[name].offsets, files.get(name, ()))
         progress[name] = InputProgress(offsets, clock.splits, clock.watermark, clock.percentiles)
     return progress

@@ -50,7 +50,7 @@ from headrace.pipeline import scheduling
 
 if TYPE_CHECKING:  # naming an executor imports nothing of what computes
     from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes
-    from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
+    from headrace.distribute.epoch import Attempts, ComputedEpoch, RecomputedEpoch
     from headrace.distribute.process import Stop
     from headrace.ext.stores import ObjectInfo, ObjectStore
     from headrace.kernel.columns import Names
@@ -259,7 +259,7 @@ class Engine(Protocol):
         hold: "WatermarkHold | None" = None,
         recorded: bool = False,
         isolates: bool = False,
-        again: "Again | None" = None,
+        again: "RecomputedEpoch | None" = None,
     ) -> "ComputedEpoch":
         """Compute the next epoch.
 

@@ -218,8 +218,8 @@ class SourcePosition:
         read = (tuple(recent), offsets.integer("files"), offsets.integer("bytes"))
         if position is None:
             return cls(offsets.text("mark"), *read)
-        at = position.json("at")
-        mark = at if isinstance(at, str) else _as_text(at)
+        stored_position = position.json("at")
+        mark = stored_position if isinstance(stored_position, str) else _as_text(stored_position)
         return cls(mark, *read, position.text("kind"), position.integer("format"))
 
     def passed(self, mark: str, splits: Sequence[SourceSplit]) -> "SourcePosition":
@@ -238,14 +238,14 @@ def _as_object(mark: str) -> Any:
     if not mark.startswith("{"):
         return mark
     try:
-        at = json.loads(mark)
-        return at if _as_text(at) == mark else mark
+        position = json.loads(mark)
+        return position if _as_text(position) == mark else mark
     except ValueError:
         return mark
 
 
-def _as_text(at: Any) -> str:
-    return json.dumps(at, sort_keys=True, separators=(",", ":"))
+def _as_text(position: Any) -> str:
+    return json.dumps(position, sort_keys=True, separators=(",", ":"))
 
 
 class SplitEnumerator(ABC):

@@ -371,7 +371,7 @@ def scheme_of(uri: str) -> StoreScheme:
     scheme, separator, _ = uri.partition("://")
     store_scheme = SCHEMES.get(scheme) if separator else None
     if store_scheme is None:
-        forms = [listed.form for name in SCHEMES.names() if (listed := SCHEMES.get(name)) is not None]
+        forms = [known_scheme.form for name in SCHEMES.names() if (known_scheme := SCHEMES.get(name)) is not None]
         raise FixConfigError(f"{shown(uri)!r} is not a root of a store: use {', '.join(forms[:-1])} or {forms[-1]}")
     return store_scheme
 
@@ -423,8 +423,8 @@ def do_both(store: ObjectStore, first: Callable[[], A], second: Callable[[], B])
     if not lists_in_pages(store):
         return first(), second()
     with ThreadPoolExecutor(1, thread_name_prefix="beside") as thread:
-        beside = thread.submit(second)
-        return first(), beside.result()
+        future = thread.submit(second)
+        return first(), future.result()
 
 
 def do_all(store: ObjectStore, request: Callable[[A], B], items: Sequence[A], at_once: int = 8) -> list[B]:
@@ -464,11 +464,11 @@ def names_in(store: ObjectStore, folder: str) -> Iterator[str]:
     :returns: the names, in order, those of folders with a slash at their end.
     :raises StoreUnavailableError: nobody can tell.
     """
-    after = ""
-    while (first := next(iter(store.list(folder, after)), None)) is not None:
+    last_path = ""
+    while (first := next(iter(store.list(folder, last_path)), None)) is not None:
         name, slash, _ = first.path.removeprefix(folder).partition("/")
         yield f"{name}{slash}"
-        after = f"{folder}{name}/\U0010ffff" if slash else first.path
+        last_path = f"{folder}{name}/\U0010ffff" if slash else first.path
 
 
 def check_path(path: str) -> str:

@@ -21,7 +21,7 @@ Octets = NDArray[np.uint8]
 _MOST_SHIFT = 63
 
 
-def varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
+def read_varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
     """The numbers ``at`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at most: of a
     longer one, which nobody writes, the rest is left.
     """
@@ -38,7 +38,7 @@ def varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
     return (number >> np.uint64(1)).astype(np.int64) ^ -(number & np.uint64(1)).astype(np.int64), end
 
 
-def pieces(data: bytes, begin: Ints, length: Ints) -> pa.Array:
+def slice_bytes(data: bytes, begin: Ints, length: Ints) -> pa.Array:
     """The bytes of ``data`` from each ``begin`` on, NULL where the ``length`` is negative. Begins ascend, so they and
     what lies between them are one binary column, of which every other value is taken.
     """
@@ -72,39 +72,39 @@ class Data:
         self.limits = limits
         self.is_bad: NDArray[np.bool_] = np.zeros(len(limits), np.bool_)
 
-    def spoil(self, rows: Ints, which: NDArray[np.bool_]) -> None:
+    def mark_bad(self, rows: Ints, which: NDArray[np.bool_]) -> None:
         """Note that those of ``rows`` are bad."""
         self.is_bad[rows[which]] = True
 
-    def moved(self, rows: Ints, at: Ints) -> Ints:
+    def clamp_positions(self, rows: Ints, at: Ints) -> Ints:
         """Where ``rows`` have come to: those that are beyond their end are bad, and stay there."""
         is_beyond = at > self.limits[rows]
         if is_beyond.any():
-            self.spoil(rows, is_beyond)
+            self.mark_bad(rows, is_beyond)
             at = np.where(is_beyond, self.limits[rows], at)
         return at
 
-    def numbers(self, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def read_integers(self, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
         """An integer of each of ``rows``, 0 of those that are cut."""
-        numbers, end = varints(self.octets, at)
+        numbers, end = read_varints(self.octets, at)
         is_long = end - at == _MOST_OF_NUMBER
         if is_long.any():
-            self.spoil(rows, is_long & (self.octets[end - 1] > 1))  # more than 64 bits
-        moved = self.moved(rows, end)
-        return (numbers if moved is end else np.where(moved == end, numbers, 0)), moved
+            self.mark_bad(rows, is_long & (self.octets[end - 1] > 1))  # more than 64 bits
+        clamped = self.clamp_positions(rows, end)
+        return (numbers if clamped is end else np.where(clamped == end, numbers, 0)), clamped
 
-    def spans(self, rows: Ints, at: Ints) -> tuple[Ints, Ints, Ints]:
+    def read_spans(self, rows: Ints, at: Ints) -> tuple[Ints, Ints, Ints]:
         """Bytes behind their length: begin, length, and where they end."""
-        length, begin = self.numbers(rows, at)
+        length, begin = self.read_integers(rows, at)
         is_wrong = (length < 0) | (length > self.limits[rows] - begin)
         if is_wrong.any():
-            self.spoil(rows, is_wrong)
+            self.mark_bad(rows, is_wrong)
             length = np.where(is_wrong, 0, length)
         return begin, length, begin + length
 
-    def fixed(self, rows: Ints, at: Ints, size: int) -> tuple[NDArray[np.uint8], Ints]:
+    def read_fixed_bytes(self, rows: Ints, at: Ints, size: int) -> tuple[NDArray[np.uint8], Ints]:
         """``size`` bytes of each of ``rows``, a row of them each."""
-        end = self.moved(rows, at + size)
+        end = self.clamp_positions(rows, at + size)
         begin = np.minimum(at, len(self.octets) - max(size, 1))
         return self.octets[begin[:, None] + np.arange(size)], end
 
@@ -154,8 +154,8 @@ class BooleanType(AvroType):
         return pa.bool_()
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        octets, end = data.fixed(rows, at, 1)
-        data.spoil(rows, octets[:, 0] > 1)
+        octets, end = data.read_fixed_bytes(rows, at, 1)
+        data.mark_bad(rows, octets[:, 0] > 1)
         return pa.array(octets[:, 0] == 1), end
 
 
@@ -170,10 +170,10 @@ class IntegerType(AvroType):
         return self.arrow_type
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, end = data.numbers(rows, at)
+        numbers, end = data.read_integers(rows, at)
         if pa.types.is_date32(self.arrow_type):
             days = numbers.astype(np.int32)
-            data.spoil(rows, days != numbers)
+            data.mark_bad(rows, days != numbers)
             return pa.array(days).cast(self.arrow_type), end
         return pa.array(numbers).cast(self.arrow_type), end
 
@@ -189,7 +189,7 @@ class FloatType(AvroType):
         return pa.float32() if self.size == 4 else pa.float64()
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        octets, end = data.fixed(rows, at, self.size)
+        octets, end = data.read_fixed_bytes(rows, at, self.size)
         return pa.array(np.ascontiguousarray(octets).view(f"<f{self.size}")[:, 0]), end
 
 
@@ -204,10 +204,10 @@ class BytesType(AvroType):
         return pa.string() if self.is_text else pa.binary()
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        begin, length, end = data.spans(rows, at)
+        begin, length, end = data.read_spans(rows, at)
         if wanted is None:
             return pa.nulls(len(rows)), end
-        values = pieces(data.data, begin, length)
+        values = slice_bytes(data.data, begin, length)
         return (values.view(pa.string()) if self.is_text else values), end
 
 
@@ -226,8 +226,8 @@ class FixedType(AvroType):
         return pa.binary()
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        end = data.moved(rows, at + self.size)
-        return (pa.nulls(len(rows)) if wanted is None else pieces(data.data, at, end - at)), end
+        end = data.clamp_positions(rows, at + self.size)
+        return (pa.nulls(len(rows)) if wanted is None else slice_bytes(data.data, at, end - at)), end
 
 
 @dataclass(frozen=True)
@@ -244,9 +244,9 @@ class DecimalType(AvroType):
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
         if self.size is None:
-            begin, length, end = data.spans(rows, at)
+            begin, length, end = data.read_spans(rows, at)
         else:
-            end = data.moved(rows, at + self.size)
+            end = data.clamp_positions(rows, at + self.size)
             begin, length = at, end - at
         if wanted is None:
             return pa.nulls(len(rows)), end
@@ -258,9 +258,9 @@ class DecimalType(AvroType):
         octets = np.where(is_digit, digits, sign)
         if most > _DECIMAL_BYTES:  # what is more repeats the sign
             is_wide = (octets[:, _DECIMAL_BYTES:] != sign).any(axis=1)
-            data.spoil(rows, is_wide | ((octets[:, _DECIMAL_BYTES - 1] >= 0x80) != (sign[:, 0] == 0xFF)))
-        kept = np.ascontiguousarray(octets[:, :_DECIMAL_BYTES])
-        return pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(kept)]), end
+            data.mark_bad(rows, is_wide | ((octets[:, _DECIMAL_BYTES - 1] >= 0x80) != (sign[:, 0] == 0xFF)))
+        decimal_bytes = np.ascontiguousarray(octets[:, :_DECIMAL_BYTES])
+        return pa.Array.from_buffers(self.arrow, len(rows), [None, pa.py_buffer(decimal_bytes)]), end
 
 
 @dataclass(frozen=True)
@@ -274,9 +274,9 @@ class EnumType(AvroType):
         return pa.string()
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, end = data.numbers(rows, at)
+        numbers, end = data.read_integers(rows, at)
         is_wrong = (numbers < 0) | (numbers >= len(self.symbols))
-        data.spoil(rows, is_wrong)
+        data.mark_bad(rows, is_wrong)
         symbols = pa.array(self.symbols, pa.string())
         return symbols.take(pa.array(np.where(is_wrong, 0, numbers), mask=is_wrong)), end
 
@@ -299,8 +299,8 @@ class RecordType(AvroType):
         values: dict[str, pa.Array] = {}
         for name, kind in self.fields.items():
             is_wanted = wanted is not None and (not wanted or name in wanted)
-            inside = wanted.get(name, {}) if is_wanted and wanted is not None else None
-            read, at = kind.read(data, rows, at, inside)
+            wanted_members = wanted.get(name, {}) if is_wanted and wanted is not None else None
+            read, at = kind.read(data, rows, at, wanted_members)
             if is_wanted:
                 values[name] = read
         if not values:
@@ -325,29 +325,29 @@ class UnionType(AvroType):
         return self._values[0].arrow if len(self._values) == 1 else _NO_COLUMN
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        numbers, at = data.numbers(rows, at)
+        numbers, at = data.read_integers(rows, at)
         is_wrong = (numbers < 0) | (numbers >= len(self.branches))
-        data.spoil(rows, is_wrong)
-        only = self._values[0] if len(self._values) == 1 else None
+        data.mark_bad(rows, is_wrong)
+        only_branch = self._values[0] if len(self._values) == 1 else None
         values = pa.nulls(len(rows))
         for number, branch in enumerate(self.branches):
-            chosen = np.flatnonzero(numbers == number)
-            if not len(chosen):
+            chosen_rows = np.flatnonzero(numbers == number)
+            if not len(chosen_rows):
                 continue
-            read, end = branch.read(data, rows[chosen], at[chosen], wanted if branch is only else None)
+            read, end = branch.read(data, rows[chosen_rows], at[chosen_rows], wanted if branch is only_branch else None)
             at = at.copy()
-            at[chosen] = end
-            if branch is only and wanted is not None:
+            at[chosen_rows] = end
+            if branch is only_branch and wanted is not None:
                 place = np.full(len(rows), -1, np.int64)
-                place[chosen] = np.arange(len(chosen))
-                values = read.take(pa.array(place, mask=place < 0)) if len(chosen) < len(rows) else read
+                place[chosen_rows] = np.arange(len(chosen_rows))
+                values = read.take(pa.array(place, mask=place < 0)) if len(chosen_rows) < len(rows) else read
         return values, at
 
 
 @dataclass(frozen=True)
 class ItemsType(AvroType):
     """``array``: items in blocks, each behind its number; the last block has none. ``map``: each item has a name before
-    it (``is_map``), and it is no column.
+    it (``is_map``). One whose items are nested is no column.
     """
 
     item: AvroType
@@ -355,55 +355,63 @@ class ItemsType(AvroType):
 
     @property
     def _parts(self) -> tuple[AvroType, ...]:
-        return (BytesType(), self.item) if self.is_map else (self.item,)
+        return (BytesType(is_text=True), self.item) if self.is_map else (self.item,)
 
     @property
     def arrow(self) -> pa.DataType:
-        return pa.map_(pa.string(), self.item.arrow) if self.is_map else pa.list_(self.item.arrow)
+        if self.is_map:
+            return pa.map_(pa.string(), _NO_COLUMN if pa.types.is_nested(self.item.arrow) else self.item.arrow)
+        return pa.list_(self.item.arrow)
 
     def read(self, data: Data, rows: Ints, at: Ints, wanted: Wanted | None) -> tuple[pa.Array, Ints]:
-        if self.is_map or pa.types.is_nested(self.item.arrow):  # of these nothing is a column
+        if pa.types.is_nested(self.item.arrow):  # of these nothing is a column
             wanted = None
-        left, at = self._block(data, rows, at)
+        left, at = self._read_block_count(data, rows, at)
         at, sizes = at.copy(), np.zeros(len(rows), np.int64)
         of_row: list[Ints] = []
         items: list[pa.Array] = []
+        keys: list[pa.Array] = []
         parts, turn = self._parts, np.flatnonzero(left > 0)
         while len(turn):
             for part in parts:
-                read, at[turn] = part.read(data, rows[turn], at[turn], wanted if part is self.item else None)
+                read, at[turn] = part.read(data, rows[turn], at[turn], wanted)
+                if part is not self.item and wanted is not None:
+                    keys.append(read)
             if wanted is not None:
                 of_row.append(turn)
                 items.append(read)
             sizes[turn] += 1
             left[turn] -= 1
             is_whole = ~data.is_bad[rows[turn]]
-            ended = turn[(left[turn] == 0) & is_whole]
-            if len(ended):
-                left[ended], at[ended] = self._block(data, rows[ended], at[ended])
+            ended_rows = turn[(left[turn] == 0) & is_whole]
+            if len(ended_rows):
+                left[ended_rows], at[ended_rows] = self._read_block_count(data, rows[ended_rows], at[ended_rows])
             turn = turn[(left[turn] > 0) & is_whole]
         if wanted is None:
             return pa.nulls(len(rows)), at
         offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
         if not items:
-            return pa.ListArray.from_arrays(offsets, pa.nulls(0)), at
+            of_row, items, keys = [np.zeros(0, np.int64)], [pa.nulls(0)], [pa.nulls(0, pa.string())]
         order = np.argsort(np.concatenate(of_row), kind="stable")
         kinds = [one for one in items if not pa.types.is_null(one.type)]
-        typed = [one.cast(kinds[0].type) if kinds else one for one in items]
-        return pa.ListArray.from_arrays(offsets, pa.concat_arrays(typed).take(pa.array(order))), at
+        typed_items = [one.cast(kinds[0].type) if kinds else one for one in items]
+        made = pa.concat_arrays(typed_items).take(pa.array(order))
+        if self.is_map:
+            return pa.MapArray.from_arrays(offsets, pa.concat_arrays(keys).take(pa.array(order)), made), at
+        return pa.ListArray.from_arrays(offsets, made), at
 
-    def _block(self, data: Data, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
+    def _read_block_count(self, data: Data, rows: Ints, at: Ints) -> tuple[Ints, Ints]:
         """How many items come next; 0: that was all. An item has a byte at least, unless it is nothing at all."""
-        number, at = data.numbers(rows, at)
+        number, at = data.read_integers(rows, at)
         is_sized = np.flatnonzero(number < 0)  # its length in bytes comes behind its number
         if len(is_sized):
             at = at.copy()
-            _, at[is_sized] = data.numbers(rows[is_sized], at[is_sized])
+            _, at[is_sized] = data.read_integers(rows[is_sized], at[is_sized])
             number = np.abs(number)
         has_bytes = self.is_map or self.item.least_bytes > 0
         room = np.maximum(data.limits[rows] - at, 0 if has_bytes else _EMPTY_ITEMS)
         is_wrong = (number < 0) | (number > room)
-        data.spoil(rows, is_wrong)
+        data.mark_bad(rows, is_wrong)
         return np.where(is_wrong | data.is_bad[rows], 0, number), at
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
 from headrace.formats import avro_datums, file_format
-from headrace.formats.parquet import is_read, places, type_there, values_as
+from headrace.formats.parquet import column_places, is_read, type_there, values_as
 from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.model.expressions.columns import SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
@@ -39,7 +39,7 @@ class AvroSchemaError(FixConfigError, code="config.avro_schema"):
 def record_of(text: str) -> avro_datums.RecordType:
     """The record that ``text`` is a schema of. Raises AvroSchemaError."""
     try:
-        kind = _Parser().kind(json.loads(text), "")
+        kind = _Parser().parse_type(json.loads(text), "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AvroSchemaError(f"it is no schema of Avro ({error!r}): {text[:200]}") from error
     if not isinstance(kind, avro_datums.RecordType):
@@ -53,27 +53,27 @@ class _Parser:
     def __init__(self) -> None:
         self.named: dict[str, avro_datums.AvroType | None] = {}
 
-    def kind(self, schema: Any, namespace: str) -> avro_datums.AvroType:
+    def parse_type(self, schema: Any, namespace: str) -> avro_datums.AvroType:
         """The type that ``schema`` means. Raises AvroSchemaError, or what any error in it raises."""
         if isinstance(schema, str):
             return self._by_name(schema, namespace)
         if isinstance(schema, list):
-            return avro_datums.UnionType(tuple(self.kind(branch, namespace) for branch in schema))
+            return avro_datums.UnionType(tuple(self.parse_type(branch, namespace) for branch in schema))
         kind: Any = schema["type"]
         if isinstance(kind, dict | list):
-            return self.kind(kind, namespace)
+            return self.parse_type(kind, namespace)
         if kind in ("record", "error", "enum", "fixed"):
-            return self._defined(schema, kind, namespace)
+            return self._parse_definition(schema, kind, namespace)
         if kind in ("array", "map"):
             return avro_datums.ItemsType(
-                self.kind(schema["items" if kind == "array" else "values"], namespace), is_map=kind == "map"
+                self.parse_type(schema["items" if kind == "array" else "values"], namespace), is_map=kind == "map"
             )
-        return _logical(schema, self._by_name(kind, namespace), None)
+        return _with_logical_type(schema, self._by_name(kind, namespace), None)
 
     def _by_name(self, name: str, namespace: str) -> avro_datums.AvroType:
         if name in avro_datums.PRIMITIVE:
             return avro_datums.PRIMITIVE[name]()
-        full = _full(name, namespace)
+        full = _full_name(name, namespace)
         if full not in self.named:
             raise AvroSchemaError(f"it names a type {name!r}, which it does not define: only whole schemas are read")
         kind = self.named[full]
@@ -81,27 +81,27 @@ class _Parser:
             raise AvroSchemaError(f"type {full} is in itself: a column has no such type")
         return kind
 
-    def _defined(self, schema: Mapping[str, Any], kind: str, namespace: str) -> avro_datums.AvroType:
-        full = _full(schema["name"], schema.get("namespace", namespace))
+    def _parse_definition(self, schema: Mapping[str, Any], kind: str, namespace: str) -> avro_datums.AvroType:
+        full = _full_name(schema["name"], schema.get("namespace", namespace))
         inner = full.rpartition(".")[0]
         self.named[full] = None
         if kind == "enum":
-            defined: avro_datums.AvroType = avro_datums.EnumType(tuple(map(str, schema["symbols"])))
+            avro_type: avro_datums.AvroType = avro_datums.EnumType(tuple(map(str, schema["symbols"])))
         elif kind == "fixed":
-            defined = _logical(schema, avro_datums.FixedType(int(schema["size"])), int(schema["size"]))
+            avro_type = _with_logical_type(schema, avro_datums.FixedType(int(schema["size"])), int(schema["size"]))
         else:
-            defined = avro_datums.RecordType(
-                {str(one["name"]): self.kind(one["type"], inner) for one in schema["fields"]}
+            avro_type = avro_datums.RecordType(
+                {str(one["name"]): self.parse_type(one["type"], inner) for one in schema["fields"]}
             )
-        self.named[full] = defined
-        return defined
+        self.named[full] = avro_type
+        return avro_type
 
 
-def _full(name: str, namespace: str) -> str:
+def _full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _logical(schema: Mapping[str, Any], kind: avro_datums.AvroType, size: int | None) -> avro_datums.AvroType:
+def _with_logical_type(schema: Mapping[str, Any], kind: avro_datums.AvroType, size: int | None) -> avro_datums.AvroType:
     """``kind`` as its logical type says; one that is not known, or does not fit, means nothing, as Avro has it."""
     logical = schema.get("logicalType")
     if logical == "decimal" and (isinstance(kind, avro_datums.FixedType) or kind == avro_datums.BytesType()):
@@ -121,7 +121,7 @@ _NOT_AVRO: Final = "not Avro of its schema"
 
 def schema_ids(messages: pa.Array) -> Ints:
     """The number of the schema of each message, as Confluent's serializers write it before the datum; -1: none."""
-    octets, begin, end = _bounds(messages)
+    octets, begin, end = _message_bounds(messages)
     has_one = (end - begin >= PREFIX) & as_numpy(messages.is_valid())
     ids = np.full(len(messages), -1, np.int64)
     rows = np.flatnonzero(has_one)
@@ -146,34 +146,36 @@ def read_avro(
         return file_format.nothing(fields)
     by_id: Mapping[int, avro_datums.RecordType | None]
     if isinstance(schemas, avro_datums.RecordType):
-        ids, skipped, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
+        ids, prefix_length, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
     else:
-        ids, skipped, by_id = schema_ids(messages), PREFIX, schemas
+        ids, prefix_length, by_id = schema_ids(messages), PREFIX, schemas
     parts: list[_Messages] = []
-    known: list[avro_datums.RecordType] = []
+    known_records: list[avro_datums.RecordType] = []
     for one in map(int, np.unique(ids)):
         rows, record = np.flatnonzero(ids == one), by_id.get(one)
         if record is not None:
-            known.append(record)
-            parts.append(_Data(_chosen(messages, rows), rows, skipped, record, fields))
+            known_records.append(record)
+            parts.append(_Data(_select_messages(messages, rows), rows, prefix_length, record, fields))
         else:
             what = "is no record in Avro" if one in by_id else "the registry does not have"
             parts.append(_Messages(rows, fields, NO_SCHEMA if one < 0 else f"schema {one}, which {what}"))
     order = np.argsort(np.concatenate([part.rows for part in parts]), kind="stable")
-    columns = {name: _joined([part.columns[name] for part in parts], order) for name in fields}
-    unparsed = _joined([part.unparsed for part in parts], order)
-    if unparsed.null_count < len(unparsed):
-        parses = unparsed.is_null()
+    columns = {name: _join_parts([part.columns[name] for part in parts], order) for name in fields}
+    parse_errors = _join_parts([part.unparsed for part in parts], order)
+    if parse_errors.null_count < len(parse_errors):
+        parses = parse_errors.is_null()
         columns = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in columns.items()}
-    lacks = None if not known else _lacks(required, fields, known)
-    return file_format.ScannedRecords(columns, unparsed, position, lambda rows: messages.take(pa.array(rows)), lacks)
+    lacks = None if not known_records else _missing_columns(required, fields, known_records)
+    return file_format.ScannedRecords(
+        columns, parse_errors, position, lambda rows: messages.take(pa.array(rows)), lacks
+    )
 
 
-def _joined(parts: Sequence[pa.Array], order: Ints) -> pa.Array:
+def _join_parts(parts: Sequence[pa.Array], order: Ints) -> pa.Array:
     return parts[0] if len(parts) == 1 else pa.concat_arrays(parts).take(pa.array(order))
 
 
-def _chosen(messages: pa.Array, rows: Ints) -> pa.Array:
+def _select_messages(messages: pa.Array, rows: Ints) -> pa.Array:
     own = messages if len(rows) == len(messages) else messages.take(pa.array(rows))
     return own.fill_null(b"") if own.null_count else own
 
@@ -194,52 +196,52 @@ class _Data(_Messages):
         self, messages: pa.Array, rows: Ints, skipped: int, record: avro_datums.RecordType, fields: SourceFields
     ) -> None:
         super().__init__(rows, fields)
-        octets, begin, end = _bounds(messages)
+        octets, begin, end = _message_bounds(messages)
         data = avro_datums.Data(octets.tobytes(), end)
         every = np.arange(len(rows))
-        values, at = record.read(data, every, np.minimum(begin + skipped, end), _wanted(fields))
-        data.spoil(every, at != end)
-        self._refuse(pa.array(data.is_bad), _NOT_AVRO)
+        values, ends = record.read(data, every, np.minimum(begin + skipped, end), _wanted_fields(fields))
+        data.mark_bad(every, ends != end)
+        self._refuse_rows(pa.array(data.is_bad), _NOT_AVRO)
         schema = pa.schema([*record.arrow])
         for name, field in fields.items():
-            if (column := self._column(name, field, schema, values)) is not None:
+            if (column := self._read_column(name, field, schema, values)) is not None:
                 self.columns[name] = column
 
-    def _refuse(self, which: pa.Array, reason: str) -> None:
+    def _refuse_rows(self, which: pa.Array, reason: str) -> None:
         self.unparsed = pc.if_else(pc.and_(which, self.unparsed.is_null()), reason, self.unparsed)
 
-    def _column(self, name: str, field: SourceField, schema: pa.Schema, values: pa.Array) -> pa.Array | None:
+    def _read_column(self, name: str, field: SourceField, schema: pa.Schema, values: pa.Array) -> pa.Array | None:
         """The values of a field, None if there are none. Where the schema has it otherwise than the source says, no
         message is a record.
         """
         try:
-            there = type_there(schema, field, "")
-            fits = there is None or pa.types.is_null(there) or is_read(there, field.type)
+            existing_type = type_there(schema, field, "")
+            fits = existing_type is None or pa.types.is_null(existing_type) or is_read(existing_type, field.type)
         except file_format.FileColumnsError:  # something in it would be a record, and is none
             fits = False
         if not fits:
-            self._refuse(pa.array(np.ones(len(self.rows), np.bool_)), file_format.misfit(name, field))
+            self._refuse_rows(pa.array(np.ones(len(self.rows), np.bool_)), file_format.misfit(name, field))
             return None
-        if there is None or pa.types.is_null(there):
+        if existing_type is None or pa.types.is_null(existing_type):
             return None
-        inside = values
+        member_values = values
         for part in field.path:
-            if pa.types.is_null(inside.type):
+            if pa.types.is_null(member_values.type):
                 break
-            inside = pc.struct_field(inside, [part])
-        if pa.types.is_null(inside.type):  # no message has a value
+            member_values = pc.struct_field(member_values, [part])
+        if pa.types.is_null(member_values.type):  # no message has a value
             return None
-        read, bad = values_as(inside, field.type)
+        read, bad = values_as(member_values, field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
-            self._refuse(
+            self._refuse_rows(
                 bad,
                 f"column {field.named(name)}: {file_format.NOT_UTF8}" if is_text else file_format.misfit(name, field),
             )
         return read
 
 
-def _bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Ints, Ints]:
+def _message_bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], Ints, Ints]:
     """All bytes of ``messages``, and where each begins and ends in them."""
     _, offsets, data = messages.buffers()
     bounds = np.frombuffer(offsets, np.int32)[messages.offset : messages.offset + len(messages) + 1].astype(np.int64)
@@ -247,18 +249,18 @@ def _bounds(messages: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.uint8]], In
     return octets, bounds[:-1], bounds[1:]
 
 
-def _wanted(fields: SourceFields) -> avro_datums.Wanted:
+def _wanted_fields(fields: SourceFields) -> avro_datums.Wanted:
     """What ``fields`` read of a record."""
-    wanted: dict[str, Any] = {}
+    wanted_fields: dict[str, Any] = {}
     for field in fields.values():
-        reduce(lambda inside, part: inside.setdefault(part, {}), field.path, wanted)
-    return wanted
+        reduce(lambda parent, part: parent.setdefault(part, {}), field.path, wanted_fields)
+    return wanted_fields
 
 
-def _lacks(
-    required: file_format.RequiredColumns, fields: SourceFields, records: Sequence[avro_datums.RecordType]
+def _missing_columns(
+    required_columns: file_format.RequiredColumns, fields: SourceFields, records: Sequence[avro_datums.RecordType]
 ) -> dict[str, str | None]:
     """The columns that something reads and no schema has, each with the name there that is most like it."""
-    names = {name for record in records for name in places(pa.schema([*record.arrow]), fields)}
-    lacking = [name for name in required.columns if name in fields and fields[name].place not in names]
-    return {name: file_format.nearest(fields[name].place, names) for name in lacking}
+    names = {name for record in records for name in column_places(pa.schema([*record.arrow]), fields)}
+    lacking = [name for name in required_columns.columns if name in fields and fields[name].place not in names]
+    return {name: file_format.nearest_name(fields[name].place, names) for name in lacking}

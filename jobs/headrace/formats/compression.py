@@ -31,11 +31,11 @@ class _PackedError(Exception):
     """Why a file cannot be unpacked."""
 
 
-def unpacked(data: bytes, path: str) -> bytes:
+def unpack_file(data: bytes, path: str) -> bytes:
     """The text in a file with the content ``data``, which is itself where it is not compressed. Raises
     UnreadableFileError for what is no whole file of its compression, for one in another, and for what is no text.
     """
-    packing = _packing(data)
+    packing = _detect_packing(data)
     if packing is None:
         _check_name(data, path)
         text = data
@@ -68,11 +68,11 @@ def is_packed_by_name(path: str) -> bool:
 
 def what_is(data: bytes) -> str | None:
     """What a file is that holds no lines of text, in words; None: it may be text."""
-    packing = _packing(data)
+    packing = _detect_packing(data)
     if packing is not None:
         return f"{packing.article} {packing.name} file"
-    known = (words for magic, words in _OTHERS.items() if data.startswith(magic))
-    return next(known, next((words for is_one, words in _OTHERS_BY_PARTS if is_one(data)), None))
+    known_words = (words for magic, words in _OTHERS.items() if data.startswith(magic))
+    return next(known_words, next((words for is_one, words in _OTHERS_BY_PARTS if is_one(data)), None))
 
 
 def _check_name(data: bytes, path: str) -> None:
@@ -112,7 +112,7 @@ def _by_arrow(data: bytes, codec: str) -> bytes:
         return bytes(stream.read())
 
 
-def _xz(data: bytes) -> bytes:
+def _unpack_xz(data: bytes) -> bytes:
     """Streams one behind the other, each held to its checks (CRC-32, CRC-64, SHA-256) and its index."""
     try:
         import lzma
@@ -127,9 +127,9 @@ def _xz(data: bytes) -> bytes:
             raise _PackedError(str(error)) from error
         if not stream.eof:
             raise _PackedError("it ends early")
-        behind = stream.unused_data
-        data = behind.lstrip(b"\0")
-        if (len(behind) - len(data)) % 4:
+        data_behind = stream.unused_data
+        data = data_behind.lstrip(b"\0")
+        if (len(data_behind) - len(data)) % 4:
             raise _PackedError("something is behind its end")
     return b"".join(parts)
 
@@ -140,7 +140,7 @@ _DESCRIPTORS: Final = (0, 12, 16, 20, 24)
 """How many bytes may be behind a file in an archive."""
 
 
-def _zip(data: bytes) -> bytes:
+def _unpack_zip(data: bytes) -> bytes:
     """The one file in an archive, held to its CRC-32 and length. Nothing may be in the archive but that file: what its
     directory does not name would be lost.
     """
@@ -151,9 +151,9 @@ def _zip(data: bytes) -> bytes:
                 raise _PackedError(f"it holds {len(members)} files, and one is read: land them as files of their own")
             (member,) = members
             name = int.from_bytes(data[26:28], "little") + int.from_bytes(data[28:30], "little")
-            behind = archive.start_dir - (_LOCAL_HEADER + name + member.compress_size)
+            bytes_behind = archive.start_dir - (_LOCAL_HEADER + name + member.compress_size)
             end = len(data) - _END_OF_ZIP - len(archive.comment)
-            if member.header_offset or behind not in _DESCRIPTORS or data[end : end + 4] != b"PK\5\6":
+            if member.header_offset or bytes_behind not in _DESCRIPTORS or data[end : end + 4] != b"PK\5\6":
                 raise _PackedError("something is in it that its directory does not name")
             return archive.read(member)
     except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError) as error:  # encrypted, another method
@@ -165,12 +165,12 @@ _PACKINGS: Final = (
     _Packing("bz2", re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), partial(_by_arrow, codec="bz2")),
     _Packing("zstd", re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"), partial(_by_arrow, codec="zstd")),
     _Packing("lz4", re.compile(rb"\x04\x22\x4d\x18"), partial(_by_arrow, codec="lz4")),
-    _Packing("xz", re.compile(rb"\xfd7zXZ\x00"), _xz, "an"),
-    _Packing("zip", re.compile(rb"PK(?:\x03\x04|\x05\x06|\x07\x08)"), _zip),
+    _Packing("xz", re.compile(rb"\xfd7zXZ\x00"), _unpack_xz, "an"),
+    _Packing("zip", re.compile(rb"PK(?:\x03\x04|\x05\x06|\x07\x08)"), _unpack_zip),
 )
 
 
-def _packing(data: bytes) -> _Packing | None:
+def _detect_packing(data: bytes) -> _Packing | None:
     return next((packing for packing in _PACKINGS if packing.begins.match(data)), None)
 
 

@@ -25,8 +25,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.formats.file_format import DialectError, FileColumnsError, UnreadableFileError
-from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines, cut
-from headrace.kernel.columns import as_numpy, constant, truths
+from headrace.formats.lines import UTF8, Quotes, TextLayout, TextLines, split_lines
+from headrace.kernel.columns import arrow_scalar, as_numpy, true_mask
 from headrace.model.expressions.columns import SourceFields
 from headrace.pipeline.sources import CsvDialect
 
@@ -57,25 +57,25 @@ class Quoting:
     @cached_property
     def plain(self) -> str:
         """Records whose quotes, if they begin a field, enclose it: others are read one by one."""
-        return self._fields("")
+        return self._fields_pattern("")
 
     @cached_property
     def enclosing(self) -> str:
         """The same, with blanks behind quotes."""
-        return self._fields(f"[{self.blanks}]*")
+        return self._fields_pattern(f"[{self.blanks}]*")
 
-    def _fields(self, behind: str) -> str:
+    def _fields_pattern(self, suffix: str) -> str:
         quote, delimiter = re.escape(self.dialect.quote or ""), re.escape(self.dialect.delimiter)
-        field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}{behind}|[^{quote}{delimiter}][^{delimiter}]*|)"
+        field = f"(?:{quote}(?:[^{quote}]|{quote}{quote})*{quote}{suffix}|[^{quote}{delimiter}][^{delimiter}]*|)"
         return f"^{field}(?:{delimiter}{field})*$"
 
-    def marks(self, text: pa.Array) -> pa.Array:
+    def mask_escapes(self, text: pa.Array) -> pa.Array:
         """Records with escaped characters as others, which mean nothing."""
         if self.dialect.escape is None:
             return text
         return pc.replace_substring_regex(text, f"(?s){re.escape(self.dialect.escape)}.", "xx")
 
-    def header(self, line: str) -> list[str]:
+    def header_names(self, line: str) -> list[str]:
         """The names in a header. Raises csv.Error."""
         quote = self.dialect.quote
         reader = csv.reader(
@@ -87,38 +87,42 @@ class Quoting:
         )
         return next(reader)
 
-    def fields(self, record: str) -> list[str]:
+    def split_record(self, record: str) -> list[str]:
         """The fields of one record. Quotes that begin a field and do not enclose it are part of it."""
         escape = self.dialect.escape
         marks = record if escape is None else re.sub(f"(?s){re.escape(escape)}.", "xx", record)
         fields, start = [], 0
         while start <= len(record):
             is_quoted = self.dialect.quote is not None and marks.startswith(self.dialect.quote, start)
-            value, end = self._quoted(record, marks, start) if is_quoted else self._plain(record, marks, start)
+            value, end = (
+                self._read_quoted_field(record, marks, start)
+                if is_quoted
+                else self._read_plain_field(record, marks, start)
+            )
             fields.append(value if escape is None else re.sub(f"(?s){re.escape(escape)}(.)", r"\1", value))
             start = end + 1
         return fields
 
-    def _plain(self, record: str, marks: str, start: int) -> tuple[str, int]:
+    def _read_plain_field(self, record: str, marks: str, start: int) -> tuple[str, int]:
         end = marks.find(self.dialect.delimiter, start)
         end = len(marks) if end < 0 else end
         return record[start:end], end
 
-    def _quoted(self, record: str, marks: str, start: int) -> tuple[str, int]:
+    def _read_quoted_field(self, record: str, marks: str, start: int) -> tuple[str, int]:
         """The field that begins with a quote at ``start``, and where it ends."""
         character = self.dialect.quote or ""
-        inside, at = "", start + 1
-        while (quote := marks.find(character, at)) >= 0:
-            inside += record[at:quote]
+        content, position = "", start + 1
+        while (quote := marks.find(character, position)) >= 0:
+            content += record[position:quote]
             if marks.startswith(character, quote + 1):
-                inside, at = inside + character, quote + 2
+                content, position = content + character, quote + 2
                 continue
-            behind = quote + 1 + len(marks[quote + 1 :]) - len(marks[quote + 1 :].lstrip(self.blanks))
-            if behind == len(marks) or marks[behind] == self.dialect.delimiter:
-                return inside, behind
-            rest, end = self._plain(record, marks, quote)
-            return f"{character}{inside}{rest}", end
-        return (inside + record[at:]) or character, len(record)
+            field_end = quote + 1 + len(marks[quote + 1 :]) - len(marks[quote + 1 :].lstrip(self.blanks))
+            if field_end == len(marks) or marks[field_end] == self.dialect.delimiter:
+                return content, field_end
+            rest, end = self._read_plain_field(record, marks, quote)
+            return f"{character}{content}{rest}", end
+        return (content + record[position:]) or character, len(record)
 
 
 @dataclass(frozen=True)
@@ -131,33 +135,33 @@ class JudgedLines:
     misread: dict[str, NDArray[np.bool_]]
 
     @classmethod
-    def of(cls, lines: TextLines, quoting: Quoting, spanning: Quotes | None) -> "JudgedLines":
+    def from_lines(cls, lines: TextLines, quoting: Quoting, spanning: Quotes | None) -> "JudgedLines":
         """``spanning`` quotes hold line breaks; None: a line break ends each record."""
-        is_plain = ~truths(pc.starts_with(lines.text, codecs.BOM_UTF8))  # which the parser leaves out before a block
+        is_plain = ~true_mask(pc.starts_with(lines.text, codecs.BOM_UTF8))  # which the parser leaves out before a block
         is_open, is_loose, is_odd = (np.zeros(len(lines), np.bool_) for _ in range(3))
         if (quote := quoting.dialect.quote) is not None:
             quotes = as_numpy(pc.count_substring(lines.text, quote.encode()))
-            quoted = (quotes > 0) & lines.is_utf8
-            if quoted.any():
+            has_quotes = (quotes > 0) & lines.is_utf8
+            if has_quotes.any():
                 if quoting.dialect.escape is not None:
-                    marks = quoting.marks(lines.text.filter(pa.array(quoted)).cast(pa.string()))
+                    marks = quoting.mask_escapes(lines.text.filter(pa.array(has_quotes)).cast(pa.string()))
                     quotes = np.zeros(len(lines), np.int64)
-                    quotes[quoted] = as_numpy(pc.count_substring(marks, quote))
-                is_plain &= ~quoted | _match(lines, quoting, quoted, quoting.plain)
-                is_loose = _match(lines, quoting, quoted & ~is_plain, r"[\r\n]")
-                is_loose &= ~_match(lines, quoting, is_loose, quoting.enclosing)
-                is_odd = quoted & (quotes % 2 != 0)
-                if spanning is not None and quoted[-1]:  # behind others none is
+                    quotes[has_quotes] = as_numpy(pc.count_substring(marks, quote))
+                is_plain &= ~has_quotes | _matching_rows(lines, quoting, has_quotes, quoting.plain)
+                is_loose = _matching_rows(lines, quoting, has_quotes & ~is_plain, r"[\r\n]")
+                is_loose &= ~_matching_rows(lines, quoting, is_loose, quoting.enclosing)
+                is_odd = has_quotes & (quotes % 2 != 0)
+                if spanning is not None and has_quotes[-1]:  # behind others none is
                     is_open[-1] = spanning.are_open_behind(lines.text[-1].as_py())
         return cls(is_plain, {LOOSE: is_loose, ODD: is_odd, OPEN: is_open})
 
 
-def _match(lines: TextLines, quoting: Quoting, rows: NDArray[np.bool_], pattern: str) -> NDArray[np.bool_]:
+def _matching_rows(lines: TextLines, quoting: Quoting, rows: NDArray[np.bool_], pattern: str) -> NDArray[np.bool_]:
     """Which of ``rows``, which are text, match ``pattern``."""
     matching = rows.copy()
     if rows.any():
         text = lines.text if rows.all() else lines.text.filter(pa.array(rows))
-        matching[rows] = truths(pc.match_substring_regex(quoting.marks(text.cast(pa.string())), pattern))
+        matching[rows] = true_mask(pc.match_substring_regex(quoting.mask_escapes(text.cast(pa.string())), pattern))
     return matching
 
 
@@ -189,29 +193,29 @@ def header_of(line: bytes, fields: SourceFields, dialect: CsvDialect, path: str)
     if len(line) > HEADER_BYTES:
         raise UnreadableFileError(path, f"its header does not end within {HEADER_BYTES} bytes")
     try:
-        names = Quoting(dialect).header(line.decode())
+        names = Quoting(dialect).header_names(line.decode())
     except UnicodeDecodeError as error:
         mark = line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
         advice = ', and begins as UTF-16 does: write encoding="utf-16" in the source' if mark else ""
-        raise DialectError(path, f"its header is not {_called(dialect)}{advice}") from error
+        raise DialectError(path, f"its header is not {_encoding_name(dialect)}{advice}") from error
     except csv.Error as error:
         raise UnreadableFileError(path, f"its header is not a line of CSV ({error})") from error
     places = {name: field.place for name, field in fields.items()}
     for place in places.values():
         if names.count(place) > 1:
             raise FileColumnsError(path, f"its header names column {place} {names.count(place)} times")
-    stored = {name: names.index(place) for name, place in places.items() if place in names}
-    if not stored:
+    column_numbers = {name: names.index(place) for name, place in places.items() if place in names}
+    if not column_numbers:
         _check_dialect(line.decode(), {*places.values()}, dialect, path)
-    return Header(line, names, stored)
+    return Header(line, names, column_numbers)
 
 
 def check_preamble(text: bytes, layout: TextLayout, dialect: CsvDialect, fields: SourceFields, path: str) -> None:
     """Raise DialectError if the first line of ``text`` names no column of the source, and another near it does."""
     places = {field.place for field in fields.values()}
-    head = cut(text[:_PREAMBLE_BYTES], layout=replace(layout, skip_lines=0, quotes=None)).first(_PREAMBLE_LINES)
+    head = split_lines(text[:_PREAMBLE_BYTES], layout=replace(layout, skip_lines=0, quotes=None)).first(_PREAMBLE_LINES)
     by_line = {
-        position: named(line.decode(errors="replace"), places, dialect)
+        position: count_named(line.decode(errors="replace"), places, dialect)
         for position, line in zip(head.position.tolist(), head.text.to_pylist(), strict=True)
     }
     read_as_header = next((position for position in by_line if position >= dialect.skip_lines), None)
@@ -226,19 +230,19 @@ def _check_dialect(line: str, places: Collection[str], dialect: CsvDialect, path
     """Raise DialectError for a header that names columns in another dialect; as it is read it names none."""
     if "\0" in line:
         bare = line.replace("\0", "")
-        if _likeliest(bare, places, dialect) is not None or named(bare, places, dialect):
+        if _likeliest_dialect(bare, places, dialect) is not None or count_named(bare, places, dialect):
             encoding = "utf-16-be" if line.startswith("\0") else "utf-16-le"
             raise DialectError(path, f'its header looks like UTF-16: write encoding="{encoding}" in the source')
-    if (other := _likeliest(line, places, dialect)) is not None:
-        options = ", ".join(f"{name}={literal(value)}" for name, value in changed(dialect, other))
-        count = named(line, places, other)
+    if (other := _likeliest_dialect(line, places, dialect)) is not None:
+        options = ", ".join(f"{name}={character_literal(value)}" for name, value in changed_options(dialect, other))
+        count = count_named(line, places, other)
         columns = f"{count} columns" if count > 1 else "a column"
         raise DialectError(
             path, f"its header names {columns} of the source if read otherwise, and none as it is: write {options}"
         )
 
 
-def _likeliest(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDialect | None:
+def _likeliest_dialect(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDialect | None:
     """The dialect in which ``line`` names most of ``places``; None if it names none in any."""
     quotes = [dialect.quote, *(quote for quote in QUOTES if quote != dialect.quote)]
     delimiters = [dialect.delimiter, *(one for one in DELIMITERS if one != dialect.delimiter)]
@@ -247,30 +251,30 @@ def _likeliest(line: str, places: Collection[str], dialect: CsvDialect) -> CsvDi
         for quote, delimiter in product(quotes, delimiters)
         if delimiter not in (quote, dialect.escape) and quote != dialect.escape
     ]
-    best = max(others, key=lambda other: named(line, places, other))
-    return best if named(line, places, best) else None
+    best = max(others, key=lambda other: count_named(line, places, other))
+    return best if count_named(line, places, best) else None
 
 
-def named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
+def count_named(line: str, places: Collection[str], dialect: CsvDialect) -> int:
     """How many of ``places`` are in a header."""
     try:
-        return len({*Quoting(dialect).header(line)} & {*places})
+        return len({*Quoting(dialect).header_names(line)} & {*places})
     except (csv.Error, StopIteration):
         return 0
 
 
-def changed(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
+def changed_options(one: CsvDialect, other: CsvDialect) -> Sequence[tuple[str, str | None]]:
     """Which characters the ``other`` dialect has in place of those of ``one``, by option."""
     options = ("delimiter", "quote", "escape")
     return [(name, getattr(other, name)) for name in options if getattr(other, name) != getattr(one, name)]
 
 
-def literal(value: str | None) -> str:
+def character_literal(value: str | None) -> str:
     """A character as it is written in a source."""
     return {'"': "'\"'", "\t": '"\\t"', "\\": r'"\\"'}.get(value or "", f'"{value}"')
 
 
-def _called(dialect: CsvDialect) -> str:
+def _encoding_name(dialect: CsvDialect) -> str:
     return "UTF-8" if dialect.encoding == UTF8 else dialect.encoding
 
 
@@ -285,7 +289,7 @@ def check_body(text: bytes, header: bytes, dialect: CsvDialect, places: Collecti
     """Raise DialectError if the first records of ``text`` behind its ``header`` are of another dialect. ``places`` are
     columns of the source.
     """
-    records = _records(text, header, layout_of(dialect))
+    records = _leading_records(text, header, layout_of(dialect))
     if len(records) < FEW_RECORDS:
         return
     _check_encoding(records, dialect, path)
@@ -294,13 +298,13 @@ def check_body(text: bytes, header: bytes, dialect: CsvDialect, places: Collecti
         raise _wrong_fields(header, dialect, other, places, path)
 
 
-def _records(text: bytes, header: bytes, layout: TextLayout) -> TextLines:
+def _leading_records(text: bytes, header: bytes, layout: TextLayout) -> TextLines:
     """The records at the beginning of a file that end there."""
-    begin = layout.begin(text)
+    begin = layout.first_line_begin(text)
     end = min(begin + _SAMPLE_BYTES, len(text))
-    lines = cut(text, (begin, end), layout)
+    lines = split_lines(text, (begin, end), layout)
     whole = lines if end == len(text) else lines.first(max(len(lines) - 1, 0))
-    return whole.where(as_numpy(pc.not_equal(whole.text, constant(header)))).first(_MOST)
+    return whole.where(as_numpy(pc.not_equal(whole.text, arrow_scalar(header)))).first(_MOST)
 
 
 def _check_encoding(records: TextLines, dialect: CsvDialect, path: str) -> None:
@@ -330,12 +334,12 @@ def _is_text(record: bytes) -> bool:
 
 def _fitting_dialect(text: bytes, header: bytes, records: TextLines, dialect: CsvDialect) -> CsvDialect | None:
     """The dialect in which all records have the fields of the header, if most have not in this one."""
-    wanted = len(Quoting(dialect).header(header.decode()))
-    if wanted < 2 or _fitting(records, dialect, wanted) * 2 >= len(records):
+    field_count = len(Quoting(dialect).header_names(header.decode()))
+    if field_count < 2 or _count_fitting(records, dialect, field_count) * 2 >= len(records):
         return None
-    for other in _others(dialect):
-        read = _records(text, header, layout_of(other))
-        if len(read) >= FEW_RECORDS and _fitting(read, other, wanted) == len(read):
+    for other in _nearby_dialects(dialect):
+        read = _leading_records(text, header, layout_of(other))
+        if len(read) >= FEW_RECORDS and _count_fitting(read, other, field_count) == len(read):
             return other
     return None
 
@@ -343,14 +347,14 @@ def _fitting_dialect(text: bytes, header: bytes, records: TextLines, dialect: Cs
 def _wrong_fields(
     header: bytes, dialect: CsvDialect, other: CsvDialect, places: Collection[str], path: str
 ) -> DialectError:
-    options = ", ".join(f"{name}={literal(value)}" for name, value in changed(dialect, other))
+    options = ", ".join(f"{name}={character_literal(value)}" for name, value in changed_options(dialect, other))
     most = "most of its first records have not as many fields as the header"
-    if named(header.decode(), places, other):
+    if count_named(header.decode(), places, other):
         return DialectError(path, f"{most}, and all have if read otherwise: write {options}")
     return DialectError(path, f"{most}, and all have with {options}, by which the header names no column of the source")
 
 
-def _others(dialect: CsvDialect) -> Iterator[CsvDialect]:
+def _nearby_dialects(dialect: CsvDialect) -> Iterator[CsvDialect]:
     """Dialects near this one, the nearest first."""
     delimiters = [dialect.delimiter, *(one for one in DELIMITERS if one != dialect.delimiter)]
     quotes = [dialect.quote, *(one for one in QUOTES if one != dialect.quote)]
@@ -361,8 +365,8 @@ def _others(dialect: CsvDialect) -> Iterator[CsvDialect]:
                 yield other
 
 
-def _fitting(records: TextLines, dialect: CsvDialect, wanted: int) -> int:
-    """How many records have as many fields as are ``wanted``."""
+def _count_fitting(records: TextLines, dialect: CsvDialect, field_count: int) -> int:
+    """How many records have ``field_count`` fields."""
     quoting = Quoting(dialect)
     texts = records.text.filter(pa.array(records.is_utf8)).to_pylist()
-    return sum(len(quoting.fields(record.decode())) == wanted for record in texts)
+    return sum(len(quoting.split_record(record.decode())) == field_count for record in texts)

@@ -29,13 +29,22 @@ from headrace.formats.csv_dialect import (
     layout_of,
 )
 from headrace.formats.fields import typed
-from headrace.formats.lines import UTF8, Quotes, TextFormat, TextLayout, TextLines, cut_together
-from headrace.kernel.columns import Ints, as_numpy, constant, truths
+from headrace.formats.lines import (
+    UTF8,
+    JoinedLines,
+    Quotes,
+    TextFormat,
+    TextLayout,
+    TextLines,
+    can_cut_together,
+    cut_together,
+)
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, true_mask
 from headrace.model.expressions.columns import SourceFields
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.typing import constant_to_json
 from headrace.pipeline.sources import CsvDialect
-from headrace_snapshots.names import relanded
+from headrace_snapshots.names import relanded_file
 
 
 @dataclass(frozen=True)
@@ -84,7 +93,7 @@ class CsvLines(TextFormat):
         except file_format.DialectError:
             raise
         except file_format.FileColumnsError:
-            text = self.layout.whole(self.unpacked(data, path), path)
+            text = self.layout.decode_file(self.unpacked(data, path), path)
             check_preamble(text, self.layout, self.dialect, fields, path)
             raise
 
@@ -102,78 +111,93 @@ class CsvLines(TextFormat):
             raise file_format.UnreadableFileError(path, "a quote in its header is not closed")
         columns = header_of(header, fields, self.dialect, path)
         required.check(columns.names, columns.stored, path, "header")
-        return self._records(lines, columns, fields)
+        return self._scan_records(lines, columns, fields)
 
     def read_together(
         self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
     ) -> file_format.ScannedFiles:
-        """Small files with one header as one text, but where a quote or an escape may mean something, in other
-        encodings, and where the header is wrong.
+        """Small files as one text for each header that several of them have. Alone are read those whose header is
+        wrong, that leave a quote open or escape something.
         """
-        joined = self._joined(files, fields, required)
-        return super().read_together(files, fields, required) if joined is None else joined
+        texts = None if self.is_as_before else self.texts_of(files)[0]
+        if texts is None:
+            return super().read_together(files, fields, required)
+        records = cut_together([text if can_cut_together(text, self.layout) else b"" for text in texts], self.layout)
+        by_header: dict[bytes, list[int]] = {}
+        filled = np.flatnonzero(records.lengths)
+        headers = records.lines.text.take(pa.array(records.starts[filled])).to_pylist()
+        for number, line in zip(filled.tolist(), headers, strict=True):
+            by_header.setdefault(line, []).append(number)
+        alone = {*range(len(files))}
+        parts: list[tuple[Sequence[int], file_format.ScannedFiles]] = []
+        for line, numbers in by_header.items():
+            header = self._find_header(line, fields, required) if len(numbers) > 1 else None
+            if header is not None:
+                own = [(files[number][0], texts[number]) for number in numbers]
+                parts.append((numbers, self._scan_joined(own, records.select_files(numbers), header, fields)))
+                alone.difference_update(numbers)
+        rest = sorted(alone)
+        if rest:
+            parts.append((rest, super().read_together([files[number] for number in rest], fields, required)))
+        return file_format.join_scanned_files(parts)
 
-    def _joined(
-        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
-    ) -> file_format.ScannedFiles | None:
-        dialect = self.dialect
-        if self.is_as_before or dialect.encoding != UTF8 or dialect.skip_lines or dialect.escape is not None:
-            return None
-        texts, unreadable = self.texts_of(files)
-        if texts is None or (dialect.quote is not None and any(dialect.quote.encode() in text for text in texts)):
-            return None
-        joined = cut_together(texts, self.layout)
-        filled = np.flatnonzero(joined.lengths)
-        headers = {*joined.lines.text.take(pa.array(joined.starts[filled])).to_pylist()}
-        if len(headers) != 1:
-            return None
-        (line,) = headers
+    def _find_header(self, line: bytes, fields: SourceFields, required: file_format.RequiredColumns) -> Header | None:
+        """The header ``line``; None where it is wrong, which each file says of itself."""
         try:
-            header = header_of(line, fields, dialect, "")
+            header = header_of(line, fields, self.dialect, "")
             required.check(header.names, header.stored, "", "header")
-        except file_format.UnreadableFileError:  # each says it of itself
+        except file_format.UnreadableFileError:
             return None
-        for number in np.flatnonzero(joined.lengths > FEW_RECORDS).tolist():  # the beginning of others says nothing
-            path = files[number][0]
+        return header
+
+    def _scan_joined(
+        self, texts: Sequence[tuple[str, bytes]], joined_lines: JoinedLines, header: Header, fields: SourceFields
+    ) -> file_format.ScannedFiles:
+        """Files with one ``header``, of which these are names, ``texts``, and the ``joined_lines`` lines."""
+        unreadable: dict[int, file_format.UnreadableFileError] = {}
+        for number in np.flatnonzero(
+            joined_lines.lengths > FEW_RECORDS
+        ).tolist():  # the beginning of others says nothing
+            path, text = texts[number]
             try:
-                if relanded(path) is None:
-                    self.check_beginning(texts[number], line, fields, path)
+                if relanded_file(path) is None:
+                    self.check_beginning(text, header.line, fields, path)
             except file_format.UnreadableFileError as error:
                 unreadable[number] = error
-        joined = joined.without(unreadable)
-        joined = joined.where(truths(pc.not_equal(joined.lines.text, line)))
-        records = self._records(joined.lines, header, fields)
-        return file_format.ScannedFiles(records, joined.lengths, (None,) * len(files), unreadable)
+        joined_lines = joined_lines.without_files(unreadable)
+        joined_lines = joined_lines.where(true_mask(pc.not_equal(joined_lines.lines.text, header.line)))
+        records = self._scan_records(joined_lines.lines, header, fields)
+        return file_format.ScannedFiles(records, joined_lines.lengths, (None,) * len(texts), unreadable)
 
     def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
         """Raise DialectError for records of another dialect."""
         check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
-    def _records(self, lines: TextLines, header: Header, fields: SourceFields) -> file_format.ScannedRecords:
+    def _scan_records(self, lines: TextLines, header: Header, fields: SourceFields) -> file_format.ScannedRecords:
         """Records of the lines after ``header``; a repetition of it is not a record either."""
-        lines = lines.where(as_numpy(pc.not_equal(lines.text, constant(header.line))))
+        lines = lines.where(as_numpy(pc.not_equal(lines.text, arrow_scalar(header.line))))
         if not len(lines):
             return file_format.nothing(fields)
         not_text = file_format.NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
-        unparsed = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), constant(not_text))
+        parse_errors = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), arrow_scalar(not_text))
         quoting = Quoting(self.dialect)
-        judged = JudgedLines.of(lines, quoting, self._quotes)
-        for reason, rows in judged.misread.items():
+        judged_lines = JudgedLines.from_lines(lines, quoting, self._quotes)
+        for reason, rows in judged_lines.misread.items():
             if rows.any():
-                unparsed = pc.if_else(pa.array(rows), constant(reason), unparsed)
+                parse_errors = pc.if_else(pa.array(rows), arrow_scalar(reason), parse_errors)
         reading = _Reading(lines, header, quoting)
-        is_read = truths(unparsed.is_null())
-        reading.parse(np.flatnonzero(is_read & judged.is_plain))
-        reading.parse_alone(np.flatnonzero(is_read & ~judged.is_plain))
+        is_read = true_mask(parse_errors.is_null())
+        reading.parse_lines(np.flatnonzero(is_read & judged_lines.is_plain))
+        reading.parse_alone(np.flatnonzero(is_read & ~judged_lines.is_plain))
         fits = reading.has_fields()
-        misfits = as_numpy(unparsed.is_null()) & ~fits
+        misfits = as_numpy(parse_errors.is_null()) & ~fits
         if misfits.any():
-            why = constant(f"not {header.width} fields, as the header has")
-            unparsed = pc.if_else(pa.array(misfits), why, unparsed)
-        texts = plain_numbers({name: reading.column(name) for name in fields}, fields, self.dialect)
-        columns, unparsed = typed(texts, unparsed, fields, list(DataType), is_iso_alone=self.is_as_before)
+            why = arrow_scalar(f"not {header.width} fields, as the header has")
+            parse_errors = pc.if_else(pa.array(misfits), why, parse_errors)
+        texts = plain_numbers({name: reading.text_column(name) for name in fields}, fields, self.dialect)
+        columns, parse_errors = typed(texts, parse_errors, fields, list(DataType), is_iso_alone=self.is_as_before)
         return file_format.ScannedRecords(
-            columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows))
+            columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows))
         )
 
     def stands_alone(self, record: bytes) -> bool:
@@ -184,21 +208,21 @@ class CsvLines(TextFormat):
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """The places of ``fields`` as header, and a line for each record."""
         try:
-            header = self._row([field.place for field in fields.values()])
-            lines = [header, *(self._spelled(record, fields, header) for record in records)]
+            header = self._format_row([field.place for field in fields.values()])
+            lines = [header, *(self._format_record(record, fields, header) for record in records)]
         except csv.Error as error:
             raise ValueError(f"a value cannot be written in this dialect of CSV: {error}") from error
-        return self.layout.stored("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
+        return self.layout.encode_lines("".join(f"{line}\n" for line in lines).encode(errors="surrogateescape"))
 
-    def _spelled(self, record: Mapping[str, Any] | str, fields: SourceFields, header: str) -> str:
+    def _format_record(self, record: Mapping[str, Any] | str, fields: SourceFields, header: str) -> str:
         if isinstance(record, str):
             return record
-        values = [self._text(record.get(name)) for name in fields]
-        line = self._row(values)
+        values = [self._format_value(record.get(name)) for name in fields]
+        line = self._format_row(values)
         is_record = line.strip(self.layout.blanks) and line != header  # in quotes it is one
-        return line if is_record or self.dialect.quote is None else self._row(values, csv.QUOTE_ALL)
+        return line if is_record or self.dialect.quote is None else self._format_row(values, csv.QUOTE_ALL)
 
-    def _row(self, values: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
+    def _format_row(self, values: Sequence[str], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
         line, dialect = io.StringIO(), self.dialect
         csv.writer(
             line,
@@ -210,7 +234,7 @@ class CsvLines(TextFormat):
         ).writerow(values)
         return line.getvalue().removesuffix("\r\n")
 
-    def _text(self, value: Any) -> str:
+    def _format_value(self, value: Any) -> str:
         if value is None:
             return ""
         if isinstance(value, list):
@@ -233,23 +257,23 @@ class _Reading:
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
 
-    def parse(self, rows: Ints) -> None:
+    def parse_lines(self, rows: Ints) -> None:
         """Parse those lines, each of which holds its quotes."""
         if not len(rows):
             return
-        block = self._block(rows)
+        block = self._parse_block(rows)
         if block is not None:
             table, fits = block
             self.tables.append(table)
             self.rows.append(rows[fits])
         elif len(rows) > 1:
             middle = len(rows) // 2
-            self.parse(rows[:middle])
-            self.parse(rows[middle:])
+            self.parse_lines(rows[:middle])
+            self.parse_lines(rows[middle:])
 
     def parse_alone(self, rows: Ints) -> None:
         """Parse those lines one by one."""
-        records = [self.quoting.fields(self.lines.text[row].as_py().decode()) for row in rows.tolist()]
+        records = [self.quoting.split_record(self.lines.text[row].as_py().decode()) for row in rows.tolist()]
         fits = np.array([len(fields) == self.header.width for fields in records], np.bool_)
         if fits.any():
             columns = zip(*(fields for fields in records if len(fields) == self.header.width), strict=True)
@@ -257,7 +281,7 @@ class _Reading:
                 pa.array([None if value in self.nulls else value for value in column], pa.string())
                 for column in columns
             ]
-            self.tables.append(pa.table(arrays, names=[_field(i) for i in range(self.header.width)]))
+            self.tables.append(pa.table(arrays, names=[_field_name(i) for i in range(self.header.width)]))
             self.rows.append(rows[fits])
 
     def has_fields(self) -> NDArray[np.bool_]:
@@ -267,11 +291,13 @@ class _Reading:
             fits[rows] = True
         return fits
 
-    def column(self, name: str) -> pa.Array:
+    def text_column(self, name: str) -> pa.Array:
         """A column of text, NULL in lines that were not parsed."""
         if name not in self.header.stored or not self.tables:
             return pa.nulls(len(self.lines), pa.string())
-        chunks = [chunk for table in self.tables for chunk in table.column(_field(self.header.stored[name])).chunks]
+        chunks = [
+            chunk for table in self.tables for chunk in table.column(_field_name(self.header.stored[name])).chunks
+        ]
         whole = pa.concat_arrays(chunks) if chunks else pa.nulls(0, pa.string())
         rows = np.concatenate(self.rows)
         if len(rows) == len(self.lines) and (np.diff(rows) == 1).all():
@@ -280,22 +306,22 @@ class _Reading:
         place[rows] = np.arange(len(rows))
         return whole.take(pa.array(place, mask=place < 0))
 
-    def _block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
+    def _parse_block(self, rows: Ints) -> tuple[pa.Table, NDArray[np.bool_]] | None:
         """The records of a block of lines, and which lines have its fields; None if lines ran together."""
         text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
-        broken = pc.binary_join_element_wise(text, constant(b"\n"), constant(b""))
-        offsets = np.frombuffer(broken.buffers()[1], np.int32)[broken.offset :]
-        block = broken.buffers()[2].slice(int(offsets[0]), int(offsets[len(broken)] - offsets[0]))
+        joined_text = pc.binary_join_element_wise(text, arrow_scalar(b"\n"), arrow_scalar(b""))
+        offsets = np.frombuffer(joined_text.buffers()[1], np.int32)[joined_text.offset :]
+        block = joined_text.buffers()[2].slice(int(offsets[0]), int(offsets[len(joined_text)] - offsets[0]))
         fits = np.ones(len(rows), np.bool_)
         odd: list[int] = []
 
-        def misfit(row: pcsv.InvalidRow) -> str:
+        def skip_misfit(row: pcsv.InvalidRow) -> str:
             odd.append(row.number)
             return "skip"
 
         dialect = self.quoting.dialect
-        names = [_field(i) for i in range(self.header.width)]
-        wanted = [_field(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
+        names = [_field_name(i) for i in range(self.header.width)]
+        wanted_names = [_field_name(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
         try:
             table = pcsv.read_csv(
                 pa.BufferReader(block),
@@ -305,13 +331,13 @@ class _Reading:
                     quote_char=dialect.quote or False,
                     escape_char=dialect.escape or False,
                     ignore_empty_lines=False,
-                    invalid_row_handler=misfit,
+                    invalid_row_handler=skip_misfit,
                 ),
                 convert_options=pcsv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()),
                     null_values=self.nulls,
                     strings_can_be_null=True,
-                    include_columns=wanted,
+                    include_columns=wanted_names,
                     check_utf8=False,
                 ),
             )
@@ -323,7 +349,7 @@ class _Reading:
         return table, fits
 
 
-def _field(number: int) -> str:
+def _field_name(number: int) -> str:
     return f"_c{number}"
 
 
@@ -335,16 +361,19 @@ def plain_numbers(texts: Mapping[str, pa.Array], fields: SourceFields, dialect: 
     """``texts`` with numbers of columns of numbers as they are written with a point and without groups."""
     if (dialect.decimal, dialect.thousands) == (".", None):
         return {**texts}
-    return {name: _plain(text, dialect) if fields[name].type in _KINDS else text for name, text in texts.items()}
+    return {
+        name: _plain_number_texts(text, dialect) if fields[name].type in _KINDS else text
+        for name, text in texts.items()
+    }
 
 
-def _plain(text: pa.Array, dialect: CsvDialect) -> pa.Array:
+def _plain_number_texts(text: pa.Array, dialect: CsvDialect) -> pa.Array:
     if dialect.thousands is not None:
         group = re.escape(dialect.thousands)
-        grouped = rf"^\s*[+-]?[0-9]{{1,3}}({group}[0-9]{{3}})+({re.escape(dialect.decimal)}[0-9]*)?\s*$"
-        is_grouped = pc.match_substring_regex(text, grouped)
+        grouped_number = rf"^\s*[+-]?[0-9]{{1,3}}({group}[0-9]{{3}})+({re.escape(dialect.decimal)}[0-9]*)?\s*$"
+        is_grouped = pc.match_substring_regex(text, grouped_number)
         text = pc.if_else(is_grouped, pc.replace_substring(text, dialect.thousands, ""), text)
     if dialect.decimal == ",":
         has_point = pc.match_substring(text, ".")  # which parts nothing here
-        text = pc.if_else(has_point, constant(_NO_NUMBER), pc.replace_substring(text, ",", "."))
+        text = pc.if_else(has_point, arrow_scalar(_NO_NUMBER), pc.replace_substring(text, ",", "."))
     return text

@@ -21,11 +21,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.formats.file_format import misfit
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, arrow_type, constant, with_items
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    DATE,
+    DECIMAL,
+    TIMESTAMP,
+    Ints,
+    arrow_scalar,
+    arrow_type,
+    canonical_values,
+    entries_of,
+    having_items,
+    is_nested,
+    map_leaves,
+)
 from headrace.kernel.expressions.casts import read_text
 from headrace.kernel.expressions.decimals import spelled
-from headrace.model.expressions.columns import ColumnType, SourceFields
-from headrace.model.expressions.data_types import DataType, ListType
+from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
+from headrace.model.expressions.data_types import DataType, ListType, MapType, NestedType, StructType
 from headrace.model.time import iso_8601
 
 FROM_TEXT = (DataType.TIMESTAMP, DataType.DATE, DataType.BYTES)
@@ -46,52 +59,108 @@ _STRING = re.compile(rb'"(\\.|[^"\\])*"')
 
 def stored_type(kind: ColumnType) -> pa.DataType:
     """The Arrow type of a column as JSON has it: what it has no form for is text."""
-    return pa.list_(_STORED[kind.item]) if isinstance(kind, ListType) else _STORED[kind]
+    return arrow_type(kind, _STORED)
+
+
+def field_of(values: pa.Array, field: SourceField) -> pa.Array:
+    """The values of a ``field`` in its outermost object, NULL where an object that would hold it is; in a list of
+    objects the list of them.
+    """
+    if not field.through:
+        return pc.struct_field(values, field.path[1:]) if field.path[1:] else values
+    outer_path = field.path[1 : field.through]
+    lists = pc.struct_field(values, outer_path) if outer_path else values
+    if not pa.types.is_list(lists.type):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    items = pc.struct_field(pc.list_flatten(lists), field.path[field.through :])
+    return having_items(lists, items, lists.is_null())
 
 
 def has_lone_surrogate(text: str) -> bool:
     """Whether half of a pair of surrogates is written in ``text``."""
-    return _HALF.search(_WHOLE.sub(" ", text)) is not None
+    return "\\u" in text and _HALF.search(_WHOLE.sub(" ", text)) is not None
 
 
-def parsed(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The value that ``text`` is. Raises ValueError if it is none."""
-    if _depth(text.encode()) > DEEPEST:
+    brackets = text.count("[") + text.count("{")
+    if brackets > DEEPEST and _nesting_depth(text.encode()) > DEEPEST:
         raise ValueError(f"it is nested deeper than {DEEPEST}")
-    return json.loads(text, parse_constant=_no_constant, parse_float=_fraction, parse_int=_integer)
+    return json.loads(
+        text,
+        parse_constant=_no_constant,
+        parse_float=_parse_fraction,
+        parse_int=_parse_integer,
+        object_pairs_hook=_Object,
+    )
 
 
-def fits(value: Any, kind: ColumnType) -> bool:
+class _Object(dict[str, Any]):
+    """An object, and whether a name stands twice in it; then the last one counts, but in a map."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        self.repeats_names = len(pairs) > len(self)
+
+
+def fits_type(value: Any, kind: ColumnType) -> bool:
     """Whether a column of ``kind`` takes a parsed ``value``."""
-    if isinstance(kind, ListType):
-        return value is None or (isinstance(value, list) and all(fits(item, kind.item) for item in value))
+    if value is None:
+        return True
+    match kind:
+        case ListType(item):
+            return isinstance(value, list) and all(fits_type(one, item) for one in value)
+        case StructType(fields):
+            return isinstance(value, dict) and all(fits_type(value.get(name), own) for name, own in fields)
+        case MapType(own):
+            return (
+                isinstance(value, _Object)
+                and not value.repeats_names
+                and all(fits_type(one, own) for one in value.values())
+            )
     return _FITS[kind](value)
 
 
 def stored_value(value: Any, kind: ColumnType) -> Any:
     """A ``value`` that fits, as one of ``stored_type``."""
-    if value is None:
-        return None
-    if isinstance(kind, ListType):
-        return [stored_value(item, kind.item) for item in value]
+    return map_parsed(value, kind, _stored_leaf)
+
+
+def _stored_leaf(value: Any, kind: DataType) -> Any:
     if kind is DataType.DECIMAL:
         return _decimal_of(value)
     return float(value.written) if kind is DataType.FLOAT else value
 
 
-def lists_of_text(texts: pa.Array, kind: ListType) -> pa.Array:
-    """Each text, an array of JSON, as a list of the ``stored_type`` of ``kind``; NULL if it is none."""
-    return pa.array([_list(text, kind) for text in texts.to_pylist()], stored_type(kind))
+def map_parsed(value: Any, kind: ColumnType, read: Callable[[Any, DataType], Any]) -> Any:
+    """A Python ``value`` of a column of ``kind`` with what ``read`` makes of the values in it; None stays, what a
+    struct lacks is None, and a map is its entries, as Arrow takes one.
+    """
+    if value is None:
+        return None
+    match kind:
+        case ListType(item):
+            return [map_parsed(one, item, read) for one in value]
+        case StructType(fields):
+            return {name: map_parsed(value.get(name), own, read) for name, own in fields}
+        case MapType(own):
+            return [(name, map_parsed(one, own, read)) for name, one in value.items()]
+    return read(value, kind)
 
 
-def _list(text: str | None, kind: ListType) -> list[Any] | None:
+def values_of_json(texts: pa.Array, kind: NestedType) -> pa.Array:
+    """Each text, an array or an object of JSON, as one of the ``stored_type`` of ``kind``; NULL if it is none."""
+    return pa.array([_parse_nested(text, kind) for text in texts.to_pylist()], stored_type(kind))
+
+
+def _parse_nested(text: str | None, kind: NestedType) -> Any:
     if text is None or has_lone_surrogate(text):
         return None
     try:
-        value = parsed(text)
+        value = parse_json(text)
     except ValueError:
         return None
-    return stored_value(value, kind) if isinstance(value, list) and fits(value, kind) else None
+    return stored_value(value, kind) if fits_type(value, kind) else None
 
 
 class _Float(float):
@@ -109,22 +178,22 @@ class _Int(int):
 _Number = TypeVar("_Number", _Float, _Int)
 
 
-def _number(kind: type[_Number], written: str) -> _Number:
-    number = kind(written)
-    number.written = written
+def _parse_number(kind: type[_Number], number_text: str) -> _Number:
+    number = kind(number_text)
+    number.written = number_text
     return number
 
 
-def _fraction(written: str) -> _Float:
-    return _number(_Float, written)
+def _parse_fraction(number_text: str) -> _Float:
+    return _parse_number(_Float, number_text)
 
 
-def _integer(written: str) -> _Int | _Float:
+def _parse_integer(number_text: str) -> _Int | _Float:
     """An integer; one that no column of integers holds is a float at once."""
-    return _number(_Int, written) if len(written) <= _LONGEST else _number(_Float, written)
+    return _parse_number(_Int, number_text) if len(number_text) <= _LONGEST else _parse_number(_Float, number_text)
 
 
-def _depth(line: bytes) -> int:
+def _nesting_depth(line: bytes) -> int:
     """How deep the brackets of a line are nested, those in strings left out."""
     octets = np.frombuffer(_STRING.sub(b"", line), np.uint8)
     opens, closes = np.isin(octets, [ord("["), ord("{")]), np.isin(octets, [ord("]"), ord("}")])
@@ -173,39 +242,79 @@ def as_json(columns: Mapping[str, pa.Array], rows: Ints, *, for_all: bool = Fals
     base64. ``for_all``: so that every reader of JSON takes them, with NaN and infinities as text.
     """
     names = list(columns)
-    taken = [_plain(columns[name].take(pa.array(rows))) for name in names]
-    if for_all:
-        taken = [
-            _finite(values) if _has_floats(columns[name].type) else values
-            for name, values in zip(names, taken, strict=True)
-        ]
+    values_of = _plain_for_all if for_all else _plain_values
+    value_lists = [values_of(columns[name].take(pa.array(rows))) for name in names]
     objects = [
-        json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False) for values in zip(*taken, strict=True)
+        json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False)
+        for values in zip(*value_lists, strict=True)
     ]
     return pa.array([text.encode(errors="replace") for text in objects], pa.binary())
 
 
+def with_json(table: pa.Table) -> pa.Table:
+    """``table`` with JSON where it has lists, structs and maps."""
+    for place, field in enumerate(table.schema):
+        if is_nested(field.type):
+            texts = json_texts(table.column(place).combine_chunks())
+            table = table.set_column(place, field.name, texts)
+    return table
+
+
+def json_texts(values: pa.Array) -> pa.Array:
+    """Each of ``values`` as JSON that every reader takes, in ASCII; NULL where it is NULL."""
+    texts = [None if value is None else json.dumps(value) for value in _plain_for_all(values)]
+    return pa.array(texts, pa.string())
+
+
+def _plain_for_all(values: pa.Array) -> list[Any]:
+    plain = _plain_values(values)
+    return [_replace_non_finite(value) for value in plain] if _has_floats(values.type) else plain
+
+
 def _has_floats(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_floating(kind.value_type if pa.types.is_list(kind) else kind))
+    if pa.types.is_list(kind):
+        return _has_floats(kind.value_type)
+    if pa.types.is_map(kind):
+        return _has_floats(kind.item_type)
+    if pa.types.is_struct(kind):
+        return any(_has_floats(field.type) for field in kind)
+    return bool(pa.types.is_floating(kind))
 
 
-def _finite(values: list[Any]) -> list[Any]:
-    return [
-        _finite(one) if isinstance(one, list) else one if one is None or isfinite(one) else _WORDS[str(one)]
-        for one in values
-    ]
+def _replace_non_finite(value: Any) -> Any:
+    match value:
+        case list():
+            return [_replace_non_finite(one) for one in value]
+        case dict():
+            return {name: _replace_non_finite(one) for name, one in value.items()}
+        case float() if not isfinite(value):
+            return _WORDS[str(value)]
+    return value
 
 
 _WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
-def _plain(values: pa.Array) -> list[Any]:
+def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for each type)
     if pa.types.is_list(values.type):
-        items = iter(_plain(pc.list_flatten(values)))
+        items = iter(_plain_values(pc.list_flatten(values)))
         lengths = pc.list_value_length(values).to_pylist()
         return [None if length is None else [next(items) for _ in range(length)] for length in lengths]
+    if pa.types.is_struct(values.type):
+        names = [field.name for field in values.type]
+        rows = zip(*map(_plain_values, values.flatten()), strict=True)
+        known = values.is_valid().to_pylist()
+        return [
+            dict(zip(names, parts, strict=True)) if is_there else None
+            for parts, is_there in zip(rows, known, strict=True)
+        ]
+    if pa.types.is_map(values.type):
+        return [
+            None if entries is None else {entry["key"]: entry["value"] for entry in entries}
+            for entries in _plain_values(entries_of(values))
+        ]
     if values.type == TIMESTAMP:
-        return [None if at is None else iso_8601(at) for at in values.cast(pa.int64()).to_pylist()]
+        return [None if time is None else iso_8601(time) for time in values.cast(pa.int64()).to_pylist()]
     if values.type == DATE:
         return list(values.cast(pa.string()).to_pylist())
     if values.type == DECIMAL:
@@ -233,7 +342,7 @@ def typed(
 ) -> tuple[dict[str, pa.Array], pa.Array]:
     """Read columns of text as what the schema says. It raises nothing.
 
-    :param columns: a column for each field; a list is an array of JSON where its column is text.
+    :param columns: a column for each field; what is nested is JSON where its column is text.
     :param unparsed: why records do not parse, NULL of those that do so far.
     :param fields: what each column holds.
     :param from_text: the types that are read from text; columns of others are taken as they are.
@@ -242,10 +351,10 @@ def typed(
     """
     read = dict(columns)
     for name, field in fields.items():
-        read[name] = _typed(columns[name], field.type, from_text, is_iso_alone)
+        read[name] = _to_column_type(columns[name], field.type, from_text, is_iso_alone)
         if read[name].null_count > columns[name].null_count:
             misread = pc.and_(pc.and_(columns[name].is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, constant(misfit(name, field)), unparsed)
+            unparsed = pc.if_else(misread, arrow_scalar(misfit(name, field)), unparsed)
     if unparsed.null_count < len(unparsed):
         parses = unparsed.is_null()
         nothing = {name: pa.scalar(None, arrow_type(field.type)) for name, field in fields.items()}
@@ -253,37 +362,41 @@ def typed(
     return read, unparsed
 
 
-def _typed(values: pa.Array, kind: ColumnType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
-    if isinstance(kind, ListType):
+def _to_column_type(values: pa.Array, kind: ColumnType, from_text: Sequence[DataType], is_iso_alone: bool) -> pa.Array:
+    if isinstance(kind, NestedType):
         if pa.types.is_string(values.type):
-            values = lists_of_text(values, kind)
-        return (
-            values
-            if values.type == arrow_type(kind)
-            else with_items(values, partial(_read, kind=kind.item, is_iso_alone=is_iso_alone))
-        )
-    return _read(values, kind, is_iso_alone) if kind in from_text else values
+            values = values_of_json(values, kind)
+        if values.type != arrow_type(kind):
+            values = map_leaves(values, kind, partial(_stored_leaves, is_iso_alone=is_iso_alone))
+        return canonical_values(values, kind)
+    return _values_from_text(values, kind, is_iso_alone) if kind in from_text else values
 
 
-def _read(text: pa.Array, kind: DataType, is_iso_alone: bool) -> pa.Array:
+def _stored_leaves(values: pa.Array, kind: DataType, is_iso_alone: bool) -> pa.Array:
+    return _values_from_text(values, kind, is_iso_alone) if kind in FROM_TEXT else values
+
+
+def _values_from_text(text: pa.Array, kind: DataType, is_iso_alone: bool) -> pa.Array:
     if kind is DataType.STRING:
         return text
-    return decoded(text) if kind is DataType.BYTES else read_text(text, kind, is_iso_alone=is_iso_alone)
+    return decode_base64(text) if kind is DataType.BYTES else read_text(text, kind, is_iso_alone=is_iso_alone)
 
 
-def decoded(text: pa.Array) -> pa.Array:
+def decode_base64(text: pa.Array) -> pa.Array:
     """The bytes of each text in base64 (RFC 4648, with padding), without blanks around it; NULL of one that is none."""
     text = pc.ascii_trim_whitespace(text)
-    known = pc.if_else(pc.match_substring_regex(text, _BASE64), text, pa.scalar(None, pa.string()))
-    whole = pc.binary_join_element_wise(known.fill_null(""), constant(""), constant(""))  # in memory of its own
+    valid_text = pc.if_else(pc.match_substring_regex(text, _BASE64), text, pa.scalar(None, pa.string()))
+    whole = pc.binary_join_element_wise(
+        valid_text.fill_null(""), arrow_scalar(""), arrow_scalar("")
+    )  # in memory of its own
     ends = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1].astype(np.int64)
     octets = np.frombuffer(whole.buffers()[2], np.uint8)[ends[0] : ends[-1]] if ends[-1] else np.zeros(0, np.uint8)
     quads = _CODES[octets].reshape(-1, 4)
     threes = quads[:, 0] << 18 | quads[:, 1] << 12 | quads[:, 2] << 6 | quads[:, 3]
-    made = np.stack([threes >> 16, threes >> 8, threes], axis=1).astype(np.uint8)
+    decoded_bytes = np.stack([threes >> 16, threes >> 8, threes], axis=1).astype(np.uint8)
     is_padded = (octets == ord("=")).reshape(-1, 4)[:, 1:]
-    before = np.append(0, np.cumsum(~is_padded.reshape(-1)))
-    offsets = before[(ends - ends[0]) // 4 * 3].astype(np.int32)
-    data = made.reshape(-1)[~is_padded.reshape(-1)]
+    bytes_before = np.append(0, np.cumsum(~is_padded.reshape(-1)))
+    offsets = bytes_before[(ends - ends[0]) // 4 * 3].astype(np.int32)
+    data = decoded_bytes.reshape(-1)[~is_padded.reshape(-1)]
     octets_of_texts = pa.Array.from_buffers(pa.binary(), len(text), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    return pc.if_else(known.is_valid(), octets_of_texts, pa.scalar(None, pa.binary()))
+    return pc.if_else(valid_text.is_valid(), octets_of_texts, pa.scalar(None, pa.binary()))

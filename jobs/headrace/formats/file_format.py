@@ -12,7 +12,7 @@ an error of its own.
 import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,7 +21,7 @@ import pyarrow as pa
 from headrace.errors import FixDataError
 from headrace.kernel.columns import Ints, arrow_type
 from headrace.model.expressions.columns import SourceField, SourceFields
-from headrace.model.expressions.data_types import DataType, ListType, in_words
+from headrace.model.expressions.data_types import DataType, MapType, NestedType, in_words
 from headrace.model.expressions.expr import Binary, Expr, Function
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.sources import CsvDialect
@@ -124,6 +124,21 @@ class ScannedRecords:
     def __len__(self) -> int:
         return len(self.position)
 
+    def take_rows(self, rows: Ints) -> "ScannedRecords":
+        """Take some of these, in the order of ``rows``. It raises nothing.
+
+        :param rows: their numbers.
+        :returns: the records.
+        """
+        taken = pa.array(rows)
+        return replace(
+            self,
+            columns={name: values.take(taken) for name, values in self.columns.items()},
+            unparsed=self.unparsed.take(taken),
+            position=self.position[rows],
+            raw=lambda chosen: self.raw(rows[chosen]),
+        )
+
 
 @dataclass(frozen=True)
 class ScannedFiles:
@@ -139,22 +154,39 @@ class ScannedFiles:
 
 def _one_below_the_other(parts: Sequence[ScannedRecords]) -> ScannedRecords:
     """The records of several files, of which at least one is asked for."""
-    filled = [part for part in parts if len(part)] or parts[:1]
-    starts = np.cumsum([0, *(len(part) for part in filled)])[:-1]
+    nonempty = [part for part in parts if len(part)] or parts[:1]
+    starts = np.cumsum([0, *(len(part) for part in nonempty)])[:-1]
 
-    def raw(rows: Ints) -> pa.Array:
+    def raw_records(rows: Ints) -> pa.Array:
         part = np.searchsorted(starts, rows, "right") - 1
-        texts = [filled[number].raw(rows[part == number] - starts[number]) for number in np.unique(part).tolist()]
+        texts = [nonempty[number].raw(rows[part == number] - starts[number]) for number in np.unique(part).tolist()]
         place = np.argsort(np.argsort(part, kind="stable"), kind="stable")
         return pa.concat_arrays(texts).take(pa.array(place)) if texts else pa.nulls(0, pa.binary())
 
     return ScannedRecords(
-        {name: pa.concat_arrays([part.columns[name] for part in filled]) for name in filled[0].columns},
-        pa.concat_arrays([part.unparsed for part in filled]),
-        np.concatenate([part.position for part in filled]),
-        raw,
-        has_text=filled[0].has_text,
+        {name: pa.concat_arrays([part.columns[name] for part in nonempty]) for name in nonempty[0].columns},
+        pa.concat_arrays([part.unparsed for part in nonempty]),
+        np.concatenate([part.position for part in nonempty]),
+        raw_records,
+        has_text=nonempty[0].has_text,
     )
+
+
+def join_scanned_files(parts: Sequence[tuple[Sequence[int], ScannedFiles]]) -> ScannedFiles:
+    """Files that were read in several ``parts``, one at least, in the order of their numbers, which each part says."""
+    numbers = np.concatenate([np.array(own, np.int64) for own, _ in parts])
+    own_lengths = np.concatenate([part.lengths for _, part in parts])
+    lengths = own_lengths[np.argsort(numbers)]
+    records = _one_below_the_other([part.records for _, part in parts])
+    if (np.diff(numbers) < 0).any():
+        records = records.take_rows(np.argsort(np.repeat(numbers, own_lengths), kind="stable"))
+    lacks: list[Mapping[str, str | None] | None] = [None] * len(numbers)
+    unreadable: dict[int, UnreadableFileError] = {}
+    for own, part in parts:
+        for number, lacking in zip(own, part.lacks, strict=True):
+            lacks[number] = lacking
+        unreadable |= {own[place]: error for place, error in part.unreadable.items()}
+    return ScannedFiles(records, lengths, tuple(lacks), unreadable)
 
 
 def nothing(fields: SourceFields) -> ScannedRecords:
@@ -175,7 +207,9 @@ def misfit(name: str, field: SourceField) -> str:
     :returns: the reason, for ``ScannedRecords.unparsed``.
     """
     kind = field.type
-    return f"column {field.named(name)}: not {f'a {in_words(kind)}' if isinstance(kind, ListType) else NOUNS[kind]}"
+    once = " that has each key once" if isinstance(kind, MapType) else ""
+    what = f"a {in_words(kind)}{once}" if isinstance(kind, NestedType) else NOUNS[kind]
+    return f"column {field.named(name)}: not {what}"
 
 
 @dataclass(frozen=True)
@@ -208,13 +242,13 @@ class Span:
         :param data: the whole text.
         :returns: where the lines begin and end in it.
         """
-        return self._line(data, self.first), self._line(data, self.after)
+        return self._line_start(data, self.first), self._line_start(data, self.after)
 
-    def _line(self, data: bytes, number: int) -> int:
-        at = len(data) * number // self.of
-        if at in {0, len(data)}:
-            return at
-        return data.find(b"\n", at - 1) + 1 or len(data)
+    def _line_start(self, data: bytes, number: int) -> int:
+        place = len(data) * number // self.of
+        if place in {0, len(data)}:
+            return place
+        return data.find(b"\n", place - 1) + 1 or len(data)
 
 
 WHOLE_FILE = Span()
@@ -244,32 +278,32 @@ class RequiredColumns:
             missing = sorted(nulling_columns(expr) - {*filled})
             if missing:
                 why = f"without which every record has no {purpose}"
-                raise FileColumnsError(path, f"its {where} lacks {self._lacked(missing[0], why, names)}")
+                raise FileColumnsError(path, f"its {where} lacks {self._describe_missing(missing[0], why, names)}")
         for name, reader in self.columns.items():
-            if self._place(name) not in names:
+            if self._column_place(name) not in names:
                 why = f"which {reader} reads"
-                raise MissingColumnError(path, f"its {where} lacks {self._lacked(name, why, names)}")
+                raise MissingColumnError(path, f"its {where} lacks {self._describe_missing(name, why, names)}")
 
-    def _place(self, name: str) -> str:
+    def _column_place(self, name: str) -> str:
         return self.fields[name].place if name in self.fields else name
 
-    def _lacked(self, name: str, why: str, names: Sequence[str]) -> str:
-        place = self._place(name)
+    def _describe_missing(self, name: str, why: str, names: Sequence[str]) -> str:
+        place = self._column_place(name)
         column = f"column {place}" if place == name else f"column {place} ({name} in the source)"
-        near = "; it is there, and of type null" if place in names else _near(place, names)
-        return f"{column}, {why}{near}"
+        suggestion = "; it is there, and of type null" if place in names else _name_suggestion(place, names)
+        return f"{column}, {why}{suggestion}"
 
 
-def nearest(name: str, names: Collection[str]) -> str | None:
+def nearest_name(name: str, names: Collection[str]) -> str | None:
     """Which of ``names`` is most like ``name``; None if none is."""
-    spelled = {candidate.casefold(): candidate for candidate in names}
-    close = difflib.get_close_matches(name.casefold(), spelled, 1)
-    return spelled[close[0]] if close else None
+    candidates = {candidate.casefold(): candidate for candidate in names}
+    close = difflib.get_close_matches(name.casefold(), candidates, 1)
+    return candidates[close[0]] if close else None
 
 
-def _near(name: str, names: Collection[str]) -> str:
-    near = nearest(name, names)
-    return "" if near is None else f"; it has {near!r}, which is spelled much like it"
+def _name_suggestion(name: str, names: Collection[str]) -> str:
+    nearest = nearest_name(name, names)
+    return "" if nearest is None else f"; it has {nearest!r}, which is spelled much like it"
 
 
 def nulling_columns(expr: Expr) -> frozenset[str]:

@@ -27,16 +27,16 @@ from numpy.typing import NDArray
 from headrace.formats import fields as formats_fields
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
-from headrace.formats.fields import parsed
+from headrace.formats.fields import parse_json
 from headrace.formats.lines import JoinedLines, TextFormat, TextLines, cut_together
-from headrace.kernel.columns import Ints, as_numpy, constant, truths
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, true_mask
 from headrace.kernel.expressions.decimals import SHORT
 from headrace.kernel.expressions.string_bytes import are_text
-from headrace.model.arguments import shown
+from headrace.model.arguments import short_repr
 from headrace.model.expressions.columns import SourceField, SourceFields, in_objects
-from headrace.model.expressions.data_types import DataType, ListType
+from headrace.model.expressions.data_types import DataType, has_map, parts_of
 from headrace.model.expressions.typing import constant_to_json
-from headrace_snapshots.names import relanded
+from headrace_snapshots.names import relanded_file
 
 _ONE_A_LINE: Final = "land each record on a line of its own (jq -c {})"
 _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
@@ -60,7 +60,7 @@ def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
         _check_first(first.text[0].as_py(), path)
         if len(lines) == 1 and lines.position[0] == first.position[0]:
             _check_only(lines.text[0].as_py(), path)
-    for row in _arrays(lines):
+    for row in _array_lines(lines):
         if (count := _records_in(lines.text[int(row)].as_py())) is not None:
             raise file_format.UnreadableFileError(
                 path,
@@ -68,17 +68,17 @@ def check_json_lines(lines: TextLines, first: TextLines, path: str) -> None:
             )
 
 
-def _doubtful_files(joined: JoinedLines) -> list[int]:
+def _doubtful_files(joined_lines: JoinedLines) -> list[int]:
     """The files that ``check_json_lines`` may refuse; it finds nothing in the others."""
-    filled = np.flatnonzero(joined.lengths)
-    starts = joined.starts
-    first = joined.lines.text.take(pa.array(starts[filled]))
-    is_plain = truths(pc.and_(pc.starts_with(first, b"{"), pc.ends_with(first, b"}")))
-    is_plain &= ~truths(pc.starts_with(first, b"{\0"))
-    doubtful = {*filled[~is_plain].tolist()}
-    doubtful |= {*(np.searchsorted(starts, _arrays(joined.lines), "right") - 1).tolist()}
-    for number in np.flatnonzero(joined.lengths == 1).tolist():
-        if _BEHIND_EACH_OTHER.search(joined.lines.text[int(starts[number])].as_py()):
+    nonempty = np.flatnonzero(joined_lines.lengths)
+    starts = joined_lines.starts
+    first = joined_lines.lines.text.take(pa.array(starts[nonempty]))
+    is_plain = true_mask(pc.and_(pc.starts_with(first, b"{"), pc.ends_with(first, b"}")))
+    is_plain &= ~true_mask(pc.starts_with(first, b"{\0"))
+    doubtful = {*nonempty[~is_plain].tolist()}
+    doubtful |= {*(np.searchsorted(starts, _array_lines(joined_lines.lines), "right") - 1).tolist()}
+    for number in np.flatnonzero(joined_lines.lengths == 1).tolist():
+        if _BEHIND_EACH_OTHER.search(joined_lines.lines.text[int(starts[number])].as_py()):
             doubtful.add(number)
     return sorted(doubtful)
 
@@ -107,7 +107,7 @@ def _check_first(line: bytes, path: str) -> None:
 
 def _check_only(line: bytes, path: str) -> None:
     """Raise UnreadableFileError if the only line of a file is several records, one behind the other."""
-    if _BEHIND_EACH_OTHER.search(line) and (count := sum(1 for _ in _objects(line))) > 1:
+    if _BEHIND_EACH_OTHER.search(line) and (count := sum(1 for _ in _objects_in_line(line))) > 1:
         raise file_format.UnreadableFileError(
             path, f"its only line has {count} records one behind the other: {_ONE_A_LINE.format('.')}"
         )
@@ -121,25 +121,25 @@ def _goes_on(line: bytes) -> bool:
     return marks.count(b"{") + marks.count(b"[") > marks.count(b"}") + marks.count(b"]")
 
 
-def _arrays(lines: TextLines) -> Ints:
+def _array_lines(lines: TextLines) -> Ints:
     """The lines that begin as an array."""
     text = lines.text
-    like = truths(pc.starts_with(text, b"["))
-    blank = truths(pc.or_(pc.starts_with(text, b" "), pc.starts_with(text, b"\t")))
+    like = true_mask(pc.starts_with(text, b"["))
+    blank = true_mask(pc.or_(pc.starts_with(text, b" "), pc.starts_with(text, b"\t")))
     blank &= lines.is_utf8
     if blank.any():
         rest = pc.ascii_ltrim(text.filter(pa.array(blank)).cast(pa.string()), " \t")
-        like[blank] = truths(pc.starts_with(rest, "["))
+        like[blank] = true_mask(pc.starts_with(rest, "["))
     return np.flatnonzero(like & lines.is_utf8)
 
 
-def _objects(line: bytes) -> Iterator[Any]:
+def _objects_in_line(line: bytes) -> Iterator[Any]:
     """The objects that stand one behind the other in ``line``, as far as it is JSON; blanks and commas between them."""
-    decoder, at = json.JSONDecoder(), 0
+    decoder, position = json.JSONDecoder(), 0
     try:
         text = line.decode()
-        while at < len(text):
-            value, at = decoder.raw_decode(text, _BETWEEN.match(text, at).end())  # type: ignore[union-attr]
+        while position < len(text):
+            value, position = decoder.raw_decode(text, _BETWEEN.match(text, position).end())  # type: ignore[union-attr]
             if isinstance(value, dict):
                 yield value
     except (ValueError, RecursionError):
@@ -153,7 +153,7 @@ def _records_in(line: bytes) -> int | str | None:
     if len(line) > _LONG:
         return "many"
     try:
-        values = parsed(line.decode())
+        values = parse_json(line.decode())
     except ValueError:
         return None
     count = sum(isinstance(value, dict) for value in values)
@@ -162,7 +162,8 @@ def _records_in(line: bytes) -> int | str | None:
 
 _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
 _NOT_FINITE = r"[:,\[]\s*-?(NaN|Inf)"
-"""What JSON has no words for."""
+_NOT_FINITE_WORDS = (re.compile(rb"NaN"), re.compile(rb"Inf"))
+"""What JSON has no words for, and what each of these has in it: all lines are looked through for that at once."""
 
 _LONG_NUMBER = rf'[0-9.]{{{SHORT + 1}}}|[:,\[\s"][+-]?[0-9.]+[eE]\+?[0-9]|\\u00'
 """Numbers, and strings that may be some, of which the parser of blocks makes other ones if a decimal does not hold
@@ -195,8 +196,10 @@ class JsonLines(TextFormat):
         path: str,
     ) -> file_format.ScannedRecords:
         """``lines`` as records, which say what of the ``required`` columns none of them has."""
-        records = _records(lines, fields, is_iso_alone=self.is_as_before)
-        return replace(records, lacks=_lacking(records, {name: fields[name] for name in required.columns}, lines))
+        records = _scan_records(lines, fields, is_iso_alone=self.is_as_before)
+        wanted = {name: fields[name] for name in required.columns}
+        (lacks,) = _missing_by_file(records, wanted, JoinedLines(lines, np.array([len(lines)])))
+        return replace(records, lacks=lacks)
 
     def read_together(
         self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
@@ -205,22 +208,24 @@ class JsonLines(TextFormat):
         texts, unreadable = (None, {}) if self.is_as_before else self.texts_of(files)
         if texts is None:
             return super().read_together(files, fields, required)
-        joined = cut_together(texts)
-        for number in _doubtful_files(joined):
-            if relanded(files[number][0]) is None:
-                own = joined.of(number)
+        joined_lines = cut_together(texts)
+        for number in _doubtful_files(joined_lines):
+            if relanded_file(files[number][0]) is None:
+                own = joined_lines.lines_of_file(number)
                 try:
                     self.check_lines(own, own.first(1), files[number][0])
                 except file_format.UnreadableFileError as error:
                     unreadable[number] = error
-        joined = joined.without(unreadable)
-        if not len(joined.lines):
+        joined_lines = joined_lines.without_files(unreadable)
+        if not len(joined_lines.lines):
             return file_format.ScannedFiles(
-                file_format.nothing(fields), joined.lengths, (None,) * len(files), unreadable
+                file_format.nothing(fields), joined_lines.lengths, (None,) * len(files), unreadable
             )
-        records = _records(joined.lines, fields, is_iso_alone=False)
-        wanted = {name: fields[name] for name in required.columns}
-        return file_format.ScannedFiles(records, joined.lengths, _lacking_by_file(records, wanted, joined), unreadable)
+        records = _scan_records(joined_lines.lines, fields, is_iso_alone=False)
+        wanted_fields = {name: fields[name] for name in required.columns}
+        return file_format.ScannedFiles(
+            records, joined_lines.lengths, _missing_by_file(records, wanted_fields, joined_lines), unreadable
+        )
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Raise UnreadableFileError for JSON that is not a record on each line."""
@@ -232,97 +237,98 @@ class JsonLines(TextFormat):
 
     def written(self, records: Sequence[Mapping[str, Any] | str], fields: SourceFields) -> bytes:
         """An object on each line, or the text of the line."""
-        return "".join(f"{_spelled(record, fields)}\n" for record in records).encode(errors="surrogateescape")
+        return "".join(f"{_format_record(record, fields)}\n" for record in records).encode(errors="surrogateescape")
 
 
 JSON: Final = JsonLines()
 
 
-def _records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> file_format.ScannedRecords:
-    read = _Reading(lines, fields, is_iso_alone).columns()
-    columns, unparsed = formats_fields.typed(
+def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> file_format.ScannedRecords:
+    read = _Reading(lines, fields, is_iso_alone).read_columns()
+    columns, parse_errors = formats_fields.typed(
         read.columns, read.unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )
-    return file_format.ScannedRecords(columns, unparsed, lines.position, lambda rows: lines.text.take(pa.array(rows)))
+    return file_format.ScannedRecords(
+        columns, parse_errors, lines.position, lambda rows: lines.text.take(pa.array(rows))
+    )
 
 
-def _lacking(
-    records: file_format.ScannedRecords, wanted: SourceFields, lines: TextLines
-) -> dict[str, str | None] | None:
-    """The ``wanted`` columns that no record has, not even as null, each with the most similar name in the first record,
-    in the object where it would be. None if no record parses, which says nothing. ``records`` were parsed from
-    ``lines``.
-    """
-    parses = np.flatnonzero(as_numpy(records.unparsed.is_null()))
-    if not len(parses):
-        return None
-    empty = [name for name in wanted if records.columns[name].null_count == len(records)]
-    missing = [name for name in empty if not all(_is_written(part, lines) for part in wanted[name].path)]
-    first = json.loads(lines.text[int(parses[0])].as_py()) if missing else {}
-    return {name: file_format.nearest(wanted[name].path[-1], _object_of(wanted[name], first)) for name in missing}
-
-
-def _lacking_by_file(
+def _missing_by_file(
     records: file_format.ScannedRecords, wanted: SourceFields, joined: JoinedLines
 ) -> tuple[dict[str, str | None] | None, ...]:
-    """What ``_lacking`` says of each file. A column of which some record has a value need not be looked for."""
+    """The ``wanted`` columns that no record of a file has, not even as null, each with the most similar name in its
+    first record, in the object where it would be. None of a file of which no record parses, which says nothing.
+    ``records`` were parsed from the ``joined`` lines, of which there are some.
+    """
     filled = np.flatnonzero(joined.lengths)
     starts = joined.starts[filled]
-    some_parse = np.logical_or.reduceat(truths(records.unparsed.is_null()), starts)
+    parses = true_mask(records.unparsed.is_null())
+    some_parse = np.logical_or.reduceat(parses, starts)
+    missing: dict[int, list[str]] = {place: [] for place in np.flatnonzero(some_parse).tolist()}
+    for name, field in wanted.items():
+        if not records.columns[name].null_count:  # a column with values everywhere need not be looked for
+            continue
+        is_empty = some_parse & ~np.logical_or.reduceat(true_mask(records.columns[name].is_valid()), starts)
+        for part in field.path if is_empty.any() else ():
+            is_written = np.logical_or.reduceat(_has_name(joined.lines.text, part), starts)
+            for place in np.flatnonzero(is_empty & ~is_written).tolist():
+                missing[place].append(name)
+            is_empty &= is_written
     lacks: list[dict[str, str | None] | None] = [None] * len(joined.lengths)
-    for number in filled[some_parse].tolist():
-        lacks[number] = {}
-    empty = np.zeros(len(filled), np.bool_)
-    for name in wanted:
-        if records.columns[name].null_count:
-            empty |= ~np.logical_or.reduceat(truths(records.columns[name].is_valid()), starts)
-    for place in np.flatnonzero(empty & some_parse).tolist():
+    for place, names in missing.items():
         number = int(filled[place])
-        rows = slice(int(starts[place]), int(starts[place] + joined.lengths[number]))
-        own = replace(
-            records,
-            columns={name: records.columns[name][rows] for name in wanted},
-            unparsed=records.unparsed[rows],
-            position=records.position[rows],
-        )
-        lacks[number] = _lacking(own, wanted, joined.of(number))
+        row = int(starts[place]) + int(np.argmax(parses[starts[place] :]))
+        first = json.loads(joined.lines.text[row].as_py()) if names else {}
+        lacks[number] = {
+            name: file_format.nearest_name(wanted[name].path[-1], _object_of(wanted[name], first)) for name in names
+        }
     return tuple(lacks)
 
 
 def _object_of(field: SourceField, record: Mapping[str, Any]) -> Mapping[str, Any]:
     """The object of ``record`` that would have ``field``; an empty one if there is none."""
     for name in field.path[:-1]:
-        record = record.get(name) or {}
+        value = record.get(name) or {}
+        record = next((item for item in value if item), {}) if isinstance(value, list) else value
     return record
 
 
-def _is_written(name: str, lines: TextLines) -> bool:
-    """Whether ``name`` stands in quotes in any of ``lines``."""
-    written = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
-    return any(pc.any(pc.match_substring(lines.text, text.encode())).as_py() for text in written)
+def _has_name(texts: pa.Array, name: str) -> NDArray[np.bool_]:
+    """In which of ``texts`` a ``name`` stands in quotes."""
+    spelled = {json.dumps(name), json.dumps(name, ensure_ascii=False)}
+    has_name: NDArray[np.bool_] = np.logical_or.reduce(
+        [true_mask(pc.match_substring(texts, text.encode())) for text in spelled]
+    )
+    return has_name
 
 
-def _nested(fields: SourceFields) -> pa.Schema:
+def _content_of(text: pa.Array) -> memoryview:
+    """All of ``text``, one value behind the other."""
+    offsets = np.frombuffer(text.buffers()[1], np.int32)[text.offset :]
+    begin, end = int(offsets[0]), int(offsets[len(text)])
+    return memoryview(text.buffers()[2])[begin:end]
+
+
+def _nested_schema(fields: SourceFields) -> pa.Schema:
     """What the parser of blocks reads: the fields, in the objects that hold them."""
     objects: dict[str, Any] = {}
     for field in fields.values():
         *outer, last = field.path
-        inside = objects
+        parent = objects
         for name in outer:
-            inside = inside.setdefault(name, {})
-        inside[last] = formats_fields.stored_type(field.type)
+            parent = parent.setdefault(name, {})
+        kind = formats_fields.stored_type(field.type)
+        parent[last] = kind.value_type if field.through else kind
+    lists = {field.path[: field.through] for field in fields.values() if field.through}
 
-    def members(inside: Mapping[str, Any]) -> list[tuple[str, pa.DataType]]:
-        return [(name, pa.struct(members(kind)) if isinstance(kind, dict) else kind) for name, kind in inside.items()]
+    def member_fields(members: Mapping[str, Any], path: tuple[str, ...]) -> list[tuple[str, pa.DataType]]:
+        return [(name, member_type(kind, (*path, name))) for name, kind in members.items()]
 
-    return pa.schema(members(objects))
+    def member_type(kind: Any, path: tuple[str, ...]) -> pa.DataType:
+        own = pa.struct(member_fields(kind, path)) if isinstance(kind, dict) else kind
+        return pa.list_(own) if path in lists else own
 
-
-def _leaf(table: pa.Table, field: SourceField) -> list[pa.Array]:
-    """The values of a field, NULL where an object that would hold it is."""
-    outermost, *inner = field.path
-    chunks = table.column(outermost).chunks
-    return [pc.struct_field(chunk, inner) for chunk in chunks] if inner else chunks
+    return pa.schema(member_fields(objects, ()))
 
 
 @dataclass(frozen=True)
@@ -335,52 +341,64 @@ class _Reading:
     """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
 
     def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:
-        self.lines, self.fields, self.nested = lines, fields, _nested(fields)
+        self.lines, self.fields, self.nested = lines, fields, _nested_schema(fields)
         self.is_iso_alone = is_iso_alone
         self.tables: list[pa.Table] = []
         self.rows: list[Ints] = []
         self.alone: list[int] = []
 
-    def columns(self) -> _Found:
+    def read_columns(self) -> _Found:
         may_be_whole = self._may_be_whole()
         self.alone += np.flatnonzero(~may_be_whole).tolist()
-        self._parse(np.flatnonzero(may_be_whole))
-        judged = [_judged(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
-        values = [record if isinstance(record, dict) else {} for record in judged]
-        reasons = [record if isinstance(record, str) else None for record in judged]
+        self._parse_lines(np.flatnonzero(may_be_whole))
+        lone_records = [_judge_line(self.lines.text[row].as_py(), self.fields, self.is_iso_alone) for row in self.alone]
+        values = [record if isinstance(record, dict) else {} for record in lone_records]
+        reasons = [record if isinstance(record, str) else None for record in lone_records]
         order = np.argsort(np.concatenate([*self.rows, np.array(self.alone, np.int64)]), kind="stable")
-        parsed = sum(len(rows) for rows in self.rows)
-        unparsed = pa.concat_arrays([pa.nulls(parsed, pa.string()), pa.array(reasons, pa.string())])
+        number_in_blocks = sum(len(rows) for rows in self.rows)
+        parse_errors = pa.concat_arrays([pa.nulls(number_in_blocks, pa.string()), pa.array(reasons, pa.string())])
         in_order = None if (np.diff(order) == 1).all() else pa.array(order)
         columns = {}
         for name, field in self.fields.items():
-            alone = pa.array([value.get(name) for value in values], formats_fields.stored_type(field.type))
-            whole = pa.concat_arrays([*(chunk for table in self.tables for chunk in _leaf(table, field)), alone])
+            lone_values = pa.array([value.get(name) for value in values], formats_fields.stored_type(field.type))
+            whole = pa.concat_arrays(
+                [*(formats_fields.field_of(chunk, field) for chunk in self._field_chunks(field)), lone_values]
+            )
             columns[name] = whole if in_order is None else whole.take(in_order)
-        return _Found(columns, unparsed if in_order is None else unparsed.take(in_order))
+        return _Found(columns, parse_errors if in_order is None else parse_errors.take(in_order))
+
+    def _field_chunks(self, field: SourceField) -> Iterator[pa.Array]:
+        return (chunk for table in self.tables for chunk in table.column(field.path[0]).chunks)
 
     def _may_be_whole(self) -> NDArray[np.bool_]:
         """Which lines look like an object; the parser of blocks would take, or choke on, some of the others."""
         text = self.lines.text
         like = pc.and_(pc.starts_with(text, b"{"), pc.ends_with(text, b"}"))
-        candidates: NDArray[np.bool_] = self.lines.is_utf8 & truths(like)
-        if (spaced := self.lines.is_utf8 & ~candidates).any():  # blanks around it
-            trimmed = pc.ascii_trim(text.filter(pa.array(spaced)).cast(pa.string()), " \t")
-            like = pc.and_(pc.starts_with(trimmed, "{"), pc.ends_with(trimmed, "}"))
-            candidates[spaced] = as_numpy(like)
-        brackets = pc.add(pc.count_substring(text, b"["), pc.count_substring(text, b"{"))
-        candidates &= as_numpy(pc.less_equal(brackets, constant(formats_fields.DEEPEST)))
-        kinds = {f.type.item if isinstance(f.type, ListType) else f.type for f in self.fields.values()}
-        for pattern in (_NOT_FINITE, _LONG_NUMBER) if DataType.DECIMAL in kinds else (_NOT_FINITE,):
+        candidates: NDArray[np.bool_] = self.lines.is_utf8 & true_mask(like)
+        if (has_blanks := self.lines.is_utf8 & ~candidates).any():  # blanks around it
+            trimmed_text = pc.ascii_trim(text.filter(pa.array(has_blanks)).cast(pa.string()), " \t")
+            like = pc.and_(pc.starts_with(trimmed_text, "{"), pc.ends_with(trimmed_text, "}"))
+            candidates[has_blanks] = as_numpy(like)
+        if any(has_map(field.type) for field in self.fields.values()):  # it takes no object for a map
+            return np.zeros(len(self.lines), np.bool_)
+        long = candidates & as_numpy(pc.greater(pc.binary_length(text), arrow_scalar(formats_fields.DEEPEST)))
+        if long.any():  # others have not so many brackets
+            long_lines = text.filter(pa.array(long))
+            brackets = pc.add(pc.count_substring(long_lines, b"["), pc.count_substring(long_lines, b"{"))
+            candidates[long] = as_numpy(pc.less_equal(brackets, arrow_scalar(formats_fields.DEEPEST)))
+        kinds = {kind for field in self.fields.values() for kind in parts_of(field.type)}
+        content = _content_of(text)
+        patterns = [_NOT_FINITE] if any(word.search(content) for word in _NOT_FINITE_WORDS) else []
+        for pattern in [*patterns, _LONG_NUMBER] if DataType.DECIMAL in kinds else patterns:
             if candidates.any():
                 odd = pc.match_substring_regex(text.filter(pa.array(candidates)).cast(pa.string()), pattern)
                 candidates[candidates] = ~as_numpy(odd)
         return candidates
 
-    def _parse(self, rows: Ints) -> None:
+    def _parse_lines(self, rows: Ints) -> None:
         if not len(rows):
             return
-        table = self._block(rows)
+        table = self._parse_block(rows)
         if table is not None:
             self.tables.append(table)
             self.rows.append(rows)
@@ -388,16 +406,14 @@ class _Reading:
             self.alone.append(int(rows[0]))
         else:
             middle = len(rows) // 2
-            self._parse(rows[:middle])
-            self._parse(rows[middle:])
+            self._parse_lines(rows[:middle])
+            self._parse_lines(rows[middle:])
 
-    def _block(self, rows: Ints) -> pa.Table | None:
+    def _parse_block(self, rows: Ints) -> pa.Table | None:
         """The table of a block of lines, None if some of them are not one record each."""
         text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
-        broken = pc.binary_join_element_wise(text, constant(b"\n"), constant(b""))
-        start = broken.offset
-        offsets = np.frombuffer(broken.buffers()[1], np.int32)
-        block = broken.buffers()[2].slice(int(offsets[start]), int(offsets[start + len(broken)] - offsets[start]))
+        joined_text = pc.binary_join_element_wise(text, arrow_scalar(b"\n"), arrow_scalar(b""))
+        block = _content_of(joined_text)
         read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
         parse = pj.ParseOptions(explicit_schema=self.nested, unexpected_field_behavior="ignore")
         try:
@@ -410,22 +426,22 @@ class _Reading:
 # --- for unit tests
 
 
-def _spelled(record: Mapping[str, Any] | str, fields: SourceFields) -> str:
+def _format_record(record: Mapping[str, Any] | str, fields: SourceFields) -> str:
     if isinstance(record, str):
         return record
-    return json.dumps(in_objects(record, fields), ensure_ascii=False, default=_plain)
+    return json.dumps(in_objects(record, fields), ensure_ascii=False, default=_encode_constant)
 
 
-def _plain(value: object) -> str:
+def _encode_constant(value: object) -> str:
     if isinstance(value, date | bytes | Decimal):  # a datetime is a date
         return str(constant_to_json(value))
-    raise ValueError(f"{shown(value)} cannot be written as JSON; write it as a file of the source would hold it")
+    raise ValueError(f"{short_repr(value)} cannot be written as JSON; write it as a file of the source would hold it")
 
 
 # --- one line
 
 
-def _judged(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
+def _judge_line(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
     """The columns of one line, or why it is not a record."""
     try:
         text = line.decode()
@@ -434,34 +450,62 @@ def _judged(line: bytes, fields: SourceFields, is_iso_alone: bool) -> dict[str, 
     if formats_fields.has_lone_surrogate(text):
         return _LONE
     try:
-        record = parsed(text)
+        record = parse_json(text)
     except ValueError:
         return _NO_OBJECT
-    return _values(record, fields, is_iso_alone) if isinstance(record, dict) else _NO_OBJECT
+    return _column_values(record, fields, is_iso_alone) if isinstance(record, dict) else _NO_OBJECT
 
 
-def _values(record: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
+def _column_values(record: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> dict[str, Any] | str:
     """The columns of a parsed record, or why it does not have them."""
     values: dict[str, Any] = {}
     for name, field in fields.items():
-        value: Any = record
-        for depth, part in enumerate(field.path):
-            if not isinstance(value, dict | None):
-                no_object = f"column {field.named(name)}: {'.'.join(field.path[:depth])} is not an object"
-                return _misread(values, fields, is_iso_alone) or no_object
-            value = None if value is None else value.get(part)
-        if not formats_fields.fits(value, field.type):
-            return _misread(values, fields, is_iso_alone) or file_format.misfit(name, field)
+        try:
+            value = _value_of(record, field)
+        except _NotThereError as error:
+            return _misread_reason(values, fields, is_iso_alone) or f"column {field.named(name)}: {error}"
+        if not formats_fields.fits_type(value, field.type):
+            return _misread_reason(values, fields, is_iso_alone) or file_format.misfit(name, field)
         values[name] = formats_fields.stored_value(value, field.type)
     return values
 
 
-def _misread(values: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> str | None:
+class _NotThereError(Exception):
+    """Why a parsed record cannot have a field."""
+
+
+def _value_of(record: Mapping[str, Any], field: SourceField) -> Any:
+    """The value of ``field`` in a parsed record; of one in a list of objects the list of them. Raises
+    _NotThereError.
+    """
+    if not field.through:
+        return _value_at_path(record, field.path, 0, len(field.path))
+    items = _value_at_path(record, field.path, 0, field.through)
+    if not isinstance(items, list | None):
+        raise _NotThereError(f"{'.'.join(field.path[: field.through])} is not a list of objects")
+    return (
+        None if items is None else [_value_at_path(item, field.path, field.through, len(field.path)) for item in items]
+    )
+
+
+def _value_at_path(value: Any, path: Sequence[str], begin: int, end: int) -> Any:
+    for depth in range(begin, end):
+        if not isinstance(value, dict | None):
+            raise _NotThereError(
+                f"{'.'.join(path[:depth])} is not {'a list of objects' if begin == depth else 'an object'}"
+            )
+        value = None if value is None else value.get(path[depth])
+    return value
+
+
+def _misread_reason(values: Mapping[str, Any], fields: SourceFields, is_iso_alone: bool) -> str | None:
     """Why the columns before one that does not fit do not read themselves: the first counts."""
-    before = {name: fields[name] for name in values}
-    columns = {name: pa.array([values[name]], formats_fields.stored_type(field.type)) for name, field in before.items()}
+    fields_before = {name: fields[name] for name in values}
+    columns = {
+        name: pa.array([values[name]], formats_fields.stored_type(field.type)) for name, field in fields_before.items()
+    }
     reason: str | None = formats_fields.typed(
-        columns, pa.nulls(1, pa.string()), before, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
+        columns, pa.nulls(1, pa.string()), fields_before, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )[1][0].as_py()
     return reason
 

@@ -23,10 +23,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.formats import file_format
-from headrace.formats.compression import is_packed_by_name, unpacked, unpacked_by_name
-from headrace.kernel.columns import Ints, as_numpy, constant
+from headrace.formats.compression import is_packed_by_name, unpack_file, unpacked_by_name
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy
 from headrace.model.expressions.columns import SourceFields
-from headrace_snapshots.names import relanded
+from headrace_snapshots.names import relanded_file
 
 Octets = NDArray[np.uint8]
 
@@ -43,7 +43,7 @@ class Quotes:
     delimiter: int = ord(",")
     escape: int | None = None
 
-    def marks(self, data: bytes) -> bytes:
+    def mask_escapes(self, data: bytes) -> bytes:
         """``data`` with escaped bytes, and what escapes them, as others, which mean nothing."""
         if self.escape is None or self.escape not in data:
             return data
@@ -51,54 +51,54 @@ class Quotes:
         escapes = np.flatnonzero(octets == self.escape)
         first = np.flatnonzero(np.diff(escapes, prepend=-2) != 1)
         lengths = np.diff(first, append=len(escapes))
-        behind = (escapes[first] + lengths)[lengths % 2 == 1]
+        escaped_places = (escapes[first] + lengths)[lengths % 2 == 1]
         octets[escapes] = _OTHER
-        octets[behind[behind < len(octets)]] = _OTHER
+        octets[escaped_places[escaped_places < len(octets)]] = _OTHER
         return octets.tobytes()
 
     def open_at(self, octets: Octets, places: Ints) -> NDArray[np.bool_]:
         """At which ``places`` of a text, which ascend, quotes are open; none is where it begins."""
-        is_open, at, before = np.zeros(len(places), np.bool_), 0, False
-        while at < len(octets):
-            stop = self._behind_run(octets, min(at + _WINDOW, len(octets)))
-            runs, states = self._states(octets, at, stop, before)
-            chosen = slice(*np.searchsorted(places, (at, stop)))
-            is_open[chosen] = np.append(before, states)[np.searchsorted(runs, places[chosen])]
-            at, before = stop, bool(states[-1]) if len(states) else before
-        is_open[np.searchsorted(places, len(octets)) :] = before
+        is_open, window_start, was_open = np.zeros(len(places), np.bool_), 0, False
+        while window_start < len(octets):
+            stop = self._behind_run(octets, min(window_start + _WINDOW, len(octets)))
+            runs, states = self._quote_states(octets, window_start, stop, was_open)
+            chosen_places = slice(*np.searchsorted(places, (window_start, stop)))
+            is_open[chosen_places] = np.append(was_open, states)[np.searchsorted(runs, places[chosen_places])]
+            window_start, was_open = stop, bool(states[-1]) if len(states) else was_open
+        is_open[np.searchsorted(places, len(octets)) :] = was_open
         return is_open
 
     def are_open_behind(self, data: bytes) -> bool:
         """Whether quotes are open where ``data`` ends; none is where it begins. It looks back to one that closes."""
-        marks = self.marks(data)
+        marks = self.mask_escapes(data)
         return self._open_behind(marks, np.frombuffer(marks, np.uint8), 0, len(marks))
 
-    def bounds(self, data: bytes, span: file_format.Span) -> tuple[int, int]:
+    def record_bounds(self, data: bytes, span: file_format.Span) -> tuple[int, int]:
         """Where the records of ``span`` begin and end in ``data``: pieces end after the first newline outside quotes at
         or after their share.
         """
-        data = self.marks(data)
-        begin = self._record(data, span.of, span.first, 0)
-        return begin, self._record(data, span.of, span.after, begin)
+        data = self.mask_escapes(data)
+        begin = self._record_begin(data, span.of, span.first, 0)
+        return begin, self._record_begin(data, span.of, span.after, begin)
 
-    def _record(self, data: bytes, of: int, number: int, known: int) -> int:
-        """Where the first record of a piece begins. The one at ``known``, before it, begins a record."""
-        at = len(data) * number // of
-        if at <= known or at == len(data):
-            return max(at, known)
+    def _record_begin(self, data: bytes, pieces: int, number: int, known_begin: int) -> int:
+        """Where the first record of a piece begins. The one at ``known_begin``, before it, begins a record."""
+        position = len(data) * number // pieces
+        if position <= known_begin or position == len(data):
+            return max(position, known_begin)
         octets = np.frombuffer(data, np.uint8)
-        at = self._run_begin(octets, at)
-        is_open = self._open_behind(data, octets, known, at)
-        if at == 0 or (octets[at - 1] == _LINE_FEED and not is_open):
-            return at
-        while at < len(octets):
-            stop = self._behind_run(octets, min(at + _WINDOW, len(octets)))
-            runs, states = self._states(octets, at, stop, is_open)
-            newlines = at + np.flatnonzero(octets[at:stop] == _LINE_FEED)
-            outside = newlines[~np.append(is_open, states)[np.searchsorted(runs, newlines)]]
-            if len(outside):
-                return int(outside[0]) + 1
-            at, is_open = stop, bool(states[-1]) if len(states) else is_open
+        position = self._run_begin(octets, position)
+        is_open = self._open_behind(data, octets, known_begin, position)
+        if position == 0 or (octets[position - 1] == _LINE_FEED and not is_open):
+            return position
+        while position < len(octets):
+            stop = self._behind_run(octets, min(position + _WINDOW, len(octets)))
+            runs, states = self._quote_states(octets, position, stop, is_open)
+            newlines = position + np.flatnonzero(octets[position:stop] == _LINE_FEED)
+            newlines_outside = newlines[~np.append(is_open, states)[np.searchsorted(runs, newlines)]]
+            if len(newlines_outside):
+                return int(newlines_outside[0]) + 1
+            position, is_open = stop, bool(states[-1]) if len(states) else is_open
         return len(octets)
 
     def _open_behind(self, data: bytes, octets: Octets, begin: int, end: int) -> bool:
@@ -113,20 +113,20 @@ class Quotes:
             turns, end = turns + len(runs), start
         return turns % 2 == 1
 
-    def _run_begin(self, octets: Octets, at: int) -> int:
-        """Where the run of quotes begins that ``at`` would cut; ``at`` if none does."""
-        while at > 0 and octets[at - 1] == self.quote:
-            start = max(at - _WINDOW, 0)
-            others = np.flatnonzero(octets[start:at] != self.quote)
-            at = start + int(others[-1]) + 1 if len(others) else start
-        return at
+    def _run_begin(self, octets: Octets, position: int) -> int:
+        """Where the run of quotes begins that ``position`` would cut; ``position`` if none does."""
+        while position > 0 and octets[position - 1] == self.quote:
+            start = max(position - _WINDOW, 0)
+            others = np.flatnonzero(octets[start:position] != self.quote)
+            position = start + int(others[-1]) + 1 if len(others) else start
+        return position
 
-    def _behind_run(self, octets: Octets, at: int) -> int:
-        """Where the run of quotes ends that ``at`` would cut; ``at`` if none does."""
-        while at < len(octets) and octets[at - 1] == octets[at] == self.quote:
-            others = np.flatnonzero(octets[at : at + _WINDOW] != self.quote)
-            at = at + int(others[0]) if len(others) else min(at + _WINDOW, len(octets))
-        return at
+    def _behind_run(self, octets: Octets, position: int) -> int:
+        """Where the run of quotes ends that ``position`` would cut; ``position`` if none does."""
+        while position < len(octets) and octets[position - 1] == octets[position] == self.quote:
+            others = np.flatnonzero(octets[position : position + _WINDOW] != self.quote)
+            position = position + int(others[0]) if len(others) else min(position + _WINDOW, len(octets))
+        return position
 
     def _odd_runs(self, octets: Octets, begin: int, end: int) -> tuple[Ints, NDArray[np.bool_]]:
         """The runs from ``begin`` to ``end`` with an odd number of quotes, and which of them begin a field."""
@@ -135,15 +135,17 @@ class Quotes:
         if len(first) < len(quotes):
             quotes = quotes[first[np.diff(first, append=len(quotes)) % 2 == 1]]
         runs = quotes + begin
-        before = octets[runs - 1]  # the last byte, at the beginning of the text
-        return runs, (before == self.delimiter) | (before == _LINE_FEED) | (before == _CARRIAGE_RETURN) | (runs == 0)
+        byte_before = octets[runs - 1]  # the last byte, at the beginning of the text
+        return runs, (byte_before == self.delimiter) | (byte_before == _LINE_FEED) | (
+            byte_before == _CARRIAGE_RETURN
+        ) | (runs == 0)
 
-    def _states(self, octets: Octets, begin: int, end: int, is_open: bool) -> tuple[Ints, NDArray[np.bool_]]:
+    def _quote_states(self, octets: Octets, begin: int, end: int, is_open: bool) -> tuple[Ints, NDArray[np.bool_]]:
         """The odd runs, and whether quotes are open behind each; ``is_open`` says whether they are before the first."""
         runs, begins = self._odd_runs(octets, begin, end)
         turns = np.cumsum(begins) + is_open
-        closed: Ints = np.maximum.accumulate(np.where(begins, 0, turns))
-        states: NDArray[np.bool_] = np.not_equal((turns - closed) % 2, 0)
+        last_begin: Ints = np.maximum.accumulate(np.where(begins, 0, turns))
+        states: NDArray[np.bool_] = np.not_equal((turns - last_begin) % 2, 0)
         return runs, states
 
 
@@ -166,53 +168,55 @@ class TextLayout:
         """Whether pieces of a file can be cut before they are decoded."""
         return self.encoding == UTF8 or is_like_ascii(self.encoding)
 
-    def whole(self, data: bytes, path: str) -> bytes:
+    def decode_file(self, data: bytes, path: str) -> bytes:
         """A file as a text that can be cut. Raises UnreadableFileError if it ends within a character."""
         if self.is_divisible:
             return data.removeprefix(codecs.BOM_UTF8)
         try:
-            return self._recoded(data).removeprefix(codecs.BOM_UTF8)
+            return self._to_utf8(data).removeprefix(codecs.BOM_UTF8)
         except UnicodeError as error:
             raise file_format.UnreadableFileError(path, f"it is not {self.encoding} ({error})") from error
 
-    def piece(self, text: bytes) -> bytes:
-        """A piece of what ``whole`` gave, as UTF-8. A character that is none in the encoding is no UTF-8 either."""
-        return self._recoded(text) if self.is_divisible and self.encoding != UTF8 else text
+    def decode_piece(self, text: bytes) -> bytes:
+        """A piece of what ``decode_file`` gave, as UTF-8. A character that is none in the encoding is no UTF-8
+        either.
+        """
+        return self._to_utf8(text) if self.is_divisible and self.encoding != UTF8 else text
 
-    def begin(self, text: bytes) -> int:
+    def first_line_begin(self, text: bytes) -> int:
         """Where the first line begins."""
-        at = 0
+        position = 0
         for _ in range(self.skip_lines):
-            newline, carriage = text.find(b"\n", at), text.find(b"\r", at)
+            newline, carriage = text.find(b"\n", position), text.find(b"\r", position)
             if newline < 0 and carriage < 0:
                 return len(text)
             if carriage < 0 or 0 <= newline < carriage:
-                at = newline + 1
+                position = newline + 1
             else:
-                at = carriage + 1 + text.startswith(b"\n", carriage + 1)
-        return at
+                position = carriage + 1 + text.startswith(b"\n", carriage + 1)
+        return position
 
-    def stored(self, text: bytes) -> bytes:
+    def encode_lines(self, text: bytes) -> bytes:
         """The content of a file with the lines ``text``, which are in UTF-8 but for characters of which ``piece`` made
         none. Raises ValueError for a character that the encoding does not have.
         """
         text = b"\n" * self.skip_lines + text
         if self.encoding == UTF8:
             return text
-        errors = _errors(self.encoding)
+        errors = _error_handler(self.encoding)
         return text.decode(UTF8, errors).encode(self.encoding, errors)
 
     def can_store(self, line: bytes) -> bool:
-        """Whether the encoding has what is in a ``line`` that ``stored`` is to hold."""
+        """Whether the encoding has what is in a ``line`` that ``encode_lines`` is to hold."""
         try:
-            self.stored(line)
+            self.encode_lines(line)
         except UnicodeError:
             return False
         return True
 
-    def _recoded(self, data: bytes) -> bytes:
+    def _to_utf8(self, data: bytes) -> bytes:
         """``data`` as UTF-8; what is no character stays what it is, which is no UTF-8."""
-        errors = _errors(self.encoding)
+        errors = _error_handler(self.encoding)
         encoding = self.encoding
         if encoding in ("utf-16", "utf-32") and not data.startswith(_MARKS[encoding]):
             encoding = f"{encoding}-le"  # as most write it
@@ -225,7 +229,7 @@ _MARKS: Final = {
 }
 
 
-def _errors(encoding: str) -> str:
+def _error_handler(encoding: str) -> str:
     return "surrogatepass" if encoding.startswith(("utf-16", "utf-32")) else "surrogateescape"
 
 
@@ -302,13 +306,13 @@ class JoinedLines:
         starts: Ints = np.cumsum(self.lengths) - self.lengths
         return starts
 
-    def of(self, number: int) -> TextLines:
+    def lines_of_file(self, number: int) -> TextLines:
         """The lines of one file."""
         begin = int(self.lengths[:number].sum())
         rows = slice(begin, begin + int(self.lengths[number]))
         return TextLines(self.lines.text[rows], self.lines.position[rows], self.lines.is_utf8[rows])
 
-    def without(self, numbers: Collection[int]) -> "JoinedLines":
+    def without_files(self, numbers: Collection[int]) -> "JoinedLines":
         """All but the lines of some files."""
         if not numbers:
             return self
@@ -316,68 +320,93 @@ class JoinedLines:
         is_kept[list(numbers)] = False
         return self.where(np.repeat(is_kept, self.lengths))
 
+    def select_files(self, numbers: Sequence[int]) -> "JoinedLines":
+        """The lines of some files alone, whose ``numbers`` ascend."""
+        is_kept = np.zeros(len(self.lengths), np.bool_)
+        is_kept[list(numbers)] = True
+        if is_kept.all():
+            return self
+        return JoinedLines(self.lines.where(np.repeat(is_kept, self.lengths)), self.lengths[is_kept])
+
     def where(self, chosen: NDArray[np.bool_]) -> "JoinedLines":
         """Some of the lines."""
         file = np.repeat(np.arange(len(self.lengths)), self.lengths)[chosen]
         return JoinedLines(self.lines.where(chosen), np.bincount(file, minlength=len(self.lengths)))
 
 
+def can_cut_together(text: bytes, layout: TextLayout) -> bool:
+    """Whether others can be cut behind a whole ``text``: no quote is open where it ends, and no escape may be there."""
+    quotes = layout.quotes
+    if quotes is None:
+        return True
+    rest = _skip_lines(text, layout)
+    escapes = quotes.escape is not None and quotes.escape in rest
+    return not escapes and (quotes.quote not in rest or not quotes.are_open_behind(rest))
+
+
 def cut_together(texts: Sequence[bytes], layout: TextLayout = LINES) -> JoinedLines:
-    """The lines of whole ``texts`` without a byte order mark, cut at once. No text leaves a quote open."""
-    ended = [text if not text or text.endswith(b"\n") else text + b"\n" for text in texts]
-    whole = b"".join(ended)
-    lines = _cut(whole, 0, layout)
-    first = np.cumsum([0, *(_breaks(text, len(text)) for text in ended)])
-    row = np.searchsorted(lines.position, first)
-    lengths = np.diff(row)
-    return JoinedLines(replace(lines, position=lines.position - np.repeat(first[:-1], lengths)), lengths)
+    """The lines of whole ``texts``, as ``decode_file`` gives them, cut at once; each of them ``can_cut_together``."""
+    skipped = np.array([_count_lines(text, layout.first_line_begin(text)) for text in texts], np.int64)
+    rests = (_skip_lines(text, layout) for text in texts)
+    ended_texts = [rest if not rest or rest.endswith(b"\n") else rest + b"\n" for rest in rests]
+    lines = _lines_from_bytes(b"".join(ended_texts), 0, layout)
+    first = np.cumsum([0, *(_count_lines(text, len(text)) for text in ended_texts)])
+    lengths = np.diff(np.searchsorted(lines.position, first))
+    before = np.repeat(first[:-1] - skipped, lengths)
+    return JoinedLines(replace(lines, position=lines.position - before), lengths)
 
 
-def bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tuple[int, int]:
+def _skip_lines(text: bytes, layout: TextLayout) -> bytes:
+    """The lines of a ``text``, as UTF-8."""
+    begin = layout.first_line_begin(text)
+    return layout.decode_piece(text[begin:] if begin else text)
+
+
+def line_bounds(text: bytes, span: file_format.Span, layout: TextLayout) -> tuple[int, int]:
     """Where the lines of ``span`` begin and end in ``text``."""
-    before = layout.begin(text)
-    rest = text[before:] if before else text
-    begin, end = span.lines(rest) if layout.quotes is None else layout.quotes.bounds(rest, span)
-    return before + begin, before + end
+    first_begin = layout.first_line_begin(text)
+    rest = text[first_begin:] if first_begin else text
+    begin, end = span.lines(rest) if layout.quotes is None else layout.quotes.record_bounds(rest, span)
+    return first_begin + begin, first_begin + end
 
 
-def cut(text: bytes, piece: tuple[int, int] | None = None, layout: TextLayout = LINES) -> TextLines:
+def split_lines(text: bytes, piece: tuple[int, int] | None = None, layout: TextLayout = LINES) -> TextLines:
     """The lines of a ``piece`` of ``text``, or of all of it, which end with a newline, a carriage return, or both, that
     is not in quotes. A byte order mark is no part of the first one; a line of nothing but blanks is none.
     """
     if piece is None:
         text = text.removeprefix(codecs.BOM_UTF8)
-    begin, end = (layout.begin(text), len(text)) if piece is None else piece
-    return _cut(layout.piece(text[begin:end]), _breaks(text, begin), layout)
+    begin, end = (layout.first_line_begin(text), len(text)) if piece is None else piece
+    return _lines_from_bytes(layout.decode_piece(text[begin:end]), _count_lines(text, begin), layout)
 
 
 def first_line(text: bytes, layout: TextLayout = LINES) -> TextLines:
     """The first line of ``text`` that is not blank, or none."""
-    begin = layout.begin(text)
+    begin = layout.first_line_begin(text)
     size = _A_HEADER
-    while size < len(text) - begin and len(cut(text, (begin, begin + size), layout)) < 2:
+    while size < len(text) - begin and len(split_lines(text, (begin, begin + size), layout)) < 2:
         size *= 4
-    return cut(text, (begin, begin + size), layout).first(1)
+    return split_lines(text, (begin, begin + size), layout).first(1)
 
 
-def _breaks(text: bytes, end: int) -> int:
+def _count_lines(text: bytes, end: int) -> int:
     """How many lines ``text`` has before ``end``, where one ends."""
     returns = text.count(b"\r", 0, end)
     both = text.count(b"\r\n", 0, end) if returns else 0
     return text.count(b"\n", 0, end) + returns - both
 
 
-def _cut(data: bytes, first: int, layout: TextLayout) -> TextLines:
+def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
     """The lines of ``data``, of which the first has number ``first`` in its file."""
     quotes = layout.quotes
-    marks = data if quotes is None else quotes.marks(data)
+    marks = data if quotes is None else quotes.mask_escapes(data)
     octets = np.frombuffer(marks, np.uint8)
     is_break = octets == _NEWLINE
     returns = np.flatnonzero(octets == _RETURN)
     if len(returns):  # one that a newline follows is part of the same break
         last = len(octets) - 1
-        alone = octets[np.minimum(returns + 1, last)] != _NEWLINE
-        is_break[returns[alone | (returns == last)]] = True
+        is_lone = octets[np.minimum(returns + 1, last)] != _NEWLINE
+        is_break[returns[is_lone | (returns == last)]] = True
     ends = np.flatnonzero(is_break)
     if len(octets) and (not len(ends) or ends[-1] != len(octets) - 1):
         ends = np.append(ends, len(octets))
@@ -392,20 +421,24 @@ def _cut(data: bytes, first: int, layout: TextLayout) -> TextLines:
     whole = pa.Array.from_buffers(pa.string(), len(starts), buffers)  # bytes, whatever they are, until they are checked
     text = pc.ascii_rtrim(whole, "\r\n")
     is_utf8 = _are_utf8(data, starts)
-    filled = _is_filled(text, layout.blanks)
-    if not filled.all():
-        text, position, is_utf8 = text.filter(pa.array(filled)), position[filled], is_utf8[filled]
+    is_filled_line = _is_filled(text, layout.blanks)
+    if not is_filled_line.all():
+        text, position, is_utf8 = (
+            text.filter(pa.array(is_filled_line)),
+            position[is_filled_line],
+            is_utf8[is_filled_line],
+        )
     return TextLines(text.cast(pa.binary()), position, is_utf8)
 
 
 def _is_filled(text: pa.Array, blanks: str) -> NDArray[np.bool_]:
-    is_filled: NDArray[np.bool_] = as_numpy(pc.greater(pc.binary_length(text), constant(0)))
+    is_filled: NDArray[np.bool_] = as_numpy(pc.greater(pc.binary_length(text), arrow_scalar(0)))
     blank = np.zeros(len(text), np.bool_)
     for character in blanks:
         blank |= as_numpy(pc.starts_with(text, character))
     if blank.any():
         rest = pc.ascii_ltrim(text.filter(pa.array(blank)), f"{blanks}\r")
-        is_filled[blank] = as_numpy(pc.greater(pc.binary_length(rest), constant(0)))
+        is_filled[blank] = as_numpy(pc.greater(pc.binary_length(rest), arrow_scalar(0)))
     return is_filled
 
 
@@ -499,22 +532,22 @@ class TextFormat(file_format.FileFormat):
             if span.first:
                 return file_format.nothing(fields)
             span = file_format.WHOLE_FILE
-        text = self.layout.whole(text, path)
-        begin, end = bounds(text, span, self.layout)
+        text = self.layout.decode_file(text, path)
+        begin, end = line_bounds(text, span, self.layout)
         if end - begin > MOST_BYTES:
             raise file_format.LargeFileError(path, end - begin)
-        lines = cut(text, (begin, end), self.layout)
+        lines = split_lines(text, (begin, end), self.layout)
         first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)
-        is_judged = not self.is_as_before and relanded(path) is None  # whose records were judged one by one
+        is_judged = not self.is_as_before and relanded_file(path) is None  # whose records were judged one by one
         if is_judged:
             self.check_lines(lines, first, path)
         if not self.has_header:
             return self.read_lines(lines, None, fields, required, path) if len(lines) else file_format.nothing(fields)
         if not len(first):
             return file_format.nothing(fields)
-        records = self.read_lines(lines, _line(first), fields, required, path)
+        records = self.read_lines(lines, _single_line(first), fields, required, path)
         if is_judged:
-            self.check_beginning(text, _line(first), fields, path)
+            self.check_beginning(text, _single_line(first), fields, path)
         return records
 
     def texts_of(
@@ -532,7 +565,7 @@ class TextFormat(file_format.FileFormat):
         for number, (path, data) in enumerate(files):
             text = b""
             try:
-                text = self.layout.whole(self.unpacked(data, path), path)
+                text = self.layout.decode_file(self.unpacked(data, path), path)
             except file_format.UnreadableFileError as error:
                 unreadable[number] = error
             texts.append(text)
@@ -549,7 +582,7 @@ class TextFormat(file_format.FileFormat):
         :returns: the text in it.
         :raises UnreadableFileError: it is damaged.
         """
-        return unpacked_by_name(data, path) if self.is_as_before else unpacked(data, path)
+        return unpacked_by_name(data, path) if self.is_as_before else unpack_file(data, path)
 
     def check_lines(self, lines: TextLines, first: TextLines, path: str) -> None:
         """Look whether lines can be records of this format, each at most one; by default they can.
@@ -588,10 +621,10 @@ class TextFormat(file_format.FileFormat):
         :returns: the line without its break.
         :raises UnreadableFileError: there is none.
         """
-        lines = first_line(self.layout.whole(self.unpacked(data, path), path), self.layout)
+        lines = first_line(self.layout.decode_file(self.unpacked(data, path), path), self.layout)
         if not len(lines):
             raise file_format.UnreadableFileError(path, "it has no header")
-        return _line(lines)
+        return _single_line(lines)
 
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
         """Write lines as they were. It raises nothing.
@@ -602,9 +635,9 @@ class TextFormat(file_format.FileFormat):
         :returns: the content of a file with them.
         """
         lines = records if header is None else [header, *records]
-        return self.layout.stored(b"".join(line + b"\n" for line in lines))
+        return self.layout.encode_lines(b"".join(line + b"\n" for line in lines))
 
 
-def _line(lines: TextLines) -> bytes:
+def _single_line(lines: TextLines) -> bytes:
     line: bytes = lines.text[0].as_py()
     return line

@@ -1,18 +1,10 @@
-"""Parquet: a record is one row (docs/judging.md).
-
-What a Parquet file says about itself more than once: how many rows it has.
-
-What the headers of Parquet's pages say: how many values each has. Arrow reads as many as the footer says of a
-column, whatever lies in its pages.
-
-A header is a struct in Thrift's compact protocol, of which a page's sizes and counts are read and the rest is skipped.
-"""
+"""Parquet: a record is one row (docs/judging.md)."""
 
 import io
 import json
 import struct
 from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -25,164 +17,28 @@ import pyarrow.parquet as pq
 
 from headrace.formats import file_format
 from headrace.formats.compression import what_is
-from headrace.formats.fields import as_json
-from headrace.kernel.columns import ARROW_TYPES, DATE, TIMESTAMP, Ints, arrow_type, as_numpy, constant, with_items
+from headrace.formats.fields import as_json, field_of, map_parsed
+from headrace.formats.parquet_pages import bounds_of_groups, check_chunks, check_table
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    DATE,
+    TIMESTAMP,
+    Ints,
+    arrow_scalar,
+    arrow_type,
+    as_numpy,
+    canonical_values,
+    having_items,
+    with_entries,
+    with_fields,
+    with_items,
+)
 from headrace.kernel.expressions.casts import in_calendar
 from headrace.kernel.expressions.decimals import stored_decimals
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields, in_objects
-from headrace.model.expressions.data_types import DataType, ListType, in_words
-from headrace.model.time import parse
-
-_DATA_PAGE, _DATA_PAGE_V2 = 0, 3
-_MOST_HEADER: Final = 1 << 20
-"""How long a header may be: it may have the least and the greatest value of its page."""
-
-_STOP, _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(13)
-
-
-@dataclass(frozen=True)
-class DataPage:
-    """A page of values: how many, NULLs and empty lists included, and where it ends. ``rows``: None if it says none."""
-
-    values: int
-    rows: int | None
-    end: int
-
-
-def data_pages(data: bytes, begin: int, end: int) -> Iterator[DataPage]:
-    """The data pages between two places, as far as there are headers. Raises ValueError where there is none."""
-    at = begin
-    while at < end:
-        begin_of_header = at
-        try:
-            header, at = _struct(data, at)
-            size, kind = _number(header, 3), _number(header, 1)
-            page = header[5 if kind == _DATA_PAGE else 8] if kind in (_DATA_PAGE, _DATA_PAGE_V2) else None
-            at += size
-            if size < 0 or at > len(data):
-                raise ValueError(f"a page of {size} bytes ends at byte {at}")
-            if page is not None:
-                yield DataPage(_number(page, 1), _number(page, 3) if kind == _DATA_PAGE_V2 else None, at)
-        except (IndexError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(f"no page header at byte {begin_of_header}") from error
-
-
-def _number(fields: dict[int, Any], name: int) -> int:
-    number = fields[name]
-    if type(number) is not int:
-        raise TypeError
-    return number
-
-
-def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
-    fields: dict[int, Any] = {}
-    number = 0
-    while (head := data[at]) & 0xF != _STOP:
-        at += 1
-        if head >> 4:
-            number += head >> 4
-        else:
-            number, at = _zigzag(data, at)
-        fields[number], at = _value(data, at, head & 0xF)
-    return fields, at + 1
-
-
-def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
-    if kind in (_TRUE, _FALSE):
-        return kind == _TRUE, at
-    if kind in (_I16, _I32, _I64):
-        return _zigzag(data, at)
-    if kind == _STRUCT:
-        return _struct(data, at)
-    if kind == _BINARY:
-        length, at = _varint(data, at)
-        if length > _MOST_HEADER:
-            raise IndexError
-        return None, at + length
-    if kind in (_BYTE, _DOUBLE):
-        return None, at + (1 if kind == _BYTE else 8)
-    raise KeyError(kind)  # no header has lists or maps
-
-
-def _zigzag(data: bytes, at: int) -> tuple[int, int]:
-    number, at = _varint(data, at)
-    return (number >> 1) ^ -(number & 1), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while (octet := data[at]) & 0x80:
-        number |= (octet & 0x7F) << shift
-        shift, at = shift + 7, at + 1
-        if shift > 63:
-            raise IndexError
-    return number | octet << shift, at + 1
-
-
-def bounds_of_groups(file: pq.ParquetFile, path: str) -> Ints:
-    """The first row of each row group, and behind them the number of all rows. Raises UnreadableFileError if the footer
-    has another number.
-    """
-    stored = file.metadata
-    bounds = np.cumsum([0, *(stored.row_group(number).num_rows for number in range(stored.num_row_groups))])
-    if stored.num_rows != bounds[-1] or (np.diff(bounds) < 0).any():
-        raise file_format.UnreadableFileError(
-            path, f"its footer says that it has {stored.num_rows} rows, and its row groups have {bounds[-1]}"
-        )
-    return bounds
-
-
-def check_chunks(data: bytes, file: pq.ParquetFile, groups: Iterable[int], columns: Sequence[str], path: str) -> None:
-    """Raise UnreadableFileError if ``columns`` of the ``file`` with the content ``data`` have other numbers of values
-    in some of the row ``groups`` than those have rows (one for each row; where something repeats, one at least), or
-    their pages have other numbers than the footer says. They have been read before: Arrow ends the process if a chunk
-    with some kinds of damage is asked for its counts, and raises an error if it is read.
-    """
-    leaves = [file.schema.column(number) for number in range(file.metadata.num_columns)]
-    starts = tuple(f"{place}." for place in columns)
-    read = [number for number, leaf in enumerate(leaves) if f"{leaf.path}.".startswith(starts)]
-    for group in groups:
-        stored = file.metadata.row_group(group)
-        for number in read:
-            chunk, leaf = stored.column(number), leaves[number]
-            values = chunk.num_values
-            if values < stored.num_rows or (values > stored.num_rows and not leaf.max_repetition_level):
-                raise file_format.UnreadableFileError(
-                    path, f"its column {leaf.path} has {values} values in a row group of {stored.num_rows} rows"
-                )
-            if (wrong := _wrong_pages(data, chunk, stored.num_rows)) is not None:
-                raise file_format.UnreadableFileError(path, f"the pages of its column {leaf.path} have {wrong}")
-
-
-def _wrong_pages(data: bytes, chunk: pq.ColumnChunkMetaData, rows: int) -> str | None:
-    """How the pages of a chunk differ from what the footer says. Where no header can be read, nothing is said: Arrow
-    finds that, or needs none.
-    """
-    begin = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < begin:
-        begin = chunk.dictionary_page_offset
-    values, counted, is_whole, has_rows = 0, 0, True, True
-    try:
-        for page in data_pages(data, begin, begin + chunk.total_compressed_size):
-            values += page.values
-            counted += page.rows or 0
-            has_rows = has_rows and page.rows is not None
-    except ValueError:
-        is_whole = False
-    if values > chunk.num_values or (is_whole and values < chunk.num_values):
-        return f"{values} values, and its footer says {chunk.num_values}"
-    return f"{counted} rows, and its footer says {rows}" if is_whole and has_rows and counted != rows else None
-
-
-def check_table(table: pa.Table, rows: int, path: str) -> None:
-    """Raise UnreadableFileError if a column of ``table`` does not have so many ``rows``."""
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if len(column) != rows:
-            raise file_format.UnreadableFileError(
-                path, f"the pages of its column {name} have {len(column)} values for {rows} rows"
-            )
-
+from headrace.model.expressions.data_types import DataType, ListType, MapType, StructType, in_words, parts_of
+from headrace.model.time import parse_instant
 
 _MAGIC = b"PAR1"
 
@@ -229,7 +85,43 @@ class ParquetRows(file_format.FileFormat):
         """The rows in the ``span`` of a file as records. Raises FileColumnsError also if it holds a column otherwise
         than the schema says.
         """
-        return _records(data, fields, required, path, span, is_checked=self.is_checked)
+        return _make_records([self._read_stored(data, _Columns(fields, required), path, span)], fields)
+
+    def read_together(
+        self, files: Sequence[tuple[str, bytes]], fields: SourceFields, required: file_format.RequiredColumns
+    ) -> file_format.ScannedFiles:
+        """Small files as one table for each schema that they have, and for so many bytes."""
+        columns = _Columns(fields, required)
+        tables: list[_JoinedTables] = []
+        unreadable: dict[int, file_format.UnreadableFileError] = {}
+        for number, (path, data) in enumerate(files):
+            if data:
+                try:
+                    rows = self._read_stored(data, columns, path, file_format.WHOLE_FILE)
+                except file_format.UnreadableFileError as error:
+                    unreadable[number] = error
+                    continue
+                joined = next((joined for joined in tables if joined.can_take(rows)), None)
+                if joined is None:
+                    tables.append(joined := _JoinedTables(rows))
+                joined.add(number, rows)
+        parts = [joined.scan_files(fields) for joined in tables]
+        others = sorted({*range(len(files))} - {number for numbers, _ in parts for number in numbers})
+        empty = file_format.ScannedFiles(
+            file_format.nothing(fields), np.zeros(len(others), np.int64), (None,) * len(others)
+        )
+        return replace(file_format.join_scanned_files([*parts, (others, empty)]), unreadable=unreadable)
+
+    def _read_stored(self, data: bytes, columns: "_Columns", path: str, span: file_format.Span) -> "_StoredRows":
+        file = _open_file(data, path, is_checked=self.is_checked)
+        stored = columns.find_stored(file.schema_arrow, path)
+        try:
+            columns_there = [*dict.fromkeys(_read_at(columns.fields[name]) for name in stored)]
+            read = _read_rows if self.is_checked else _rows_as_before
+            table, first = read(data, file, columns_there, span, path)
+        except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise file_format.UnreadableFileError(path, f"its pages are broken ({error})") from error
+        return _StoredRows(table, stored, first)
 
     def is_divisible(self, path: str) -> bool:
         """Always: a piece has row groups of its own, or rows."""
@@ -238,10 +130,10 @@ class ParquetRows(file_format.FileFormat):
     def copied(self, records: Sequence[bytes], fields: SourceFields, header: bytes | None) -> bytes:
         """A file with ``fields``."""
         rows = [json.loads(record) for record in records]
-        return _file(
+        return _encode_file(
             fields,
             {
-                name: pa.array([_from_json(row[name], field.type) for row in rows], arrow_type(field.type))
+                name: pa.array([map_parsed(row[name], field.type, _from_json) for row in rows], arrow_type(field.type))
                 for name, field in fields.items()
             },
         )
@@ -253,43 +145,93 @@ class ParquetRows(file_format.FileFormat):
             if isinstance(record, str):
                 raise ValueError("a Parquet file has no lines: write a dict of values by column")
             rows.append(record)
-        return _file(
-            fields, {name: _column(name, f.type, [row.get(name) for row in rows]) for name, f in fields.items()}
+        return _encode_file(
+            fields, {name: _make_column(name, f.type, [row.get(name) for row in rows]) for name, f in fields.items()}
         )
 
 
 PARQUET: Final = ParquetRows()
 
 
-def _records(
-    data: bytes,
-    fields: SourceFields,
-    required: file_format.RequiredColumns,
-    path: str,
-    span: file_format.Span,
-    *,
-    is_checked: bool,
-) -> file_format.ScannedRecords:
-    file = _open(data, path, is_checked=is_checked)
-    stored = stored_columns(file.schema_arrow, fields, path)
-    required.check([*places(file.schema_arrow, fields)], stored, path, "schema")
-    try:
-        columns_there = [fields[name].place for name in stored]
-        read = _rows if is_checked else _rows_as_before
-        table, first = read(data, file, columns_there, span, path)
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise file_format.UnreadableFileError(path, f"its pages are broken ({error})") from error
-    rows = table.num_rows
-    position = np.arange(first, first + rows)
+class _Columns:
+    """The columns that are wanted of files, and required. What holds of one file holds of all with its schema."""
+
+    def __init__(self, fields: SourceFields, required: file_format.RequiredColumns) -> None:
+        self.fields, self.required = fields, required
+        self.known: list[tuple[pa.Schema, Sequence[str]]] = []
+
+    def find_stored(self, file_schema: pa.Schema, path: str) -> Sequence[str]:
+        """The columns that a file has. Raises FileColumnsError for what does not fit, or is missing."""
+        for schema, stored in self.known:
+            if schema.equals(file_schema):
+                return stored
+        stored = stored_columns(file_schema, self.fields, path)
+        self.required.check([*column_places(file_schema, self.fields)], stored, path, "schema")
+        self.known.append((file_schema, stored))
+        return stored
+
+
+@dataclass(frozen=True)
+class _StoredRows:
+    """Rows of a file as they are stored, which has the ``stored`` columns of the source; the number of the first."""
+
+    table: pa.Table
+    stored: Sequence[str]
+    first: int
+
+
+_MOST_JOINED: Final = 64 * 1024 * 1024
+"""How many bytes tables have that become records together."""
+
+
+class _JoinedTables:
+    """Rows of files that are stored as those of the first are."""
+
+    def __init__(self, first: _StoredRows) -> None:
+        self.schema, self.stored = first.table.schema, first.stored
+        self.can_join = not any(_has_dictionary(kind) for kind in self.schema.types)
+        self.numbers: list[int] = []
+        self.rows: list[_StoredRows] = []
+        self.size = 0
+
+    def can_take(self, rows: _StoredRows) -> bool:
+        """Whether the rows of another file are stored as these are, and there is room for them."""
+        is_alike = self.can_join and self.stored == rows.stored and self.schema.equals(rows.table.schema)
+        return bool(is_alike and self.size + rows.table.nbytes <= _MOST_JOINED)
+
+    def add(self, number: int, rows: _StoredRows) -> None:
+        """Take the rows of file ``number``."""
+        self.numbers.append(number)
+        self.rows.append(rows)
+        self.size += rows.table.nbytes
+
+    def scan_files(self, fields: SourceFields) -> tuple[list[int], file_format.ScannedFiles]:
+        """The numbers of the files, and their records."""
+        lengths = np.array([own.table.num_rows for own in self.rows], np.int64)
+        files = file_format.ScannedFiles(_make_records(self.rows, fields), lengths, (None,) * len(lengths))
+        return self.numbers, files
+
+
+def _has_dictionary(kind: pa.DataType) -> bool:
+    """Whether values of a type are numbers in a dictionary, of which each file has its own."""
+    if pa.types.is_nested(kind):
+        return any(_has_dictionary(kind.field(number).type) for number in range(kind.num_fields))
+    return bool(pa.types.is_dictionary(kind))
+
+
+def _make_records(files: Sequence[_StoredRows], fields: SourceFields) -> file_format.ScannedRecords:
+    """The rows of ``files``, which are stored alike, as records."""
+    position = np.concatenate([np.arange(own.first, own.first + own.table.num_rows) for own in files])
+    rows = len(position)
     columns, unparsed = {}, pa.nulls(rows, pa.string())
     for name, field in fields.items():
-        if name not in stored:
+        if name not in files[0].stored:
             columns[name] = pa.nulls(rows, arrow_type(field.type))
             continue
-        outermost, *inner = field.path
-        column = table.column(outermost)
-        values = pa.concat_arrays(column.chunks) if rows else pa.nulls(0, column.type)
-        values, bad = values_as(pc.struct_field(values, inner) if inner else values, field.type)
+        stored = [own.table.column(field.path[0]) for own in files]
+        chunks = [chunk for column in stored for chunk in column.chunks]
+        values = pa.concat_arrays(chunks) if rows else pa.nulls(0, stored[0].type)
+        values, bad = values_as(field_of(values, field), field.type)
         if bad is not None:
             is_text = DataType.STRING in (field.type, getattr(field.type, "item", None))
             reason = (
@@ -305,28 +247,37 @@ def _records(
     return file_format.ScannedRecords(columns, unparsed, position, lambda chosen: as_json(columns, chosen))
 
 
-def _rows(
+def _read_rows(
     data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
 ) -> tuple[pa.Table, int]:
     """The rows of a ``span``, and the number of the first: whole row groups, if there are enough of them. Raises
     UnreadableFileError for counts that disagree.
     """
     bounds = bounds_of_groups(file, path)
+    if span.is_whole and len(bounds) == 2 and bounds[1]:  # small files have one group, and there are many
+        table = _read_groups(data, file, [0], columns, path)
+        check_table(table, int(bounds[1]), path)
+        return table, 0
     groups, begin, end = _span_of(bounds, int(bounds[-1]), span)
-    table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
-    check_chunks(data, file, groups.tolist(), columns, path)
+    table = _read_groups(data, file, groups.tolist(), columns, path)
     check_table(table, int((bounds[groups + 1] - bounds[groups]).sum()), path)
     first = int(bounds[groups[0]]) if len(groups) else 0
     return table.slice(begin - first, end - begin), begin
 
 
+def _read_groups(data: bytes, file: pq.ParquetFile, groups: list[int], columns: list[str], path: str) -> pa.Table:
+    table = file.read_row_groups(groups, columns=columns, use_threads=False, use_pandas_metadata=False)
+    check_chunks(data, file, groups, columns, path)
+    return table
+
+
 def _rows_as_before(
     data: bytes, file: pq.ParquetFile, columns: list[str], span: file_format.Span, path: str
 ) -> tuple[pa.Table, int]:
-    """What ``_rows`` gives, by the count in the footer, with nothing checked."""
-    stored = file.metadata
-    bounds = np.cumsum([0, *(stored.row_group(number).num_rows for number in range(stored.num_row_groups))])
-    groups, begin, end = _span_of(bounds, stored.num_rows, span)
+    """What ``_read_rows`` gives, by the count in the footer, with nothing checked."""
+    metadata = file.metadata
+    bounds = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
+    groups, begin, end = _span_of(bounds, metadata.num_rows, span)
     table = file.read_row_groups(groups.tolist(), columns=columns, use_threads=False, use_pandas_metadata=False)
     first = int(bounds[groups[0]]) if len(groups) else 0
     return table.slice(begin - first, end - begin), begin
@@ -344,7 +295,7 @@ def _span_of(bounds: Ints, total: int, span: file_format.Span) -> tuple[Ints, in
     return groups, begin, end
 
 
-def _open(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
+def _open_file(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
     if len(data) < 12 or data[-4:] != _MAGIC:
         other = what_is(data)
         raise file_format.UnreadableFileError(
@@ -354,8 +305,8 @@ def _open(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
         raise file_format.UnreadableFileError(path, "its Parquet footer is longer than the file")
     try:
         # Timestamps of 96 bits, as Spark writes them: nanoseconds do not hold what is before 1678 or after 2261.
-        stored = pa.BufferReader(data)
-        file = pq.ParquetFile(stored, coerce_int96_timestamp_unit="us", page_checksum_verification=is_checked)
+        reader = pa.BufferReader(data)
+        file = pq.ParquetFile(reader, coerce_int96_timestamp_unit="us", page_checksum_verification=is_checked)
         _ = file.schema_arrow
     except UnicodeDecodeError as error:
         raise file_format.UnreadableFileError(path, "a column of it has a name that is not UTF-8") from error
@@ -366,7 +317,7 @@ def _open(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
 
 def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> list[str]:
     """The columns of ``fields`` that a file has. Raises FileColumnsError for one of another type."""
-    stored = []
+    stored_names = []
     for name, field in fields.items():
         own = type_there(file_schema, field, path)
         if own is None or pa.types.is_null(own):  # without any value: as good as missing
@@ -375,8 +326,8 @@ def stored_columns(file_schema: pa.Schema, fields: SourceFields, path: str) -> l
             raise file_format.FileColumnsError(
                 path, f"its column {field.place} is {own}, and the source says {in_words(field.type)}"
             )
-        stored.append(name)
-    return stored
+        stored_names.append(name)
+    return stored_names
 
 
 def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.DataType | None:
@@ -386,6 +337,10 @@ def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.Data
         place = ".".join(field.path[:depth])
         if depth and pa.types.is_null(own):
             return own
+        if depth and depth == field.through:
+            if not _is_list(own):
+                raise file_format.FileColumnsError(path, f"its column {place} is {own}, and no list of objects")
+            own = own.value_type
         if depth and not pa.types.is_struct(own):
             raise file_format.FileColumnsError(
                 path, f"its column {place} is {own}, and the source says that {part} is in it"
@@ -397,10 +352,19 @@ def type_there(file_schema: pa.Schema, field: SourceField, path: str) -> pa.Data
                 path, f"its schema names column {place}{'.' if place else ''}{part} {count} times"
             )
         own = own.field(own.names.index(part)).type
-    return own
+    return pa.list_(own) if field.through else own
 
 
-def places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
+def _read_at(field: SourceField) -> str:
+    """The column that is read for ``field``: a list of objects is read whole."""
+    return ".".join(field.path[: field.through]) if field.through else field.place
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def column_places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
     """The places of a file's columns, and of what is in the objects where some of ``fields`` would be."""
     objects = {field.path[:depth] for field in fields.values() for depth in range(1, len(field.path))}
 
@@ -408,7 +372,9 @@ def places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
         for number, name in enumerate(members.names):
             path = (*outer, name)
             yield ".".join(path)
-            if path in objects and pa.types.is_struct(kind := members.field(number).type):
+            kind = members.field(number).type
+            kind = kind.value_type if _is_list(kind) else kind
+            if path in objects and pa.types.is_struct(kind):
                 yield from members_of(kind, path)
 
     return members_of(file_schema, ())
@@ -417,42 +383,83 @@ def places(file_schema: pa.Schema, fields: SourceFields) -> Iterator[str]:
 def is_read(own: pa.DataType, kind: ColumnType) -> bool:
     """Whether a stored type is one of ``kind``."""
     if isinstance(kind, ListType):
-        if not (pa.types.is_list(own) or pa.types.is_large_list(own) or pa.types.is_fixed_size_list(own)):
+        if not _is_list(own):
             return False
         return pa.types.is_null(own.value_type) or is_read(own.value_type, kind.item)
+    if isinstance(kind, StructType):
+        return pa.types.is_struct(own) and _reads_fields(own, kind)
+    if isinstance(kind, MapType):
+        return (
+            pa.types.is_map(own) and is_read(own.key_type, DataType.STRING) and _reads_part(own.item_type, kind.value)
+        )
     return _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own)
+
+
+def _reads_fields(own: pa.StructType, kind: StructType) -> bool:
+    """Whether a stored struct has fields of ``kind``: one at least, each once, in its type. Others are NULL."""
+    kinds = dict(kind.fields)
+    there = [part.name for part in own if part.name in kinds]
+    fits = all(_reads_part(part.type, kinds[part.name]) for part in own if part.name in kinds)
+    return fits and 0 < len(there) == len({*there})
+
+
+def _reads_part(own: pa.DataType, kind: ColumnType) -> bool:
+    return pa.types.is_null(own) or is_read(own, kind)
 
 
 def values_as(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, pa.Array | None]:
     """A stored column as one of ``kind``, and which values do not fit it: strings that are not text, times that 64 bits
-    do not hold in microseconds, dates beyond the calendar, decimals with more digits; lists with such a value.
+    do not hold in microseconds, dates beyond the calendar, decimals with more digits; lists, structs and maps with such
+    a value, and maps in which a key stands twice.
     """
+    if isinstance(kind, StructType | MapType):
+        made = canonical_values(_nested_values(values, kind), kind)
+        return _as_far_as(values, made)
     if not isinstance(kind, ListType):
-        return _scalars(values, kind)
+        return _to_scalars(values, kind)
     if not pa.types.is_list(values.type):
         values = values.cast(pa.list_(values.type.value_type))
     if pa.types.is_null(values.type.value_type):
         return values.cast(arrow_type(kind)), None
-    lists = with_items(values, lambda items: _without_misfits(*_scalars(items, kind.item)))
+    lists = with_items(values, lambda items: _without_misfits(*_to_scalars(items, kind.item)))
     bad = pc.and_(values.is_valid(), lists.is_null())
     return lists, bad if pc.any(bad).as_py() else None
+
+
+def _nested_values(values: pa.Array, kind: ColumnType) -> pa.Array:
+    """A stored column as one of ``kind``, NULL where a value in it does not fit. What a struct lacks is NULL."""
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), arrow_type(kind))
+    match kind:
+        case StructType(fields):
+            parts = dict(zip(values.type.names, values.flatten(), strict=True))
+            return with_fields(
+                values, kind, [parts.get(name, pa.nulls(len(values))) for name, _ in fields], _nested_values
+            )
+        case MapType(value):
+            return with_entries(
+                values,
+                lambda keys: _without_misfits(*_to_scalars(keys, DataType.STRING)),
+                lambda items: _nested_values(items, value),
+            )
+    return _without_misfits(*values_as(values, kind))
 
 
 def _without_misfits(values: pa.Array, bad: pa.Array | None) -> pa.Array:
     return values if bad is None else pc.if_else(bad, pa.scalar(None, values.type), values)
 
 
-def _scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
+def _to_scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | None]:
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if kind is DataType.TIMESTAMP:
-        return _timestamps(values)
+        return _to_timestamps(values)
     if kind is DataType.STRING:
-        return _texts(values.cast(pa.string()))
+        return _to_texts(values.cast(pa.string()))
     if kind is DataType.DATE:
-        return _dates(values.cast(DATE, safe=False))
+        return _to_dates(values.cast(DATE, safe=False))
     if pa.types.is_decimal(values.type):
-        return _decimals(values)
+        return _to_decimals(values)
     return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
@@ -461,44 +468,46 @@ _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _MOST = 2**63 - 1
 
 
-def _timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _to_timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """To the microsecond, cut downwards; dates begin at midnight, and without a zone it is UTC."""
     if pa.types.is_date(values.type):
-        stored, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
+        stored_numbers, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
     elif values.type.unit == "ns":
         nanoseconds = values.cast(pa.int64())
         whole = pa.array(as_numpy(nanoseconds.fill_null(0)) // 1000, mask=as_numpy(values.is_null()))
         return whole.cast(TIMESTAMP), None
     else:
-        stored, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
+        stored_numbers, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
     limit = _MOST // factor
-    beyond = pc.or_(pc.greater(stored, constant(limit)), pc.less(stored, constant(-limit))).fill_null(False)
-    if not pc.any(beyond).as_py():
-        return pc.multiply(stored, constant(factor)).cast(TIMESTAMP), None
-    within = pc.if_else(beyond, pa.scalar(None, pa.int64()), stored)
-    return pc.multiply(within, constant(factor)).cast(TIMESTAMP), beyond
+    is_beyond = pc.or_(
+        pc.greater(stored_numbers, arrow_scalar(limit)), pc.less(stored_numbers, arrow_scalar(-limit))
+    ).fill_null(False)
+    if not pc.any(is_beyond).as_py():
+        return pc.multiply(stored_numbers, arrow_scalar(factor)).cast(TIMESTAMP), None
+    in_range = pc.if_else(is_beyond, pa.scalar(None, pa.int64()), stored_numbers)
+    return pc.multiply(in_range, arrow_scalar(factor)).cast(TIMESTAMP), is_beyond
 
 
-def _dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _to_dates(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return _as_far_as(values, in_calendar(values))
 
 
-def _decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _to_decimals(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     return _as_far_as(values, stored_decimals(values))
 
 
-def _as_far_as(values: pa.Array, held: pa.Array) -> tuple[pa.Array, pa.Array | None]:
-    """What is ``held`` of ``values``, and which of them are not."""
-    beyond = pc.and_(values.is_valid(), held.is_null())
-    return held, beyond if pc.any(beyond).as_py() else None
+def _as_far_as(values: pa.Array, held_values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+    """The ``held_values`` of ``values``, and which of them are not."""
+    is_lost = pc.and_(values.is_valid(), held_values.is_null())
+    return held_values, is_lost if pc.any(is_lost).as_py() else None
 
 
-def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
+def _to_texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     try:
         values.validate(full=True)
     except (pa.ArrowInvalid, UnicodeDecodeError):
-        known = pa.array(are_text(values.cast(pa.binary())))
-        return pc.if_else(known, values, pa.scalar(None, values.type)), pc.invert(known)
+        is_utf8 = pa.array(are_text(values.cast(pa.binary())))
+        return pc.if_else(is_utf8, values, pa.scalar(None, values.type)), pc.invert(is_utf8)
     return values, None
 
 
@@ -506,7 +515,7 @@ def _texts(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
 
 _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
     DataType.FLOAT: float,
-    DataType.TIMESTAMP: parse,
+    DataType.TIMESTAMP: parse_instant,
     DataType.DATE: date.fromisoformat,
     DataType.BYTES: b64decode,
     DataType.DECIMAL: Decimal,
@@ -514,42 +523,49 @@ _FROM_JSON: Mapping[DataType, Callable[[Any], Any]] = {
 """How values come back that JSON has no form for; floats: "NaN", "Infinity"."""
 
 
-def _from_json(value: Any, kind: ColumnType) -> Any:
-    if value is None:
-        return None
-    if isinstance(kind, ListType):
-        return [_from_json(item, kind.item) for item in value]
+def _from_json(value: Any, kind: DataType) -> Any:
     return _FROM_JSON[kind](value) if kind in _FROM_JSON else value
 
 
-def _file(fields: SourceFields, columns: Mapping[str, pa.Array]) -> bytes:
+def _encode_file(fields: SourceFields, columns: Mapping[str, pa.Array]) -> bytes:
     """A file with ``columns``, each in its field."""
     buffer = io.BytesIO()
-    pq.write_table(pa.table({name: _as_object(inside) for name, inside in in_objects(columns, fields).items()}), buffer)
+    whole = {name: values for name, values in columns.items() if not fields[name].through}
+    places = dict(fields)
+    for path in {field.path[: field.through]: None for field in fields.values() if field.through}:
+        list_fields = {
+            name: field for name, field in fields.items() if field.through and field.path[: len(path)] == path
+        }
+        lists = [columns[name] for name in list_fields]
+        inner = {name: SourceField(field.path[len(path) :], field.type) for name, field in list_fields.items()}
+        items = in_objects({name: pc.list_flatten(columns[name]) for name in list_fields}, inner)
+        places[repr(path)] = SourceField(path, next(iter(list_fields.values())).type)
+        whole[repr(path)] = having_items(lists[0], _as_object(items), lists[0].is_null())
+    pq.write_table(pa.table({name: _as_object(members) for name, members in in_objects(whole, places).items()}), buffer)
     return buffer.getvalue()
 
 
 def _as_object(values: Any) -> pa.Array:
     if not isinstance(values, dict):
         return values
-    return pa.StructArray.from_arrays([_as_object(inside) for inside in values.values()], names=[*values])
+    return pa.StructArray.from_arrays([_as_object(members) for members in values.values()], names=[*values])
 
 
-def _column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
-    stored = arrow_type(kind)
+def _make_column(name: str, kind: ColumnType, values: Sequence[Any]) -> pa.Array:
+    stored_type = arrow_type(kind)
     try:
-        is_time = DataType.TIMESTAMP in (kind, getattr(kind, "item", None))
-        return pa.array([_moment(value) for value in values] if is_time else values, stored)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        what = f"column {name}: a Parquet file of this source holds {stored}"
+        is_plain = isinstance(kind, DataType | ListType) and DataType.TIMESTAMP not in parts_of(kind)
+        return pa.array(
+            values if is_plain else [map_parsed(value, kind, _written_value) for value in values], stored_type
+        )
+    except (pa.ArrowException, AttributeError, TypeError, ValueError, OverflowError) as error:
+        what = f"column {name}: a Parquet file of this source holds {stored_type}"
         raise ValueError(f"{what}, not that ({error})") from error
 
 
-def _moment(value: Any) -> Any:
-    """A time that is written as text, in UTC unless it says otherwise; or a list of them."""
-    if isinstance(value, list):
-        return [_moment(item) for item in value]
-    if not isinstance(value, str):
+def _written_value(value: Any, kind: DataType) -> Any:
+    """A value as Arrow takes it: a time that is written as text is in UTC unless it says otherwise."""
+    if kind is not DataType.TIMESTAMP or not isinstance(value, str):
         return value
     read = datetime.fromisoformat(value.strip())
     return read if read.tzinfo else read.replace(tzinfo=UTC)

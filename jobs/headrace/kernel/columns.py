@@ -14,7 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import (
+    PRECISION,
+    SCALE,
+    ColumnType,
+    DataType,
+    ListType,
+    MapType,
+    PairsType,
+    StructType,
+    ValueType,
+)
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
@@ -40,27 +50,30 @@ def arrow_type(kind: ValueType, types: Mapping[DataType, pa.DataType] = ARROW_TY
             return pa.list_(types[item])
         case PairsType(left, right):
             return pa.list_(pa.struct([("left", types[left]), ("right", types[right])]))
+        case StructType(fields):
+            return pa.struct([(name, arrow_type(own, types)) for name, own in fields])
+        case MapType(value):
+            return pa.map_(pa.string(), arrow_type(value, types))
     return types[kind]
 
 
-def own_arrow_type(kind: DataType | ListType) -> pa.DataType:
+def own_arrow_type(kind: ColumnType) -> pa.DataType:
     """The Arrow type of a value as users' own objects see it: timestamps are Instants."""
-    if isinstance(kind, ListType):
-        return pa.list_(own_arrow_type(kind.item))
-    return pa.int64() if kind is DataType.TIMESTAMP else ARROW_TYPES[kind]
+    return arrow_type(kind, _OWN_TYPES)
 
 
+_OWN_TYPES = {**ARROW_TYPES, DataType.TIMESTAMP: pa.int64()}
 _CONSTANT_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string(), bytes: pa.binary()}
 
 
-def constant(value: bool | float | str | bytes) -> pa.Scalar:
+def arrow_scalar(value: bool | float | str | bytes) -> pa.Scalar:
     """A value beside columns, of a type that Arrow need not look for: it imports pandas to do so."""
     return pa.scalar(value, _CONSTANT_TYPES[type(value)])
 
 
-def timestamps(granules: pa.Array) -> pa.Array:
+def to_timestamps(granules: pa.Array) -> pa.Array:
     """Instants as timestamps, NULL where they are not finite."""
-    begin, end = constant(int(MIN_INSTANT)), constant(int(GLOBAL_WINDOW_END) - 1)
+    begin, end = arrow_scalar(int(MIN_INSTANT)), arrow_scalar(int(GLOBAL_WINDOW_END) - 1)
     finite = pc.and_(pc.greater(granules, begin), pc.less(granules, end))
     return pc.if_else(finite, granules, pa.scalar(None, granules.type)).cast(TIMESTAMP)
 
@@ -71,18 +84,18 @@ Names = Mapping[str, str | None]
 
 def names_there(schema: pa.Schema, names: Names) -> list[str]:
     """The columns of rows as they were written that ``schema`` has under the names of today."""
-    there = (names.get(name, name) for name in schema.names)
-    return [name for name in there if name is not None]
+    todays_names = (names.get(name, name) for name in schema.names)
+    return [name for name in todays_names if name is not None]
 
 
 def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
     """Rows as they were written with the columns of ``schema``; what was not there is NULL."""
 
-    def column(field: pa.Field) -> pa.Array:
+    def cast_column(field: pa.Field) -> pa.Array:
         name = names.get(field.name, field.name)
         return pa.nulls(rows.num_rows, field.type) if name is None else rows.column(name).cast(field.type)
 
-    return pa.table([column(field) for field in schema], schema=schema)
+    return pa.table([cast_column(field) for field in schema], schema=schema)
 
 
 Ints = NDArray[np.int64]
@@ -113,7 +126,7 @@ class Groups:
 
     @cached_property
     def of_row(self) -> Ints:
-        """The group of each row, in the order of ``arranged``."""
+        """The group of each row, in the order of ``arrange_column``."""
         return np.repeat(np.arange(len(self), dtype=np.int64), self.sizes)
 
     @cached_property
@@ -131,38 +144,38 @@ class Groups:
         starts = self.offsets[:-1]
         return starts if self.order is None else self.order[starts]
 
-    def arranged(self, column: pa.Array) -> pa.Array:
+    def arrange_column(self, column: pa.Array) -> pa.Array:
         """``column`` with the rows of each group together."""
         return column if self.order is None else column.take(pa.array(self.order))
 
-    def first(self, column: pa.Array) -> pa.Array:
+    def first_values(self, column: pa.Array) -> pa.Array:
         """The value of the first row of each group, none of which is empty."""
         starts = self.offsets[:-1]
         return column.take(pa.array(starts if self.order is None else self.order[starts]))
 
     def reduce(self, fold: np.ufunc, values: NDArray[T], empty: object) -> NDArray[T]:
         """``fold`` over the values of each group, which are arranged; ``empty`` for a group without rows."""
-        filled = self.sizes > 0
-        if len(self) and filled.all():
+        has_rows = self.sizes > 0
+        if len(self) and has_rows.all():
             return cast("NDArray[T]", fold.reduceat(values, self.offsets[:-1]))
         result = np.full(len(self), empty, dtype=values.dtype)
-        if filled.any():
-            result[filled] = fold.reduceat(values, self.offsets[:-1][filled])
+        if has_rows.any():
+            result[has_rows] = fold.reduceat(values, self.offsets[:-1][has_rows])
         return result
 
     def without_nulls(self, column: pa.Array) -> "tuple[pa.Array, Groups]":
         """The values of ``column``, which is arranged, that are not NULL, and their groups."""
         if not column.null_count:
             return column, self if self.order is None else Groups(self.offsets)
-        return column.drop_null(), self.within(valid(column))
+        return column.drop_null(), self.filter_rows(valid_mask(column))
 
-    def within(self, chosen: NDArray[np.bool_]) -> "Groups":
+    def filter_rows(self, chosen: NDArray[np.bool_]) -> "Groups":
         """The groups of the ``chosen`` of the arranged rows."""
-        before = np.zeros(len(chosen) + 1, np.int64)
-        np.cumsum(chosen, out=before[1:])
-        return Groups(before[self.offsets])
+        ends = np.zeros(len(chosen) + 1, np.int64)
+        np.cumsum(chosen, out=ends[1:])
+        return Groups(ends[self.offsets])
 
-    def ends(self, k: int, *, are_last: bool) -> "tuple[Ints, Groups]":
+    def end_rows(self, k: int, *, are_last: bool) -> "tuple[Ints, Groups]":
         """The rows of the last ``k`` of each group from the end on, or of the first ``k``; and their groups."""
         ends = Groups(np.append(0, np.cumsum(np.minimum(self.sizes, k))))
         place = np.arange(ends.offsets[-1]) - np.repeat(ends.offsets[:-1], ends.sizes)
@@ -170,14 +183,14 @@ class Groups:
             return np.repeat(self.offsets[1:] - 1, ends.sizes) - place, ends
         return np.repeat(self.offsets[:-1], ends.sizes) + place, ends
 
-    def flattened(self, lists: pa.Array) -> "tuple[pa.Array, Groups]":
+    def flatten_lists(self, lists: pa.Array) -> "tuple[pa.Array, Groups]":
         """The items of all lists of each group, one list after another; ``lists`` are arranged."""
         items, inner = of_lists(lists)
         return items, Groups(inner.offsets[self.offsets])
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedGroups:
     """Groups of rows by the ``number`` that each row has, in the order of numbers, which are below ``limit``; one that
     no row has is no group. What commutes is folded without putting rows in order.
     """
@@ -216,7 +229,7 @@ class Numbered:
         return result[self.numbers]
 
 
-def taken(column: pa.Array, rows: Ints) -> pa.Array:
+def take_rows(column: pa.Array, rows: Ints) -> pa.Array:
     """The ``rows`` of ``column``, in ascending order: the column itself if they are all."""
     return column if len(rows) == len(column) else column.take(pa.array(rows))
 
@@ -237,12 +250,12 @@ def as_numpy(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     if is_bool:
         bits = np.unpackbits(np.frombuffer(data, np.uint8), count=offset + len(values), bitorder="little")
         return bits[offset:].view(np.bool_)
-    seen: NDArray[Any] = np.frombuffer(data, kind.to_pandas_dtype(), len(values), offset * kind.byte_width)
-    seen.flags.writeable = False  # others look at it, too
-    return seen
+    array: NDArray[Any] = np.frombuffer(data, kind.to_pandas_dtype(), len(values), offset * kind.byte_width)
+    array.flags.writeable = False  # others look at it, too
+    return array
 
 
-def truths(column: pa.Array) -> NDArray[np.bool_]:
+def true_mask(column: pa.Array) -> NDArray[np.bool_]:
     """A column of booleans, NULL as FALSE."""
     return as_numpy(column.fill_null(False) if column.null_count else column)
 
@@ -254,7 +267,7 @@ def of_ids(ids: Ints, number: int) -> Groups:
     return Groups(offsets)
 
 
-def valid(column: pa.Array) -> NDArray[np.bool_]:
+def valid_mask(column: pa.Array) -> NDArray[np.bool_]:
     """Which values of ``column`` are not NULL."""
     return cast("NDArray[np.bool_]", as_numpy(column.is_valid()))
 
@@ -291,27 +304,27 @@ def to_lists(items: pa.Array, groups: Groups, *, empty_is_null: bool = False) ->
 
 def side_by_side(columns: Sequence[pa.Array]) -> pa.Array:
     """A list of its values for each row; an empty one where all are NULL, as they are if one is."""
-    known = np.flatnonzero(valid(columns[0]))
-    rows = known[:, None] + np.arange(len(columns)) * len(columns[0])
+    valid_rows = np.flatnonzero(valid_mask(columns[0]))
+    rows = valid_rows[:, None] + np.arange(len(columns)) * len(columns[0])
     items = pa.concat_arrays(columns).take(pa.array(rows.ravel()))
-    return to_lists(items, of_ids(np.repeat(known, len(columns)), len(columns[0])))
+    return to_lists(items, of_ids(np.repeat(valid_rows, len(columns)), len(columns[0])))
 
 
-def holders(lists: pa.Array) -> Ints:
+def list_numbers(lists: pa.Array) -> Ints:
     """The number of the list that holds each item of ``pc.list_flatten(lists)``, which leaves out what NULLs hide."""
-    return np.repeat(np.arange(len(lists), dtype=np.int64), _lengths(lists))
+    return np.repeat(np.arange(len(lists), dtype=np.int64), _list_lengths(lists))
 
 
 def items_at(lists: pa.Array, place: int) -> pa.Array:
     """The item at ``place`` of each list, from the end if it is negative; NULL where there is none."""
     items, groups = of_lists(lists)
     place = min(max(place, -_BEYOND), _BEYOND)
-    at = place + (groups.sizes if place < 0 else np.zeros(len(groups), np.int64))
-    absent = (at < 0) | (at >= groups.sizes)
-    return items.take(pa.array(np.where(absent, 0, groups.offsets[:-1] + at), mask=absent))
+    places = place + (groups.sizes if place < 0 else np.zeros(len(groups), np.int64))
+    absent = (places < 0) | (places >= groups.sizes)
+    return items.take(pa.array(np.where(absent, 0, groups.offsets[:-1] + places), mask=absent))
 
 
-def sliced(lists: pa.Array, start: int, length: int | None = None) -> pa.Array:
+def slice_lists(lists: pa.Array, start: int, length: int | None = None) -> pa.Array:
     """Each list with its ``length`` items from ``start`` on, which counts from the end if negative."""
     items, groups = of_lists(lists)
     start, most = min(max(start, -_BEYOND), _BEYOND), _BEYOND if length is None else min(length, _BEYOND)
@@ -327,13 +340,115 @@ def with_items(lists: pa.Array, read: Callable[[pa.Array], pa.Array]) -> pa.Arra
     not.
     """
     items = pc.list_flatten(lists)
-    made = read(items)
-    is_null = ~valid(lists)
-    is_null[holders(lists)[valid(items) & ~valid(made)]] = True
-    offsets = pa.array(np.append(0, np.cumsum(_lengths(lists))), pa.int32())
-    return pa.ListArray.from_arrays(offsets, made, mask=pa.array(is_null))
+    new_items = read(items)
+    is_null = ~valid_mask(lists)
+    is_null[list_numbers(lists)[valid_mask(items) & ~valid_mask(new_items)]] = True
+    return having_items(lists, new_items, pa.array(is_null))
 
 
-def _lengths(lists: pa.Array) -> Ints:
+def having_items(lists: pa.Array, items: pa.Array, is_null: pa.Array) -> pa.Array:
+    """``lists`` with other ``items`` in the place of ``pc.list_flatten(lists)``; NULL where it says so."""
+    offsets = pa.array(np.append(0, np.cumsum(_list_lengths(lists))), pa.int32())
+    return pa.ListArray.from_arrays(offsets, items, mask=is_null)
+
+
+def is_nested(kind: pa.DataType) -> bool:
+    """Whether a column of ``kind`` holds several values: a list, a struct or a map."""
+    return bool(pa.types.is_list(kind) or pa.types.is_struct(kind) or pa.types.is_map(kind))
+
+
+def entries_of(maps: pa.Array) -> pa.Array:
+    """Each map as the list of its entries, structs of ``key`` and ``value``."""
+    kind = maps.type
+    return maps.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
+
+
+def map_leaves(values: pa.Array, kind: ColumnType, read: Callable[[pa.Array, DataType], pa.Array]) -> pa.Array:
+    """``values`` of a column of ``kind`` with what ``read`` makes of the values in them; what is nested is NULL if a
+    value in it becomes NULL that was not.
+    """
+    match kind:
+        case ListType(item):
+            return with_items(values, lambda items: read(items, item))
+        case StructType():
+            return with_fields(values, kind, values.flatten(), lambda part, own: map_leaves(part, own, read))
+        case MapType(value):
+            return with_entries(
+                values, lambda keys: read(keys, DataType.STRING), lambda items: map_leaves(items, value, read)
+            )
+    return read(values, kind)
+
+
+def with_fields(
+    structs: pa.Array, kind: StructType, parts: Sequence[pa.Array], read: Callable[[pa.Array, ColumnType], pa.Array]
+) -> pa.Array:
+    """``structs`` with what ``read`` makes of the ``parts``, one for each field; NULL if a value becomes NULL that was
+    not.
+    """
+    made = [read(part, own) for part, (_, own) in zip(parts, kind.fields, strict=True)]
+    is_lost = as_numpy(structs.is_null())
+    for old, new in zip(parts, made, strict=True):
+        is_lost = is_lost | (valid_mask(old) & ~valid_mask(new))
+    return pa.StructArray.from_arrays(made, names=[name for name, _ in kind.fields], mask=pa.array(is_lost))
+
+
+def with_entries(
+    maps: pa.Array, read_keys: Callable[[pa.Array], pa.Array], read_values: Callable[[pa.Array], pa.Array]
+) -> pa.Array:
+    """``maps`` with what is read of their keys and values; NULL if one of these becomes NULL that was not."""
+    lists = entries_of(maps)
+    keys, values = pc.list_flatten(lists).flatten()
+    new_keys, new_values = read_keys(keys), read_values(values)
+    lost = ~valid_mask(new_keys) | (valid_mask(values) & ~valid_mask(new_values))
+    return to_maps(lists, new_keys, new_values, lost)
+
+
+def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
+    """``values`` so that equal ones are written alike: keys of maps ascend, and 0.0 has no sign. A map in which a key
+    stands twice is NULL, and so is what it is in.
+    """
+    if isinstance(kind, StructType | MapType):
+        return map_leaves(_in_order_of_keys(values, kind), kind, _without_signed_zero)
+    return values
+
+
+def _without_signed_zero(values: pa.Array, kind: DataType) -> pa.Array:
+    return pc.add(values, 0.0) if kind is DataType.FLOAT else values
+
+
+def _in_order_of_keys(values: pa.Array, kind: ColumnType) -> pa.Array:
+    match kind:
+        case StructType():
+            return with_fields(values, kind, values.flatten(), _in_order_of_keys)
+        case MapType(value):
+            lists = entries_of(values)
+            numbers = list_numbers(lists)
+            keys, items = pc.list_flatten(lists).flatten()
+            inner = _in_order_of_keys(items, value)
+            order = as_numpy(
+                pc.sort_indices(
+                    pa.table({"row": numbers, "key": keys}), sort_keys=[("row", "ascending"), ("key", "ascending")]
+                )
+            ).astype(np.int64)
+            ordered = keys.take(pa.array(order))
+            again = np.zeros(len(order), np.bool_)
+            if len(order) > 1:
+                again[1:] = true_mask(pc.equal(ordered[1:], ordered[:-1])) & (numbers[1:] == numbers[:-1])
+            again |= (valid_mask(items) & ~valid_mask(inner))[order]
+            return to_maps(lists, ordered, inner.take(pa.array(order)), again)
+    return values
+
+
+def to_maps(lists: pa.Array, keys: pa.Array, items: pa.Array, lost: NDArray[np.bool_]) -> pa.Array:
+    """Maps of ``keys`` and ``items``, in the place of what ``lists`` hold; NULL where one of them is ``lost``."""
+    numbers, is_null = list_numbers(lists), ~valid_mask(lists)
+    is_null[numbers[lost]] = True
+    if (kept := ~is_null[numbers]).sum() < len(kept):
+        keys, items = keys.filter(pa.array(kept)), items.filter(pa.array(kept))
+    offsets = pa.array(np.append(0, np.cumsum(np.where(is_null, 0, _list_lengths(lists)))), pa.int32())
+    return pa.MapArray.from_arrays(offsets, keys, items, mask=pa.array(is_null))
+
+
+def _list_lengths(lists: pa.Array) -> Ints:
     lengths: Ints = as_numpy(pc.list_value_length(lists).fill_null(0))
     return lengths

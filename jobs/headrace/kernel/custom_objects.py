@@ -30,19 +30,19 @@ def assigned_windows(where: CustomWindows, times: pa.Array, records: pa.Array | 
     """How many windows each row has, none where its time is NULL; then of all of them, in order, start, end and the
     timestamp that the row gives its pane there.
     """
-    known = [{}] * len(times) if records is None else records.to_pylist()
+    records_or_empty = [{}] * len(times) if records is None else records.to_pylist()
     with user_code(where, "assign windows to an element"):
-        placed = [
-            [] if at is None else _windows_of(where, Instant(at), record)
-            for at, record in zip(times.to_pylist(), known, strict=True)
+        windows_by_row = [
+            [] if instant is None else _windows_of(where, Instant(instant), record)
+            for instant, record in zip(times.to_pylist(), records_or_empty, strict=True)
         ]
-    counts = np.array([len(windows) for windows in placed], np.int64)
-    rows = np.array([window for windows in placed for window in windows], np.int64).reshape(-1, 3)
+    counts = np.array([len(windows) for windows in windows_by_row], np.int64)
+    rows = np.array([window for windows in windows_by_row for window in windows], np.int64).reshape(-1, 3)
     return counts, rows[:, 0], rows[:, 1], rows[:, 2]
 
 
-def _windows_of(where: CustomWindows, at: Instant, record: Mapping[str, Any]) -> list[tuple[int, int, int]]:
-    return [(w.start, w.end, where.output_time(at, w)) for w in sorted(set(where.assign(at, record)))]
+def _windows_of(where: CustomWindows, instant: Instant, record: Mapping[str, Any]) -> list[tuple[int, int, int]]:
+    return [(w.start, w.end, where.output_time(instant, w)) for w in sorted(set(where.assign(instant, record)))]
 
 
 def custom_output_times(where: CustomWindows, times: Ints, start: Ints, end: Ints) -> Ints:
@@ -51,7 +51,9 @@ def custom_output_times(where: CustomWindows, times: Ints, start: Ints, end: Int
         return times
     with user_code(where, "give the output times of elements"):
         several = zip(times.tolist(), start.tolist(), end.tolist(), strict=True)
-        return np.array([where.output_time(Instant(at), _window(a, b)) for at, a, b in several], np.int64)
+        return np.array(
+            [where.output_time(Instant(instant), _make_window(a, b)) for instant, a, b in several], np.int64
+        )
 
 
 def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints]:
@@ -59,15 +61,15 @@ def merged_custom(where: CustomWindows, key: Ints, start: Ints, end: Ints) -> tu
     result = start.copy(), end.copy()
     bounds = [0, *(np.flatnonzero(np.diff(key)) + 1).tolist(), len(key)]
     for a, b in pairwise(bounds) if len(key) else ():
-        windows = [_window(*ends) for ends in zip(start[a:b].tolist(), end[a:b].tolist(), strict=True)]
-        results = _results(where, list(dict.fromkeys(windows)))
+        windows = [_make_window(*ends) for ends in zip(start[a:b].tolist(), end[a:b].tolist(), strict=True)]
+        results = _merge_results(where, list(dict.fromkeys(windows)))
         if results:
-            merged = np.array([results.get(window, window) for window in windows], np.int64)
-            result[0][a:b], result[1][a:b] = merged[:, 0], merged[:, 1]
+            merged_windows = np.array([results.get(window, window) for window in windows], np.int64)
+            result[0][a:b], result[1][a:b] = merged_windows[:, 0], merged_windows[:, 1]
     return result
 
 
-def _results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Window, Window]:
+def _merge_results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Window, Window]:
     """What became of each window that merged. Raises PipelineError if the function breaks its contract (2.6)."""
     with user_code(where, "merge windows of a key"):
         groups = [MergeGroup(frozenset(sources), result) for sources, result in where.merge(windows)]
@@ -81,7 +83,7 @@ def _results(where: CustomWindows, windows: Collection[Window]) -> Mapping[Windo
     return results
 
 
-def _window(start: int, end: int) -> Window:
+def _make_window(start: int, end: int) -> Window:
     return Window(Instant(start), Instant(end))
 
 
@@ -97,88 +99,95 @@ class TriggerBatches:
     def on_element(self, *columns: pa.Array) -> pa.Array:
         """Tell it of elements."""
 
-        def heard(
+        def progress_after_elements(
             progress: custom.Progress, moment: custom.TriggerMoment, elements: list[dict[str, Any]]
         ) -> custom.Progress:
-            state, finished = progress
+            state, has_finished = progress
             for element in elements:
                 trigger_element = custom.TriggerElement(element[RECORD], Instant(element[AT]))
                 state = self.trigger.on_element(state, trigger_element, moment)
-            return custom.Progress(custom.checked_state(self.trigger, state), finished)
+            return custom.Progress(custom.checked_state(self.trigger, state), has_finished)
 
-        return self._changed("look at an element", heard, columns)
+        return self._change_states("look at an element", progress_after_elements, columns)
 
     def on_signals(self, *columns: pa.Array) -> pa.Array:
         """Tell it of signals."""
         names = sorted({*self.trigger.signals})
 
         def after_signals(progress: custom.Progress, moment: custom.TriggerMoment, *has_come: bool) -> custom.Progress:
-            state, finished = progress
+            state, has_finished = progress
             for name in compress(names, has_come):
                 state = self.trigger.on_signal(state, name, moment)
-            return custom.Progress(custom.checked_state(self.trigger, state), finished)
+            return custom.Progress(custom.checked_state(self.trigger, state), has_finished)
 
-        return self._changed("take a signal", after_signals, columns)
+        return self._change_states("take a signal", after_signals, columns)
 
     def on_fire(self, *columns: pa.Array) -> pa.Array:
         """Its window fires."""
 
-        def fired(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
+        def progress_after_fire(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
             return custom.checked_progress(self.trigger, self.trigger.on_fire(progress.state, moment))
 
-        return self._changed("fire", fired, columns)
+        return self._change_states("fire", progress_after_fire, columns)
 
     def clear(self, *columns: pa.Array) -> pa.Array:
         """Forget its progress."""
 
-        def cleared(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
+        def progress_after_clear(progress: custom.Progress, moment: custom.TriggerMoment) -> custom.Progress:
             return custom.Progress(
                 custom.checked_state(self.trigger, self.trigger.clear(progress.state)), progress.finished
             )
 
-        return self._changed("clear its state", cleared, columns)
+        return self._change_states("clear its state", progress_after_clear, columns)
 
     def on_merge(self, *columns: pa.Array) -> pa.Array:
         """Make one progress of several."""
 
-        def merged(
+        def progress_after_merge(
             progress: custom.Progress, moment: custom.TriggerMoment, sources: list[dict[str, Any]]
         ) -> custom.Progress:
-            known = [custom.Progress(self._state([s[n] for n in self._fields]), s[FINISHED]) for s in sources]
-            return custom.checked_progress(self.trigger, self.trigger.on_merge(known, moment))
+            progresses = [
+                custom.Progress(self._named_state([s[n] for n in self._fields]), s[FINISHED]) for s in sources
+            ]
+            return custom.checked_progress(self.trigger, self.trigger.on_merge(progresses, moment))
 
-        return self._changed("merge", merged, columns)
+        return self._change_states("merge", progress_after_merge, columns)
 
     def ready(self, *columns: pa.Array) -> pa.Array:
         """Whether it fires."""
         with user_code(self.trigger, "say whether it is ready"):
             answers = [
-                bool(self.trigger.ready(call[0].state, call[1])) if call else False for call in self._calls(columns)
+                bool(self.trigger.ready(call[0].state, call[1])) if call else False
+                for call in self._call_arguments(columns)
             ]
             return pa.array(answers, pa.bool_())
 
-    def _changed(self, doing: str, change: Callable[..., custom.Progress], columns: tuple[pa.Array, ...]) -> pa.Array:
+    def _change_states(
+        self, doing: str, change: Callable[..., custom.Progress], columns: tuple[pa.Array, ...]
+    ) -> pa.Array:
         with user_code(self.trigger, doing):
-            states = [self._row(change(*call)) if call else None for call in self._calls(columns)]
+            states = [self._state_row(change(*call)) if call else None for call in self._call_arguments(columns)]
             kinds = [own_arrow_type(kind) for kind in custom.state_types(self.trigger).values()]
             fields = list(zip(self._fields, kinds, strict=True))
             return pa.array(states, pa.struct([*fields, (FINISHED, pa.bool_()), (DEADLINE, pa.int64())]))
 
-    def _row(self, progress: custom.Progress) -> dict[str, Any]:
+    def _state_row(self, progress: custom.Progress) -> dict[str, Any]:
         values = {state_field(i): progress.state[name] for i, name in enumerate(self.trigger.state_types)}
         return {**values, FINISHED: progress.finished, DEADLINE: self.trigger.deadline(progress.state)}
 
-    def _calls(self, columns: tuple[pa.Array, ...]) -> Iterator[tuple[Any, ...]]:
+    def _call_arguments(self, columns: tuple[pa.Array, ...]) -> Iterator[tuple[Any, ...]]:
         """The arguments of the call for each row; nothing where there is none."""
         size = len(self.trigger.state_types)
-        for wanted, start, end, now, passed, finished, *values in zip(*(c.to_pylist() for c in columns), strict=True):
-            if not wanted:
+        for is_wanted, start, end, now, watermark_passed, has_finished, *values in zip(
+            *(c.to_pylist() for c in columns), strict=True
+        ):
+            if not is_wanted:
                 yield ()
                 continue
-            moment = custom.TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), passed)
-            yield custom.Progress(self._state(values[:size]), finished), moment, *values[size:]
+            moment = custom.TriggerMoment(Window(Instant(start), Instant(end)), Instant(now), watermark_passed)
+            yield custom.Progress(self._named_state(values[:size]), has_finished), moment, *values[size:]
 
-    def _state(self, values: list[Any]) -> dict[str, Any]:
+    def _named_state(self, values: list[Any]) -> dict[str, Any]:
         return dict(zip(self.trigger.state_types, values, strict=True))
 
     @property

@@ -1,6 +1,7 @@
 """An epoch's elements: judged for a stage, then aggregated per (key, window) before they meet the state.
 
-A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules), ``_admitted``
+A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules),
+``_evaluate_filter``
 (whether the filter is TRUE), and the key columns, whether it comes from a source or is a pane. It has the inputs of
 aggregates and triggers (``CompiledStage.inputs``), and ``_sign`` where elements can be withdrawn, ``_record`` for
 users' own window functions and triggers. Rows stand in their order of arrival. Those that become no part of an
@@ -10,7 +11,7 @@ aggregate are counted by what became of them.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, reduce
 from operator import is_
 
 import numpy as np
@@ -21,17 +22,27 @@ from numpy.typing import NDArray
 from headrace.errors import OPERANDS
 from headrace.kernel.aggregates import KEPT_AT, AccumulatorPart, Elements, KeptPart
 from headrace.kernel.aggregates.ordering import extreme_value, fold
-from headrace.kernel.columns import Groups, Ints, as_numpy, constant, holders, own_arrow_type, to_lists, valid
+from headrace.kernel.columns import (
+    Groups,
+    Ints,
+    arrow_scalar,
+    as_numpy,
+    entries_of,
+    list_numbers,
+    own_arrow_type,
+    to_lists,
+    valid_mask,
+)
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.keys import Keys
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
-from headrace.kernel.windows import Assigned, InSlices, InWindows, assigned, in_windows
+from headrace.kernel.windows import AssignedRows, InSlices, InWindows, assign_windows, in_windows
 from headrace.model.accumulation import TimestampCombiner
-from headrace.model.expressions.data_types import DataType, ListType, Schema
+from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, Schema, StructType
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.windows import Sessions
-from headrace.pipeline.stages import StepTerm
+from headrace.pipeline.loops import StepTerm
 from headrace.program import columns as c
 from headrace.program.triggers import ColumnMerge, Measure
 from headrace.program.triggers.leaves import AT, RECORD
@@ -41,81 +52,89 @@ Columns = Mapping[str, pa.Array]
 _SIZES = {DataType.BOOL: 1, DataType.DECIMAL: 16}
 
 
-def judge(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
+def judge_rows(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
     """``rows`` judged for ``stage``: they have the columns of ``Stage.schema``, ``_event_time`` in granules, perhaps
     ``_sign`` and ``_size``. ``rejects`` says why some of them take no part already.
 
-    A row whose key is NULL is rejected.
+    A row whose key is NULL is rejected, unless the stage has ``null_keys``.
     """
     rows = with_size(stage, rows)
     try:
-        decided = decide(stage, rows, rejects)
-        return {**decided, **inputs_of(stage, rows, decided)}
+        participation = decide_participation(stage, rows, rejects)
+        return {**participation, **inputs_of(stage, rows, participation)}
     except RowOverflowsError as overflows:
         raise overflows.error from None
 
 
-def decide(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
+def decide_participation(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
     """Which ``rows`` (``with_size``) take part, with their keys, or the columns of rows that leave as they are: what
-    ``judge`` gives but for ``inputs_of``.
+    ``judge_rows`` gives but for ``inputs_of``.
     """
-    aggregation, typed, length = stage.stage.aggregation, _types(stage), len(rows[c.EVENT_TIME])
-    apart = {name: column_apart(expr, rows, typed, length) for name, expr in aggregation.key.items()}
-    keys = {name: values for name, (values, _) in apart.items()}
+    aggregation, column_types, length = stage.stage.aggregation, _column_types(stage), len(rows[c.EVENT_TIME])
+    key_columns = {name: column_apart(expr, rows, column_types, length) for name, expr in aggregation.key.items()}
+    keys = {name: values for name, (values, _) in key_columns.items()}
     reject = pa.nulls(length, pa.string()) if rejects is None else rejects
     for name in stage.record_keys:
-        reject = rejecting(reject, f"key {name}", apart[name][1])
-        reject = _null_key(name, keys[name], reject)
-    judged = {c.REJECT: reject, c.EVENT_TIME: rows[c.EVENT_TIME]}
-    admitted, overflows = _admitted(aggregation.filter, rows, typed, length)
-    _check_overflows("its filter", overflows, reject.is_null(), {**judged, **keys})
-    judged[c.ADMITTED] = admitted
+        reject = reject_overflows(reject, f"key {name}", key_columns[name][1])
+        reject = reject if stage.stage.null_keys else _null_key(name, keys[name], reject)
+    participation = {c.REJECT: reject, c.EVENT_TIME: rows[c.EVENT_TIME]}
+    is_admitted, overflows = _evaluate_filter(aggregation.filter, rows, column_types, length)
+    _check_overflows("its filter", overflows, reject.is_null(), {**participation, **keys})
+    participation[c.ADMITTED] = is_admitted
     for term in stage.stage.terms:
-        values, of_term = apart[term.name]
-        judged[c.REJECT] = rejecting(judged[c.REJECT], "value of the edge", of_term, among=admitted)
-        judged[c.REJECT] = _wrong_term(term, values, judged)
+        values, of_term = key_columns[term.name]
+        participation[c.REJECT] = reject_overflows(
+            participation[c.REJECT], "value of the edge", of_term, among=is_admitted
+        )
+        participation[c.REJECT] = _wrong_term(term, values, participation)
     columns: dict[str, pa.Array] = {}
     for name, expr in stage.stage.row_columns.items():
-        columns[name], overflows = column_apart(expr, rows, typed, length)
-        judged[c.REJECT] = rejecting(judged[c.REJECT], f"column {name}", overflows, among=admitted)
-    return {**judged, **keys, **columns}
+        columns[name], overflows = column_apart(expr, rows, column_types, length)
+        participation[c.REJECT] = reject_overflows(
+            participation[c.REJECT], f"column {name}", overflows, among=is_admitted
+        )
+    return {**participation, **keys, **columns}
 
 
 def inputs_of(stage: CompiledStage, rows: Columns, decided: Columns) -> dict[str, pa.Array]:
     """What aggregates, triggers and users' own objects read of ``rows`` (``with_size``), and whether each of them
-    withdraws another one. Of rows that take no part, as ``decide`` has ``decided``, it may be NULL.
+    withdraws another one. Of rows that take no part, as ``decide_participation`` has ``decided``, it may be NULL.
 
     Raises RowOverflowsError for the first row that takes part and has a value that its type does not hold.
     """
-    typed, length = _types(stage), len(rows[c.EVENT_TIME])
-    judged: dict[str, pa.Array] = {}
+    column_types, length = _column_types(stage), len(rows[c.EVENT_TIME])
+    element_inputs: dict[str, pa.Array] = {}
     if stage.stage.withdrawable:
-        judged[c.SIGN] = rows[c.SIGN] if c.SIGN in rows else pa.repeat(pa.scalar(1, pa.int64()), length)
+        element_inputs[c.SIGN] = rows[c.SIGN] if c.SIGN in rows else pa.repeat(pa.scalar(1, pa.int64()), length)
     if stage.reads_records:
-        judged[c.RECORD] = _records(stage, rows)
+        element_inputs[c.RECORD] = _record_structs(stage, rows)
     for name, expr in stage.inputs:
-        judged[name], overflows = column_apart(expr, rows, typed, length)
+        element_inputs[name], overflows = column_apart(expr, rows, column_types, length)
         _check_overflows("what is aggregated of it", overflows, pa.array(takes_part(decided)), decided)
-    return judged
+    return element_inputs
 
 
-def rejecting(reason: pa.Array, what: str, overflows: Iterable[Overflow], among: pa.Array | None = None) -> pa.Array:
+def reject_overflows(
+    reason: pa.Array, what: str, overflows: Iterable[Overflow], among: pa.Array | None = None
+) -> pa.Array:
     """``reason``, or where there is none yet and an expression overflows (in rows ``among`` these), which one does."""
     for overflow in overflows:
         wrong = pc.and_(pa.array(overflow.rows), reason.is_null())
         wrong = wrong if among is None else pc.and_(wrong, among)
-        reason = pc.if_else(wrong, constant(f"{what}: {overflow.why}"), reason)
+        reason = pc.if_else(wrong, arrow_scalar(f"{what}: {overflow.why}"), reason)
     return reason
 
 
-def _check_overflows(what: str, overflows: Iterable[Overflow], counting: pa.Array, judged: Columns) -> None:
+def _check_overflows(what: str, overflows: Iterable[Overflow], counting: pa.Array, judged_rows: Columns) -> None:
     for overflow in overflows:
-        row = overflow.among(as_numpy(counting))
+        row = overflow.first_row_in(as_numpy(counting))
         if row is not None:
-            keys = {name: values[row].as_py() for name, values in judged.items() if not name.startswith("_")}
+            keys = {name: values[row].as_py() for name, values in judged_rows.items() if not name.startswith("_")}
             key = ", ".join(f"{name}={value!r}" for name, value in keys.items())
-            at = judged[c.EVENT_TIME][row].as_py()
-            where = f"{what} (key {key or 'none'}{'' if at is None else f', event time {render(Instant(at))}'})"
+            instant = judged_rows[c.EVENT_TIME][row].as_py()
+            where = (
+                f"{what} (key {key or 'none'}{'' if instant is None else f', event time {render(Instant(instant))}'})"
+            )
             raise RowOverflowsError(row, overflow.error(f"{where}: {overflow.why}{OPERANDS}"))
 
 
@@ -126,15 +145,15 @@ def with_size(stage: CompiledStage, rows: Columns) -> Columns:
     return {**rows, c.SIZE: element_size(rows, stage.stage.schema, len(rows[c.EVENT_TIME]))}
 
 
-def _types(stage: CompiledStage) -> Schema:
+def _column_types(stage: CompiledStage) -> Schema:
     return {**stage.stage.schema, c.SIZE: DataType.INT}
 
 
-def _admitted(
+def _evaluate_filter(
     condition: Expr | None, rows: Columns, schema: Schema, length: int
 ) -> tuple[pa.Array, tuple[Overflow, ...]]:
     if condition is None:
-        return pa.repeat(constant(True), length), ()
+        return pa.repeat(arrow_scalar(True), length), ()
     values, overflows = column_apart(condition, rows, schema, length)
     return values.fill_null(False), overflows
 
@@ -143,22 +162,22 @@ def _null_key(name: str, values: pa.Array, reason: pa.Array) -> pa.Array:
     """``reason``, or where there is none yet, that the part ``name`` of a key is NULL."""
     if not values.null_count:
         return reason
-    return pc.if_else(pc.and_(values.is_null(), reason.is_null()), constant(f"key is null: {name}"), reason)
+    return pc.if_else(pc.and_(values.is_null(), reason.is_null()), arrow_scalar(f"key is null: {name}"), reason)
 
 
-def _wrong_term(term: StepTerm, values: pa.Array, judged: Columns) -> pa.Array:
+def _wrong_term(term: StepTerm, values: pa.Array, judged_rows: Columns) -> pa.Array:
     """Why a row takes no part: what the step of a loop reads of it is NULL, or makes values better on the way."""
-    reason, admitted = judged[c.REJECT], judged[c.ADMITTED]
+    reason, is_admitted = judged_rows[c.REJECT], judged_rows[c.ADMITTED]
     if values.null_count:
-        reason = pc.if_else(pc.and_(pc.and_(values.is_null(), admitted), reason.is_null()), term.of_null, reason)
+        reason = pc.if_else(pc.and_(pc.and_(values.is_null(), is_admitted), reason.is_null()), term.of_null, reason)
     if term.sign:
         nothing = pa.scalar(0, pa.int64()).cast(values.type)
         is_wrong = (pc.less if term.sign > 0 else pc.greater)(values, nothing).fill_null(False)
-        reason = pc.if_else(pc.and_(pc.and_(is_wrong, admitted), reason.is_null()), term.of_wrong_sign, reason)
+        reason = pc.if_else(pc.and_(pc.and_(is_wrong, is_admitted), reason.is_null()), term.of_wrong_sign, reason)
     return reason
 
 
-def _records(stage: CompiledStage, rows: Columns) -> pa.Array:
+def _record_structs(stage: CompiledStage, rows: Columns) -> pa.Array:
     """Rows as users' own objects see them: timestamps are Instants (granules)."""
     values = [rows[name].cast(own_arrow_type(kind)) for name, kind in stage.stage.schema.items()]
     return pa.StructArray.from_arrays(values, fields=list(stage.record_type))
@@ -167,27 +186,39 @@ def _records(stage: CompiledStage, rows: Columns) -> pa.Array:
 def takes_part(judged: Columns) -> NDArray[np.bool_]:
     """Which judged rows are neither rejected nor filtered, and have an event time."""
     takes = pc.and_(pc.and_(judged[c.REJECT].is_null(), judged[c.ADMITTED]), judged[c.EVENT_TIME].is_valid())
-    taken: NDArray[np.bool_] = as_numpy(takes)
-    return taken
+    takes_part_mask: NDArray[np.bool_] = as_numpy(takes)
+    return takes_part_mask
 
 
 def element_size(rows: Columns, schema: Schema, length: int) -> pa.Array:
     """Bytes of each element (semantics 9.5): 8 for a number, timestamp or date, 16 for a decimal, 1 for a bool, their
-    length for bytes and strings in UTF-8, nothing for NULL; a list is as large as its items.
+    length for bytes and strings in UTF-8, nothing for NULL; what is nested is as large as the values in it.
     """
     total = pa.repeat(pa.scalar(0, pa.int64()), length)
     for name, kind in schema.items():
-        values = rows[name]
-        if isinstance(kind, ListType):
-            sizes = as_numpy(_sizes(pc.list_flatten(values), kind.item))
-            size = pa.array(np.bincount(holders(values), sizes, minlength=length).astype(np.int64))
-        else:
-            size = _sizes(values, kind)
-        total = pc.add(total, size)
+        total = pc.add(total, _column_sizes(rows[name], kind))
     return total
 
 
-def _sizes(values: pa.Array, kind: DataType) -> pa.Array:
+def _column_sizes(values: pa.Array, kind: ColumnType) -> pa.Array:
+    match kind:
+        case ListType(item):
+            return _sums_of_lists(values, _value_sizes(pc.list_flatten(values), item))
+        case StructType(fields):
+            sizes = [_column_sizes(part, own) for part, (_, own) in zip(values.flatten(), fields, strict=True)]
+            return reduce(pc.add, sizes)
+        case MapType(value):
+            lists = entries_of(values)
+            keys, items = pc.list_flatten(lists).flatten()
+            return _sums_of_lists(lists, pc.add(_value_sizes(keys, DataType.STRING), _column_sizes(items, value)))
+    return _value_sizes(values, kind)
+
+
+def _sums_of_lists(lists: pa.Array, sizes: pa.Array) -> pa.Array:
+    return pa.array(np.bincount(list_numbers(lists), as_numpy(sizes), minlength=len(lists)).astype(np.int64))
+
+
+def _value_sizes(values: pa.Array, kind: DataType) -> pa.Array:
     if kind in (DataType.STRING, DataType.BYTES):
         return pc.binary_length(values).cast(pa.int64()).fill_null(0)
     return pc.multiply(pc.is_valid(values).cast(pa.int64()), _SIZES.get(kind, 8))
@@ -234,14 +265,14 @@ class Accounting:
             rows=rows,
             late=sum(count.late for count in counts),
             late_retractions=sum(count.late_retractions for count in counts),
-            max_event_time=_most([count.max_event_time for count in counts]),
+            max_event_time=_latest_time([count.max_event_time for count in counts]),
             min_accepted=min((share.min_accepted for share in counts if share.min_accepted is not None), default=None),
-            max_accepted=_most([count.max_accepted for count in counts]),
+            max_accepted=_latest_time([count.max_accepted for count in counts]),
         )
 
 
-def _most(times: Sequence[Instant | None]) -> Instant | None:
-    return max((at for at in times if at is not None), default=None)
+def _latest_time(times: Sequence[Instant | None]) -> Instant | None:
+    return max((instant for instant in times if instant is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -252,10 +283,10 @@ class AggregatedBundle:
 
     delta: pa.RecordBatch | None = None
     accounting: Accounting = field(default_factory=Accounting)
-    late: Assigned | None = None
+    late: AssignedRows | None = None
 
 
-def aggregate(
+def aggregate_rows(
     stage: CompiledStage,
     judged: Columns,
     watermark: Instant,
@@ -274,22 +305,24 @@ def aggregate(
     """
     hashed = KeyHashes() if hashed is None else hashed
     fates = fates_of(judged)
-    placed = _placed(stage, judged, fates)
-    windows = placed.windows
-    is_late = stage.expired(windows.end, watermark)
-    accepted = ~is_late
-    accounting = _account(judged, fates, placed, is_late)
-    late = placed.each(is_late) if is_late.any() else None
-    if not accepted.any():
+    window_rows = _place_in_windows(stage, judged, fates)
+    windows = window_rows.windows
+    is_late = stage.expired_mask(windows.end, watermark)
+    is_accepted = ~is_late
+    accounting = _accounting_of_rows(judged, fates, window_rows, is_late)
+    late = window_rows.select_windows(is_late) if is_late.any() else None
+    if not is_accepted.any():
         return AggregatedBundle(None, accounting, late)
-    if isinstance(placed, InSlices):
+    if isinstance(window_rows, InSlices):
         of_slices = _Bundle(
-            stage, judged, placed.in_one_each(accepted), output_watermark, place=place, known=hashed
-        ).delta()
+            stage, judged, window_rows.in_one_each(is_accepted), output_watermark, place=place, known=hashed
+        ).to_delta()
         return AggregatedBundle(in_windows(stage, of_slices, watermark), accounting, late)
-    taken = windows if accepted.all() else windows.where(accepted)
+    accepted_windows = windows if is_accepted.all() else windows.where(is_accepted)
     return AggregatedBundle(
-        _Bundle(stage, judged, taken, output_watermark, place=place, known=hashed).delta(), accounting, late
+        _Bundle(stage, judged, accepted_windows, output_watermark, place=place, known=hashed).to_delta(),
+        accounting,
+        late,
     )
 
 
@@ -298,52 +331,52 @@ def fates_of(judged: Columns) -> NDArray[np.int8]:
     fates = np.zeros(len(judged[c.EVENT_TIME]), np.int8)
     if c.SEEN in judged:
         fates = as_numpy(judged[c.SEEN].fill_null(int(Disposition.ACCEPTED))).astype(np.int8)
-    out = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
-    fates[as_numpy(out)] = Disposition.FILTERED
+    is_filtered = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
+    fates[as_numpy(is_filtered)] = Disposition.FILTERED
     if judged[c.REJECT].null_count < len(fates):
-        fates[valid(judged[c.REJECT])] = Disposition.REJECTED
+        fates[valid_mask(judged[c.REJECT])] = Disposition.REJECTED
     return fates
 
 
-def _placed(stage: CompiledStage, judged: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
-    times = judged[c.EVENT_TIME]
+def _place_in_windows(stage: CompiledStage, judged_rows: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
+    times = judged_rows[c.EVENT_TIME]
     if (fates != Disposition.ACCEPTED).any():
         times = pc.if_else(pa.array(fates == Disposition.ACCEPTED), times, pa.scalar(None, times.type))
     if stage.slides is not None:
-        return InSlices.of(stage.slides, times)
-    keys = {name: judged[name] for name in stage.keys}
-    windows = assigned(stage.where, times, keys, stage.stage.key_types, judged.get(c.RECORD))
+        return InSlices.from_times(stage.slides, times)
+    keys = {name: judged_rows[name] for name in stage.keys}
+    windows = assign_windows(stage.where, times, keys, stage.stage.key_types, judged_rows.get(c.RECORD))
     return InWindows(windows, len(times))
 
 
-def _account(
-    judged: Columns, fates: NDArray[np.int8], placed: InWindows | InSlices, is_late: NDArray[np.bool_]
+def _accounting_of_rows(
+    judged_rows: Columns, fates: NDArray[np.int8], window_rows: InWindows | InSlices, is_late: NDArray[np.bool_]
 ) -> Accounting:
-    fated = np.bincount(fates, minlength=len(Disposition)) if fates.any() else [len(fates)]
-    rows = {Disposition(code): int(count) for code, count in enumerate(fated) if count}
-    accepted = placed.standing(None)
-    nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted.sum())
-    numbers = {Disposition.ACCEPTED: placed.number(np.ones(len(fates), np.bool_))}
+    fate_counts = np.bincount(fates, minlength=len(Disposition)) if fates.any() else [len(fates)]
+    rows = {Disposition(code): int(count) for code, count in enumerate(fate_counts) if count}
+    accepted_rows = window_rows.rows_in_windows(None)
+    number_nowhere = rows.pop(Disposition.ACCEPTED, 0) - int(accepted_rows.sum())
+    numbers = {Disposition.ACCEPTED: window_rows.count_per_window(np.ones(len(fates), np.bool_))}
     if is_late.any():
-        withdrawn = as_numpy(judged[c.SIGN]) < 0 if c.SIGN in judged else np.zeros(len(fates), np.bool_)
+        withdrawn = as_numpy(judged_rows[c.SIGN]) < 0 if c.SIGN in judged_rows else np.zeros(len(fates), np.bool_)
         numbers[Disposition.ACCEPTED] = numbers[Disposition.ACCEPTED] * ~is_late
-        numbers[Disposition.LATE] = placed.number(~withdrawn) * is_late
-        numbers[Disposition.LATE_RETRACTION] = placed.number(withdrawn) * is_late
+        numbers[Disposition.LATE] = window_rows.count_per_window(~withdrawn) * is_late
+        numbers[Disposition.LATE_RETRACTION] = window_rows.count_per_window(withdrawn) * is_late
     for fate, number in numbers.items():
         if number.any():
-            rows[fate] = int(number[placed.windows.is_first].sum())
-    if nowhere:
-        rows[Disposition.NOWHERE] = nowhere
-    judged_times = judged[c.EVENT_TIME]
+            rows[fate] = int(number[window_rows.windows.is_first].sum())
+    if number_nowhere:
+        rows[Disposition.NOWHERE] = number_nowhere
+    judged_times = judged_rows[c.EVENT_TIME]
     if rows.get(Disposition.REJECTED):
         judged_times = judged_times.filter(pa.array(fates != Disposition.REJECTED))
     latest = pc.max(judged_times).as_py()
     low = high = None
     if not is_late.all():
-        times = judged[c.EVENT_TIME]
+        times = judged_rows[c.EVENT_TIME]
         if is_late.any():
-            accepted = placed.standing(~is_late)
-        ends = pc.min_max(times if accepted.all() else times.filter(pa.array(accepted))).as_py()
+            accepted_rows = window_rows.rows_in_windows(~is_late)
+        ends = pc.min_max(times if accepted_rows.all() else times.filter(pa.array(accepted_rows))).as_py()
         low, high = Instant(ends["min"]), Instant(ends["max"])
     return Accounting(
         rows=rows,
@@ -371,7 +404,7 @@ class KeyHashes:
     def __init__(self) -> None:
         self._known: list[tuple[Sequence[pa.Array], Ints, Keys]] = []
 
-    def of(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> Keys:
+    def keys_of_rows(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> Keys:
         """The keys that ``rows`` have in ``columns``; ``everything``: they are all rows in order."""
         for known_columns, known_rows, keys in self._known:
             is_same = len(known_columns) == len(columns) and all(map(is_, known_columns, columns))
@@ -390,7 +423,7 @@ class _Bundle:
         self,
         stage: CompiledStage,
         judged: Columns,
-        windows: Assigned,
+        windows: AssignedRows,
         output_watermark: Instant,
         *,
         place: int,
@@ -404,10 +437,12 @@ class _Bundle:
         if isinstance(stage.where, Sessions):
             # elements of one gap-aligned bucket are less than one gap apart, so they are one session already
             gap = int(stage.where.gap)
-            at = as_numpy(self._own(c.EVENT_TIME))  # NULL where a record was rejected, and no window has that
-            start = end = at // gap * gap
-        keys = known.of([judged[name] for name in stage.keys], windows.row, everything=everything)
-        self.keyed = keys.grouped(start, end)
+            instants = as_numpy(
+                self._element_column(c.EVENT_TIME)
+            )  # NULL where a record was rejected, and no window has that
+            start = end = instants // gap * gap
+        keys = known.keys_of_rows([judged[name] for name in stage.keys], windows.row, everything=everything)
+        self.keyed = keys.group_rows(start, end)
 
     @cached_property
     def groups(self) -> Groups:
@@ -416,26 +451,30 @@ class _Bundle:
 
     @cached_property
     def _sizes(self) -> Ints:
-        numbered = self.keyed.numbered
-        return self.groups.sizes if numbered is None else numbered.arranged.sizes
+        numbered_keys = self.keyed.numbered
+        return self.groups.sizes if numbered_keys is None else numbered_keys.arranged.sizes
 
-    def delta(self) -> pa.RecordBatch:
-        stage, keyed = self.stage, self.keyed
-        columns = {c.HASH: pa.array(keyed.hashes), **dict(zip(stage.keys, keyed.keys, strict=True)), **self._extent()}
+    def to_delta(self) -> pa.RecordBatch:
+        stage, keyed_rows = self.stage, self.keyed
+        columns = {
+            c.HASH: pa.array(keyed_rows.hashes),
+            **dict(zip(stage.keys, keyed_rows.keys, strict=True)),
+            **self._window_columns(),
+        }
         columns[c.COUNT] = pa.array(self._sizes)
-        columns |= {part.name: self._part(part) for part in stage.parts}
-        columns |= {measure.name: self._measure(measure) for measure in stage.trigger.measures}
-        columns |= self._stamps()
+        columns |= {part.name: self._part_column(part) for part in stage.parts}
+        columns |= {measure.name: self._measure_column(measure) for measure in stage.trigger.measures}
+        columns |= self._stamp_columns()
         if stage.stage.withdrawable:
-            withdrawn = (as_numpy(self._arranged(c.SIGN)) < 0).astype(np.int64)
+            withdrawn = (as_numpy(self._arranged_column(c.SIGN)) < 0).astype(np.int64)
             columns[c.RETRACTED] = pa.array(self.groups.reduce(np.add, withdrawn, 0))
         return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
 
-    def _own(self, name: str) -> pa.Array:
+    def _element_column(self, name: str) -> pa.Array:
         """A column of the elements, as they stand."""
         return self._judged[name] if self._rows is None else self._judged[name].take(self._rows)
 
-    def _arranged(self, name: str) -> pa.Array:
+    def _arranged_column(self, name: str) -> pa.Array:
         if name not in self._in_groups:
             column, order = self._judged[name], self._order
             self._in_groups[name] = column if order is None else column.take(order)
@@ -449,7 +488,7 @@ class _Bundle:
             return self._rows if order is None else pa.array(order)
         return self._rows.take(pa.array(order))
 
-    def _extent(self) -> dict[str, pa.Array]:
+    def _window_columns(self) -> dict[str, pa.Array]:
         """The window of each group; of a part of a session the span of its elements."""
         where = self.stage.where
         if isinstance(where, Sessions):
@@ -460,39 +499,39 @@ class _Bundle:
 
     def _ends_of_times(self) -> tuple[Ints, Ints]:
         """The first and the last event time of each group."""
-        numbered = self.keyed.numbered
-        if numbered is not None:
-            at = as_numpy(self._own(c.EVENT_TIME))
-            return numbered.reduce(np.minimum, at), numbered.reduce(np.maximum, at)
-        at = as_numpy(self._arranged(c.EVENT_TIME))
-        return self.groups.reduce(np.minimum, at, 0), self.groups.reduce(np.maximum, at, 0)
+        numbered_keys = self.keyed.numbered
+        if numbered_keys is not None:
+            instants = as_numpy(self._element_column(c.EVENT_TIME))
+            return numbered_keys.reduce(np.minimum, instants), numbered_keys.reduce(np.maximum, instants)
+        instants = as_numpy(self._arranged_column(c.EVENT_TIME))
+        return self.groups.reduce(np.minimum, instants, 0), self.groups.reduce(np.maximum, instants, 0)
 
-    def _part(self, part: AccumulatorPart) -> pa.Array:
-        numbered = self.keyed.numbered
-        if numbered is not None and not self.stage.stage.withdrawable:
-            value = None if part.input is None else self._own(self.stage.input_column(part.input))
-            folded = part.fold_numbered(value, numbered)
-            if folded is not None:
-                return folded
-        at = self._arranged(c.EVENT_TIME)
+    def _part_column(self, part: AccumulatorPart) -> pa.Array:
+        numbered_keys = self.keyed.numbered
+        if numbered_keys is not None and not self.stage.stage.withdrawable:
+            value = None if part.input is None else self._element_column(self.stage.input_column(part.input))
+            folded_part = part.fold_numbered(value, numbered_keys)
+            if folded_part is not None:
+                return folded_part
+        instants = self._arranged_column(c.EVENT_TIME)
         if isinstance(part, KeptPart):
             inputs = self.stage.kept_inputs
-            present = pa.repeat(constant(True), len(at))
-            kept = {"_": present, **{name: self._arranged(name) for name, _ in inputs}}
+            present = pa.repeat(arrow_scalar(True), len(instants))
+            kept_columns = {"_": present, **{name: self._arranged_column(name) for name, _ in inputs}}
             if self.stage.keeps_times:
-                kept[KEPT_AT] = at
-            value = pa.StructArray.from_arrays(list(kept.values()), names=list(kept))
-            return part.fold(Elements(value, at, None), self.groups)
-        value = None if part.input is None else self._arranged(self.stage.input_column(part.input))
-        sign = self._arranged(c.SIGN) if self.stage.stage.withdrawable else None
-        return part.fold(Elements(value, at, sign), self.groups)
+                kept_columns[KEPT_AT] = instants
+            value = pa.StructArray.from_arrays(list(kept_columns.values()), names=list(kept_columns))
+            return part.fold(Elements(value, instants, None), self.groups)
+        value = None if part.input is None else self._arranged_column(self.stage.input_column(part.input))
+        sign = self._arranged_column(c.SIGN) if self.stage.stage.withdrawable else None
+        return part.fold(Elements(value, instants, sign), self.groups)
 
-    def _measure(self, measure: Measure) -> pa.Array:
+    def _measure_column(self, measure: Measure) -> pa.Array:
         if measure.input is None:
-            at, record = self._arranged(c.EVENT_TIME), self._arranged(c.RECORD)
-            value = pa.StructArray.from_arrays([at, record], names=[AT, RECORD])
+            instants, record = self._arranged_column(c.EVENT_TIME), self._arranged_column(c.RECORD)
+            value = pa.StructArray.from_arrays([instants, record], names=[AT, RECORD])
         else:
-            value = self._arranged(self.stage.input_column(measure.input))
+            value = self._arranged_column(self.stage.input_column(measure.input))
         if measure.fold is not ColumnMerge.LIST:
             return fold(measure.fold, value, self.groups)
         if self.stage.merging:  # what merges is put in order again
@@ -502,7 +541,7 @@ class _Bundle:
             value = pa.StructArray.from_arrays([places, value], names=[PLACE, LISTED])
         return to_lists(value, self.groups)
 
-    def _stamps(self) -> dict[str, pa.Array]:
+    def _stamp_columns(self) -> dict[str, pa.Array]:
         """The timestamp that elements give their pane; those behind the output watermark give none (semantics 6.1,
         6.2).
         """
@@ -510,9 +549,11 @@ class _Bundle:
         if not stage.stamps_elements:
             return {}
         if stage.stamps_merged:  # no window is the one that it will be
-            return {c.TIMES: to_lists(self._arranged(c.EVENT_TIME), self.groups)}
+            return {c.TIMES: to_lists(self._arranged_column(c.EVENT_TIME), self.groups)}
         own = self.windows.stamp
-        stamps = self._arranged(c.EVENT_TIME) if own is None else self.groups.arranged(pa.array(own))
-        stamps = pc.add(stamps, constant(stage.output_shift))
-        held = pc.if_else(pc.greater_equal(stamps, constant(int(self.behind))), stamps, pa.scalar(None, stamps.type))
-        return {c.HELD: extreme_value(held, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}
+        stamps = self._arranged_column(c.EVENT_TIME) if own is None else self.groups.arrange_column(pa.array(own))
+        stamps = pc.add(stamps, arrow_scalar(stage.output_shift))
+        pane_times = pc.if_else(
+            pc.greater_equal(stamps, arrow_scalar(int(self.behind))), stamps, pa.scalar(None, stamps.type)
+        )
+        return {c.HELD: extreme_value(pane_times, self.groups, latest=stage.how.timestamp is TimestampCombiner.LATEST)}

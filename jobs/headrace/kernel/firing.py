@@ -15,9 +15,19 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import ValueOverflowError
-from headrace.kernel.aggregates import Accumulator, unpacked
-from headrace.kernel.columns import Groups, Ints, as_numpy, constant, of_lists, timestamps, to_lists, truths, valid
-from headrace.kernel.expressions.evaluation import column, evaluate
+from headrace.kernel.aggregates import Accumulator, GroupFailedError, unpack_parts
+from headrace.kernel.columns import (
+    Groups,
+    Ints,
+    arrow_scalar,
+    as_numpy,
+    of_lists,
+    to_lists,
+    to_timestamps,
+    true_mask,
+    valid_mask,
+)
+from headrace.kernel.expressions.evaluation import evaluate, evaluate_column
 from headrace.kernel.stage import CompiledStage
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.columns import in_order
@@ -41,23 +51,27 @@ def result_of(
 ) -> pa.Array:
     """The aggregate ``name`` of the windows of ``rows`` that ``which`` names, whose ``contents`` these are.
 
-    Raises ValueOverflowError, saying of which key and window, for the first result that its type does not hold.
+    Raises ValueOverflowError, saying of which key and window, for the first result that its type does not hold; and
+    GroupFunctionError or GroupQueryError for a group of which a function or query of a user's own makes no rows.
     """
-    return located(f"aggregate {name!r}", accumulator.result, contents, rows, which)
+    try:
+        return compute_with_place(f"aggregate {name!r}", accumulator.result, contents, rows, which)
+    except GroupFailedError as failure:
+        raise failure.to_pipeline_error(_describe_window(rows, int(which[failure.group]))) from failure.__cause__
 
 
-def located(
+def compute_with_place(
     what: str, result: Result, columns: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
 ) -> pa.Array:
     """``result`` of the ``columns`` of those windows. Raises ValueOverflowError as ``result_of`` does, of ``what``."""
     try:
         return result(columns)
     except ValueOverflowError:
-        at = _first_overflow(result, columns, len(which))
+        overflow_row = _first_overflow(result, columns, len(which))
     try:
-        return result(_some(columns, at, 1))  # which says its own value
+        return result(_slice_columns(columns, overflow_row, 1))  # which says its own value
     except ValueOverflowError as error:
-        place = _place(rows, int(which[at]))
+        place = _describe_window(rows, int(which[overflow_row]))
         raise type(error)(
             f"{what} of {place}: {error}. Nothing of this epoch is committed: {WAYS_OUT}. A pipeline whose "
             "aggregates or filter change computes their history again with a backfill"
@@ -70,7 +84,7 @@ def _first_overflow(result: Result, columns: Mapping[str, pa.Array], length: int
     while length > 1:
         half = length // 2
         try:
-            result(_some(columns, first, half))
+            result(_slice_columns(columns, first, half))
         except ValueOverflowError:
             length = half
         else:
@@ -78,12 +92,12 @@ def _first_overflow(result: Result, columns: Mapping[str, pa.Array], length: int
     return first
 
 
-def _some(columns: Mapping[str, pa.Array], first: int, length: int) -> dict[str, pa.Array]:
-    taken = pa.array(range(first, first + length))
-    return {name: values.take(taken) for name, values in columns.items()}
+def _slice_columns(columns: Mapping[str, pa.Array], first: int, length: int) -> dict[str, pa.Array]:
+    indices = pa.array(range(first, first + length))
+    return {name: values.take(indices) for name, values in columns.items()}
 
 
-def _place(rows: Mapping[str, pa.Array], row: int) -> str:
+def _describe_window(rows: Mapping[str, pa.Array], row: int) -> str:
     names: Sequence[str] = [name for name in rows if not name.startswith("_")]
     key = ", ".join(f"{name}={rows[name][row].as_py()!r}" for name in names)
     start, end = (render(Instant(rows[name][row].as_py())) for name in (c.WINDOW_START, c.WINDOW_END))
@@ -100,10 +114,12 @@ def columns_of_results(stage: CompiledStage, aggregates: Columns, rows: Columns,
     """
     results = stage.stage.aggregation.results
     window = [rows[name].take(pa.array(which)) for name in (c.WINDOW_START, c.WINDOW_END)]
-    values = {name: made.cast(stage.pane_type.field(name).type) for name, made in aggregates.items()}
-    rows_of_results = _ResultRows.of(stage, rows, which, {**values, WINDOW_START: window[0], WINDOW_END: window[1]})
+    values = {name: aggregate.cast(stage.pane_type.field(name).type) for name, aggregate in aggregates.items()}
+    rows_of_results = _ResultRows.from_values(
+        stage, rows, which, {**values, WINDOW_START: window[0], WINDOW_END: window[1]}
+    )
     for name, expr in in_order(results).items():
-        rows_of_results.row[name] = rows_of_results.computed(f"column {name!r}", expr)
+        rows_of_results.row[name] = rows_of_results.compute_column(f"column {name!r}", expr)
     return {name: rows_of_results.row[name] for name in results}
 
 
@@ -112,7 +128,7 @@ def lets_out(stage: CompiledStage, panes: pa.StructArray, rows: Columns, which: 
     condition = stage.stage.aggregation.having
     assert condition is not None
     values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
-    return truths(_ResultRows.of(stage, rows, which, values).computed("having", condition))
+    return true_mask(_ResultRows.from_values(stage, rows, which, values).compute_column("having", condition))
 
 
 @dataclass(frozen=True)
@@ -125,37 +141,40 @@ class _ResultRows:
     row: dict[str, pa.Array]
 
     @classmethod
-    def of(cls, stage: CompiledStage, windows: Columns, which: Ints, values: Columns) -> "_ResultRows":
+    def from_values(cls, stage: CompiledStage, windows: Columns, which: Ints, values: Columns) -> "_ResultRows":
         """Rows of these ``values``, with the ends of a window in granules."""
         keys = {name: windows[name].take(pa.array(which)) for name in stage.keys}
-        ends = {name: timestamps(values[name]) for name in (WINDOW_START, WINDOW_END)}
+        ends = {name: to_timestamps(values[name]) for name in (WINDOW_START, WINDOW_END)}
         return cls(stage, windows, which, {**keys, **values, **ends})
 
-    def computed(self, what: str, expr: Expr) -> pa.Array:
+    def compute_column(self, what: str, expr: Expr) -> pa.Array:
         """``expr`` over each row. Raises ValueOverflowError, of ``what``."""
         read = {name: self.row[name] for name in columns_of(expr) | {WINDOW_START}}  # which each row has
         windows = {name: self.windows[name] for name in self.stage.identity}
-        return located(what, lambda columns: self._of(expr, columns), read, windows, self.which)
+        return compute_with_place(what, lambda columns: self._evaluate_column(expr, columns), read, windows, self.which)
 
-    def _of(self, expr: Expr, columns: Columns) -> pa.Array:
-        return column(expr, columns, self.stage.stage.pane_schema, len(columns[WINDOW_START]))
+    def _evaluate_column(self, expr: Expr, columns: Columns) -> pa.Array:
+        return evaluate_column(expr, columns, self.stage.stage.pane_schema, len(columns[WINDOW_START]))
 
 
-def results(
+def aggregate_results(
     stage: CompiledStage, rows: Mapping[str, pa.Array], which: Ints, cleared: NDArray[np.bool_]
 ) -> dict[str, pa.Array]:
     """The aggregates of those windows of ``rows`` that ``which`` names; contents are empty where ``cleared``."""
-    taken = None if len(which) == len(rows[c.WINDOW_START]) else pa.array(which)
+    indices = None if len(which) == len(rows[c.WINDOW_START]) else pa.array(which)
     empty = pa.array(cleared) if cleared.any() else None
     contents = {}
     for part in stage.parts:
-        stored = rows[part.name] if taken is None else rows[part.name].take(taken)
-        contents[part.name] = stored if empty is None else pc.if_else(empty, pa.scalar(None, stored.type), stored)
+        stored_part = rows[part.name] if indices is None else rows[part.name].take(indices)
+        contents[part.name] = (
+            stored_part if empty is None else pc.if_else(empty, pa.scalar(None, stored_part.type), stored_part)
+        )
     if stage.how.keep_last is not None:
-        contents = unpacked(contents[c.KEPT], stage.aggregated, stage.input_column)
-    named = {column: rows[column] for column in stage.identity if column in rows}
+        contents = unpack_parts(contents[c.KEPT], stage.aggregated, stage.input_column)
+    identity_columns = {column: rows[column] for column in stage.identity if column in rows}
     values = {
-        name: result_of(name, accumulator, contents, named, which) for name, accumulator in stage.accumulators.items()
+        name: result_of(name, accumulator, contents, identity_columns, which)
+        for name, accumulator in stage.accumulators.items()
     }
     return values | columns_of_results(stage, values, rows, which) if stage.stage.aggregation.results else values
 
@@ -165,43 +184,43 @@ def beside_live(stage: CompiledStage, rows: Mapping[str, pa.Array]) -> dict[str,
     timestamp (semantics 9.1). A retracting window holds the same throughout an epoch.
     """
     live = rows[c.LIVE]
-    alone = truths(pc.equal(pc.list_value_length(live), constant(1)))
-    which = np.flatnonzero(alone)
+    has_one_pane = true_mask(pc.equal(pc.list_value_length(live), arrow_scalar(1)))
+    which = np.flatnonzero(has_one_pane)
     panes, _ = of_lists(live.take(pa.array(which)))
-    now = results(stage, rows, which, np.zeros(len(which), np.bool_))
+    now = aggregate_results(stage, rows, which, np.zeros(len(which), np.bool_))
     equal = np.ones(len(which), np.bool_)
     for own, name in ((c.WINDOW_START, WINDOW_START), (c.WINDOW_END, WINDOW_END)):
         equal &= as_numpy(rows[own])[which] == as_numpy(panes.field(name))
     for name, values in now.items():
-        equal &= same(values.cast(stage.pane_type.field(name).type), panes.field(name))
+        equal &= equal_mask(values.cast(stage.pane_type.field(name).type), panes.field(name))
     is_same, time = np.zeros(len(live), np.bool_), np.zeros(len(live), np.int64)
     is_same[which], time[which] = equal, as_numpy(panes.field("pane_time"))
-    return {c.SAME: pa.array(is_same), c.LIVE_TIME: pa.array(time, mask=~alone)}
+    return {c.SAME: pa.array(is_same), c.LIVE_TIME: pa.array(time, mask=~has_one_pane)}
 
 
-def same(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+def equal_mask(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Where two columns of one type are equal: NULL equals NULL, and NaN NaN."""
-    known, kind = valid(left), left.type
+    left_valid, kind = valid_mask(left), left.type
     if pa.types.is_list(kind):
         equal = _same_lists(left, right)
     elif pa.types.is_struct(kind):
         equal = np.ones(len(left), np.bool_)
         for i in range(kind.num_fields):
-            equal &= same(left.field(i), right.field(i))
+            equal &= equal_mask(left.field(i), right.field(i))
     else:
-        equal = truths(pc.equal(left, right))
+        equal = true_mask(pc.equal(left, right))
     if pa.types.is_floating(kind):
-        equal = equal | truths(pc.and_(pc.is_nan(left), pc.is_nan(right)))
-    unchanged: NDArray[np.bool_] = ~(known ^ valid(right)) & (~known | equal)
-    return unchanged
+        equal = equal | true_mask(pc.and_(pc.is_nan(left), pc.is_nan(right)))
+    is_equal: NDArray[np.bool_] = ~(left_valid ^ valid_mask(right)) & (~left_valid | equal)
+    return is_equal
 
 
 def _same_lists(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
-    (items, groups), (others, beside) = of_lists(left), of_lists(right)
-    equal: NDArray[np.bool_] = groups.sizes == beside.sizes
-    known = np.flatnonzero(equal & (groups.sizes > 0))
-    (items, groups), (others, _) = of_lists(left.take(pa.array(known))), of_lists(right.take(pa.array(known)))
-    equal[known] = groups.reduce(np.minimum, same(items, others).astype(np.int8), 1) > 0
+    (items, groups), (others, other_groups) = of_lists(left), of_lists(right)
+    equal: NDArray[np.bool_] = groups.sizes == other_groups.sizes
+    rows = np.flatnonzero(equal & (groups.sizes > 0))
+    (items, groups), (others, _) = of_lists(left.take(pa.array(rows))), of_lists(right.take(pa.array(rows)))
+    equal[rows] = groups.reduce(np.minimum, equal_mask(items, others).astype(np.int8), 1) > 0
     return equal
 
 
@@ -216,15 +235,15 @@ class FiringProgram:
     stage: CompiledStage
     outcome: FiringPlan
 
-    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "Fired":
+    def run(self, rows: Mapping[str, pa.Array], clocks: FiringClocks, heard: Mapping[str, Datum]) -> "FiringResult":
         """The program over ``rows``; ``heard`` says of each signal of the trigger which windows it is for."""
-        known: dict[str, Datum] = {**rows, **_clock_values(clocks)}
-        known |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
-        for name, expr, done in self.outcome.needed:
-            known[name] = evaluate(expr, known)
-            for read in done:
-                del known[read]
-        return Fired(self.stage, self.outcome, known, len(rows[c.WINDOW_START]))
+        columns: dict[str, Datum] = {**rows, **_clock_values(clocks)}
+        columns |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
+        for name, expr, last_reads in self.outcome.needed:
+            columns[name] = evaluate(expr, columns)
+            for read in last_reads:
+                del columns[read]
+        return FiringResult(self.stage, self.outcome, columns, len(rows[c.WINDOW_START]))
 
 
 def _clock_values(clocks: FiringClocks) -> dict[str, Datum]:
@@ -239,7 +258,7 @@ def _clock_values(clocks: FiringClocks) -> dict[str, Datum]:
 
 
 @dataclass(frozen=True)
-class Fired:
+class FiringResult:
     """What the program found, for each of ``length`` windows."""
 
     stage: CompiledStage
@@ -247,17 +266,17 @@ class Fired:
     known: Mapping[str, Datum]
     length: int
 
-    def of(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
+    def result_column(self, expr: Expr, kind: pa.DataType | None = None) -> pa.Array:
         """A result of the program as a column."""
         values = evaluate(expr, self.known)
         if isinstance(values, pa.Scalar):
             values = pa.repeat(values, self.length)
         return values if kind is None or values.type == kind else values.cast(kind)
 
-    def flags(self, expr: Expr) -> Any:
+    def result_flags(self, expr: Expr) -> Any:
         """A result as a numpy array of booleans; NULL is FALSE."""
-        values = self.of(expr, pa.bool_())
-        return truths(values)
+        values = self.result_column(expr, pa.bool_())
+        return true_mask(values)
 
     @property
     def panes(self) -> tuple[PaneColumns, ...]:
@@ -285,44 +304,44 @@ class Emission:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def emit(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> Emission:
+def emit_panes(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: FiringResult) -> Emission:
     """What the windows of ``rows`` emit."""
-    return _Emitting(stage, rows, fired).emission()
+    return _Emitting(stage, rows, fired).make_emission()
 
 
 class _Emitting:
     """Records of one moment after the other."""
 
-    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired) -> None:
+    def __init__(self, stage: CompiledStage, rows: Mapping[str, pa.Array], fired: FiringResult) -> None:
         self.stage, self.rows, self.fired = stage, rows, fired
         self.emitted: list[_Records] = []
         self.panes: list[_Records] = []
         self.live_at = np.full(fired.length, _LIVE, np.int64)
 
-    def emission(self) -> Emission:
+    def make_emission(self) -> Emission:
         for moment, pane in enumerate(self.fired.panes):
-            emitted, exists = self.fired.flags(pane.emitted), self.fired.flags(pane.exists)
-            made = self._made(moment, pane, np.flatnonzero(exists))
+            emits, exists = self.fired.result_flags(pane.emitted), self.fired.result_flags(pane.exists)
+            panes = self._panes_of_moment(moment, pane, np.flatnonzero(exists))
             if self.stage.remembers:
-                self.emitted += self._withdrawn(moment, np.flatnonzero(emitted))
-                self.live_at[emitted] = _NOTHING
+                self.emitted += self._retractions_of_moment(moment, np.flatnonzero(emits))
+                self.live_at[emits] = _NOTHING
                 self.live_at[exists] = moment
-            self.emitted.append(made)
-            self.panes.append(made)
-        records = _joined(self.emitted, self.stage)
+            self.emitted.append(panes)
+            self.panes.append(panes)
+        records = _join_records(self.emitted, self.stage)
         order = np.lexsort((records.place, records.moment, records.row))
         if self.stage.stage.aggregation.having is not None:
-            order = order[self._leaves(records)[order]]
+            order = order[self._leaving_records(records)[order]]
         return Emission(
             row=records.row[order],
             moment=records.moment[order],
-            sequence=_numbered(records.row[order]),
+            sequence=_places_in_row(records.row[order]),
             is_retraction=records.is_retraction[order],
             panes=records.panes.take(pa.array(order)),
-            live=self._live() if self.stage.remembers else None,
+            live=self._live_panes() if self.stage.remembers else None,
         )
 
-    def _leaves(self, records: "_Joined") -> NDArray[np.bool_]:
+    def _leaving_records(self, records: "_Joined") -> NDArray[np.bool_]:
         """Which records leave: those that ``having`` lets out. Where a pane does not withdraw the one that it replaces,
         that one is withdrawn if the pane stays (semantics 9.10).
         """
@@ -333,51 +352,53 @@ class _Emitting:
         stays = place[~records.is_retraction & ~leaves]
         return leaves & (~records.is_retraction | np.isin(place, stays))
 
-    def _made(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
+    def _panes_of_moment(self, moment: int, pane: PaneColumns, rows: Ints) -> "_Records":
         """The panes of a moment."""
-        taken = pa.array(rows)
-        index = self.fired.of(pane.index).take(taken)
+        indices = pa.array(rows)
+        index = self.fired.result_column(pane.index).take(indices)
         columns = {
-            "window_start": self.rows[c.WINDOW_START].take(taken),
-            "window_end": self.rows[c.WINDOW_END].take(taken),
-            **results(self.stage, self.rows, rows, self.fired.flags(pane.cleared)[rows]),
-            "pane_time": self.fired.of(pane.time).take(taken),
-            "timing": self.fired.of(pane.timing).take(taken),
+            "window_start": self.rows[c.WINDOW_START].take(indices),
+            "window_end": self.rows[c.WINDOW_END].take(indices),
+            **aggregate_results(self.stage, self.rows, rows, self.fired.result_flags(pane.cleared)[rows]),
+            "pane_time": self.fired.result_column(pane.time).take(indices),
+            "timing": self.fired.result_column(pane.timing).take(indices),
             "pane_index": index,
-            "nonspeculative_index": self.fired.of(pane.nonspeculative_index).take(taken),
-            "is_first": pc.equal(index, constant(0)),
-            "is_last": self.fired.of(pane.is_last).take(taken).fill_null(False),
+            "nonspeculative_index": self.fired.result_column(pane.nonspeculative_index).take(indices),
+            "is_first": pc.equal(index, arrow_scalar(0)),
+            "is_last": self.fired.result_column(pane.is_last).take(indices).fill_null(False),
         }
         fields = list(self.stage.pane_type)
-        made = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
+        panes = pa.StructArray.from_arrays([columns[f.name].cast(f.type) for f in fields], fields=fields)
         # after all retractions of its moment
-        return _Records(rows, moment, np.full(len(rows), np.iinfo(np.int64).max), made, is_retraction=False)
+        return _Records(rows, moment, np.full(len(rows), np.iinfo(np.int64).max), panes, is_retraction=False)
 
-    def _withdrawn(self, moment: int, rows: Ints) -> "list[_Records]":
+    def _retractions_of_moment(self, moment: int, rows: Ints) -> "list[_Records]":
         """The retractions of what windows that emit at a moment emitted before."""
         withdrawn = []
-        before = rows[self.live_at[rows] == _LIVE]
-        if len(before):
-            panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(before)))
-            row = before[groups.of_row]
+        emitted_before = rows[self.live_at[rows] == _LIVE]
+        if len(emitted_before):
+            panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(emitted_before)))
+            row = emitted_before[groups.of_row]
             withdrawn.append(_Records(row, moment, np.arange(len(row)), panes, is_retraction=True))
-        for earlier, made in enumerate(self.panes):
-            again = rows[self.live_at[rows] == earlier]
-            if len(again):
-                panes = made.panes.take(pa.array(np.searchsorted(made.row, again)))
-                withdrawn.append(_Records(again, moment, np.zeros(len(again), np.int64), panes, is_retraction=True))
+        for earlier, panes_of_moment in enumerate(self.panes):
+            rows_again = rows[self.live_at[rows] == earlier]
+            if len(rows_again):
+                panes = panes_of_moment.panes.take(pa.array(np.searchsorted(panes_of_moment.row, rows_again)))
+                withdrawn.append(
+                    _Records(rows_again, moment, np.zeros(len(rows_again), np.int64), panes, is_retraction=True)
+                )
         return withdrawn
 
-    def _live(self) -> pa.Array:
+    def _live_panes(self) -> pa.Array:
         """The live panes of each window."""
         panes, groups = of_lists(self.rows[c.LIVE])
         stays = (self.live_at == _LIVE)[groups.of_row]
         items = [panes.filter(pa.array(stays))]
         rows = [groups.of_row[stays]]
-        for moment, made in enumerate(self.panes):
-            here = self.live_at[made.row] == moment
-            items.append(made.panes.filter(pa.array(here)))
-            rows.append(made.row[here])
+        for moment, panes_of_moment in enumerate(self.panes):
+            is_live = self.live_at[panes_of_moment.row] == moment
+            items.append(panes_of_moment.panes.filter(pa.array(is_live)))
+            rows.append(panes_of_moment.row[is_live])
         row = np.concatenate(rows)
         order = np.argsort(row, kind="stable")
         offsets = np.searchsorted(row[order], np.arange(self.fired.length + 1))
@@ -404,7 +425,7 @@ class _Joined:
     panes: pa.StructArray
 
 
-def _joined(records: "list[_Records]", stage: CompiledStage) -> _Joined:
+def _join_records(records: "list[_Records]", stage: CompiledStage) -> _Joined:
     sizes = [len(part.row) for part in records]
     return _Joined(
         row=np.concatenate([part.row for part in records]),
@@ -415,7 +436,7 @@ def _joined(records: "list[_Records]", stage: CompiledStage) -> _Joined:
     )
 
 
-def _numbered(row: Ints) -> Ints:
+def _places_in_row(row: Ints) -> Ints:
     """The place of each record among those of its row, which stand together."""
     if not len(row):
         return row

@@ -31,7 +31,7 @@ from headrace.kernel.columns import (
     DECIMAL,
     Groups,
     Ints,
-    Numbered,
+    NumberedGroups,
     as_numpy,
     of_sorted,
     run_begins,
@@ -39,7 +39,7 @@ from headrace.kernel.columns import (
 )
 from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
-from headrace.kernel.expressions.string_bytes import Octets, Words, octets
+from headrace.kernel.expressions.string_bytes import Octets, Words, to_octets
 from headrace.model.expressions.data_types import DataType
 
 UInt64s = NDArray[np.uint64]
@@ -58,11 +58,11 @@ def xxh64_of_columns(words: Sequence[UInt64s]) -> UInt64s:
     whole = len(words) - len(words) % _STRIPE
     lanes = [np.array([start], np.uint64) for start in _START]
     for i in range(0, whole, _STRIPE):
-        lanes = [_round(lane, word) for lane, word in zip(lanes, words[i:], strict=False)]
-    hashed = (_converged(lanes) if whole else np.array([_P5])) + np.uint64(8 * len(words))
+        lanes = [_lane_round(lane, word) for lane, word in zip(lanes, words[i:], strict=False)]
+    hashes = (_converge_lanes(lanes) if whole else np.array([_P5])) + np.uint64(8 * len(words))
     for word in words[whole:]:
-        hashed = _remaining(hashed, word)
-    return _avalanche(hashed)
+        hashes = _mix_remaining_word(hashes, word)
+    return _avalanche(hashes)
 
 
 def xxh64_of_lists(words: UInt64s, rows: Groups) -> UInt64s:
@@ -72,50 +72,52 @@ def xxh64_of_lists(words: UInt64s, rows: Groups) -> UInt64s:
     stripes = sizes // _STRIPE
     lanes = [np.full(len(sizes), start, np.uint64) for start in _START]
     for i in range(int(stripes.max(initial=0))):
-        active = _reaching(stripes, i)
-        at = starts[:active] + i * _STRIPE
+        active = _rows_with_stripe(stripes, i)
+        word_places = starts[:active] + i * _STRIPE
         for k, lane in enumerate(lanes):
-            lane[:active] = _round(lane[:active], words[at + k])
-    hashed = np.where(stripes > 0, _converged(lanes), _P5) + (8 * sizes).astype(np.uint64)
+            lane[:active] = _lane_round(lane[:active], words[word_places + k])
+    hashes = np.where(stripes > 0, _converge_lanes(lanes), _P5) + (8 * sizes).astype(np.uint64)
     for i in range(_STRIPE - 1):
         rest = np.flatnonzero(sizes % _STRIPE > i)
-        hashed[rest] = _remaining(hashed[rest], words[starts[rest] + stripes[rest] * _STRIPE + i])
-    result = np.empty_like(hashed)
-    result[longest_first] = _avalanche(hashed)
+        hashes[rest] = _mix_remaining_word(hashes[rest], words[starts[rest] + stripes[rest] * _STRIPE + i])
+    result = np.empty_like(hashes)
+    result[longest_first] = _avalanche(hashes)
     return result
 
 
-def _reaching(stripes: Ints, i: int) -> int:
+def _rows_with_stripe(stripes: Ints, i: int) -> int:
     return int(np.searchsorted(-stripes, -i, side="left"))
 
 
-def _turned(value: UInt64s, by: int) -> UInt64s:
-    return (value << np.uint64(by)) | (value >> np.uint64(64 - by))
+def _rotate_left(value: UInt64s, bits: int) -> UInt64s:
+    return (value << np.uint64(bits)) | (value >> np.uint64(64 - bits))
 
 
-def _round(lane: UInt64s, word: UInt64s) -> UInt64s:
-    return _turned(lane + word * _P2, 31) * _P1
+def _lane_round(lane: UInt64s, word: UInt64s) -> UInt64s:
+    return _rotate_left(lane + word * _P2, 31) * _P1
 
 
-def _converged(lanes: Sequence[UInt64s]) -> UInt64s:
-    hashed = sum((_turned(lane, by) for lane, by in zip(lanes[1:], (7, 12, 18), strict=True)), _turned(lanes[0], 1))
+def _converge_lanes(lanes: Sequence[UInt64s]) -> UInt64s:
+    hashes = sum(
+        (_rotate_left(lane, bits) for lane, bits in zip(lanes[1:], (7, 12, 18), strict=True)), _rotate_left(lanes[0], 1)
+    )
     for lane in lanes:
-        hashed = (hashed ^ _alone(lane)) * _P1 + _P4
-    return hashed
+        hashes = (hashes ^ _mix_word(lane)) * _P1 + _P4
+    return hashes
 
 
-def _alone(word: UInt64s) -> UInt64s:
-    return _turned(word * _P2, 31) * _P1
+def _mix_word(word: UInt64s) -> UInt64s:
+    return _rotate_left(word * _P2, 31) * _P1
 
 
-def _remaining(hashed: UInt64s, word: UInt64s) -> UInt64s:
-    return _turned(hashed ^ _alone(word), 27) * _P1 + _P4
+def _mix_remaining_word(hashes: UInt64s, word: UInt64s) -> UInt64s:
+    return _rotate_left(hashes ^ _mix_word(word), 27) * _P1 + _P4
 
 
-def _avalanche(hashed: UInt64s) -> UInt64s:
-    hashed = (hashed ^ (hashed >> np.uint64(33))) * _P2
-    hashed = (hashed ^ (hashed >> np.uint64(29))) * _P3
-    return hashed ^ (hashed >> np.uint64(32))
+def _avalanche(hashes: UInt64s) -> UInt64s:
+    hashes = (hashes ^ (hashes >> np.uint64(33))) * _P2
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _P3
+    return hashes ^ (hashes >> np.uint64(32))
 
 
 Flags = NDArray[np.bool_]
@@ -149,7 +151,7 @@ _OF_NOTHING = np.uint64(0xEF46DB3751D8E999)
 _NAN = np.uint64(0x7FF8000000000000)
 
 
-def hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
+def hash_keys(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     """The hash of the key in each row of ``columns``; where there may be none of them, of so many ``rows``."""
     return whole_hashes(columns, rows) & KEPT
 
@@ -160,15 +162,15 @@ def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     if not columns:
         return np.full(length, _OF_NOTHING)
     blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, length, BLOCK)]
-    return np.concatenate([_hashes(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
+    return np.concatenate([_hash_columns(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
 
 
-def _hashes(columns: Sequence[pa.Array]) -> Words:
-    texts = [octets(column) for column in columns if column.type in _OCTETS]
-    fixed = [*_tag_words(columns), *chain.from_iterable(map(_words, columns))]
+def _hash_columns(columns: Sequence[pa.Array]) -> Words:
+    texts = [to_octets(column) for column in columns if column.type in _OCTETS]
+    fixed_words = [*_tag_words(columns), *chain.from_iterable(map(_encoding_words, columns))]
     if not texts:
-        return np.ascontiguousarray(np.broadcast_to(xxh64_of_columns(fixed), len(columns[0])))
-    return xxh64_of_lists(*_laid_out(fixed, texts, len(columns[0])))
+        return np.ascontiguousarray(np.broadcast_to(xxh64_of_columns(fixed_words), len(columns[0])))
+    return xxh64_of_lists(*_laid_out(fixed_words, texts, len(columns[0])))
 
 
 def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:
@@ -177,24 +179,24 @@ def _tag_words(columns: Sequence[pa.Array]) -> list[Words]:
         word = np.zeros(1, np.uint64)
         for place, column in enumerate(columns[i : i + 8]):
             tag = np.full(1, _TAG_OF[column.type])
-            word = word | (np.where(_nulls(column), np.uint64(0), tag) << np.uint64(8 * place))
+            word = word | (np.where(_null_mask(column), np.uint64(0), tag) << np.uint64(8 * place))
         words.append(word)
     return words
 
 
-def _nulls(column: pa.Array) -> Flags:
+def _null_mask(column: pa.Array) -> Flags:
     """Which rows are NULL; FALSE for all of them if none is."""
     return as_numpy(column.is_null()) if column.null_count else np.zeros(1, np.bool_)
 
 
-def _words(column: pa.Array) -> list[Words]:
+def _encoding_words(column: pa.Array) -> list[Words]:
     """What stands for the values of ``column`` in the middle of the encoding."""
     if column.type == DECIMAL:
         return [np.ascontiguousarray(half).view(np.uint64) for half in words_of(column).T]
-    return [_word(column)]
+    return [_value_words(column)]
 
 
-def _word(column: pa.Array) -> Words:
+def _value_words(column: pa.Array) -> Words:
     """What stands for the values of ``column``: equal values are equal words, different ones other words but for
     strings and bytes, of which it is the length.
     """
@@ -211,102 +213,104 @@ def _float_word(values: NDArray[np.float64]) -> Words:
     return np.where(np.isnan(values), _NAN, bits)
 
 
-def _laid_out(fixed: list[Words], texts: list[Octets], length: int) -> tuple[Words, Groups]:
+def _laid_out(fixed_words: list[Words], texts: list[Octets], length: int) -> tuple[Words, Groups]:
     """The words of all keys, one after another, and where each key has its own."""
     lanes = [-(-text.lengths // 8) for text in texts]
     offsets = np.zeros(length + 1, np.int64)
-    np.cumsum(sum(lanes, np.full(length, len(fixed), np.int64)), out=offsets[1:])
+    np.cumsum(sum(lanes, np.full(length, len(fixed_words), np.int64)), out=offsets[1:])
     words = np.empty(offsets[-1], np.uint64)
-    at = offsets[:-1].copy()
-    for word in fixed:
-        words[at] = word
-        at += 1
+    word_places = offsets[:-1].copy()
+    for word in fixed_words:
+        words[word_places] = word
+        word_places += 1
     for text, count in zip(texts, lanes, strict=True):
         rows, lane = np.flatnonzero(count), 0
         while len(rows):
-            words[at[rows] + lane] = text.behind(rows, 8 * lane)
+            words[word_places[rows] + lane] = text.words_from_start(rows, 8 * lane)
             lane += 1
             rows = rows[count[rows] > lane]
-        at += count
+        word_places += count
     return words, Groups(offsets)
 
 
 # --- grouping
 
 
-def grouped(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
+def group_by_key(hashed: Words, columns: Sequence[pa.Array], *within: Any) -> Groups:
     """Rows by key, which has the ``hashed`` and these ``columns``, and by the integers ``within``; groups in the order
     of (hash, within, key), rows of a group in their own order.
     """
-    numbers = _independent([np.asarray(numbers) for numbers in within])
-    order, begins = None, _begins(hashed, numbers)
+    numbers = _drop_dependent([np.asarray(numbers) for numbers in within])
+    order, begins = None, _group_begins(hashed, numbers)
     if begins is None:
-        order, begins = _order(hashed, numbers)
-    if _is_shared(columns, order, begins):
-        ranks = [as_numpy(pc.rank(_rankable(column), tiebreaker="dense")) for column in columns]
-        by = [hashed, *numbers, *ranks]
-        order = np.lexsort(by[::-1])
-        begins = np.logical_or.reduce([run_begins(numbers[order]) for numbers in by])
+        order, begins = _order_rows(hashed, numbers)
+    if is_shared(columns, order, begins):
+        ranks = [as_numpy(pc.rank(_to_rankable(column), tiebreaker="dense")) for column in columns]
+        sort_columns = [hashed, *numbers, *ranks]
+        order = np.lexsort(sort_columns[::-1])
+        begins = np.logical_or.reduce([run_begins(numbers[order]) for numbers in sort_columns])
     return of_sorted(begins, order)
 
 
-def _independent(within: list[Ints]) -> list[Ints]:
-    """``within`` without what only follows the one before it, as ends of windows of one length follow their starts."""
-    kept = within[:1]
-    for before, numbers in pairwise(within):
-        distance = numbers[:1] - before[:1]
-        if not (numbers is before or (numbers - before == distance).all()):
-            kept.append(numbers)
-    return kept
+def _drop_dependent(number_columns: list[Ints]) -> list[Ints]:
+    """``number_columns`` without what only follows the one before it, as ends of windows of one length follow their
+    starts.
+    """
+    independent = number_columns[:1]
+    for previous, numbers in pairwise(number_columns):
+        distance = numbers[:1] - previous[:1]
+        if not (numbers is previous or (numbers - previous == distance).all()):
+            independent.append(numbers)
+    return independent
 
 
-def _begins(hashed: Words, numbers: list[Ints]) -> Flags | None:
+def _group_begins(hashes: Words, numbers: list[Ints]) -> Flags | None:
     """Where groups begin if the rows stand in their order already."""
-    ties = hashed[1:] == hashed[:-1]
-    rises = hashed[1:] > hashed[:-1]
+    ties = hashes[1:] == hashes[:-1]
+    rises = hashes[1:] > hashes[:-1]
     for column in numbers:
         if not (ties | rises).all():
             return None
         rises |= ties & (column[1:] > column[:-1])
         ties &= column[1:] == column[:-1]
-    return with_first(~ties, len(hashed)) if (ties | rises).all() else None
+    return with_first(~ties, len(hashes)) if (ties | rises).all() else None
 
 
-def _order(hashed: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
+def _order_rows(hashes: Words, numbers: list[Ints]) -> tuple[Ints, Flags]:
     """Rows in the order of (hash, numbers, row), and where groups of them begin.
 
     A row number is packed after what it is ordered by, for numpy sorts numbers several times faster than places.
     """
-    bits = np.uint64(len(hashed).bit_length())
-    order = in_order_of_hashes(hashed)
-    begins = run_begins(hashed[order])
+    bits = np.uint64(len(hashes).bit_length())
+    order = in_order_of_hashes(hashes)
+    begins = run_begins(hashes[order])
     for column in numbers:
-        arranged = column[order]
-        falls = np.flatnonzero((arranged[1:] < arranged[:-1]) & ~begins[1:])
+        column_in_order = column[order]
+        falls = np.flatnonzero((column_in_order[1:] < column_in_order[:-1]) & ~begins[1:])
         if len(falls):
-            if not _reordered(order, arranged, begins, falls, bits):
-                order = np.lexsort([*numbers[::-1], hashed])
-                return order, np.logical_or.reduce([run_begins(values[order]) for values in (hashed, *numbers)])
-            arranged = column[order]
-        begins |= run_begins(arranged)
+            if not _reorder_runs(order, column_in_order, begins, falls, bits):
+                order = np.lexsort([*numbers[::-1], hashes])
+                return order, np.logical_or.reduce([run_begins(values[order]) for values in (hashes, *numbers)])
+            column_in_order = column[order]
+        begins |= run_begins(column_in_order)
     return order, begins
 
 
-def _reordered(order: Ints, arranged: Ints, begins: Flags, falls: Ints, bits: np.uint64) -> bool:
-    """Put rows of ``order`` in the order of what stands in ``arranged``, within runs that the rows at ``begins`` begin:
+def _reorder_runs(order: Ints, column_in_order: Ints, begins: Flags, falls: Ints, bits: np.uint64) -> bool:
+    """Put rows of ``order`` in the order of ``column_in_order``, within runs that the rows at ``begins`` begin:
     those runs in which it ``falls`` behind some rows. FALSE if that does not fit 64 bits.
     """
     runs = np.cumsum(begins)
     is_wanted = np.zeros(int(runs[-1]) + 1, np.bool_)
     is_wanted[runs[falls]] = True
     places = np.flatnonzero(is_wanted[runs])
-    run, (ranks, width) = runs[places], _ranks(arranged[places], bits)
+    run, (ranks, width) = runs[places], _rank_numbers(column_in_order[places], bits)
     if int(bits) + width + int(runs[-1]).bit_length() > 64:
         return False
     rows = order[places].astype(np.uint64)
-    packed = (((run.astype(np.uint64) << np.uint64(width)) | ranks) << bits) | rows
-    packed.sort()
-    order[places] = _low(packed, bits)
+    sort_words = (((run.astype(np.uint64) << np.uint64(width)) | ranks) << bits) | rows
+    sort_words.sort()
+    order[places] = _low_bits(sort_words, bits)
     return True
 
 
@@ -315,52 +319,52 @@ def in_order_of_hashes(hashed: Words) -> Ints:
     bits = np.uint64(len(hashed).bit_length())
     rows = np.arange(len(hashed), dtype=np.uint64)
     small = not (hashed >> (np.uint64(64) - bits)).any()
-    packed = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows
-    packed.sort()
-    order = _low(packed, bits)
-    arranged = hashed[order]
-    if (arranged[1:] >= arranged[:-1]).all():
+    sort_words = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows
+    sort_words.sort()
+    order = _low_bits(sort_words, bits)
+    hashes_in_order = hashed[order]
+    if (hashes_in_order[1:] >= hashes_in_order[:-1]).all():
         return order
     return np.argsort(hashed, kind="stable")  # hashes that differ in what the row numbers took the place of
 
 
-def _distinct(numbers: Ints) -> Ints:
-    ordered = np.sort(numbers)
-    return ordered[run_begins(ordered)]
+def _distinct_numbers(numbers: Ints) -> Ints:
+    ascending = np.sort(numbers)
+    return ascending[run_begins(ascending)]
 
 
 def _is_few(numbers: Ints) -> bool:
     """Whether few ``numbers`` are different, as starts of windows are."""
-    return len(_distinct(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW
+    return len(_distinct_numbers(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW
 
 
-def _coded(numbers: Ints) -> tuple[Ints, Ints]:
+def _encode_numbers(numbers: Ints) -> tuple[Ints, Ints]:
     """The place of each among the different ``numbers``, and these, ascending."""
-    encoded = pa.array(numbers).dictionary_encode()
-    values = as_numpy(encoded.dictionary)
+    dictionary_array = pa.array(numbers).dictionary_encode()
+    values = as_numpy(dictionary_array.dictionary)
     order = np.argsort(values)
     places = np.empty(len(values), np.int64)
     places[order] = np.arange(len(values))
-    return places.take(as_numpy(encoded.indices)), values[order]
+    return places.take(as_numpy(dictionary_array.indices)), values[order]
 
 
-def _low(packed: Words, bits: np.uint64) -> Ints:
-    return (packed & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
+def _low_bits(sort_words: Words, bits: np.uint64) -> Ints:
+    return (sort_words & ((np.uint64(1) << bits) - np.uint64(1))).view(np.int64)
 
 
-def _ranks(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
+def _rank_numbers(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
     """``numbers`` as small ones in the same order, and how many bits they need."""
     if _is_few(numbers):
-        codes, values = _coded(numbers)
+        codes, values = _encode_numbers(numbers)
         return codes.view(np.uint64), len(values).bit_length()
     least = int(numbers.min())
     if (int(numbers.max()) - least).bit_length() + int(bits) > 64:
         _, inverse = np.unique(numbers, return_inverse=True)
         return inverse.astype(np.uint64), int(inverse.max(initial=0)).bit_length()
-    packed = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
-    packed.sort()
+    sort_words = ((numbers - least).view(np.uint64) << bits) | np.arange(len(numbers), dtype=np.uint64)
+    sort_words.sort()
     ranks = np.empty(len(numbers), np.uint64)
-    ranks[_low(packed, bits)] = np.cumsum(run_begins(packed >> bits)) - 1
+    ranks[_low_bits(sort_words, bits)] = np.cumsum(run_begins(sort_words >> bits)) - 1
     return ranks, int(ranks.max(initial=0)).bit_length()
 
 
@@ -381,7 +385,7 @@ class KeyGroups:
     hashes: Words
     keys: list[pa.Array]
     rows: Ints
-    numbered: Numbered | None
+    numbered: NumberedGroups | None
     ordered: Groups | None = None
 
     @property
@@ -404,13 +408,13 @@ class _DifferentKeys:
     order: Ints
     of_row: NDArray[np.int32]
 
-    def numbered(self, within: list[Ints]) -> KeyGroups | None:
+    def group_by_number(self, within: list[Ints]) -> KeyGroups | None:
         """Rows by key and by the integers ``within``, as ``grouped`` orders them; None if it takes too many numbers."""
         numbers, count = np.zeros(len(self.of_row), np.int64), 1
         for column in within:
             if not _is_few(column):
                 return None
-            codes, values = _coded(column)
+            codes, values = _encode_numbers(column)
             numbers, count = numbers * len(values) + codes, count * len(values)
         limit = len(self.order) * count
         if limit > NUMBERS_OF_A_ROW * len(self.of_row):
@@ -418,11 +422,11 @@ class _DifferentKeys:
         first, row_of = np.empty(len(self.order), np.int64), np.zeros(count, np.int64)
         first[self.order] = np.arange(0, limit, count)
         row_of[numbers] = np.arange(len(numbers))
-        numbered = Numbered(first.take(self.of_row) + numbers, limit)
-        key, number = np.divmod(numbered.numbers, count)
+        numbered_groups = NumberedGroups(first.take(self.of_row) + numbers, limit)
+        key, number = np.divmod(numbered_groups.numbers, count)
         key = self.order[key]
         columns = [column.take(pa.array(key)) for column in self.columns]
-        return KeyGroups(self.hashes[key], columns, row_of[number], numbered)
+        return KeyGroups(self.hashes[key], columns, row_of[number], numbered_groups)
 
 
 class Keys:
@@ -436,14 +440,16 @@ class Keys:
     @cached_property
     def hashed(self) -> Words:
         """The hash of each row's key."""
-        return hashes(self.columns, self._rows)
+        return hash_keys(self.columns, self._rows)
 
-    def grouped(self, *within: Any) -> KeyGroups:
+    def group_rows(self, *within: Any) -> KeyGroups:
         """The groups of ``grouped``."""
-        numbered = self._different and self._different.numbered(_independent([np.asarray(column) for column in within]))
-        if numbered:
-            return numbered
-        groups = grouped(self.hashed, self.columns, *within)
+        numbered_groups = self._different and self._different.group_by_number(
+            _drop_dependent([np.asarray(column) for column in within])
+        )
+        if numbered_groups:
+            return numbered_groups
+        groups = group_by_key(self.hashed, self.columns, *within)
         first = groups.first_rows
         return KeyGroups(
             self.hashed[first], [column.take(pa.array(first)) for column in self.columns], first, None, groups
@@ -452,35 +458,42 @@ class Keys:
     @cached_property
     def _different(self) -> _DifferentKeys | None:
         """None if that does not pay, or does not tell keys apart as ``grouped`` does."""
-        if not _repeat(self.columns, self._rows):
+        if not _keys_repeat(self.columns, self._rows):
             return None
-        columns, of_row = _encoded(self.columns)
-        hashed = hashes(columns)
-        order = in_order_of_hashes(hashed)
-        arranged = hashed[order]
-        return None if (arranged[1:] == arranged[:-1]).any() else _DifferentKeys(columns, hashed, order, of_row)
+        columns, of_row = _encode_keys(self.columns)
+        hashes = hash_keys(columns)
+        order = in_order_of_hashes(hashes)
+        hashes_in_order = hashes[order]
+        return (
+            None
+            if (hashes_in_order[1:] == hashes_in_order[:-1]).any()
+            else _DifferentKeys(columns, hashes, order, of_row)
+        )
 
 
-def _repeat(columns: Sequence[pa.Array], rows: int) -> bool:
+def _keys_repeat(columns: Sequence[pa.Array], rows: int) -> bool:
     """Whether keys have ROWS_OF_A_KEY on average, about: some rows tell, by how many of their keys they repeat."""
     if rows < LEAST_ROWS or not columns or pa.float64() in [column.type for column in columns]:  # 0.0 equals -0.0
         return False
     looked_at = pa.array(np.arange(0, rows, rows // _LOOKED_AT + 1))
-    (first, *_), _ = _encoded([column.take(looked_at) for column in columns])
+    (first, *_), _ = _encode_keys([column.take(looked_at) for column in columns])
     return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY * len(looked_at) ** 2)
 
 
-def _encoded(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[np.int32]]:
+def _encode_keys(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[np.int32]]:
     """The different keys, and which of them each row has."""
     different: list[pa.Array] = []
     numbers = np.zeros(0, np.int32)
     for column in columns:
-        encoded = column.dictionary_encode(null_encoding="encode")
-        keys, own = [encoded.dictionary], as_numpy(encoded.indices)
+        dictionary_array = column.dictionary_encode(null_encoding="encode")
+        keys, own = [dictionary_array.dictionary], as_numpy(dictionary_array.indices)
         if different:
-            both = pa.array(numbers * np.int64(len(encoded.dictionary)) + own).dictionary_encode()
-            above, below = np.divmod(as_numpy(both.dictionary), len(encoded.dictionary))
-            keys = [*(part.take(pa.array(above)) for part in different), encoded.dictionary.take(pa.array(below))]
+            both = pa.array(numbers * np.int64(len(dictionary_array.dictionary)) + own).dictionary_encode()
+            left_codes, right_codes = np.divmod(as_numpy(both.dictionary), len(dictionary_array.dictionary))
+            keys = [
+                *(part.take(pa.array(left_codes)) for part in different),
+                dictionary_array.dictionary.take(pa.array(right_codes)),
+            ]
             own = as_numpy(both.indices)
         different, numbers = keys, own
     return different, numbers
@@ -489,27 +502,27 @@ def _encoded(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[np.in
 # --- keys of one hash
 
 
-def _is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) -> bool:
+def is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) -> bool:
     """Whether different keys of the same hash are neighbours in one group."""
     return any((_key_changes(column, order) & ~begins).any() for column in columns)
 
 
 def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
     if column.type not in _COMPARED:
-        words, nulls = _word(column), np.broadcast_to(_nulls(column), len(column))
+        words, nulls = _value_words(column), np.broadcast_to(_null_mask(column), len(column))
         if order is not None:
             words, nulls = words[order], nulls[order] if column.null_count else nulls
         return run_begins(words) | (run_begins(nulls) if column.null_count else np.zeros(1, np.bool_))
-    arranged = column if order is None else column.take(pa.array(order))
-    before, behind = arranged[:-1], arranged[1:]
-    differ = pc.not_equal(before, behind)
+    column_in_order = column if order is None else column.take(pa.array(order))
+    previous, following = column_in_order[:-1], column_in_order[1:]
+    differ = pc.not_equal(previous, following)
     if column.null_count:
-        differ = pc.coalesce(differ, pc.not_equal(before.is_null(), behind.is_null()))
+        differ = pc.coalesce(differ, pc.not_equal(previous.is_null(), following.is_null()))
     return with_first(as_numpy(differ), len(column))
 
 
-def _rankable(column: pa.Array) -> pa.Array:
+def _to_rankable(column: pa.Array) -> pa.Array:
     """``column`` as what has an order, in which equal keys are equal."""
     if column.type in _COMPARED:
         return column
-    return pa.array(_word(column).view(np.int64), mask=np.broadcast_to(_nulls(column), len(column)))
+    return pa.array(_value_words(column).view(np.int64), mask=np.broadcast_to(_null_mask(column), len(column)))

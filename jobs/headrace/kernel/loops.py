@@ -16,17 +16,28 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, ValueOverflowError
-from headrace.kernel.aggregates.ordering import Coded, coded, extreme
-from headrace.kernel.columns import DECIMAL, Groups, Ints, arrow_type, as_numpy, constant, of_sorted, truths, valid
+from headrace.kernel.aggregates.ordering import CodedValues, code_values, extreme_values
+from headrace.kernel.columns import (
+    DECIMAL,
+    Groups,
+    Ints,
+    arrow_scalar,
+    arrow_type,
+    as_numpy,
+    of_sorted,
+    true_mask,
+    valid_mask,
+)
 from headrace.kernel.delta import Columns
-from headrace.kernel.expressions.evaluation import Overflow, column, column_apart
-from headrace.kernel.keys import grouped, hashes, in_order_of_hashes
+from headrace.kernel.expressions.evaluation import Overflow, column_apart, evaluate_column
+from headrace.kernel.keys import group_by_key, hash_keys, in_order_of_hashes
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import Hashes, distinct, no_rows
+from headrace.kernel.state import Hashes, distinct_hashes, no_rows
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import render
 from headrace.model.time import Instant
-from headrace.pipeline.stages import VALUE, VERTEX, Loop, Stage
+from headrace.pipeline.loops import VALUE, VERTEX, Loop
+from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 
 NOWHERE = -1
@@ -43,9 +54,9 @@ def in_order_of(numbers: Ints) -> Ints:
     bits = len(numbers).bit_length()
     if not len(numbers) or int(numbers.max()).bit_length() + bits > 63:
         return np.argsort(numbers, kind="stable")
-    packed = (numbers << bits) | np.arange(len(numbers), dtype=np.int64)
-    packed.sort()
-    order: Ints = packed & ((1 << bits) - 1)
+    sort_words = (numbers << bits) | np.arange(len(numbers), dtype=np.int64)
+    sort_words.sort()
+    order: Ints = sort_words & ((1 << bits) - 1)
     return order
 
 
@@ -67,49 +78,51 @@ class PlacedVertices:
             return places
         codes = self._codes_of(hashed, start)
         low = np.empty(len(codes), np.int64)
-        order = _ascending(codes)  # a search in order takes a tenth of the time
+        order = _ascending_order(codes)  # a search in order takes a tenth of the time
         low[order] = np.searchsorted(self._codes, codes[order], "left")
         rows = np.arange(len(codes))
         while len(rows):  # mostly once: several candidates have one code where vertices have one hash
             rows = rows[low[rows] < len(self._codes)]
             rows = rows[self._codes[low[rows]] == codes[rows]]
             candidates = self._places[low[rows]]
-            same = self._are(candidates, rows, vertices, start, end)
+            same = self._are_same(candidates, rows, vertices, start, end)
             places[rows[same]] = candidates[same]
             rows = rows[~same]
             low[rows] += 1
         return places
 
-    def _are(self, places: Ints, rows: Ints, vertices: pa.Array, start: pa.Array, end: pa.Array) -> NDArray[np.bool_]:
-        given = vertices if len(rows) == len(vertices) else vertices.take(pa.array(rows))
-        same = truths(pc.equal(self.rows.column(VERTEX).take(pa.array(places)), given))
+    def _are_same(
+        self, places: Ints, rows: Ints, vertices: pa.Array, start: pa.Array, end: pa.Array
+    ) -> NDArray[np.bool_]:
+        row_vertices = vertices if len(rows) == len(vertices) else vertices.take(pa.array(rows))
+        same = true_mask(pc.equal(self.rows.column(VERTEX).take(pa.array(places)), row_vertices))
         for name, side in ((c.WINDOW_START, start), (c.WINDOW_END, end)):
             same = same & (as_numpy(self.rows.column(name))[places] == as_numpy(side)[rows])
         return same
 
     def add(self, rows: pa.RecordBatch) -> Ints:
         """``rows`` that have no place, each once, and the places that they get."""
-        added = np.arange(len(self), len(self) + rows.num_rows, dtype=np.int64)
+        new_places = np.arange(len(self), len(self) + rows.num_rows, dtype=np.int64)
         if not len(self) and rows.num_rows:
             self._origin = rows.column(c.WINDOW_START)[0].as_py()
         self.rows = pa.concat_batches([self.rows, rows])
         codes = self._codes_of(rows.column(c.HASH), rows.column(c.WINDOW_START))
-        order = _ascending(codes)
-        at = np.searchsorted(self._codes, codes[order], "right")
-        self._codes = np.insert(self._codes, at, codes[order])
-        self._places = np.insert(self._places, at, added[order])
-        return added
+        order = _ascending_order(codes)
+        insert_at = np.searchsorted(self._codes, codes[order], "right")
+        self._codes = np.insert(self._codes, insert_at, codes[order])
+        self._places = np.insert(self._places, insert_at, new_places[order])
+        return new_places
 
-    def _codes_of(self, hashed: pa.Array, start: pa.Array) -> Hashes:
+    def _codes_of(self, hashes: pa.Array, start: pa.Array) -> Hashes:
         """A number for a vertex in a window by which it is looked up, which others may have: in the first window the
         hash itself.
         """
         distance = as_numpy(start) - self._origin
-        codes: Hashes = as_numpy(hashed)
+        codes: Hashes = as_numpy(hashes)
         return codes ^ (distance.view(np.uint64) * _SPREAD) if distance.any() else codes
 
 
-def _ascending(codes: Hashes) -> slice | Ints:
+def _ascending_order(codes: Hashes) -> slice | Ints:
     """The rows of ``codes`` in ascending order: mostly they stand in it, as what is stored does."""
     return slice(None) if (codes[1:] >= codes[:-1]).all() else in_order_of_hashes(codes)
 
@@ -118,14 +131,14 @@ class ValuesByPlace(ABC):
     """The value at each place, NULL where there is none."""
 
     @staticmethod
-    def of(none: pa.Array) -> "ValuesByPlace":
+    def empty_like(none: pa.Array) -> "ValuesByPlace":
         """No values yet, of the type of ``none``."""
         kind = none.type
         has_alphabet = pa.types.is_string(kind) or pa.types.is_binary(kind) or kind == DECIMAL
         return _Arrays(none) if has_alphabet else _Numbers(kind)
 
     @abstractmethod
-    def at(self, places: Ints) -> pa.Array:
+    def values_at(self, places: Ints) -> pa.Array:
         """The values at ``places``."""
 
     @abstractmethod
@@ -141,7 +154,7 @@ class _Arrays(ValuesByPlace):
     def __init__(self, none: pa.Array) -> None:
         self._values = none
 
-    def at(self, places: Ints) -> pa.Array:
+    def values_at(self, places: Ints) -> pa.Array:
         return self._values.take(pa.array(places))
 
     def put(self, places: Ints, values: pa.Array) -> None:
@@ -160,17 +173,17 @@ class _Numbers(ValuesByPlace):
         self._kind = kind
         self._codes, self._is_there = np.zeros(0, np.int64), np.zeros(0, np.bool_)
 
-    def at(self, places: Ints) -> pa.Array:
-        return Coded(self._codes[places], self._kind).values(self._codes[places], ~self._is_there[places])
+    def values_at(self, places: Ints) -> pa.Array:
+        return CodedValues(self._codes[places], self._kind).decode_values(self._codes[places], ~self._is_there[places])
 
     def put(self, places: Ints, values: pa.Array) -> None:
-        self._codes[places] = coded(values).codes
+        self._codes[places] = code_values(values).codes
         self._is_there[places] = True
 
     def append(self, values: pa.Array) -> None:
-        is_there = valid(values)
+        is_there = valid_mask(values)
         codes = np.zeros(len(values), np.int64)
-        codes[is_there] = coded(values.drop_null()).codes
+        codes[is_there] = code_values(values.drop_null()).codes
         self._codes = np.concatenate([self._codes, codes])
         self._is_there = np.concatenate([self._is_there, is_there])
 
@@ -187,10 +200,10 @@ class EdgesByPlace:
         self._to = np.zeros(0, np.int64)
         self._terms = no_terms
 
-    def lacking(self, places: Ints, number: int) -> Ints:
+    def places_without_edges(self, places: Ints, number: int) -> Ints:
         """The ``places``, of which there are ``number`` in all, whose edges are not known."""
         unknown = np.full(number - len(self._begin), NOWHERE, np.int64)
-        self._begin, self._end = (np.concatenate([known, unknown]) for known in (self._begin, self._end))
+        self._begin, self._end = (np.concatenate([bounds, unknown]) for bounds in (self._begin, self._end))
         lacking: Ints = places[self._begin[places] == NOWHERE]
         return lacking
 
@@ -199,9 +212,9 @@ class EdgesByPlace:
         sources = np.concatenate([np.zeros(0, np.int64), *(part[0] for part in parts)])
         targets = np.concatenate([np.zeros(0, np.int64), *(part[1] for part in parts)])
         order = in_order_of(sources)
-        ordered, before = sources[order], len(self._to)
-        self._begin[places] = before + np.searchsorted(ordered, places, "left")
-        self._end[places] = before + np.searchsorted(ordered, places, "right")
+        sources_in_order, number_before = sources[order], len(self._to)
+        self._begin[places] = number_before + np.searchsorted(sources_in_order, places, "left")
+        self._end[places] = number_before + np.searchsorted(sources_in_order, places, "right")
         self._to = np.concatenate([self._to, targets[order]])
         if self._terms.num_columns:
             terms = pa.concat_batches([self._terms.slice(0, 0), *(part[2] for part in parts)])
@@ -210,11 +223,11 @@ class EdgesByPlace:
     def out_of(self, places: Ints) -> tuple[Ints, Ints]:
         """The numbers of all edges out of vertices at ``places``, and the place of the first end of each."""
         sizes = self._end[places] - self._begin[places]
-        before = np.cumsum(sizes) - sizes
-        numbers: Ints = np.arange(int(sizes.sum())) - np.repeat(before - self._begin[places], sizes)
+        number_before = np.cumsum(sizes) - sizes
+        numbers: Ints = np.arange(int(sizes.sum())) - np.repeat(number_before - self._begin[places], sizes)
         return numbers, np.repeat(places, sizes)
 
-    def at(self, numbers: Ints) -> tuple[Ints, pa.RecordBatch]:
+    def edges_at(self, numbers: Ints) -> tuple[Ints, pa.RecordBatch]:
         """The places of the other ends of edges, and what the step reads of them."""
         terms = self._terms.take(pa.array(numbers)) if self._terms.num_columns else self._terms
         return self._to[numbers], terms
@@ -249,7 +262,7 @@ class CompiledLoop:
     stage: CompiledStage
 
     @classmethod
-    def of(cls, loop: Loop, edges: Stage, stage: CompiledStage) -> "CompiledLoop":
+    def from_loop(cls, loop: Loop, edges: Stage, stage: CompiledStage) -> "CompiledLoop":
         """``loop`` of a pipeline whose first aggregation is ``stage``."""
         return cls(loop, CompiledStage(edges), stage)
 
@@ -294,76 +307,69 @@ class CompiledLoop:
     def edges_of(self, delta: pa.RecordBatch) -> NewEdges:
         """The edges of a ``delta`` of records grouped as edges."""
         first, second = self.ends
-        hashed = {name: hashes([delta.column(name)]) for name in self.ends}
+        hashes = {name: hash_keys([delta.column(name)]) for name in self.ends}
         ways = [(first, second), *([(second, first)] if self.loop.both_ways else ())]
         rest = {name: delta.column(name) for name in (*self.terms, c.WINDOW_START, c.WINDOW_END)}
         edges = pa.concat_batches(
             pa.RecordBatch.from_pydict(
-                {c.HASH: hashed[a], HASH_OF_TO: hashed[b], FROM: delta.column(a), TO: delta.column(b), **rest},
+                {c.HASH: hashes[a], HASH_OF_TO: hashes[b], FROM: delta.column(a), TO: delta.column(b), **rest},
                 schema=self.edge_schema,
             )
             for a, b in ways
         )
         order = in_order_of_hashes(as_numpy(edges.column(c.HASH)))
-        return NewEdges(edges.take(pa.array(order)), _opposites(order) if self.loop.both_ways else None)
+        return NewEdges(edges.take(pa.array(order)), _opposite_places(order) if self.loop.both_ways else None)
 
     def sources_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
         """The vertices at the first ends of ``edges``: messages without a value."""
-        return self._vertices(edges, c.HASH, FROM)
+        return self._vertex_rows(edges, c.HASH, FROM)
 
     def targets_of(self, edges: pa.RecordBatch) -> pa.RecordBatch:
         """The vertices at the other ends of ``edges``."""
-        return self._vertices(edges, HASH_OF_TO, TO)
+        return self._vertex_rows(edges, HASH_OF_TO, TO)
 
-    def _vertices(self, edges: pa.RecordBatch, hashed: str, vertex: str) -> pa.RecordBatch:
-        columns = [edges.column(name) for name in (hashed, vertex, c.WINDOW_START, c.WINDOW_END)]
+    def _vertex_rows(self, edges: pa.RecordBatch, hash_column: str, vertex: str) -> pa.RecordBatch:
+        columns = [edges.column(name) for name in (hash_column, vertex, c.WINDOW_START, c.WINDOW_END)]
         return pa.RecordBatch.from_arrays(columns, schema=self.vertex_schema)
 
-    def starts(self, vertices: pa.Array) -> pa.Array:
+    def start_values(self, vertices: pa.Array) -> pa.Array:
         """The values that ``vertices`` have by themselves; NULL is none."""
         kind = self.stage.stage.schema[VERTEX]
-        return column(self.loop.start, {VERTEX: vertices}, {VERTEX: kind}, len(vertices))
+        return evaluate_column(self.loop.start, {VERTEX: vertices}, {VERTEX: kind}, len(vertices))
 
-    def arriving(self, values: pa.Array, terms: pa.RecordBatch) -> pa.Array:
+    def arriving_values(self, values: pa.Array, terms: pa.RecordBatch) -> pa.Array:
         """What the ``values`` at the first ends of edges are at the other ends; what is NULL does not arrive."""
         rows: Columns = {VALUE: values, **{name: terms.column(name) for name in self.terms}}
         kinds = {VALUE: self.stage.stage.schema[VALUE], **self.terms}
         arriving, overflows = column_apart(self.loop.compiled_step.expr, rows, kinds, len(values))
         if overflows:
-            raise self._overflow(overflows[0], values)
+            raise self._overflow_error(overflows[0], values)
         if values.null_count and arriving.null_count < values.null_count:  # least(...) leaves NULL out
             arriving = pc.if_else(values.is_valid(), arriving, pa.scalar(None, arriving.type))
         return arriving
 
-    def _overflow(self, overflow: Overflow, values: pa.Array) -> ValueOverflowError:
+    def _overflow_error(self, overflow: Overflow, values: pa.Array) -> ValueOverflowError:
         """The error of a step, which names the columns of edges as users do."""
         value = values[int(np.flatnonzero(overflow.rows)[0])].as_py()
         how = overflow.why.rpartition(" leaves ")[2]
         step = render(self.loop.step)
         return overflow.error(f"the step of the loop, {step}, from the value {value!r}: it leaves {how}{OPERANDS}")
 
-    def messages(
-        self, hashed: pa.Array, vertices: pa.Array, values: pa.Array, start: pa.Array, end: pa.Array
-    ) -> pa.RecordBatch:
-        """Messages out of columns; NULL is none."""
-        rows = pa.RecordBatch.from_arrays([hashed, vertices, values, start, end], schema=self.message_schema)
-        return rows.filter(values.is_valid()) if values.null_count else rows
-
     def best_of(self, places: Ints, values: pa.Array) -> tuple[Ints, pa.Array]:
         """The best of the ``values`` for each of the ``places``, which ascend then."""
         if not len(places):
             return places, values
         order = in_order_of(places)
-        ordered = places[order]
-        groups = of_sorted(np.append(True, ordered[1:] != ordered[:-1]))
-        best = extreme(values.take(pa.array(order)), groups, is_largest=not self.loop.keeps_least)
-        return ordered[groups.offsets[:-1]], best
+        places_in_order = places[order]
+        groups = of_sorted(np.append(True, places_in_order[1:] != places_in_order[:-1]))
+        best = extreme_values(values.take(pa.array(order)), groups, is_largest=not self.loop.keeps_least)
+        return places_in_order[groups.offsets[:-1]], best
 
     @staticmethod
     def by_vertex(rows: pa.RecordBatch) -> Groups:
         """Vertices, or messages, of one vertex in a window together."""
         window = (as_numpy(rows.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
-        return grouped(as_numpy(rows.column(c.HASH)), [rows.column(VERTEX)], *window)
+        return group_by_key(as_numpy(rows.column(c.HASH)), [rows.column(VERTEX)], *window)
 
     @cached_property
     def no_edges(self) -> pa.RecordBatch:
@@ -375,28 +381,28 @@ class CompiledLoop:
         """A table without messages."""
         return no_rows(self.message_schema)
 
-    def better(self, values: pa.Array, others: pa.Array) -> pa.Array:
+    def are_better(self, values: pa.Array, others: pa.Array) -> pa.Array:
         """Which of ``values`` are better than the ``others`` beside them; NULL is no value."""
         is_better = (pc.less if self.loop.keeps_least else pc.greater)(values, others)
         return is_better.fill_null(True)
 
-    def elements(self, messages: pa.RecordBatch) -> dict[str, pa.Array]:
+    def to_elements(self, messages: pa.RecordBatch) -> dict[str, pa.Array]:
         """``messages`` as elements of the stage, each at the end of its window."""
-        at = pc.subtract(messages.column(c.WINDOW_END), constant(1))
-        return {VERTEX: messages.column(VERTEX), VALUE: messages.column(VALUE), c.EVENT_TIME: at}
+        event_times = pc.subtract(messages.column(c.WINDOW_END), arrow_scalar(1))
+        return {VERTEX: messages.column(VERTEX), VALUE: messages.column(VALUE), c.EVENT_TIME: event_times}
 
     def distinct_edges(self, edges: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
         """Stored ``edges`` of windows that have not expired at ``watermark``, each once, in the order of hashes."""
-        is_over = self.stage.expired(as_numpy(edges.column(c.WINDOW_END)), watermark)
+        is_over = self.stage.expired_mask(as_numpy(edges.column(c.WINDOW_END)), watermark)
         rows = edges.filter(pa.array(~is_over)) if is_over.any() else edges
         if not rows.num_rows:
             return rows
         columns = [rows.column(name) for name in (FROM, TO, *self.terms)]
         window = (as_numpy(rows.column(name)) for name, _ in _WINDOW)
-        return rows.take(pa.array(grouped(as_numpy(rows.column(c.HASH)), columns, *window).first_rows))
+        return rows.take(pa.array(group_by_key(as_numpy(rows.column(c.HASH)), columns, *window).first_rows))
 
 
-def _opposites(order: Ints) -> Ints:
+def _opposite_places(order: Ints) -> Ints:
     """Where the other half of what was put in ``order`` is: of its first half the second, and the other way round."""
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
@@ -433,7 +439,7 @@ class Rounds:
     def __init__(self, loop: CompiledLoop, edges: StoredEdges, stored: StoredValues) -> None:
         self.loop, self._edges, self._stored = loop, edges, stored
         self._placed = PlacedVertices(loop.no_messages.select(loop.vertex_schema.names))
-        self._values = ValuesByPlace.of(loop.no_messages.column(VALUE))
+        self._values = ValuesByPlace.empty_like(loop.no_messages.column(VALUE))
         self._known_edges = EdgesByPlace(loop.no_edges.select([*loop.terms]))
         self._is_changed = np.zeros(0, np.bool_)
 
@@ -447,101 +453,107 @@ class Rounds:
             return messages[0]
         sources = self._take_up_all(self.loop.sources_of(edges))
         targets = self._take_up_all(self.loop.targets_of(edges)) if opposites is None else sources[opposites]
-        messages.append(self._starts(sources, targets))
+        messages.append(self._start_messages(sources, targets))
         terms = edges.select([*self.loop.terms])
         for begin in range(0, edges.num_rows, PIECE_ROWS):
             piece = slice(begin, begin + PIECE_ROWS)
-            messages.append(self._sent(sources[piece], targets[piece], terms[piece]))
-        return self._together(messages)
+            messages.append(self._send_over_edges(sources[piece], targets[piece], terms[piece]))
+        return self._merge_messages(messages)
 
     def deliver(self, messages: Messages) -> Ints:
         """Let ``messages``, at most one for a place, come to their vertices: the places of those that have become
         better.
         """
-        improving = self._improving(messages)
+        improving = self._improving_messages(messages)
         self._values.put(improving.places, improving.values)
         self._is_changed[improving.places] = True
         return improving.places
 
     def send(self, changed: Ints) -> Messages:
         """What vertices at the places that have ``changed`` send, the best for each place."""
-        self._load(changed)
+        self._load_edges(changed)
         rows, sources = self._known_edges.out_of(changed)
         messages = []
         for begin in range(0, len(rows), PIECE_ROWS):
             piece = rows[begin : begin + PIECE_ROWS]
-            targets, terms = self._known_edges.at(piece)
-            messages.append(self._sent(sources[begin : begin + PIECE_ROWS], targets, terms))
-        return self._together(messages)
+            targets, terms = self._known_edges.edges_at(piece)
+            messages.append(self._send_over_edges(sources[begin : begin + PIECE_ROWS], targets, terms))
+        return self._merge_messages(messages)
 
-    def better(self, messages: Messages) -> pa.RecordBatch:
+    def improving_rows(self, messages: Messages) -> pa.RecordBatch:
         """The ``messages`` that would make a value better, as they are stored."""
-        improving = self._improving(messages)
-        return self._rows(improving.places, improving.values)
+        improving = self._improving_messages(messages)
+        return self._message_rows(improving.places, improving.values)
 
-    def changed(self) -> pa.RecordBatch:
+    def changed_vertices(self) -> pa.RecordBatch:
         """The vertices whose values have changed in the epoch, with these values, as messages."""
         places = np.flatnonzero(self._is_changed)
-        return self._rows(places, self._values.at(places))
+        return self._message_rows(places, self._values.values_at(places))
 
-    def _sent(self, sources: Ints, targets: Ints, terms: pa.RecordBatch) -> Messages:
+    def _send_over_edges(self, sources: Ints, targets: Ints, terms: pa.RecordBatch) -> Messages:
         """What vertices at the places ``sources`` send over edges with these ``terms``, the best for each of the
         ``targets``; those without a value send nothing.
         """
-        sent = self._improving(_there(targets, self.loop.arriving(self._values.at(sources), terms)))
-        return Messages(*self.loop.best_of(sent.places, sent.values))
+        messages = self._improving_messages(
+            _messages_of_values(targets, self.loop.arriving_values(self._values.values_at(sources), terms))
+        )
+        return Messages(*self.loop.best_of(messages.places, messages.values))
 
-    def _starts(self, *ends: Ints) -> Messages:
+    def _start_messages(self, *ends: Ints) -> Messages:
         """The values that vertices at these places have by themselves."""
         is_end = np.zeros(len(self._placed), np.bool_)
         for places in ends:
             is_end[places] = True
         own = np.flatnonzero(is_end)
-        return self._improving(_there(own, self.loop.starts(self._placed.rows.column(VERTEX).take(pa.array(own)))))
+        return self._improving_messages(
+            _messages_of_values(own, self.loop.start_values(self._placed.rows.column(VERTEX).take(pa.array(own))))
+        )
 
-    def _improving(self, messages: Messages) -> Messages:
+    def _improving_messages(self, messages: Messages) -> Messages:
         """The ``messages`` that are better than the values there are: of the others none ever will be."""
-        is_better = truths(self.loop.better(messages.values, self._values.at(messages.places)))
+        is_better = true_mask(self.loop.are_better(messages.values, self._values.values_at(messages.places)))
         return Messages(messages.places[is_better], messages.values.filter(pa.array(is_better)))
 
-    def _together(self, messages: list[Messages]) -> Messages:
+    def _merge_messages(self, messages: list[Messages]) -> Messages:
         """The best for each place of ``messages``, of which each part has one for a place."""
-        filled = [part for part in messages if len(part)]
-        if not filled:
+        nonempty = [part for part in messages if len(part)]
+        if not nonempty:
             return Messages(np.zeros(0, np.int64), self.loop.no_messages.column(VALUE))
-        if len(filled) == 1:
-            return filled[0]
-        places = np.concatenate([part.places for part in filled])
-        return Messages(*self.loop.best_of(places, pa.concat_arrays([part.values for part in filled])))
+        if len(nonempty) == 1:
+            return nonempty[0]
+        places = np.concatenate([part.places for part in nonempty])
+        return Messages(*self.loop.best_of(places, pa.concat_arrays([part.values for part in nonempty])))
 
-    def _rows(self, places: Ints, values: pa.Array) -> pa.RecordBatch:
+    def _message_rows(self, places: Ints, values: pa.Array) -> pa.RecordBatch:
         """Values of vertices at ``places`` as messages are stored, in the order of hashes."""
         rows = self._placed.rows.take(pa.array(places))
         order = pa.array(in_order_of_hashes(as_numpy(rows.column(c.HASH))))
         columns = {name: rows.column(name).take(order) for name in rows.schema.names} | {VALUE: values.take(order)}
         return pa.RecordBatch.from_pydict(columns, schema=self.loop.message_schema)
 
-    def _load(self, places: Ints) -> None:
+    def _load_edges(self, places: Ints) -> None:
         """Have the edges out of vertices at ``places`` in memory."""
-        lacking = self._known_edges.lacking(places, len(self._placed))
+        lacking = self._known_edges.places_without_edges(places, len(self._placed))
         if not len(lacking):
             return
         is_wanted = np.zeros(len(self._placed), np.bool_)
         is_wanted[lacking] = True
-        wanted = distinct([as_numpy(self._placed.rows.column(c.HASH))[lacking]])
+        wanted_hashes = distinct_hashes([as_numpy(self._placed.rows.column(c.HASH))[lacking]])
         parts = []
-        for edges in _pieces(self._edges(wanted)):
+        for edges in _join_batches(self._edges(wanted_hashes)):
             sources = self._places_of(edges, c.HASH, FROM)
-            kept = np.flatnonzero((sources != NOWHERE) & (sources < len(is_wanted)))  # targets have got places since
-            kept = kept[is_wanted[sources[kept]]]
-            rows = _at(edges, kept)
+            wanted_edges = np.flatnonzero(
+                (sources != NOWHERE) & (sources < len(is_wanted))
+            )  # targets have got places since
+            wanted_edges = wanted_edges[is_wanted[sources[wanted_edges]]]
+            rows = _take_rows(edges, wanted_edges)
             targets = self.loop.targets_of(rows)
-            parts.append((sources[kept], self._take_up_all(targets), rows.select([*self.loop.terms])))
+            parts.append((sources[wanted_edges], self._take_up_all(targets), rows.select([*self.loop.terms])))
         self._known_edges.add(lacking, parts)
 
-    def _places_of(self, rows: pa.RecordBatch, hashed: str, vertex: str) -> Ints:
+    def _places_of(self, rows: pa.RecordBatch, hash_column: str, vertex: str) -> Ints:
         window = (rows.column(name) for name in (c.WINDOW_START, c.WINDOW_END))
-        return self._placed.places_of(rows.column(hashed), rows.column(vertex), *window)
+        return self._placed.places_of(rows.column(hash_column), rows.column(vertex), *window)
 
     def _take_up(self, vertices: pa.RecordBatch) -> Ints:
         """The places of ``vertices``, or of messages, each of another one; those that had none get one, with their
@@ -550,7 +562,7 @@ class Rounds:
         places = self._places_of(vertices, c.HASH, VERTEX)
         lacking = np.flatnonzero(places == NOWHERE)
         if len(lacking):
-            places[lacking] = self._add(vertices.select(self.loop.vertex_schema.names).take(pa.array(lacking)))
+            places[lacking] = self._add_places(vertices.select(self.loop.vertex_schema.names).take(pa.array(lacking)))
         return places
 
     def _take_up_all(self, vertices: pa.RecordBatch) -> Ints:
@@ -558,48 +570,52 @@ class Rounds:
         places = self._places_of(vertices, c.HASH, VERTEX)
         lacking = np.flatnonzero(places == NOWHERE)
         if len(lacking):
-            rows = _at(vertices, lacking)
+            rows = _take_rows(vertices, lacking)
             groups = self.loop.by_vertex(rows)
-            places[lacking] = self._add(rows.take(pa.array(groups.first_rows)))[groups.of_each]
+            places[lacking] = self._add_places(rows.take(pa.array(groups.first_rows)))[groups.of_each]
         return places
 
-    def _add(self, vertices: pa.RecordBatch) -> Ints:
+    def _add_places(self, vertices: pa.RecordBatch) -> Ints:
         """New places of ``vertices`` that have none, each once, with their stored values: of several the last one."""
-        added = self._placed.add(vertices)
-        values, rows, before = [self.loop.no_messages.column(VALUE)], np.full(len(added), NOWHERE, np.int64), 0
-        for stored in self._stored(distinct([as_numpy(vertices.column(c.HASH))])):
-            places = self._places_of(stored, c.HASH, VERTEX)
-            is_new = places >= added[0]
-            rows[places[is_new] - added[0]] = before + np.flatnonzero(is_new)
-            values.append(stored.column(VALUE))
-            before += stored.num_rows
+        new_places = self._placed.add(vertices)
+        values, rows, rows_before = (
+            [self.loop.no_messages.column(VALUE)],
+            np.full(len(new_places), NOWHERE, np.int64),
+            0,
+        )
+        for stored_rows in self._stored(distinct_hashes([as_numpy(vertices.column(c.HASH))])):
+            places = self._places_of(stored_rows, c.HASH, VERTEX)
+            is_new = places >= new_places[0]
+            rows[places[is_new] - new_places[0]] = rows_before + np.flatnonzero(is_new)
+            values.append(stored_rows.column(VALUE))
+            rows_before += stored_rows.num_rows
         self._values.append(pa.concat_arrays(values).take(pa.array(rows, mask=rows == NOWHERE)))
-        self._is_changed = np.append(self._is_changed, np.zeros(len(added), np.bool_))
-        return added
+        self._is_changed = np.append(self._is_changed, np.zeros(len(new_places), np.bool_))
+        return new_places
 
 
-def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """All rows, in few pieces: what is looked up for a piece is looked up in all layers."""
-    held: list[pa.RecordBatch] = []
+    pieces: list[pa.RecordBatch] = []
     for batch in batches:
         for begin in range(0, batch.num_rows, PIECE_ROWS):
             piece = batch.slice(begin, PIECE_ROWS)
-            if held and sum(rows.num_rows for rows in held) + piece.num_rows > PIECE_ROWS:
-                yield pa.concat_batches(held)
-                held = []
-            held.append(piece)
-    if held:
-        yield pa.concat_batches(held)
+            if pieces and sum(rows.num_rows for rows in pieces) + piece.num_rows > PIECE_ROWS:
+                yield pa.concat_batches(pieces)
+                pieces = []
+            pieces.append(piece)
+    if pieces:
+        yield pa.concat_batches(pieces)
 
 
-def _at(rows: pa.RecordBatch, which: Ints) -> pa.RecordBatch:
+def _take_rows(rows: pa.RecordBatch, which: Ints) -> pa.RecordBatch:
     """The rows at these places, which ascend."""
     return rows if len(which) == rows.num_rows else rows.take(pa.array(which))
 
 
-def _there(places: Ints, values: pa.Array) -> Messages:
+def _messages_of_values(places: Ints, values: pa.Array) -> Messages:
     """Messages out of ``values``; NULL is none."""
     if not values.null_count:
         return Messages(places, values)
     is_there = values.is_valid()
-    return Messages(places[truths(is_there)], values.filter(is_there))
+    return Messages(places[true_mask(is_there)], values.filter(is_there))

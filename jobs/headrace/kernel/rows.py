@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.aggregates.group_rows import combined
-from headrace.kernel.aggregates.ordering import changes, in_order
-from headrace.kernel.columns import Ints, as_numpy, constant, of_ids, of_lists, timestamps
+from headrace.kernel.aggregates.group_rows import rank_rows
+from headrace.kernel.aggregates.ordering import changed_rows, in_order
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy, of_ids, of_lists, to_timestamps
 from headrace.kernel.delta import Accounting, Columns, Disposition, account_of_rows, fates_of
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import Counts, StageResult
@@ -34,31 +34,34 @@ class LeavingRows:
     counts: Counts = field(default_factory=Counts)
 
 
-def select_rows(stage: CompiledStage, judged: Columns, watermark: Instant, *, epoch: int, task: int) -> LeavingRows:
+def select_rows(
+    stage: CompiledStage, judged: Columns, watermark: Instant, *, epoch: int, task: int, first: int = 0
+) -> LeavingRows:
     """The rows of ``judged`` elements that are accepted, in their order, under the ``watermark`` that the last epoch
-    left: what is behind it leaves, too, and is LATE. ``task`` is the number of who computes them in the epoch.
+    left: what is behind it leaves, too, and is LATE. ``task`` is the number of who computes them in the epoch, which
+    numbers its rows from ``first`` on.
     """
     fates = fates_of(judged)
-    accepted = np.flatnonzero(fates == Disposition.ACCEPTED)
-    accounting = account_of_rows(judged, fates, accepted)
-    if not len(accepted):
+    accepted_rows = np.flatnonzero(fates == Disposition.ACCEPTED)
+    accounting = account_of_rows(judged, fates, accepted_rows)
+    if not len(accepted_rows):
         return LeavingRows(None, accounting)
-    everything = len(accepted) == len(fates)
-    places = None if everything else pa.array(accepted)
+    everything = len(accepted_rows) == len(fates)
+    places = None if everything else pa.array(accepted_rows)
 
-    def of(name: str) -> pa.Array:
+    def column_named(name: str) -> pa.Array:
         return judged[name] if places is None else judged[name].take(places)
 
-    at = of(c.EVENT_TIME)
-    columns = {name: of(name) for name in stage.stage.row_columns}
-    columns[EVENT_TIME] = timestamps(at)
-    columns["timing"], late = _timing(at, watermark)
-    withdrawn = pc.less(of(c.SIGN), constant(0)) if stage.stage.withdrawable else None
-    columns["is_retraction"] = pa.repeat(constant(False), len(at)) if withdrawn is None else withdrawn
-    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(at))
-    columns["sequence"] = pa.array(_numbered(len(at), task))
+    event_times = column_named(c.EVENT_TIME)
+    columns = {name: column_named(name) for name in stage.stage.row_columns}
+    columns[EVENT_TIME] = to_timestamps(event_times)
+    columns["timing"], late = _row_timing(event_times, watermark)
+    withdrawn = pc.less(column_named(c.SIGN), arrow_scalar(0)) if stage.stage.withdrawable else None
+    columns["is_retraction"] = pa.repeat(arrow_scalar(False), len(event_times)) if withdrawn is None else withdrawn
+    columns["epoch"] = pa.repeat(pa.scalar(epoch, pa.int64()), len(event_times))
+    columns["sequence"] = pa.array(_sequence_numbers(len(event_times), task) + first)
     rows = pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
-    return LeavingRows(rows, accounting, _counts(late, withdrawn, len(at)))
+    return LeavingRows(rows, accounting, _row_counts(late, withdrawn, len(event_times)))
 
 
 def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
@@ -68,17 +71,18 @@ def rows_of_groups(result: StageResult, *, first: int) -> pa.RecordBatch:
     stage, emission = result.stage, result.emission
     rows, groups = of_lists(emission.panes.field(c.ROWS))
     pane = groups.of_row
-    at, *values = rows.flatten()
-    columns = dict(zip(stage.stage.row_columns, values, strict=True))
+    event_times, *values = rows.flatten()
+    columns = dict(zip(stage.stage.leaving_types, values, strict=True))
     if stage.stage.shows_windows:
-        ends = (emission.panes.field(name).take(pa.array(pane)) for name in (WINDOW_START, WINDOW_END))
-        columns |= {name: timestamps(end) for name, end in zip((WINDOW_START, WINDOW_END), ends, strict=True)}
+        begin, end = (emission.panes.field(name).take(pa.array(pane)) for name in (WINDOW_START, WINDOW_END))
+        columns |= {WINDOW_START: to_timestamps(begin), WINDOW_END: to_timestamps(end)}
+        event_times = pc.coalesce(event_times, pc.subtract(end, arrow_scalar(1)))
     signs = np.where(emission.is_retraction[pane], -1, 1)
-    identity = [at, *columns.values()]
+    identity = [event_times, *columns.values()]
     left = net_rows(identity, signs, emission.row[pane])
-    columns[EVENT_TIME] = timestamps(at)
-    taken = pa.array(left)
-    columns = {name: column.take(taken) for name, column in columns.items()}
+    columns[EVENT_TIME] = to_timestamps(event_times)
+    indices = pa.array(left)
+    columns = {name: column.take(indices) for name, column in columns.items()}
     columns["timing"] = emission.panes.field("timing").take(pa.array(pane[left]))
     columns["is_retraction"] = pa.array(signs[left] < 0)
     columns["epoch"] = pa.repeat(pa.scalar(result.epoch, pa.int64()), len(left))
@@ -92,16 +96,16 @@ def net_rows(columns: Sequence[pa.Array], signs: Ints, group: Ints) -> Ints:
     """
     if not (signs < 0).any():
         return np.arange(len(signs))
-    codes = combined(columns, len(signs))
+    codes = rank_rows(columns, len(signs))
     order = in_order(group, codes)
-    begins = changes(group[order], codes[order])
+    begins = changed_rows(group[order], codes[order])
     groups = of_ids(np.cumsum(begins) - 1, int(begins.sum()))
-    ordered = signs[order]
-    net = np.repeat(groups.reduce(np.add, ordered, 0), groups.sizes)
-    is_alike = ordered == np.sign(net)
-    after = np.cumsum(is_alike[::-1])[::-1]
-    ends = np.append(after, 0)[groups.offsets[1:]]
-    rank = after - np.repeat(ends, groups.sizes)  # from the last one on
+    signs_in_order = signs[order]
+    net = np.repeat(groups.reduce(np.add, signs_in_order, 0), groups.sizes)
+    is_alike = signs_in_order == np.sign(net)
+    alike_from_here = np.cumsum(is_alike[::-1])[::-1]
+    ends = np.append(alike_from_here, 0)[groups.offsets[1:]]
+    rank = alike_from_here - np.repeat(ends, groups.sizes)  # from the last one on
     return np.sort(order[is_alike & (rank <= np.abs(net))])
 
 
@@ -109,30 +113,32 @@ def counts_of_rows(rows: pa.RecordBatch, of_panes: Counts) -> Counts:
     """What became of the windows of an epoch, by the ``rows`` that left."""
     retracts = as_numpy(rows.column("is_retraction"))
     timing = rows.column("timing")
-    of = {kind: int((as_numpy(pc.equal(timing, constant(kind.value))) & ~retracts).sum()) for kind in Timing}
+    rows_by_timing = {
+        kind: int((as_numpy(pc.equal(timing, arrow_scalar(kind.value))) & ~retracts).sum()) for kind in Timing
+    }
     return replace(
         of_panes,
-        early=of[Timing.EARLY],
-        on_time=of[Timing.ON_TIME],
-        late=of[Timing.LATE],
+        early=rows_by_timing[Timing.EARLY],
+        on_time=rows_by_timing[Timing.ON_TIME],
+        late=rows_by_timing[Timing.LATE],
         retractions=int(retracts.sum()),
     )
 
 
-def _numbered(length: int, task: int) -> Ints:
+def _sequence_numbers(length: int, task: int) -> Ints:
     return np.arange(length, dtype=np.int64) + (task << TASK_BITS)
 
 
-def _timing(at: pa.Array, watermark: Instant) -> tuple[pa.Array, pa.Array | None]:
+def _row_timing(event_times: pa.Array, watermark: Instant) -> tuple[pa.Array, pa.Array | None]:
     """The timing of rows at these times; and which are late, None if none is."""
-    on_time, late = constant(Timing.ON_TIME.value), constant(Timing.LATE.value)
-    if pc.min(at).as_py() >= watermark:
-        return pa.repeat(on_time, len(at)), None
-    is_late = pc.less(at, constant(int(watermark)))
+    on_time, late = arrow_scalar(Timing.ON_TIME.value), arrow_scalar(Timing.LATE.value)
+    if pc.min(event_times).as_py() >= watermark:
+        return pa.repeat(on_time, len(event_times)), None
+    is_late = pc.less(event_times, arrow_scalar(int(watermark)))
     return pc.if_else(is_late, late, on_time), is_late
 
 
-def _counts(late: pa.Array | None, withdrawn: pa.Array | None, length: int) -> Counts:
+def _row_counts(late: pa.Array | None, withdrawn: pa.Array | None, length: int) -> Counts:
     retracts = np.zeros(length, np.bool_) if withdrawn is None else as_numpy(withdrawn)
     is_late = np.zeros(length, np.bool_) if late is None else as_numpy(late)
     return Counts(

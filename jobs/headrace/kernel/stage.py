@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,14 +13,14 @@ from headrace.kernel import aggregates
 from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, Ints, arrow_type, own_arrow_type
 from headrace.kernel.expressions.evaluation import arrow_type_of
 from headrace.kernel.expressions.string_bytes import Words
-from headrace.kernel.keys import hashes
+from headrace.kernel.keys import hash_keys
 from headrace.model.accumulation import EVENT_TIME, Accumulation, How, TimestampCombiner
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Column, Expr
 from headrace.model.expressions.typing import to_json
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, NEVER, Instant
 from headrace.model.windows import CustomWindows, ShiftedOutputTime, SlidingWindows, WindowFn
-from headrace.pipeline.group_rows import Distinct, GroupRows, Top
+from headrace.pipeline.rows import BUCKET, Distinct, Every, GroupFunction, GroupQuery, GroupRows, Take, Top
 from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
 from headrace.program import triggers
@@ -47,20 +48,20 @@ class CompiledStage:
 
     @cached_property
     def record_keys(self) -> list[str]:
-        """Key columns that users wrote, which are all but what the step of a loop reads."""
-        terms = {term.name for term in self.stage.terms}
-        return [name for name in self.keys if name not in terms]
+        """Key columns that users wrote: all but what the step of a loop reads, and what spreads rows without a key."""
+        own = {BUCKET, *(term.name for term in self.stage.terms)}
+        return [name for name in self.keys if name not in own]
 
     def hashes_of(self, rows: pa.RecordBatch) -> Words:
         """The hashes of the keys of ``rows``; where these are rows without a key, of their event times: their columns
         may change, and the part that stored rows are in does not.
         """
         names = [EVENT_TIME] if self.stage.gives_rows else self.keys
-        return hashes([rows.column(name) for name in names], rows.num_rows)
+        return hash_keys([rows.column(name) for name in names], rows.num_rows)
 
     def record_hashes_of(self, rows: pa.RecordBatch) -> Words:
         """The hashes of ``rows`` by those columns of the key that users wrote."""
-        return hashes([rows.column(name) for name in self.record_keys], rows.num_rows)
+        return hash_keys([rows.column(name) for name in self.record_keys], rows.num_rows)
 
     @property
     def how(self) -> How:
@@ -84,7 +85,7 @@ class CompiledStage:
         """Whether windows of a key can merge."""
         return self.where.merges
 
-    def expiry(self, end: Instant | None) -> Instant:
+    def expiry_watermark(self, end: Instant | None) -> Instant:
         """The watermark that must be exceeded for windows that end up to ``end`` to have expired (semantics 5.2), None:
         no window; NEVER where it is not known.
         """
@@ -95,10 +96,10 @@ class CompiledStage:
             return NEVER
         return Instant(min(end + lateness - 1, GLOBAL_WINDOW_END - 1))
 
-    def expired(self, ends: Ints, watermark: Instant) -> NDArray[np.bool_]:
+    def expired_mask(self, ends: Ints, watermark: Instant) -> NDArray[np.bool_]:
         """Which windows, that end at ``ends``, have expired at ``watermark``."""
         lateness = self.how.allowed_lateness
-        if lateness is None or watermark <= self.expiry(Instant(int(ends.min(initial=GLOBAL_WINDOW_END)))):
+        if lateness is None or watermark <= self.expiry_watermark(Instant(int(ends.min(initial=GLOBAL_WINDOW_END)))):
             return np.zeros(len(ends), np.bool_)
         return watermark > np.minimum(ends + (lateness - 1), GLOBAL_WINDOW_END - 1)
 
@@ -131,19 +132,25 @@ class CompiledStage:
     @cached_property
     def firing(self) -> FiringPlan:
         """The program of the windows."""
-        return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable)
+        return self._compile_firing(is_batch=False)
 
     @cached_property
     def batch_firing(self) -> FiringPlan:
         """Their program in a batch, where each is asked once."""
-        return compile_firing(self.trigger, self.how, self.merging, self.stage.withdrawable, is_batch=True)
+        return self._compile_firing(is_batch=True)
+
+    def _compile_firing(self, *, is_batch: bool) -> FiringPlan:
+        counts_net, withdrawable = self.counts_net, self.stage.withdrawable
+        return compile_firing(
+            self.trigger, self.how, self.merging, withdrawable, counts_net=counts_net, is_batch=is_batch
+        )
 
     @cached_property
     def accumulators(self) -> Mapping[str, aggregates.Accumulator]:
         """Accumulators by aggregate."""
         stage, all_kept = self.stage, self.how.keep_last is not None
         if (rows := self.rows_part) is not None:
-            return {c.ROWS: aggregates.Accumulator((rows,), lambda parts: rows.leaving(parts[rows.name]))}
+            return {c.ROWS: aggregates.Accumulator((rows,), lambda parts: rows.emitted_rows(parts[rows.name]))}
         return aggregates.compile_aggregates(
             stage.aggregation.aggregates, stage.schema, withdrawable=stage.withdrawable, all_kept=all_kept
         )
@@ -151,20 +158,36 @@ class CompiledStage:
     @cached_property
     def rows_part(self) -> aggregates.RowsPart | None:
         """What is kept of a group where some of its rows leave; None where no rows of groups do."""
-        made = self.stage.aggregation
-        if not isinstance(made, GroupRows):
+        aggregation = self.stage.aggregation
+        if not isinstance(aggregation, GroupRows):
             return None
-        by = [] if made.taken_by is None else [made.taken_by]
-        unless = [] if made.taken_unless is None else [made.taken_unless]
-        row = row_of([*by, *unless, *self.stage.row_columns.values()])
-        return aggregates.RowsPart.of(
+        orders = aggregation.taken_by
+        unless = [] if aggregation.taken_unless is None else [aggregation.taken_unless]
+        row = row_of([*orders, *unless, *self.stage.row_columns.values()])
+        if isinstance(aggregation.take, GroupFunction | GroupQuery):
+            return self._computed_rows_part(aggregation.take, row)
+        return aggregates.RowsPart.from_row(
             "_a0_rows",
             row,
             arrow_type_of(row, self.stage.schema),
-            number=made.take.number if isinstance(made.take, Top) else 1,
-            has_by=bool(by),
+            number=_number_of(aggregation.take),
+            orders=len(orders),
             has_unless=bool(unless),
-            are_distinct=isinstance(made.take, Distinct),
+            are_distinct=isinstance(aggregation.take, Distinct),
+            withdrawable=self.stage.withdrawable,
+        )
+
+    def _computed_rows_part(self, take: GroupFunction | GroupQuery, row: Expr) -> aggregates.RowsPart:
+        computed_types = self.stage.computed_types
+        assert computed_types is not None
+        return aggregates.ComputedRowsPart.from_function(
+            take,
+            "_a0_rows",
+            row,
+            arrow_type_of(row, self.stage.schema),
+            columns={name: kind for name, kind in self.stage.given_types.items() if name != EVENT_TIME},
+            returns=computed_types,
+            keys=len(self.keys),
             withdrawable=self.stage.withdrawable,
         )
 
@@ -181,21 +204,21 @@ class CompiledStage:
         if self.how.keep_last is not None:
             fields = [(name, self.type_of(expr)) for name, expr in self.kept_inputs]
             fields += [(aggregates.KEPT_AT, _LONG)] if self.keeps_times else []
-            kept = pa.list_(pa.struct([("_", _BOOL), *fields]))
-            return [aggregates.KeptPart(c.KEPT, kept, None, self.how.keep_last)]
-        counted = [aggregates.CountPart(c.NET, _LONG, None)] if self.counts_net else []
-        return [*self.aggregated, *counted]
+            kept_type = pa.list_(pa.struct([("_", _BOOL), *fields]))
+            return [aggregates.KeptPart(c.KEPT, kept_type, None, self.how.keep_last)]
+        count_parts = [aggregates.CountPart(c.NET, _LONG, None)] if self.counts_net else []
+        return [*self.aggregated, *count_parts]
 
     @cached_property
     def inputs(self) -> list[tuple[str, Expr]]:
         """Distinct expressions that aggregates and triggers read, with the names of their columns in judged records."""
-        wanted = [part.input for part in self.aggregated] + [measure.input for measure in self.trigger.measures]
-        return _named(wanted)
+        expressions = [part.input for part in self.aggregated] + [measure.input for measure in self.trigger.measures]
+        return _name_expressions(expressions)
 
     @property
     def kept_inputs(self) -> list[tuple[str, Expr]]:
         """The ``inputs`` that aggregates read, by column."""
-        return _named([part.input for part in self.aggregated])
+        return _name_expressions([part.input for part in self.aggregated])
 
     @cached_property
     def keeps_times(self) -> bool:
@@ -258,8 +281,10 @@ class CompiledStage:
 
     @property
     def counts_net(self) -> bool:
-        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1)."""
-        return self.retracting and self.stage.withdrawable
+        """Whether a window of which every element was withdrawn must be told from others (semantics 9.1). Of rows that
+        leave by themselves it is known of each whether it is there.
+        """
+        return self.retracting and self.stage.withdrawable and not self.stage.aggregation.takes_each
 
     @property
     def stamps_elements(self) -> bool:
@@ -296,12 +321,12 @@ class CompiledStage:
         """A row of a delta (``kernel.delta``). Where windows merge, what is listed goes with its place in the order of
         arrival.
         """
-        carried = dict(self.carried)
+        carried_types = dict(self.carried)
         for name in self.lists if self.merging else ():
-            carried[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED, carried[name].value_type)]))
+            carried_types[name] = pa.list_(pa.struct([(PLACE, _LONG), (LISTED, carried_types[name].value_type)]))
         window = [(name, _LONG) for name in (c.WINDOW_START, c.WINDOW_END, c.COUNT)]
         parts = [(part.name, part.type) for part in self.parts]
-        return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *parts, *carried.items()])
+        return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *parts, *carried_types.items()])
 
     @property
     def _key_fields(self) -> list[tuple[str, pa.DataType]]:
@@ -367,10 +392,24 @@ _OF_ROWS = (
 )
 
 
-def _named(wanted: Iterable[Expr | None]) -> list[tuple[str, Expr]]:
-    """The distinct expressions of ``wanted``, named in order."""
+_ALL: Final = 1 << 40
+"""More rows than a group has."""
+
+
+def _number_of(take: Take | None) -> int:
+    """How many rows of a group leave, if they are not distinct."""
+    match take:
+        case Top(number):
+            return number
+        case Every():
+            return _ALL
+    return 1
+
+
+def _name_expressions(expressions: Iterable[Expr | None]) -> list[tuple[str, Expr]]:
+    """The distinct ones of ``expressions``, named in order."""
     distinct: dict[str, Expr] = {}
-    for expr in wanted:
+    for expr in expressions:
         if expr is not None:
             distinct.setdefault(str(to_json(expr)), expr)
     return [(f"_in_{i}", expr) for i, expr in enumerate(distinct.values())]

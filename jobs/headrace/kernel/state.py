@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy
-from headrace.kernel.keys import grouped
+from headrace.kernel.keys import group_by_key
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.windows import merged_windows
 from headrace.model.expressions.data_types import DataType
@@ -38,36 +38,36 @@ NONE: Mapping[str, pa.Scalar] = {}
 """No columns."""
 
 
-def newest(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def newest_rows(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """The row of the newest layer for each (key, window); ``layers`` stand oldest first."""
     if len(layers) == 1:
         return layers[0]
-    rows = together(stage.state_schema, layers)
+    rows = concat_rows(stage.state_schema, layers)
     if not rows.num_rows:
         return rows
     keys = [rows.column(name) for name in stage.keys]
     window = (as_numpy(rows.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
-    groups = grouped(as_numpy(rows.column(c.HASH)), keys, *window)
+    groups = group_by_key(as_numpy(rows.column(c.HASH)), keys, *window)
     if groups.order is None and len(groups) == rows.num_rows:
         return rows
     last = groups.offsets[1:] - 1
     return rows.take(pa.array(last if groups.order is None else groups.order[last]))
 
 
-def there(rows: pa.RecordBatch) -> pa.RecordBatch:
+def present_rows(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows that do not say that a window is gone."""
     is_there = as_numpy(rows.column(c.STATUS)) != c.DELETED
     return rows if is_there.all() else rows.filter(pa.array(is_there))
 
 
-def together(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+def concat_rows(schema: pa.Schema, batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     """All rows, one below the other."""
-    filled = [batch for batch in batches if batch.num_rows]
-    if len(filled) == 1:
-        return filled[0]
-    if not filled:
+    nonempty = [batch for batch in batches if batch.num_rows]
+    if len(nonempty) == 1:
+        return nonempty[0]
+    if not nonempty:
         return no_rows(schema)
-    return pa.concat_batches(filled)
+    return pa.concat_batches(nonempty)
 
 
 def no_rows(schema: pa.Schema) -> pa.RecordBatch:
@@ -75,21 +75,21 @@ def no_rows(schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
 
 
-def remaining(stage: CompiledStage, layers: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+def remaining_rows(stage: CompiledStage, layers: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     """The newest of rows that were looked up in ``layers``, oldest first. Those that say that a window is gone are left
     out.
     """
     batches = [rows for rows in layers if rows.num_rows]
     if not batches:
         return no_rows(stage.state_schema)
-    return there(newest(stage, batches))
+    return present_rows(newest_rows(stage, batches))
 
 
-def distinct(hashes: Sequence[Hashes]) -> Hashes:
+def distinct_hashes(hashes: Sequence[Hashes]) -> Hashes:
     """All hashes, ascending, each once. (``np.unique`` takes twenty times as long for 64 bits.)"""
-    ordered = np.sort(np.concatenate(hashes))
-    kept: Hashes = ordered[np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)]]
-    return kept
+    ascending = np.sort(np.concatenate(hashes))
+    distinct: Hashes = ascending[np.append(True, ascending[1:] != ascending[:-1])[: len(ascending)]]
+    return distinct
 
 
 def hashes_of(layer: pa.RecordBatch, which: NDArray[np.bool_]) -> Hashes:
@@ -113,34 +113,34 @@ def rows_of(layer: pa.RecordBatch, wanted: Hashes, constant: Mapping[str, pa.Sca
         return layer.slice(0, len(rows))
     read = [name for name in layer.schema.names if name not in constant]
     # one row after another from all over the memory: it is what a lookup costs
-    taken = layer.select(read).take(pa.array(rows))
+    layer_rows = layer.select(read).take(pa.array(rows))
     if not constant:
-        return taken
-    columns = dict(zip(read, taken.columns, strict=True))
+        return layer_rows
+    columns = dict(zip(read, layer_rows.columns, strict=True))
     return pa.RecordBatch.from_arrays(
         [columns[name] if name in columns else pa.repeat(constant[name], len(rows)) for name in layer.schema.names],
         schema=layer.schema,
     )
 
 
-def _found_one_by_one(own: Hashes, wanted: Hashes) -> Ints:
-    low: Ints = own.searchsorted(wanted)
-    is_there = own[np.minimum(low, len(own) - 1)] == wanted
-    low, wanted = low[is_there], wanted[is_there]
+def _found_one_by_one(own: Hashes, hashes: Hashes) -> Ints:
+    low: Ints = own.searchsorted(hashes)
+    is_there = own[np.minimum(low, len(own) - 1)] == hashes
+    low, hashes = low[is_there], hashes[is_there]
     high = low + 1
-    more = np.flatnonzero(own[np.minimum(high, len(own) - 1)] == wanted)  # keys with several windows
+    more = np.flatnonzero(own[np.minimum(high, len(own) - 1)] == hashes)  # keys with several windows
     if not len(more):
         return low
-    high[more] = np.searchsorted(own, wanted[more], "right")
+    high[more] = np.searchsorted(own, hashes[more], "right")
     sizes = high - low
     begins = np.cumsum(sizes) - sizes
     places: Ints = np.arange(int(sizes.sum())) - np.repeat(begins - low, sizes)
     return places
 
 
-def _found_by_all(own: Hashes, wanted: Hashes) -> Ints:
-    places = np.searchsorted(wanted, own)
-    return np.flatnonzero(wanted[np.minimum(places, len(wanted) - 1)] == own)
+def _found_by_all(own: Hashes, hashes: Hashes) -> Ints:
+    places = np.searchsorted(hashes, own)
+    return np.flatnonzero(hashes[np.minimum(places, len(hashes) - 1)] == own)
 
 
 # --- signals (semantics 9.3)
@@ -154,38 +154,46 @@ _KEY_PARTS = {DataType.INT: int, DataType.BOOL: bool, DataType.TIMESTAMP: int}
 """What is not written as text in the key of a signal."""
 
 
-def hearing(
+def windows_with_signal(
     stage: CompiledStage, rows: "dict[str, pa.Array]", name: str, signals: Sequence[Signal]
 ) -> NDArray[np.bool_]:
     """Which windows of ``rows`` receive a signal of that ``name``."""
-    heard = [_is_for(stage, rows, signal) for signal in signals if signal.name == name]
+    receives = [_is_for(stage, rows, signal) for signal in signals if signal.name == name]
     nobody = np.zeros(len(rows[c.WINDOW_START]), np.bool_)
-    return reduce(np.logical_or, heard, nobody)
+    return reduce(np.logical_or, receives, nobody)
 
 
-def told(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
+def rows_with_signal(stage: CompiledStage, layer: pa.RecordBatch, signals: Sequence[Signal]) -> NDArray[np.bool_]:
     """Which rows of a layer are of open windows that receive one of ``signals``."""
     names = stage.trigger.signals
     rows = {name: layer.column(name) for name in stage.identity}
     is_open: NDArray[np.bool_] = as_numpy(layer.column(c.STATUS)) == c.OPEN
-    flags = [hearing(stage, rows, name, signals) for name in names]
-    heard: NDArray[np.bool_] = reduce(np.logical_or, flags, np.zeros(layer.num_rows, np.bool_))
-    return is_open & heard
+    flags = [windows_with_signal(stage, rows, name, signals) for name in names]
+    receives: NDArray[np.bool_] = reduce(np.logical_or, flags, np.zeros(layer.num_rows, np.bool_))
+    return is_open & receives
 
 
 def _is_for(stage: CompiledStage, rows: "dict[str, pa.Array]", signal: Signal) -> NDArray[np.bool_]:
     matching = np.ones(len(rows[c.WINDOW_START]), np.bool_)
     if (key := signal.written_key) is not None:
         kinds = stage.stage.key_types
-        if [type(part) for part in key] != [_KEY_PARTS.get(kind, str) for kind in kinds.values()]:
+        if len(key) != len(kinds):
             return ~matching
         for part, (name, kind) in zip(key, kinds.items(), strict=True):
-            equal = pc.equal(rows[name], _of_written(part, kind))
-            matching &= as_numpy(equal.fill_null(False))
+            matching &= _is_part(rows[name], part, kind)
     if signal.window is not None:
-        for column, at in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
-            matching &= as_numpy(rows[column]) == int(at)
+        for column, bound in zip((c.WINDOW_START, c.WINDOW_END), signal.window, strict=True):
+            matching &= as_numpy(rows[column]) == int(bound)
     return matching
+
+
+def _is_part(column: pa.Array, part: Any, kind: DataType) -> NDArray[np.bool_]:
+    """Which rows of a ``column`` of the key have that ``part`` of the key of a signal."""
+    if part is None:
+        return as_numpy(column.is_null())
+    if type(part) is not _KEY_PARTS.get(kind, str):
+        return np.zeros(len(column), np.bool_)
+    return as_numpy(pc.equal(column, _of_written(part, kind)).fill_null(False))
 
 
 def _of_written(part: Any, kind: DataType) -> pa.Scalar:
@@ -212,7 +220,7 @@ class Sides:
     state: pa.RecordBatch
     delta: pa.RecordBatch
 
-    def both(self, name: str) -> pa.Array:
+    def shared_column(self, name: str) -> pa.Array:
         """A column that both have."""
         return pa.concat_arrays([self.state.column(name), self.delta.column(name)])
 
@@ -221,7 +229,7 @@ class Sides:
         """The hash of each row's key."""
         return np.concatenate([as_numpy(side.column(c.HASH)) for side in (self.state, self.delta)])
 
-    def window(self) -> tuple[Ints, Ints]:
+    def window_bounds(self) -> tuple[Ints, Ints]:
         """The start and the end of each row's window."""
         start, end = (
             np.concatenate([as_numpy(side.column(name)) for side in (self.state, self.delta)])
@@ -253,7 +261,7 @@ class Sides:
 
 
 @dataclass(frozen=True)
-class Matched:
+class MatchedWindows:
     """Rows of both sides by the window that they become. ``start`` and ``end`` have an entry for each group."""
 
     groups: Groups
@@ -261,16 +269,16 @@ class Matched:
     end: Ints
 
 
-def match(stage: CompiledStage, sides: Sides) -> Matched:
+def match_rows(stage: CompiledStage, sides: Sides) -> MatchedWindows:
     """The groups of rows that become one window each, in the order of (hash, window)."""
-    hashed, keys = sides.hashes, [sides.both(name) for name in stage.keys]
-    start, end = sides.window()
+    hashes, keys = sides.hashes, [sides.shared_column(name) for name in stage.keys]
+    start, end = sides.window_bounds()
     if not stage.merging:
-        groups = grouped(hashed, keys, start, end)
+        groups = group_by_key(hashes, keys, start, end)
         first = groups.first_rows
-        return Matched(groups, start[first], end[first])
+        return MatchedWindows(groups, start[first], end[first])
     kind = np.where(sides.is_closed, int(_Kind.CLOSED), int(_Kind.MERGED))
-    by_key = grouped(hashed, keys)
+    by_key = group_by_key(hashes, keys)
     key = by_key.of_each
     # closed windows stay what they are: they take no part in merging (3.5)
     part = np.flatnonzero(~sides.is_closed)
@@ -278,22 +286,24 @@ def match(stage: CompiledStage, sides: Sides) -> Matched:
     became = merged_windows(stage.where, key[part], start[part], end[part], sides.is_new[part])
     result_start[part], result_end[part] = became
     if stage.may_finish and sides.is_closed.any():
-        _spare(sides, kind, key, (start, end), (result_start, result_end))
-    groups = grouped(hashed, keys, result_start, result_end, kind)
+        _spare_closed_windows(sides, kind, key, (start, end), (result_start, result_end))
+    groups = group_by_key(hashes, keys, result_start, result_end, kind)
     first = groups.first_rows
-    return Matched(groups, result_start[first], result_end[first])
+    return MatchedWindows(groups, result_start[first], result_end[first])
 
 
-def _spare(sides: Sides, kind: Ints, key: Ints, own: tuple[Ints, Ints], result: tuple[Ints, Ints]) -> None:
+def _spare_closed_windows(
+    sides: Sides, kind: Ints, key: Ints, own: tuple[Ints, Ints], result: tuple[Ints, Ints]
+) -> None:
     """A merge that gives exactly a closed window does not happen: its new elements belong to the closed window, which
     drops them, and what is open stays as it is (3.1c, 3.5, 12.15).
     """
-    groups = grouped(key.astype(np.uint64), [], *result)
+    groups = group_by_key(key.astype(np.uint64), [], *result)
     is_closed = sides.is_closed if groups.order is None else sides.is_closed[groups.order]
-    closed = groups.reduce(np.maximum, is_closed.astype(np.int8), 0) > 0
-    meets = closed[groups.of_each]
-    spared = meets & sides.is_open
+    has_closed_window = groups.reduce(np.maximum, is_closed.astype(np.int8), 0) > 0
+    meets = has_closed_window[groups.of_each]
+    is_spared = meets & sides.is_open
     kind[meets] = int(_Kind.CLOSED)
-    kind[spared] = int(_Kind.SPARED)
-    for column, before in zip(result, own, strict=True):
-        column[spared] = before[spared]
+    kind[is_spared] = int(_Kind.SPARED)
+    for column, own_bounds in zip(result, own, strict=True):
+        column[is_spared] = own_bounds[is_spared]

@@ -1,7 +1,7 @@
 """One epoch of one stage: the delta meets the state, windows merge and fire, and what changed is written.
 
-``step`` is a pure function of Arrow tables: no I/O, no clock. The program of ``program.firing`` runs over a row for
-each window: its state, merged where windows merged, and what the delta brings (semantics 3.5, 12.8).
+``step_stage`` is a pure function of Arrow tables: no I/O, no clock. The program of ``program.firing`` runs over a row
+for each window: its state, merged where windows merged, and what the delta brings (semantics 3.5, 12.8).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,11 +13,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.ordering import extreme_value, fold
-from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy, timestamps, to_lists
-from headrace.kernel.expressions.evaluation import column
-from headrace.kernel.firing import Emission, Fired, FiringProgram, beside_live, emit
+from headrace.kernel.columns import ARROW_TYPES, Groups, Ints, as_numpy, to_lists, to_timestamps
+from headrace.kernel.expressions.evaluation import evaluate_column
+from headrace.kernel.firing import Emission, FiringProgram, FiringResult, beside_live, emit_panes
 from headrace.kernel.stage import LISTED, PLACE, CompiledStage
-from headrace.kernel.state import Matched, Sides, hearing, match, no_rows, together
+from headrace.kernel.state import MatchedWindows, Sides, concat_rows, match_rows, no_rows, windows_with_signal
 from headrace.kernel.windows import output_times
 from headrace.model.accumulation import WINDOW_END, WINDOW_START, TimestampCombiner, Timing
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
@@ -28,7 +28,7 @@ from headrace.program.triggers import ColumnMerge, Measure
 
 
 @dataclass(frozen=True)
-class Combined:
+class CombinedWindows:
     """A row for each window that an epoch may change. ``gone`` are the state rows of open windows that became part of
     another one.
     """
@@ -40,15 +40,15 @@ class Combined:
         return len(self.rows[c.WINDOW_START])
 
 
-def combine(stage: CompiledStage, sides: Sides, output_watermark: Instant) -> Combined:
+def combine_sides(stage: CompiledStage, sides: Sides, output_watermark: Instant) -> CombinedWindows:
     """State and delta, put together by window."""
-    return _Combining(stage, sides, match(stage, sides), output_watermark).combined()
+    return _Combining(stage, sides, match_rows(stage, sides), output_watermark).combine_windows()
 
 
 class _Combining:
     """Columns of a group out of columns of its rows."""
 
-    def __init__(self, stage: CompiledStage, sides: Sides, matched: Matched, output_watermark: Instant) -> None:
+    def __init__(self, stage: CompiledStage, sides: Sides, matched: MatchedWindows, output_watermark: Instant) -> None:
         self.stage, self.sides, self.matched = stage, sides, matched
         self.behind = output_watermark
         groups = matched.groups
@@ -56,11 +56,11 @@ class _Combining:
         self.open = _rows_of(groups, order, sides.is_open[order])
         self.new = _rows_of(groups, order - sides.state.num_rows, sides.is_new[order])
         self.has = self.open.sizes > 0
-        closed = sides.is_closed[order]
-        self.was_closed = groups.reduce(np.maximum, closed.astype(np.int8), 0) > 0
-        self.itself = self._itself()
+        is_closed = sides.is_closed[order]
+        self.was_closed = groups.reduce(np.maximum, is_closed.astype(np.int8), 0) > 0
+        self.itself = self._result_windows()
 
-    def _itself(self) -> Ints:
+    def _result_windows(self) -> Ints:
         """The open window of each group that is its result, -1 if none is."""
         rows = self.open.order
         assert rows is not None
@@ -72,43 +72,43 @@ class _Combining:
         places[group[same]] = rows[same]
         return places
 
-    def combined(self) -> Combined:
+    def combine_windows(self) -> CombinedWindows:
         stage, sides = self.stage, self.sides
         first = pa.array(self.matched.groups.first_rows)
         itself = self.itself >= 0
-        rows: dict[str, pa.Array] = {c.HASH: sides.both(c.HASH).take(first)}
-        rows |= {name: sides.both(name).take(first) for name in stage.keys}
+        rows: dict[str, pa.Array] = {c.HASH: sides.shared_column(c.HASH).take(first)}
+        rows |= {name: sides.shared_column(name).take(first) for name in stage.keys}
         rows |= {c.WINDOW_START: pa.array(self.matched.start), c.WINDOW_END: pa.array(self.matched.end)}
         rows |= {c.HAS_STATE: pa.array(self.has), c.WAS_CLOSED: pa.array(self.was_closed)}
         rows[c.STORED] = pa.array(self.was_closed | itself)
-        rows[c.COUNT] = pa.array(self.new.reduce(np.add, as_numpy(self._of(self.new, c.COUNT)), 0))
-        rows |= self._counters() | self._trigger_state() | self._carried() | self._contents()
+        rows[c.COUNT] = pa.array(self.new.reduce(np.add, as_numpy(self._arranged_column(self.new, c.COUNT)), 0))
+        rows |= self._counter_columns() | self._trigger_state() | self._carried_columns() | self._content_columns()
         if stage.merging:
             rows[c.MERGED] = pa.array(self.has & ~((self.open.sizes == 1) & itself))
         if stage.remembers:
-            rows[c.LIVE] = self._live()
-        return Combined(rows, self._gone())
+            rows[c.LIVE] = self._live_panes()
+        return CombinedWindows(rows, self._gone_windows())
 
-    def _gone(self) -> pa.RecordBatch:
+    def _gone_windows(self) -> pa.RecordBatch:
         open_rows = self.open.order
         assert open_rows is not None
         if not self.stage.merging:
             return self.sides.state.slice(0, 0)
         return self.sides.state.take(pa.array(np.setdiff1d(open_rows, self.itself)))
 
-    def _of(self, groups: Groups, name: str) -> pa.Array:
+    def _arranged_column(self, groups: Groups, name: str) -> pa.Array:
         """A column of the state or of the delta, arranged by group."""
         side = self.sides.state if groups is self.open else self.sides.delta
-        return groups.arranged(side.column(name))
+        return groups.arrange_column(side.column(name))
 
     def _fold(self, how: ColumnMerge, groups: Groups, name: str) -> pa.Array:
-        values = self._of(groups, name)
-        return _single(values, groups) if groups.sizes.max(initial=0) <= 1 else fold(how, values, groups)
+        values = self._arranged_column(groups, name)
+        return _single_values(values, groups) if groups.sizes.max(initial=0) <= 1 else fold(how, values, groups)
 
     def _or_initial(self, values: pa.Array, initial: object) -> pa.Array:
         return pc.if_else(pa.array(self.has), values, pa.scalar(initial, values.type))
 
-    def _counters(self) -> dict[str, pa.Array]:
+    def _counter_columns(self) -> dict[str, pa.Array]:
         """Counts, holds and dues of open windows folded; pane counters survive only in a window that is a source."""
         latest = self.stage.how.timestamp is TimestampCombiner.LATEST
         counters = {
@@ -124,60 +124,63 @@ class _Combining:
 
     def _trigger_state(self) -> dict[str, pa.Array]:
         trigger = self.stage.trigger
-        merged = {}
+        merged_fields = {}
         for field in trigger.fields:
-            folded = self._fold(field.fold, self.open, field.name)
-            initial = column(field.initial, {}, {}, len(folded)).cast(ARROW_TYPES[field.type])
-            merged[field.name] = pc.if_else(pa.array(self.has), folded, initial)
+            folded_field = self._fold(field.fold, self.open, field.name)
+            initial = evaluate_column(field.initial, {}, {}, len(folded_field)).cast(ARROW_TYPES[field.type])
+            merged_fields[field.name] = pc.if_else(pa.array(self.has), folded_field, initial)
         for sources in trigger.sources:
-            columns = {name: self._of(self.open, stored) for name, stored in sources.fields.items()}
+            columns = {
+                name: self._arranged_column(self.open, stored_name) for name, stored_name in sources.fields.items()
+            }
             items = pa.StructArray.from_arrays(list(columns.values()), names=list(columns))
-            merged[sources.name] = to_lists(items, self.open)
-        return merged
+            merged_fields[sources.name] = to_lists(items, self.open)
+        return merged_fields
 
-    def _carried(self) -> dict[str, pa.Array]:
+    def _carried_columns(self) -> dict[str, pa.Array]:
         stage = self.stage
-        carried = {measure.name: self._measure(measure) for measure in stage.trigger.measures}
+        carried_columns = {measure.name: self._measure_column(measure) for measure in stage.trigger.measures}
         if c.HELD in stage.carried:
             latest = stage.how.timestamp is TimestampCombiner.LATEST
-            carried[c.HELD] = self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD)
+            carried_columns[c.HELD] = self._fold(ColumnMerge.MAX if latest else ColumnMerge.MIN, self.new, c.HELD)
         if c.TIMES in stage.carried:
-            carried[c.HELD] = self._held()
+            carried_columns[c.HELD] = self._held_timestamps()
         if c.RETRACTED in stage.carried:
-            carried[c.RETRACTED] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTED).fill_null(0)
-        return carried
+            carried_columns[c.RETRACTED] = self._fold(ColumnMerge.SUM, self.new, c.RETRACTED).fill_null(0)
+        return carried_columns
 
-    def _measure(self, measure: Measure) -> pa.Array:
+    def _measure_column(self, measure: Measure) -> pa.Array:
         if measure.fold is not ColumnMerge.LIST:
             return self._fold(measure.fold, self.new, measure.name)
-        items, groups = self.new.flattened(self._of(self.new, measure.name))
+        items, groups = self.new.flatten_lists(self._arranged_column(self.new, measure.name))
         if self.stage.merging:
             place = as_numpy(items.field(PLACE))
             items = items.field(LISTED).take(pa.array(np.lexsort((place, groups.of_row))))
         return to_lists(items, groups)
 
-    def _held(self) -> pa.Array:
+    def _held_timestamps(self) -> pa.Array:
         """What the elements of a merged window give its pane (semantics 6.1, 6.2)."""
         stage, latest = self.stage, self.stage.how.timestamp is TimestampCombiner.LATEST
         assert stage.custom is not None
-        times, groups = self.new.flattened(self._of(self.new, c.TIMES))
+        times, groups = self.new.flatten_lists(self._arranged_column(self.new, c.TIMES))
         start, end = (side[groups.of_row] for side in (self.matched.start, self.matched.end))
         stamps = output_times(stage.custom, as_numpy(times), start, end) + stage.output_shift
-        ahead = pa.array(stamps, mask=stamps < int(self.behind))
-        return extreme_value(ahead, groups, latest=latest)
+        open_stamps = pa.array(stamps, mask=stamps < int(self.behind))
+        return extreme_value(open_stamps, groups, latest=latest)
 
-    def _contents(self) -> dict[str, pa.Array]:
+    def _content_columns(self) -> dict[str, pa.Array]:
         """Parts of the contents: those of open windows, then those of the delta."""
         groups = self.matched.groups
         if groups.sizes.max(initial=0) <= 1:
-            return {part.name: groups.arranged(self.sides.both(part.name)) for part in self.stage.parts}
+            return {part.name: groups.arrange_column(self.sides.shared_column(part.name)) for part in self.stage.parts}
         return {
-            part.name: part.gather(groups.arranged(self.sides.both(part.name)), groups) for part in self.stage.parts
+            part.name: part.gather(groups.arrange_column(self.sides.shared_column(part.name)), groups)
+            for part in self.stage.parts
         }
 
-    def _live(self) -> pa.Array:
+    def _live_panes(self) -> pa.Array:
         """Live panes of the sources of a window, by the windows that they were emitted for (9.1)."""
-        panes, groups = self.open.flattened(self._of(self.open, c.LIVE))
+        panes, groups = self.open.flatten_lists(self._arranged_column(self.open, c.LIVE))
         if groups.sizes.max(initial=0) > 1:
             starts, ends = as_numpy(panes.field(WINDOW_START)), as_numpy(panes.field(WINDOW_END))
             panes = panes.take(pa.array(np.lexsort((ends, starts, groups.of_row))))
@@ -190,7 +193,7 @@ def _rows_of(groups: Groups, rows: Ints, which: NDArray[np.bool_]) -> Groups:
     return Groups(np.concatenate([[0], np.cumsum(sizes)]), rows[which])
 
 
-def _single(values: pa.Array, groups: Groups) -> pa.Array:
+def _single_values(values: pa.Array, groups: Groups) -> pa.Array:
     """The value of each group, none of which has more than one row; NULL where it has none."""
     if len(values) == len(groups):
         return values
@@ -213,12 +216,12 @@ class Counts:
     @classmethod
     def of_all(cls, counts: "Iterable[Counts | None]") -> "Counts | None":
         """Add up what counts some windows; None if nothing does."""
-        counted = [vars(count) for count in counts if count is not None]
-        return cls(**{kind: sum(count[kind] for count in counted) for kind in counted[0]}) if counted else None
+        counters = [vars(count) for count in counts if count is not None]
+        return cls(**{kind: sum(count[kind] for count in counters) for kind in counters[0]}) if counters else None
 
 
 @dataclass(frozen=True)
-class Emitted:
+class EmittedPanes:
     """Panes as ``elements`` of the next stage: the columns of ``Stage.pane_schema`` with ``_event_time`` (granules) and
     ``_sign``. ``order``: columns by which they are in the order in which they are emitted: by moment, window and key
     (semantics 3.2, 12.1).
@@ -243,7 +246,7 @@ class StageResult:
     counts: Counts
     last_moment: int
 
-    def panes(self) -> pa.RecordBatch:
+    def pane_rows(self) -> pa.RecordBatch:
         """The panes of the epoch: keys, aggregates, pane columns (``headrace.model.accumulation``)."""
         stage, emission = self.stage, self.emission
         columns = {name: self.rows[name].take(pa.array(emission.row)) for name in stage.keys}
@@ -252,34 +255,34 @@ class StageResult:
         columns |= {name: fields[name] for name in values}
         columns |= {name: column for name, column in fields.items() if name not in values}
         for name in ("window_start", "window_end", "pane_time"):
-            columns[name] = timestamps(columns[name])
+            columns[name] = to_timestamps(columns[name])
         columns["is_retraction"] = pa.array(emission.is_retraction)
         columns["epoch"] = pa.array(np.full(len(emission.row), self.epoch, np.int64))
         columns["sequence"] = pa.array(emission.sequence)
         return pa.RecordBatch.from_pydict(columns, schema=stage.pane_schema)
 
-    def emitted(self) -> Emitted:
+    def emitted_elements(self) -> EmittedPanes:
         """The panes of the epoch as elements of the next stage, in no order."""
-        return Emitted(self._elements(), self._order())
+        return EmittedPanes(self._element_columns(), self._order_columns())
 
-    def _elements(self) -> dict[str, pa.Array]:
+    def _element_columns(self) -> dict[str, pa.Array]:
         emission, rows = self.emission, pa.array(self.emission.row)
         columns = {name: self.rows[name].take(rows) for name in self.stage.keys}
         for name in self.stage.stage.pane_schema:
             if name not in columns:
                 values = emission.panes.field(name)
-                columns[name] = timestamps(values) if name in ("window_start", "window_end") else values
+                columns[name] = to_timestamps(values) if name in ("window_start", "window_end") else values
         columns[c.EVENT_TIME] = emission.panes.field("pane_time")
         columns[c.SIGN] = pa.array(np.where(emission.is_retraction, -1, 1))
         return columns
 
-    def _order(self) -> dict[str, pa.Array]:
+    def _order_columns(self) -> dict[str, pa.Array]:
         emission, rows = self.emission, pa.array(self.emission.row)
-        by = {c.MOMENT: pa.array(self._moments())}
-        by |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
-        return {**by, c.SEQUENCE: pa.array(emission.sequence)}
+        sort_columns = {c.MOMENT: pa.array(self._emission_moments())}
+        sort_columns |= {name: self.rows[name].take(rows) for name in (c.WINDOW_END, c.WINDOW_START, *self.stage.keys)}
+        return {**sort_columns, c.SEQUENCE: pa.array(emission.sequence)}
 
-    def _moments(self) -> Ints:
+    def _emission_moments(self) -> Ints:
         """When in the epoch each record was emitted: with the bundle, at a deadline, at a signal, or at the watermark
         step."""
         emission, last = self.emission, self.last_moment
@@ -287,18 +290,18 @@ class StageResult:
         return np.where(emission.moment == last, 3, np.where(emission.moment == 0, first, 2))
 
 
-def in_emitted_order(emitted: Sequence[Emitted]) -> Emitted:
+def in_emitted_order(emitted: Sequence[EmittedPanes]) -> EmittedPanes:
     """All that is ``emitted``, of other keys each, as one bundle."""
     names = [(name, "ascending") for name in emitted[0].order]
-    by = {name: pa.concat_arrays([part.order[name] for part in emitted]) for name in emitted[0].order}
-    order = pc.sort_indices(pa.table(by), sort_keys=names)
+    sort_columns = {name: pa.concat_arrays([part.order[name] for part in emitted]) for name in emitted[0].order}
+    order = pc.sort_indices(pa.table(sort_columns), sort_keys=names)
     elements = {
         name: pa.concat_arrays([part.elements[name] for part in emitted]).take(order) for name in emitted[0].elements
     }
-    return Emitted(elements, {name: values.take(order) for name, values in by.items()})
+    return EmittedPanes(elements, {name: values.take(order) for name, values in sort_columns.items()})
 
 
-def step(
+def step_stage(
     stage: CompiledStage,
     state: pa.RecordBatch,
     delta: pa.RecordBatch | None,
@@ -314,89 +317,97 @@ def step(
     """
     if delta is None and not state.num_rows:
         return None
-    combined = combine(stage, Sides(state, no_rows(stage.delta_schema) if delta is None else delta), output_watermark)
-    rows = dict(combined.rows)
+    combined_sides = combine_sides(
+        stage, Sides(state, no_rows(stage.delta_schema) if delta is None else delta), output_watermark
+    )
+    rows = dict(combined_sides.rows)
     if stage.how.elide_unchanged:
         rows |= beside_live(stage, rows)
-    heard = {name: pa.array(hearing(stage, rows, name, signals)) for name in stage.trigger.signals}
+    received_signals = {
+        name: pa.array(windows_with_signal(stage, rows, name, signals)) for name in stage.trigger.signals
+    }
     outcome = stage.batch_firing if is_batch else stage.firing
-    fired = FiringProgram(stage, outcome).run(rows, clocks, heard)
-    changed = fired.flags(outcome.changed)
-    if not changed.any():
+    firing = FiringProgram(stage, outcome).run(rows, clocks, received_signals)
+    is_changed = firing.result_flags(outcome.changed)
+    if not is_changed.any():
         return None
-    emission = emit(stage, rows, fired)
-    changes = together(
-        stage.state_schema, [_stored(stage, rows, fired, emission, epoch), _tombstones(stage, combined.gone, epoch)]
+    emission = emit_panes(stage, rows, firing)
+    changes = concat_rows(
+        stage.state_schema,
+        [_state_rows(stage, rows, firing, emission, epoch), _tombstone_rows(stage, combined_sides.gone, epoch)],
     )
     return StageResult(
         stage=stage,
         epoch=epoch,
         rows=rows,
-        touched=fired.flags(outcome.touched),
+        touched=firing.result_flags(outcome.touched),
         emission=emission,
         changes=in_order(changes),
-        counts=_counts(fired, emission),
+        counts=_pane_counts(firing, emission),
         last_moment=len(outcome.panes) - 1,
     )
 
 
-def _stored(
-    stage: CompiledStage, rows: Mapping[str, pa.Array], fired: Fired, emission: Emission, epoch: int
+def _state_rows(
+    stage: CompiledStage, rows: Mapping[str, pa.Array], firing: FiringResult, emission: Emission, epoch: int
 ) -> pa.RecordBatch:
     """The new state of changed windows; a window that came and went within the epoch was never there."""
-    outcome, schema = fired.outcome, stage.state_schema
-    status = as_numpy(fired.of(outcome.state[c.STATUS], pa.int32()))
+    outcome, schema = firing.outcome, stage.state_schema
+    status = as_numpy(firing.result_column(outcome.state[c.STATUS], pa.int32()))
     is_gone, is_open = status == c.DELETED, status == c.OPEN
-    stored = as_numpy(rows[c.STORED])
-    kept = np.flatnonzero(fired.flags(outcome.changed) & (~is_gone | stored))
-    taken = pa.array(kept)
-    cleared = pa.array(kept, mask=fired.flags(outcome.cleared)[kept])
+    is_stored = as_numpy(rows[c.STORED])
+    kept_rows = np.flatnonzero(firing.result_flags(outcome.changed) & (~is_gone | is_stored))
+    indices = pa.array(kept_rows)
+    contents_indices = pa.array(kept_rows, mask=firing.result_flags(outcome.cleared)[kept_rows])
     parts = {part.name for part in stage.parts}
     columns = {}
     for field in schema:
         name = field.name
         if name == c.EPOCH:
-            columns[name] = pa.array(np.full(len(kept), epoch, np.int64))
+            columns[name] = pa.array(np.full(len(kept_rows), epoch, np.int64))
         elif name == c.LIVE:
-            columns[name] = _live_of_open(emission.live, kept, is_open) if emission.live is not None else None
+            columns[name] = _live_of_open(emission.live, kept_rows, is_open) if emission.live is not None else None
         elif name in parts:
-            columns[name] = rows[name].take(cleared)
+            columns[name] = rows[name].take(contents_indices)
         elif name in outcome.state:
-            columns[name] = fired.of(outcome.state[name], field.type).take(taken)
+            columns[name] = firing.result_column(outcome.state[name], field.type).take(indices)
         else:
-            columns[name] = rows[name].take(taken)
+            columns[name] = rows[name].take(indices)
     return pa.RecordBatch.from_pydict(columns, schema=schema)
 
 
-def _live_of_open(live: pa.Array, kept: Ints, is_open: NDArray[np.bool_]) -> pa.Array:
-    """What is ``live`` of the rows ``kept``, nothing of those that are closed. (Arrow's if_else is slow at lists.)"""
+def _live_of_open(live: pa.Array, kept_rows: Ints, is_open: NDArray[np.bool_]) -> pa.Array:
+    """What is ``live`` of ``kept_rows``, nothing of those that are closed. (Arrow's if_else is slow at lists.)"""
     nothing = pa.array([[]], live.type)
-    return pa.concat_arrays([live, nothing]).take(pa.array(np.where(is_open[kept], kept, len(live))))
+    return pa.concat_arrays([live, nothing]).take(pa.array(np.where(is_open[kept_rows], kept_rows, len(live))))
 
 
-def _tombstones(stage: CompiledStage, gone: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
+def _tombstone_rows(stage: CompiledStage, absorbed_rows: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
     """The state rows of windows that became part of another one."""
-    count = gone.num_rows
-    known = {
+    count = absorbed_rows.num_rows
+    tombstone_columns = {
         c.STATUS: pa.repeat(pa.scalar(c.DELETED, pa.int32()), count),
         c.EPOCH: pa.repeat(pa.scalar(epoch, pa.int64()), count),
         c.DUE_EVENT: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
         c.DUE_TIME: pa.repeat(pa.scalar(int(NEVER), pa.int64()), count),
     }
-    known |= {name: gone.column(name) for name in (c.HASH, *stage.identity)}
-    columns = [known[f.name] if f.name in known else pa.nulls(count, f.type) for f in stage.state_schema]
+    tombstone_columns |= {name: absorbed_rows.column(name) for name in (c.HASH, *stage.identity)}
+    columns = [
+        tombstone_columns[f.name] if f.name in tombstone_columns else pa.nulls(count, f.type)
+        for f in stage.state_schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=stage.state_schema)
 
 
 def in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
     """State rows in the order of (hash, window)."""
-    by = [as_numpy(rows.column(name)) for name in (c.WINDOW_END, c.WINDOW_START, c.HASH)]
-    order = np.lexsort(by)
+    sort_columns = [as_numpy(rows.column(name)) for name in (c.WINDOW_END, c.WINDOW_START, c.HASH)]
+    order = np.lexsort(sort_columns)
     return rows if (np.diff(order) == 1).all() else rows.take(pa.array(order))
 
 
-def _counts(fired: Fired, emission: Emission) -> Counts:
-    outcome = fired.outcome
+def _pane_counts(firing: FiringResult, emission: Emission) -> Counts:
+    outcome = firing.outcome
     timing = emission.panes.field("timing").filter(pa.array(~emission.is_retraction))
     counts = {row["values"]: row["counts"] for row in pc.value_counts(timing).to_pylist()}
     return Counts(
@@ -404,6 +415,6 @@ def _counts(fired: Fired, emission: Emission) -> Counts:
         on_time=counts.get(Timing.ON_TIME.value, 0),
         late=counts.get(Timing.LATE.value, 0),
         retractions=int(emission.is_retraction.sum()),
-        dropped=pc.sum(fired.of(outcome.dropped_closed)).as_py() or 0,
-        dropped_retractions=pc.sum(fired.of(outcome.dropped_retractions)).as_py() or 0,
+        dropped=pc.sum(firing.result_column(outcome.dropped_closed)).as_py() or 0,
+        dropped_retractions=pc.sum(firing.result_column(outcome.dropped_retractions)).as_py() or 0,
     )

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from headrace.errors import PipelineError
 from headrace.kernel.aggregates.ordering import fold
-from headrace.kernel.columns import Groups, Ints, as_numpy, run_begins, valid, with_first
+from headrace.kernel.columns import Groups, Ints, as_numpy, run_begins, valid_mask, with_first
 from headrace.kernel.custom_objects import assigned_windows, custom_output_times, merged_custom
 from headrace.kernel.expressions.casts import calendar_windows
-from headrace.kernel.expressions.evaluation import Rows, column
-from headrace.kernel.keys import grouped
+from headrace.kernel.expressions.evaluation import Rows, evaluate_column
+from headrace.kernel.keys import group_by_key, in_order_of_hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.model import windows as model_windows
 from headrace.model.accumulation import TimestampCombiner
@@ -32,7 +32,7 @@ Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Assigned:
+class AssignedRows:
     """Rows in their windows, in the order of rows and of each one's windows; those that are in none are missing.
 
     ``stamp`` is the timestamp that a row gives its pane there; None: its event time.
@@ -44,61 +44,65 @@ class Assigned:
     is_first: Flags
     stamp: Ints | None = None
 
-    def where(self, chosen: Flags) -> "Assigned":
+    def where(self, chosen: Flags) -> "AssignedRows":
         """The ``chosen`` ones."""
         stamp = None if self.stamp is None else self.stamp[chosen]
-        return Assigned(self.row[chosen], self.start[chosen], self.end[chosen], self.is_first[chosen], stamp)
+        return AssignedRows(self.row[chosen], self.start[chosen], self.end[chosen], self.is_first[chosen], stamp)
 
 
-def assigned(
+def assign_windows(
     where: model_windows.WindowFn, times: pa.Array, keys: Rows, key_types: Schema, records: pa.Array | None = None
-) -> Assigned:
+) -> AssignedRows:
     """The windows of rows at ``times`` (int64, granules; NULL takes no part). A phase reads the ``keys``, a user's own
     function the ``records``: structs whose timestamps are Instants.
     """
     match where:
         case model_windows.ShiftedOutputTime(inner, shift):
-            windows = assigned(inner, times, keys, key_types, records)
+            windows = assign_windows(inner, times, keys, key_types, records)
             stamp = as_numpy(times.fill_null(0))[windows.row] if windows.stamp is None else windows.stamp
             return replace(windows, stamp=stamp + int(shift))
         case model_windows.CustomWindows():
             counts, start, end, stamp = assigned_windows(where, times, records)
             row = np.repeat(np.arange(len(times), dtype=np.int64), counts)
-            return Assigned(row, start, end, run_begins(row), stamp)
-    row = np.flatnonzero(valid(times))
-    at = as_numpy(times.fill_null(0))[row] if times.null_count else as_numpy(times)
+            return AssignedRows(row, start, end, run_begins(row), stamp)
+    row = np.flatnonzero(valid_mask(times))
+    instants = as_numpy(times.fill_null(0))[row] if times.null_count else as_numpy(times)
     if isinstance(where, model_windows.SlidingWindows):
-        return _sliding(where, row, at)
+        return _sliding_windows(where, row, instants)
     if isinstance(where, model_windows.FixedWindows):
-        start, end = _fixed(where, at, _shift(where, keys, key_types, row, len(times)))
+        start, end = _fixed_windows(where, instants, _phase_shift(where, keys, key_types, row, len(times)))
     else:
-        start, end = _only_by_time(where, at)
-    return Assigned(row, start, end, np.ones(len(row), np.bool_))
+        start, end = _only_by_time(where, instants)
+    return AssignedRows(row, start, end, np.ones(len(row), np.bool_))
 
 
-def _only_by_time(where: model_windows.WindowFn, at: Ints) -> tuple[Ints, Ints]:
+def _only_by_time(where: model_windows.WindowFn, instants: Ints) -> tuple[Ints, Ints]:
     match where:
         case model_windows.Sessions(gap):
-            return at, at + int(gap)
+            return instants, instants + int(gap)
         case model_windows.CalendarWindows():
-            return calendar_windows(where, at)
+            return calendar_windows(where, instants)
         case model_windows.GlobalWindows():
-            return np.full(len(at), int(MIN_INSTANT)), np.full(len(at), int(GLOBAL_WINDOW_END))
+            return np.full(len(instants), int(MIN_INSTANT)), np.full(len(instants), int(GLOBAL_WINDOW_END))
     raise PipelineError(f"{where!r} is not a window function")
 
 
-def _fixed(where: model_windows.FixedWindows, at: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
+def _fixed_windows(where: model_windows.FixedWindows, instants: Ints, shift: int | Ints) -> tuple[Ints, Ints]:
     size = int(where.size)
-    start: Ints = (at - shift) // size * size + shift  # numpy divides several times faster than it takes remainders
+    start: Ints = (
+        instants - shift
+    ) // size * size + shift  # numpy divides several times faster than it takes remainders
     return start, start + size
 
 
-def _shift(where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int) -> int | Ints:
+def _phase_shift(
+    where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int
+) -> int | Ints:
     """How far the windows of the key of each ``row`` are shifted (2.2)."""
     if where.phase is None:
         return int(where.offset)
     phase = coalesce(where.phase, Literal(0))
-    shifts: Ints = as_numpy(column(phase, keys, key_types, length))[row]
+    shifts: Ints = as_numpy(evaluate_column(phase, keys, key_types, length))[row]
     return (shifts % int(where.size) + int(where.offset)) % int(where.size)
 
 
@@ -108,29 +112,29 @@ def count_windows(where: model_windows.WindowFn, at: Ints) -> Ints:
         case model_windows.ShiftedOutputTime(inner):
             return count_windows(inner, at)
         case model_windows.SlidingWindows():
-            return _reaching(where, at)[1]
+            return _sliding_reach(where, at)[1]
         case model_windows.CustomWindows():
             raise PipelineError(f"{where!r} is a window function of its own")
     return np.ones(len(at), np.int64)
 
 
-def _reaching(where: model_windows.SlidingWindows, at: Ints) -> tuple[Ints, Ints]:
+def _sliding_reach(where: model_windows.SlidingWindows, instants: Ints) -> tuple[Ints, Ints]:
     """How long before each time the last window starts, and how many reach it: the last starts at the last multiple of
     the period, those before it reach the time for as long as ``size`` goes (2.3).
     """
     size, period = int(where.size), int(where.period)
-    since = (at - int(where.offset)) % period
-    counts = (size - since + period - 1) // period
-    return since, counts
+    time_since_start = (instants - int(where.offset)) % period
+    counts = (size - time_since_start + period - 1) // period
+    return time_since_start, counts
 
 
-def _sliding(where: model_windows.SlidingWindows, row: Ints, at: Ints) -> Assigned:
+def _sliding_windows(where: model_windows.SlidingWindows, row: Ints, instants: Ints) -> AssignedRows:
     size, period = int(where.size), int(where.period)
-    since, counts = _reaching(where, at)
-    row, first = np.repeat(row, counts), np.repeat(at - since - (counts - 1) * period, counts)
+    time_since_start, counts = _sliding_reach(where, instants)
+    row, first = np.repeat(row, counts), np.repeat(instants - time_since_start - (counts - 1) * period, counts)
     place = np.arange(len(row), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     start = first + place * period
-    return Assigned(row, start, start + size, place == 0)
+    return AssignedRows(row, start, start + size, place == 0)
 
 
 def slice_starts(where: model_windows.SlidingWindows, at: Ints) -> Ints:
@@ -138,8 +142,8 @@ def slice_starts(where: model_windows.SlidingWindows, at: Ints) -> Ints:
     ends where a window begins or ends.
     """
     period, rest = int(where.period), int(where.size) % int(where.period)
-    since = (at - int(where.offset)) % period
-    return at - since + np.where(since < rest, 0, rest)
+    time_since_start = (at - int(where.offset)) % period
+    return at - time_since_start + np.where(time_since_start < rest, 0, rest)
 
 
 def output_times(where: model_windows.WindowFn, times: Ints, start: Ints, end: Ints) -> Ints:
@@ -160,10 +164,10 @@ def merged_windows(
     """
     if isinstance(where, model_windows.ShiftedOutputTime):
         return merged_windows(where.inner, key, start, end, is_new)
-    touched = np.zeros(int(key.max(initial=-1)) + 1, np.bool_)
-    touched[key[is_new]] = True
-    rows = np.flatnonzero(touched[key])
-    order = grouped(key[rows].view(np.uint64), [], start[rows], end[rows]).order
+    has_new = np.zeros(int(key.max(initial=-1)) + 1, np.bool_)
+    has_new[key[is_new]] = True
+    rows = np.flatnonzero(has_new[key])
+    order = group_by_key(key[rows].view(np.uint64), [], start[rows], end[rows]).order
     rows = rows if order is None else rows[order]
     result = start.copy(), end.copy()
     if isinstance(where, model_windows.Sessions):
@@ -178,23 +182,23 @@ def _merged_sessions(where: model_windows.Sessions, key: Ints, start: Ints, end:
     begins another.
     """
     same_key = key[1:] == key[:-1]
-    reach = _reach(end, same_key)
-    apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]
-    begins = with_first(apart | ~same_key, len(key))
+    reach = _running_maximum(end, same_key)
+    is_apart = start[1:] > reach[:-1] if where.touching_merges else start[1:] >= reach[:-1]
+    begins = with_first(is_apart | ~same_key, len(key))
     first = np.flatnonzero(begins)
     group = np.cumsum(begins) - 1
     return start[first][group], np.maximum.reduceat(end, first)[group] if len(first) else end
 
 
-def _reach(ends: Ints, same_key: Flags) -> Ints:
+def _running_maximum(ends: Ints, same_key: Flags) -> Ints:
     """The largest end among those of a key so far: of twice as many rows in every round, until nothing changes."""
-    reach, near, distance = ends.copy(), same_key, 1
-    while len(near):
-        before = np.where(near, reach[:-distance], reach[distance:])
-        if (before <= reach[distance:]).all():
+    reach, same_key_nearby, distance = ends.copy(), same_key, 1
+    while len(same_key_nearby):
+        reach_before = np.where(same_key_nearby, reach[:-distance], reach[distance:])
+        if (reach_before <= reach[distance:]).all():
             return reach
-        reach[distance:] = np.maximum(reach[distance:], before)
-        near = near[distance:] & near[:-distance]
+        reach[distance:] = np.maximum(reach[distance:], reach_before)
+        same_key_nearby = same_key_nearby[distance:] & same_key_nearby[:-distance]
         distance *= 2
     return reach
 
@@ -203,20 +207,20 @@ def _reach(ends: Ints, same_key: Flags) -> Ints:
 class InWindows:
     """The rows of a bundle in their ``windows``, whose ``row`` is that of the bundle, which has so many ``rows``."""
 
-    windows: Assigned
+    windows: AssignedRows
     rows: int
 
-    def number(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
+    def count_per_window(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
         """How many of the ``chosen`` rows stand in each of the windows."""
         return chosen[self.windows.row]
 
-    def standing(self, which: Flags | None) -> Flags:
+    def rows_in_windows(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
         flags = np.zeros(self.rows, np.bool_)
         flags[self.windows.row if which is None else self.windows.row[which]] = True
         return flags
 
-    def each(self, which: Flags) -> Assigned:
+    def select_windows(self, which: Flags) -> AssignedRows:
         """Rows in those windows."""
         return self.windows.where(which)
 
@@ -227,69 +231,87 @@ class InSlices:
     says the slice of each row; a row that takes no part has one behind the last.
     """
 
-    windows: Assigned
+    windows: AssignedRows
     starts: Ints
     place: Ints
 
     @classmethod
-    def of(cls, where: model_windows.SlidingWindows, times: pa.Array) -> "InSlices":
+    def from_times(cls, where: model_windows.SlidingWindows, times: pa.Array) -> "InSlices":
         """Rows at ``times`` (int64, granules; NULL takes no part)."""
-        known = valid(times)
+        is_known = valid_mask(times)
         begins = slice_starts(where, as_numpy(times.fill_null(0)))
-        encoded = pa.array(begins, mask=~known).dictionary_encode()
-        starts = as_numpy(encoded.dictionary)
-        place = as_numpy(encoded.indices.fill_null(len(starts)))
-        return cls(assigned(where, encoded.dictionary, {}, {}), starts, place)
+        dictionary_array = pa.array(begins, mask=~is_known).dictionary_encode()
+        starts = as_numpy(dictionary_array.dictionary)
+        place = as_numpy(dictionary_array.indices.fill_null(len(starts)))
+        return cls(assign_windows(where, dictionary_array.dictionary, {}, {}), starts, place)
 
-    def number(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
+    def count_per_window(self, chosen: Flags) -> NDArray[np.bool_] | Ints:
         """How many of the ``chosen`` rows stand in each of the windows."""
         return np.bincount(self.place[chosen], minlength=len(self.starts) + 1)[self.windows.row]
 
-    def standing(self, which: Flags | None) -> Flags:
+    def rows_in_windows(self, which: Flags | None) -> Flags:
         """The rows that are in any of those windows; None: of all."""
         flags = np.zeros(len(self.starts) + 1, np.bool_)
         flags[self.windows.row if which is None else self.windows.row[which]] = True
         return flags[self.place]
 
-    def each(self, which: Flags) -> Assigned:
+    def select_windows(self, which: Flags) -> AssignedRows:
         """Rows in those windows."""
-        chosen = self.windows.where(which)
-        sizes = np.bincount(chosen.row, minlength=len(self.starts) + 1)
+        selection = self.windows.where(which)
+        sizes = np.bincount(selection.row, minlength=len(self.starts) + 1)
         first = np.cumsum(sizes) - sizes
         counts = sizes[self.place]
         row = np.repeat(np.arange(len(self.place)), counts)
-        behind = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-        window = np.repeat(first[self.place], counts) + behind
-        return Assigned(row, chosen.start[window], chosen.end[window], chosen.is_first[window])
+        number_within = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+        window = np.repeat(first[self.place], counts) + number_within
+        return AssignedRows(row, selection.start[window], selection.end[window], selection.is_first[window])
 
-    def in_one_each(self, which: Flags) -> Assigned:
+    def in_one_each(self, which: Flags) -> AssignedRows:
         """The rows that are in any of those windows, in their slice as if it were a window."""
-        row = np.flatnonzero(self.standing(which))
+        row = np.flatnonzero(self.rows_in_windows(which))
         start = self.starts[self.place[row]]
-        return Assigned(row, start, start, np.ones(len(row), np.bool_))
+        return AssignedRows(row, start, start, np.ones(len(row), np.bool_))
 
 
 def in_windows(stage: CompiledStage, delta: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
     """A ``delta`` of slices, whose starts are its ``_ws``, as one of windows: those that have not expired at
     ``watermark``.
     """
-    windows = assigned(stage.where, delta.column(c.WINDOW_START), {}, {})
-    windows = windows.where(~stage.expired(windows.end, watermark))
+    windows = assign_windows(stage.where, delta.column(c.WINDOW_START), {}, {})
+    windows = windows.where(~stage.expired_mask(windows.end, watermark))
+    return _folded(stage, delta, windows)
+
+
+def folded(stage: CompiledStage, delta: pa.RecordBatch) -> pa.RecordBatch:
+    """A ``delta``, in any order, with one row for each (key, window), in the order of (hash, window); as it is where
+    windows merge or elements are listed.
+    """
+    if stage.merging or stage.lists or not {*stage.carried} <= {*_column_merges(stage)}:
+        return delta.take(pa.array(in_order_of_hashes(as_numpy(delta.column(c.HASH)))))
+    start, end = (as_numpy(delta.column(name)) for name in (c.WINDOW_START, c.WINDOW_END))
+    rows = np.arange(delta.num_rows)
+    return _folded(stage, delta, AssignedRows(rows, start, end, np.ones(len(rows), np.bool_)))
+
+
+def _folded(stage: CompiledStage, delta: pa.RecordBatch, windows: AssignedRows) -> pa.RecordBatch:
+    """Rows of a ``delta`` as those of ``windows``, one for each (key, window)."""
     row = pa.array(windows.row)
     keys = [delta.column(name).take(row) for name in stage.keys]
-    keyed = grouped(as_numpy(delta.column(c.HASH))[windows.row], keys, windows.start, windows.end)
-    first = keyed.first_rows
-    groups = Groups(keyed.offsets, windows.row if keyed.order is None else windows.row[keyed.order])
-    columns = {name: groups.first(delta.column(name)) for name in (c.HASH, *stage.keys)}
+    groups_by_window = group_by_key(as_numpy(delta.column(c.HASH))[windows.row], keys, windows.start, windows.end)
+    first = groups_by_window.first_rows
+    groups = Groups(
+        groups_by_window.offsets, windows.row if groups_by_window.order is None else windows.row[groups_by_window.order]
+    )
+    columns = {name: groups.first_values(delta.column(name)) for name in (c.HASH, *stage.keys)}
     columns |= {c.WINDOW_START: pa.array(windows.start[first]), c.WINDOW_END: pa.array(windows.end[first])}
     for part in stage.parts:
-        columns[part.name] = part.gather(groups.arranged(delta.column(part.name)), groups)
-    for name, how in _folds(stage).items():
-        columns[name] = fold(how, groups.arranged(delta.column(name)), groups)
+        columns[part.name] = part.gather(groups.arrange_column(delta.column(part.name)), groups)
+    for name, how in _column_merges(stage).items():
+        columns[name] = fold(how, groups.arrange_column(delta.column(name)), groups)
     return pa.RecordBatch.from_pydict(columns, schema=stage.delta_schema)
 
 
-def _folds(stage: CompiledStage) -> dict[str, ColumnMerge]:
+def _column_merges(stage: CompiledStage) -> dict[str, ColumnMerge]:
     """How what a delta has besides parts becomes one."""
     latest = stage.how.timestamp is TimestampCombiner.LATEST
     measures = {measure.name: measure.fold for measure in stage.trigger.measures}

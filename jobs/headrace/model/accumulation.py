@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypedDict, Unpack
 
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, check_keywords, register_word
 from headrace.model.time import Duration, Instant
 from headrace.model.windows import Window
 
@@ -92,7 +92,7 @@ class TimestampCombiner(StrEnum):
     LATEST = "LATEST"
 
 
-@word(
+@register_word(
     "how",
     accumulation=REQUIRED,
     allowed_lateness=0,
@@ -102,7 +102,7 @@ class TimestampCombiner(StrEnum):
     keep_last=None,
     elide_unchanged=False,
 )
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class How(Suggesting):
     """One of the model's four questions: how refinements of a result relate.
@@ -139,23 +139,25 @@ class How(Suggesting):
         elide_unchanged: bool = False,
     ) -> None:
         kind = Arguments("How").choice("accumulation", accumulation, Accumulation)
-        given = Arguments(kind.name.lower())  # the function that users write
+        arguments = Arguments(kind.name.lower())  # the function that users write
         lateness = None
         if allowed_lateness is not None:
-            lateness = given.duration("allowed_lateness", allowed_lateness, is_capped=True)
-        kept = None if keep_last is None else given.whole("keep_last", keep_last, least=1)
+            lateness = arguments.duration("allowed_lateness", allowed_lateness, is_capped=True)
+        kept_count = None if keep_last is None else arguments.whole_number("keep_last", keep_last, least=1)
         object.__setattr__(self, "accumulation", kind)
         object.__setattr__(self, "allowed_lateness", lateness)
-        object.__setattr__(self, "on_time", given.choice("on_time", on_time, Firing))
-        object.__setattr__(self, "closing", given.choice("closing", closing, Firing))
-        object.__setattr__(self, "timestamp", given.choice("timestamp", timestamp, TimestampCombiner))
-        object.__setattr__(self, "keep_last", kept)
-        object.__setattr__(self, "elide_unchanged", given.flag("elide_unchanged", elide_unchanged))
+        object.__setattr__(self, "on_time", arguments.choice("on_time", on_time, Firing))
+        object.__setattr__(self, "closing", arguments.choice("closing", closing, Firing))
+        object.__setattr__(self, "timestamp", arguments.choice("timestamp", timestamp, TimestampCombiner))
+        object.__setattr__(self, "keep_last", kept_count)
+        object.__setattr__(self, "elide_unchanged", arguments.flag("elide_unchanged", elide_unchanged))
         if elide_unchanged and kind is not Accumulation.RETRACTING:
-            raise given.wrong("elide_unchanged", elide_unchanged, "it leaves out retractions: write retracting(...)")
+            raise arguments.refusal(
+                "elide_unchanged", elide_unchanged, "it leaves out retractions: write retracting(...)"
+            )
 
 
-def behind(above: How, how: How) -> How:
+def with_upstream_lateness(above: How, how: How) -> How:
     """``how`` of an aggregation downstream of ``above``: its allowed lateness is no less than that (semantics 5.2)."""
     lateness = None
     if how.allowed_lateness is not None and above.allowed_lateness is not None:
@@ -172,7 +174,7 @@ class Behaviour(TypedDict, total=False):
     keep_last: int | None
 
 
-@keywords
+@check_keywords
 def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds only what came since the last one.
 
@@ -182,7 +184,7 @@ def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behav
     return How(Accumulation.DISCARDING, allowed_lateness, **behaviour)
 
 
-@keywords
+@check_keywords
 def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds everything so far.
 
@@ -192,7 +194,7 @@ def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Beh
     return How(Accumulation.ACCUMULATING, allowed_lateness, **behaviour)
 
 
-@keywords
+@check_keywords
 def retracting(
     allowed_lateness: Length | None = "0s", *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
 ) -> How:

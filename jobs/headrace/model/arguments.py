@@ -33,7 +33,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from headrace.errors import FixConfigError, PipelineError
 from headrace.installed import EntryPointGroup
 from headrace.model.time import LONGEST, Duration, parse_duration
-from headrace.model.time import duration as of_timedelta
+from headrace.model.time import to_duration as of_timedelta
 
 _C = TypeVar("_C", bound=Callable[..., Any])
 _Call = TypeVar("_Call", bound=type)
@@ -47,8 +47,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """``"did you mean 'x'? "``, or nothing where no known name is near."""
     names = [*known]
     longer = [one for one in names if len(name) > _SHORTEST and one.startswith(name)]
-    near = sorted(longer, key=len) or difflib.get_close_matches(name, names, 1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    near_names = sorted(longer, key=len) or difflib.get_close_matches(name, names, 1)
+    return f"did you mean {near_names[0]!r}? " if near_names else ""
 
 
 _COMPARISON = r"(\w+)\s*(==?|!=|<>|<=?|>=?)\s*(-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\")"
@@ -60,45 +60,79 @@ def as_expression(value: object) -> str:
     text = value.strip() if isinstance(value, str) else ""
     if re.fullmatch(r"\w+", text):
         return f'hr.col("{text}")'
-    if written := re.fullmatch(_COMPARISON, text):
-        column, operator, constant = written.groups()
+    if comparison := re.fullmatch(_COMPARISON, text):
+        column, operator, constant = comparison.groups()
         return f'hr.col("{column}") {_OPERATORS.get(operator, operator)} {constant}'
     return 'one such as hr.col("price") > 10'
 
 
-def keywords(public: _C) -> _C:
+def check_keywords(public: _C) -> _C:
     """Refuse keyword arguments that a public function or class does not have, and name the nearest: PipelineError."""
     if isinstance(public, type):
-        public.__init__ = _checked(public.__init__)  # type: ignore[misc]
+        public.__init__ = _wrap_with_check(public.__init__)  # type: ignore[misc]
         return public
-    return _checked(public)
+    return _wrap_with_check(public)
 
 
 def method_keywords(public: _Call) -> _Call:
-    """Apply ``keywords`` to each public method that is written in class ``public``."""
+    """Apply ``check_keywords`` to each public method that is written in class ``public``."""
     for name, method in list(vars(public).items()):
         if inspect.isfunction(method) and not name.startswith("_"):
-            setattr(public, name, _checked(method))
+            setattr(public, name, _wrap_with_check(method))
     return public
 
 
-def _checked(function: _C) -> _C:
+def _wrap_with_check(function: _C) -> _C:
     @wraps(function)
     def checked(*args: Any, **given: Any) -> Any:
-        if given and (unknown := [name for name in given if name not in _names(function)]):
-            _refuse(_owner(function, args), unknown[0], _names(function))
+        if given and (unknown := [name for name in given if name not in _keyword_names(function)]):
+            _refuse_keyword(_owner_name(function, args), unknown[0], _keyword_names(function))
         return function(*args, **given)
 
+    if not isinstance(function, type) and function.__code__.co_flags & inspect.CO_VARKEYWORDS:
+        setattr(checked, "__signature__", _written_out(function))  # noqa: B010 (mypy knows no such attribute)
     return cast("_C", checked)
 
 
-def _refuse(owner: str, name: str, known: Iterable[str]) -> NoReturn:
-    shown = [parameter for parameter in known if not parameter.startswith("_") and parameter != "self"]
-    takes = ", ".join(shown) or "no argument by name"
-    raise PipelineError(f"{owner}({name}=): there is no such argument; {did_you_mean(name, shown)}it takes {takes}")
+def _written_out(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of ``function`` with each of its options, for ``help``, completion and the reference.
+
+    ``**options: Unpack[Options]`` becomes a keyword for each of them, whose default is that of the class returned.
+    """
+    signature = inspect.signature(function)
+    parameters = [one for one in signature.parameters.values() if get_origin(one.annotation) is not Unpack]
+    options = _options(signature)
+    if not options:
+        return signature
+    defaults = inspect.signature(signature.return_annotation).parameters
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    option_parameters = [
+        inspect.Parameter(name, keyword, default=defaults[name].default, annotation=annotation)
+        for name, annotation in options.items()
+    ]
+    return signature.replace(parameters=[*parameters, *option_parameters])
 
 
-def _owner(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+def _options(signature: inspect.Signature) -> dict[str, Any]:
+    """The options that a function takes as ``**options: Unpack[Options]``, with their types."""
+    return {
+        name: annotation
+        for parameter in signature.parameters.values()
+        if get_origin(parameter.annotation) is Unpack
+        for options in get_args(parameter.annotation)
+        for name, annotation in options.__annotations__.items()
+    }
+
+
+def _refuse_keyword(owner: str, name: str, known_names: Iterable[str]) -> NoReturn:
+    public_names = [parameter for parameter in known_names if not parameter.startswith("_") and parameter != "self"]
+    takes = ", ".join(public_names) or "no argument by name"
+    raise PipelineError(
+        f"{owner}({name}=): there is no such argument; {did_you_mean(name, public_names)}it takes {takes}"
+    )
+
+
+def _owner_name(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
     """The name that users call: that of the object's own class where ``function`` makes it."""
     name = function.__qualname__
     return type(args[0]).__name__ if name.endswith(_INIT) else name.rpartition(".")[2]
@@ -114,20 +148,20 @@ class _Anything(tuple[str, ...]):
 
 
 @cache
-def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+def _keyword_names(function: Callable[..., Any]) -> tuple[str, ...]:
     """Names that may be written as keywords, those of ``**options: Unpack[Options]`` among them."""
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
             if get_origin(parameter.annotation) is not Unpack:
                 return _Anything()
-            names += [key for options in get_args(parameter.annotation) for key in options.__annotations__]
+            names += _options(inspect.Signature([parameter]))
         elif parameter.kind is not parameter.VAR_POSITIONAL:
             names.append(name)
     return tuple(names)
 
 
-def called(function: _C) -> _C:
+def require_call(function: _C) -> _C:
     """Refuse ``function["x"]`` and ``function.x``, and say to call it: PipelineError, AttributeError."""
     return cast("_C", update_wrapper(_Called(function), function))
 
@@ -140,14 +174,14 @@ class _Called:
         return self._function(*args, **given)
 
     def __getitem__(self, name: object) -> NoReturn:
-        raise PipelineError(f"{self._written(name, '[{}]')}: write {self._written(name, '({})')}")
+        raise PipelineError(f"{self._access_text(name, '[{}]')}: write {self._access_text(name, '({})')}")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise AttributeError(f"{self._function.__name__}.{name}: write {self._written(name, '({})')}")
+        raise AttributeError(f"{self._function.__name__}.{name}: write {self._access_text(name, '({})')}")
 
-    def _written(self, name: object, brackets: str) -> str:
+    def _access_text(self, name: object, brackets: str) -> str:
         text = f'"{name}"' if isinstance(name, str) else repr(name)
         return self._function.__name__ + brackets.format(text)
 
@@ -159,11 +193,11 @@ def no_such_name(owner: str, name: str, known: Iterable[str], more: str = "") ->
     return AttributeError(f"{owner} has no {name!r}; {hint or f'dir({owner}) names what it has'}")
 
 
-def _in_other_case(name: str, known: Iterable[str]) -> str:
+def _in_other_case(name: str, known_names: Iterable[str]) -> str:
     """What ``did_you_mean`` says where cases and underscores do not count."""
-    plain = {one.replace("_", "").lower(): one for one in known}
-    near = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, cutoff=0.75)
-    return f"did you mean {plain[near[0]]!r}?" if near else ""
+    plain = {one.replace("_", "").lower(): one for one in known_names}
+    near_names = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, cutoff=0.75)
+    return f"did you mean {plain[near_names[0]]!r}?" if near_names else ""
 
 
 class Suggesting:
@@ -199,9 +233,9 @@ class Arguments:
     owner: str
     error: type[FixConfigError] = PipelineError
 
-    def wrong(self, name: str, value: object, why: str) -> FixConfigError:
+    def refusal(self, name: str, value: object, why: str) -> FixConfigError:
         """The error for argument ``name``; ``why`` says what is wrong with it, and what to write."""
-        return self.error(f"{self.owner}({name}={shown(value)}): {why}")
+        return self.error(f"{self.owner}({name}={short_repr(value)}): {why}")
 
     def duration(
         self,
@@ -215,17 +249,17 @@ class Arguments:
         """A length of time of at least ``least`` granules, or of either sign (None). One that is longer than ``most``
         is refused, or is that one if it ``is_capped``: past the end of time all are alike.
         """
-        duration = self._duration(name, value)
+        duration = self._parse_duration(name, value)
         if is_capped:
             duration = Duration(min(duration, most))
         if abs(duration) > most:
-            raise self.wrong(name, value, f"it is longer than {'70,000' if most == LONGEST else '1,000'} years")
+            raise self.refusal(name, value, f"it is longer than {'70,000' if most == LONGEST else '1,000'} years")
         if least is not None and duration < least:
-            wanted = "it must not be negative" if least == 0 else "it must be longer than zero"
-            raise self.wrong(name, value, f"{wanted}; {_HOW_LONG}")
+            requirement = "it must not be negative" if least == 0 else "it must be longer than zero"
+            raise self.refusal(name, value, f"{requirement}; {_HOW_LONG}")
         return duration
 
-    def _duration(self, name: str, value: object) -> Duration:
+    def _parse_duration(self, name: str, value: object) -> Duration:
         if isinstance(value, Duration):
             return value
         if isinstance(value, timedelta):
@@ -234,16 +268,16 @@ class Arguments:
             try:
                 return parse_duration(value)
             except ValueError as error:
-                raise self.wrong(name, value, f"{error}; {_HOW_LONG}") from None
+                raise self.refusal(name, value, f"{error}; {_HOW_LONG}") from None
         if isinstance(value, int | float) and not isinstance(value, bool):
-            raise self.wrong(name, value, f"a bare number has no unit; {_HOW_LONG}")
-        raise self.wrong(name, value, f"not a length of time; {_HOW_LONG}")
+            raise self.refusal(name, value, f"a bare number has no unit; {_HOW_LONG}")
+        raise self.refusal(name, value, f"not a length of time; {_HOW_LONG}")
 
-    def whole(self, name: str, value: object, *, least: int) -> int:
+    def whole_number(self, name: str, value: object, *, least: int) -> int:
         """A whole number from ``least`` on."""
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
             size = "" if not isinstance(value, int) or isinstance(value, bool) or value < least else " below 2^63"
-            raise self.wrong(name, value, f"write a whole number of at least {least}{size}")
+            raise self.refusal(name, value, f"write a whole number of at least {least}{size}")
         return int(value)
 
     def number(self, name: str, value: object, *, above: float | None = None, least: float = 0, most: float) -> float:
@@ -257,22 +291,22 @@ class Arguments:
             or (above is not None and value <= above)
         ):
             low = f"from {least}" if above is None else f"above {above}"
-            raise self.wrong(name, value, f"write a number {low} to {most}")
+            raise self.refusal(name, value, f"write a number {low} to {most}")
         return value
 
     def flag(self, name: str, value: object) -> bool:
         """True or False."""
         if not isinstance(value, bool):
-            raise self.wrong(name, value, "write True or False")
+            raise self.refusal(name, value, "write True or False")
         return value
 
     def text(self, name: str, value: object, such_as: str) -> str:
         """Text that is not empty."""
         if not isinstance(value, str) or not value:
-            raise self.wrong(name, value, f"write text such as {such_as!r}")
+            raise self.refusal(name, value, f"write text such as {such_as!r}")
         return str(value)
 
-    def zone(self, name: str, value: object) -> str:
+    def time_zone(self, name: str, value: object) -> str:
         """The name of a time zone."""
         text = self.text(name, value, "Europe/Berlin")
         if text == "UTC":  # which some machines without a database of zones lack
@@ -281,7 +315,7 @@ class Arguments:
             return ZoneInfo(text).key
         except (ZoneInfoNotFoundError, ValueError, OSError):
             why = "there is no such time zone; write one such as 'Europe/Berlin'"
-            raise self.wrong(name, value, why) from None
+            raise self.refusal(name, value, why) from None
 
     def choice(self, name: str, value: object, kind: type[_E]) -> _E:
         """One of ``kind``, or its name in any case."""
@@ -292,9 +326,9 @@ class Arguments:
                 if value.lower() in (member.name.lower(), member.value.lower()):
                     return member
         possible = ", ".join(f'"{member.name.lower()}"' for member in kind)
-        raise self.wrong(name, value, f"write one of {possible}")
+        raise self.refusal(name, value, f"write one of {possible}")
 
-    def registered(self, name: str, value: object, group: EntryPointGroup[Any], also: Sequence[str] = ()) -> str:
+    def registered_name(self, name: str, value: object, group: EntryPointGroup[Any], also: Sequence[str] = ()) -> str:
         """The name of a part of ``group``, or one of the words ``also``; Headrace's own in any case."""
         if isinstance(value, str):
             if (own := value.lower()) in group.built_in or own in also:
@@ -302,48 +336,48 @@ class Arguments:
             if value in group:
                 return str(value)
         possible = ", ".join(f'"{word}"' for word in (*group.names(), *also))
-        raise self.wrong(name, value, f"write one of {possible}")
+        raise self.refusal(name, value, f"write one of {possible}")
 
     def instance(self, name: str, value: object, kind: type[_T], write: str) -> _T:
         """A ``kind``; ``write`` says how one is written."""
         if not isinstance(value, kind):
-            raise self.wrong(name, value, f"write {write}{_call(value, kind)}")
+            raise self.refusal(name, value, f"write {write}{_call_hint(value, kind)}")
         return value
 
-    def optional(self, name: str, value: object, kind: type[_T], write: str) -> _T | None:
+    def optional_instance(self, name: str, value: object, kind: type[_T], write: str) -> _T | None:
         """None, or a ``kind``; ``write`` says how one is written."""
         return None if value is None else self.instance(name, value, kind, write)
 
     def mapping(self, name: str, value: object, kind: type[_T], write: str, *, least: int = 1) -> dict[str, _T]:
         """Names and a ``kind`` for each."""
         if not isinstance(value, Mapping) or len(value) < least:
-            raise self.wrong(name, value, f"write {write}")
+            raise self.refusal(name, value, f"write {write}")
         for key, item in value.items():
             if not isinstance(key, str):
-                raise self.wrong(name, value, f"{shown(key)} is not a name; write {write}")
+                raise self.refusal(name, value, f"{short_repr(key)} is not a name; write {write}")
             if not isinstance(item, kind):
-                raise self.wrong(f"{name}[{key!r}]", item, f"write {write}{_call(item, kind)}")
+                raise self.refusal(f"{name}[{key!r}]", item, f"write {write}{_call_hint(item, kind)}")
         return dict(value)
 
-    def several(self, name: str, value: object, kind: type[_T], write: str) -> tuple[_T, ...]:
+    def tuple_of(self, name: str, value: object, kind: type[_T], write: str) -> tuple[_T, ...]:
         """Any number of ``kind``, in a list or a tuple."""
         if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
-            raise self.wrong(name, value, f"write a list: [{write}]")
+            raise self.refusal(name, value, f"write a list: [{write}]")
         for number, item in enumerate(value):
             if not isinstance(item, kind):
-                raise self.wrong(f"{name}[{number}]", item, f"write {write}{_call(item, kind)}")
+                raise self.refusal(f"{name}[{number}]", item, f"write {write}{_call_hint(item, kind)}")
         return tuple(value)
 
 
 _HOW_LONG = 'write text such as "1h", "4h 30m" or "2d", or a timedelta'
 
 
-def _call(value: object, kind: type) -> str:
+def _call_hint(value: object, kind: type) -> str:
     """A hint for a class where an instance of it is wanted."""
     return f"; {value.__name__} needs its parentheses" if isinstance(value, type) and issubclass(value, kind) else ""
 
 
-def shown(value: object) -> str:
+def short_repr(value: object) -> str:
     """``value`` as an error shows it: its repr, cut off where it is long."""
     try:
         text = repr(value)
@@ -372,19 +406,19 @@ WORDS: dict[type, Word] = {}
 """The words of all classes that have been imported."""
 
 
-def word(name: str, /, **parts: Any) -> Callable[[type[T]], type[T]]:
+def register_word(name: str, /, **parts: Any) -> Callable[[type[T]], type[T]]:
     """Call the decorated class ``name``; ``parts`` are fields of it."""
 
-    def called(kind: type[T]) -> type[T]:
+    def register_kind(kind: type[T]) -> type[T]:
         WORDS[kind] = Word(name, parts)
         return kind
 
-    return called
+    return register_kind
 
 
-def words(kind: type[T]) -> dict[str, type[T]]:
+def kinds_by_word(kind: type[T]) -> dict[str, type[T]]:
     """The subclasses of ``kind`` that have a word, by it."""
-    return {known.name: subclass for subclass, known in WORDS.items() if issubclass(subclass, kind)}
+    return {word.name: subclass for subclass, word in WORDS.items() if issubclass(subclass, kind)}
 
 
 @contextmanager
@@ -412,3 +446,50 @@ def check_fields(owner: object, what: str, made: Collection[str], declared: Coll
             f"{owner!r} made {what} with the fields {', '.join(sorted(made)) or 'of nothing'}; "
             f"it declares {', '.join(sorted(declared))}"
         )
+
+
+class Weekday(StrEnum):
+    """The days of a week."""
+
+    MONDAY = "monday"
+    TUESDAY = "tuesday"
+    WEDNESDAY = "wednesday"
+    THURSDAY = "thursday"
+    FRIDAY = "friday"
+    SATURDAY = "saturday"
+    SUNDAY = "sunday"
+
+
+MIDNIGHT = "00:00"
+_CLOCK = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]")
+
+
+def day_beginning(arguments: Arguments, clock: str) -> str:
+    """The time of clocks at which days begin. Raises PipelineError."""
+    if not isinstance(clock, str) or not _CLOCK.fullmatch(clock):
+        raise arguments.refusal("day_begins", clock, 'write a time of clocks such as "06:00"')
+    return clock
+
+
+def week_beginning(arguments: Arguments, day: Weekday | str, unit: str) -> Weekday:
+    """The day with which weeks begin. Raises PipelineError, also where another ``unit`` has no use for it."""
+    weekday = arguments.choice("week_begins", day, Weekday)
+    if weekday is not Weekday.MONDAY and unit != "week":
+        raise arguments.refusal("week_begins", day, f"it is about weeks, and these are {unit}s")
+    return weekday
+
+
+def year_beginning(arguments: Arguments, month: int, unit: str, *, is_of_months: bool) -> int:
+    """The month with which years begin. Raises PipelineError, also where a ``unit`` is not made of months."""
+    first_month = arguments.whole_number("year_begins", month, least=1)
+    if first_month > 12:
+        raise arguments.refusal("year_begins", month, "write the number of a month, 1 to 12")
+    if first_month > 1 and not is_of_months:
+        raise arguments.refusal("year_begins", month, f"it is about months, and these are {unit}s")
+    return first_month
+
+
+def after_midnight(clock: str) -> timedelta:
+    """How long after midnight clocks show ``clock``."""
+    hours, minutes = map(int, clock.split(":"))
+    return timedelta(hours=hours, minutes=minutes)

@@ -1,27 +1,18 @@
-"""What is computed: aggregates, and users' own combiners (semantics, section 8).
+"""Combiners, built in and users' own, and what is so of each on every executor (semantics 8, 9.7).
 
-A user's own combiner (semantics 8.1, 9.7).
-
-What is computed: aggregates (semantics, section 8). An aggregate names a combiner and the expression it reads.
-
-NULL inputs are left out, as in SQL. An aggregate of nothing is its combiner's identity: 0 for those that count or sum,
+NULL inputs are left out, as in SQL. What a combiner gives of nothing is its identity: 0 for those that count or sum,
 an empty list for those that give lists, NULL for the others (semantics 5.1). Values are ordered as in SQL, with NaN
 above every number. Integers compare exactly and a sum that leaves 64 bits is an error, never a wrap (semantics 12.4).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
 from headrace.model import arguments
 from headrace.model.expressions.data_types import DataType, ListType, StoredType, stored_type
-
-if TYPE_CHECKING:
-    from headrace.model.expressions.expr import Expr
-
 
 Accumulator = Mapping[str, Any]
 """A value for each field of ``CustomCombiner.accumulator_types``."""
@@ -119,9 +110,9 @@ def check_combiner(combiner: object) -> None:
 
 def accumulator_types(combiner: CustomCombiner) -> dict[str, DataType | ListType]:
     """The types that it declares for its accumulator. Raises PipelineError."""
-    given = arguments.Arguments(type(combiner).__name__)
+    call_arguments = arguments.Arguments(type(combiner).__name__)
     types = combiner.accumulator_types
-    return {name: stored_type(given, f"accumulator_types[{name!r}]", kind) for name, kind in types.items()}
+    return {name: stored_type(call_arguments, f"accumulator_types[{name!r}]", kind) for name, kind in types.items()}
 
 
 def result_type(combiner: CustomCombiner) -> DataType | ListType:
@@ -150,6 +141,8 @@ class Combiner(StrEnum):
     MAP_AGG = "map_agg"
     COLLECT = "collect"
     TOP = "top"
+    DISTINCT_SKETCH = "distinct_sketch"
+    QUANTILE_SKETCH = "quantile_sketch"
     DISTINCT = "distinct"
     APPROX_DISTINCT = "approx_distinct"
     QUANTILE = "quantile"
@@ -177,6 +170,7 @@ class ResultType(StrEnum):
     """The type of what a combiner gives, beside that of its input."""
 
     INT = "int"
+    BYTES = "bytes"
     INPUT = "that of the input"
     FRACTION = "float, or decimal of decimals"
     FLOAT = "float, and not of decimals"
@@ -219,6 +213,8 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
     Combiner.MAP_AGG: CombinerTraits(ResultType.PAIRS, options=("other",)),
     Combiner.COLLECT: CombinerTraits(ResultType.LIST),
     Combiner.TOP: CombinerTraits(ResultType.LIST, options=("k",)),
+    Combiner.DISTINCT_SKETCH: CombinerTraits(ResultType.BYTES),
+    Combiner.QUANTILE_SKETCH: CombinerTraits(ResultType.BYTES, numeric=True),
     Combiner.DISTINCT: CombinerTraits(ResultType.INT),
     Combiner.APPROX_DISTINCT: CombinerTraits(ResultType.INT),
     Combiner.QUANTILE: CombinerTraits(ResultType.INPUT, numeric=True, options=("q",)),
@@ -230,108 +226,3 @@ TRAITS: Mapping[Combiner, CombinerTraits] = {
 
 BY_ANOTHER = frozenset({Combiner.MAX_BY, Combiner.MIN_BY, Combiner.LIST_AGG})
 """Combiners whose values are in the order of another expression; an element that lacks either is left out."""
-
-NAME_IT = 'name it in what=, and write an expression over hr.col("its name") beside it, under a name of its own'
-"""What to write in place of an aggregate in an expression."""
-
-
-def _refused(operator: str) -> Callable[..., NoReturn]:
-    """An operator that no aggregate can have: an error that says what to write."""
-
-    def refuse(self: "Aggregate", *_: object) -> NoReturn:
-        mean = "for a mean write .mean(); otherwise " if operator == "/" else ""
-        raise PipelineError(f"{operator} does not work on an aggregate ({self.describe()}): {mean}{NAME_IT}")
-
-    return refuse
-
-
-@arguments.word(
-    "aggregate",
-    combiner=arguments.REQUIRED,
-    input=None,
-    k=None,
-    q=None,
-    qs=None,
-    other=None,
-    outer=(None, Outer.NONE),
-    custom=None,
-)
-@arguments.keywords
-@dataclass(frozen=True)
-class Aggregate(arguments.Suggesting):
-    """``combiner`` over ``input``; ``input`` None (only for count) counts elements.
-
-    ``k`` is how many values TOP and LIST_AGG keep, ``q`` (0 to 1) which quantile QUANTILE gives, ``qs`` which QUANTILES
-    does; PAIRS pairs ``input`` with ``other``, and with NULL as ``outer`` says, MAP_AGG gives one pair for each
-    ``input``; those of ``BY_ANOTHER`` go by ``other``. ``custom`` is the combiner that a user wrote (CUSTOM).
-
-    >>> what = {"worst": hr.col("delay").max(), "flights": hr.count()}
-    >>> what["worst"].describe()
-    'max of delay'
-    """
-
-    combiner: Combiner
-    input: "Expr | None" = None
-    k: int | None = None
-    q: float | None = None
-    other: "Expr | None" = None
-    outer: Outer | None = None
-    custom: CustomCombiner | None = None
-    qs: tuple[float, ...] | None = None
-
-    __add__ = __radd__ = _refused("+")
-    __sub__ = __rsub__ = _refused("-")
-    __mul__ = __rmul__ = _refused("*")
-    __truediv__ = __rtruediv__ = _refused("/")
-    __floordiv__ = __rfloordiv__ = _refused("//")
-    __mod__ = __rmod__ = _refused("%")
-    __neg__ = _refused("-")
-    __lt__ = _refused("<")
-    __le__ = _refused("<=")
-    __gt__ = _refused(">")
-    __ge__ = _refused(">=")
-
-    def __post_init__(self) -> None:
-        if self.combiner is Combiner.CUSTOM:
-            check_combiner(self.custom)
-
-    def describe(self) -> str:
-        """The aggregate in words: ``sum of amount``."""
-        by = f" by {self.other!s}" if self.combiner in BY_ANOTHER else ""
-        return self.combiner.value + ("" if self.input is None else f" of {self.input!s}") + by
-
-    @property
-    def invertible(self) -> bool:
-        """Whether a value can be taken out of the accumulator again (semantics 9.7). The other combiners keep the bag
-        of their values where retractions reach them (12.5)."""
-        if self.custom is not None:
-            return self.custom.invertible
-        return TRAITS[self.combiner].invertible
-
-    @property
-    def inputs(self) -> "tuple[Expr, ...]":
-        """The expressions that it reads of each element."""
-        return tuple(expr for expr in (self.input, self.other) if expr is not None)
-
-
-@arguments.keywords
-def count() -> Aggregate:
-    """Number of elements. ``col("v").count()`` is the number of those where ``v`` is not NULL.
-
-    >>> hr.count().describe()
-    'count'
-    """
-    return Aggregate(Combiner.COUNT)
-
-
-def render_aggregate(aggregate: Aggregate) -> str:
-    """``aggregate`` for people, as a function: ``top(amount, k=3)``."""
-    name = aggregate.combiner.value if aggregate.custom is None else repr(aggregate.custom)
-    options = {
-        "k": aggregate.k,
-        "q": aggregate.q,
-        "qs": aggregate.qs,
-        "outer": None if aggregate.outer is None else str(aggregate.outer),
-    }
-    given = [f"{option}={value}" for option, value in options.items() if value not in (None, "none")]
-    return f"{name}({', '.join([*map(str, aggregate.inputs), *given])})"

@@ -17,8 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
-from headrace.model.expressions.columns import Read, read
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, check_keywords, register_word
+from headrace.model.expressions.columns import Read, column_or_expression
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import Expr, Literal
 from headrace.model.time import LONGEST_WINDOW, MAX_INSTANT, MIN_INSTANT, NEVER, UNITS, Duration, Instant
@@ -46,12 +46,14 @@ class Split:
     lags: Mapping[int, int] = field(default_factory=dict)
 
 
-def heard(splits: Mapping[str, Split], facts: Mapping[str, SplitFacts], processing_time: Instant) -> dict[str, Split]:
+def update_splits(
+    splits: Mapping[str, Split], facts: Mapping[str, SplitFacts], processing_time: Instant
+) -> dict[str, Split]:
     """``splits`` after an epoch at ``processing_time`` with ``facts`` about those that it heard of."""
-    return {**splits, **{name: _heard(splits.get(name), fact, processing_time) for name, fact in facts.items()}}
+    return {**splits, **{name: _update_split(splits.get(name), fact, processing_time) for name, fact in facts.items()}}
 
 
-def _heard(old: Split | None, facts: SplitFacts, now: Instant) -> Split:
+def _update_split(old: Split | None, facts: SplitFacts, now: Instant) -> Split:
     if old is None or (old.mark == MAX_INSTANT and facts.mark != MAX_INSTANT):  # one that was over begins anew
         return Split(facts.mark, now, now, dict(facts.lags))
     marks = [mark for mark in (old.mark, facts.mark) if mark is not None]
@@ -73,7 +75,7 @@ class WatermarkStrategy(ABC):
         return False
 
 
-@word("arrival")
+@register_word("arrival")
 @dataclass(frozen=True)
 class Ingestion(WatermarkStrategy):
     """Event time is the processing time of the epoch that reads a record: a perfect watermark, nothing is ever late.
@@ -107,36 +109,36 @@ class SplitStrategy(WatermarkStrategy):
         """The watermark of a split with that mark."""
 
     def watermark_after(self, splits: Mapping[str, Split], processing_time: Instant, previous: Instant) -> Instant:
-        bounds = [self._bound(split) for split in self._speaking(splits, processing_time).values()]
+        bounds = [self._split_watermark(split) for split in self._active_splits(splits, processing_time).values()]
         return max(previous, min(bounds, default=previous))
 
     def is_idle(self, splits: Mapping[str, Split], processing_time: Instant) -> bool:
-        return bool(splits) and not self._speaking(splits, processing_time)
+        return bool(splits) and not self._active_splits(splits, processing_time)
 
     def idle_deadline(self, splits: Mapping[str, Split], processing_time: Instant) -> Instant:
         """The processing time at which the next split becomes idle, NEVER if none does: then a timer epoch may move
         the watermark (12.1)."""
         if self.idle_timeout is None:
             return NEVER
-        speaking = self._speaking(splits, processing_time).values()
+        speaking = self._active_splits(splits, processing_time).values()
         return Instant(min((split.heard for split in speaking), default=NEVER - self.idle_timeout) + self.idle_timeout)
 
     def slowest(self, splits: Mapping[str, Split], processing_time: Instant) -> str | None:
         """The split that holds the watermark back; its ``since`` tells how long already. None if none does."""
-        speaking = self._speaking(splits, processing_time)
-        return min(speaking, key=lambda name: (self._bound(speaking[name]), name), default=None)
+        speaking = self._active_splits(splits, processing_time)
+        return min(speaking, key=lambda name: (self._split_watermark(speaking[name]), name), default=None)
 
-    def _bound(self, split: Split) -> Instant:
+    def _split_watermark(self, split: Split) -> Instant:
         return MIN_INSTANT if split.mark is None else max(MIN_INSTANT, self.lower_bound(split.mark))
 
-    def _speaking(self, splits: Mapping[str, Split], now: Instant) -> dict[str, Split]:
+    def _active_splits(self, splits: Mapping[str, Split], now: Instant) -> dict[str, Split]:
         """Splits that are not idle (12.11)."""
         timeout = self.idle_timeout
         return {name: split for name, split in splits.items() if timeout is None or now - split.heard < timeout}
 
 
-@word("bounded out of orderness", bound=REQUIRED, idle_timeout=None)
-@keywords
+@register_word("bounded out of orderness", bound=REQUIRED, idle_timeout=None)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class BoundedOutOfOrderness(SplitStrategy):
     """A split's watermark is its largest event time minus ``bound``. A split that was silent for ``idle_timeout`` in
@@ -149,9 +151,9 @@ class BoundedOutOfOrderness(SplitStrategy):
     idle_timeout: Duration | None
 
     def __init__(self, bound: Length, idle_timeout: Length | None = None) -> None:
-        given = Arguments("BoundedOutOfOrderness")
-        object.__setattr__(self, "bound", given.duration("bound", bound, most=LONGEST_WINDOW))
-        object.__setattr__(self, "idle_timeout", _timeout(given, idle_timeout))
+        arguments = Arguments("BoundedOutOfOrderness")
+        object.__setattr__(self, "bound", arguments.duration("bound", bound, most=LONGEST_WINDOW))
+        object.__setattr__(self, "idle_timeout", _checked_idle_timeout(arguments, idle_timeout))
 
     def lower_bound(self, mark: Instant) -> Instant:
         return Instant(mark - self.bound)
@@ -167,13 +169,14 @@ class BoundedOutOfOrderness(SplitStrategy):
     ) -> Instant:
         """The watermark of the fastest ``q`` % of the input, never below ``previous``. The source's own watermark is
         below or at it (``Clocks`` and engines take the maximum of both)."""
-        speaking = self._speaking(splits, processing_time).values()
+        speaking = self._active_splits(splits, processing_time).values()
         bounds = [
-            MIN_INSTANT if split.mark is None else Instant(split.mark - self._lag(split.lags, q)) for split in speaking
+            MIN_INSTANT if split.mark is None else Instant(split.mark - self._lag_at_percentile(split.lags, q))
+            for split in speaking
         ]
         return max(previous, min(bounds, default=previous))
 
-    def _lag(self, lags: Mapping[int, int], q: float) -> int:
+    def _lag_at_percentile(self, lags: Mapping[int, int], q: float) -> int:
         """A lag that at most 100 - ``q`` % of the records exceed: the end of their bucket."""
         total, count = sum(lags.values()), 0
         for bucket in sorted(lags):
@@ -183,8 +186,8 @@ class BoundedOutOfOrderness(SplitStrategy):
         return self.bound
 
 
-@word("monotonic", idle_timeout=None)
-@keywords
+@register_word("monotonic", idle_timeout=None)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Monotonic(SplitStrategy):
     """Event times never fall within a split: its watermark is its largest event time. What falls may be late."""
@@ -192,14 +195,14 @@ class Monotonic(SplitStrategy):
     idle_timeout: Duration | None
 
     def __init__(self, idle_timeout: Length | None = None) -> None:
-        object.__setattr__(self, "idle_timeout", _timeout(Arguments("Monotonic"), idle_timeout))
+        object.__setattr__(self, "idle_timeout", _checked_idle_timeout(Arguments("Monotonic"), idle_timeout))
 
     def lower_bound(self, mark: Instant) -> Instant:
         return mark
 
 
-@word("punctuated", asserted=REQUIRED, idle_timeout=None)
-@keywords
+@register_word("punctuated", asserted=REQUIRED, idle_timeout=None)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Punctuated(SplitStrategy):
     """Records assert the watermark themselves: where ``asserted`` is not NULL, no more elements of the split come whose
@@ -216,9 +219,9 @@ class Punctuated(SplitStrategy):
     idle_timeout: Duration | None
 
     def __init__(self, asserted: Read, idle_timeout: Length | None = None) -> None:
-        given = Arguments("Punctuated")
-        object.__setattr__(self, "asserted", read(given, "asserted", asserted))
-        object.__setattr__(self, "idle_timeout", _timeout(given, idle_timeout))
+        arguments = Arguments("Punctuated")
+        object.__setattr__(self, "asserted", column_or_expression(arguments, "asserted", asserted))
+        object.__setattr__(self, "idle_timeout", _checked_idle_timeout(arguments, idle_timeout))
 
     def mark(self, event_time: Expr) -> Expr:
         return self.asserted
@@ -227,7 +230,7 @@ class Punctuated(SplitStrategy):
         return mark
 
 
-@word("from source")
+@register_word("from source")
 @dataclass(frozen=True)
 class FromSource(SplitStrategy):
     """The source knows how far it has come, and records say nothing: of a pipeline that is read (``published``) it is
@@ -243,14 +246,14 @@ class FromSource(SplitStrategy):
         return mark
 
 
-def _timeout(given: Arguments, value: Length | None) -> Duration | None:
-    return None if value is None else given.duration("idle_timeout", value, least=1)
+def _checked_idle_timeout(arguments: Arguments, value: Length | None) -> Duration | None:
+    return None if value is None else arguments.duration("idle_timeout", value, least=1)
 
 
 _DAY = Duration(86_400_000_000)
 
 
-@word("event time", expr=None, watermark=REQUIRED, split=None, max_ahead=UNITS["days"])
+@register_word("event time", expr=None, watermark=REQUIRED, split=None, max_ahead=UNITS["days"])
 @dataclass(frozen=True)
 class EventTime:
     """Which expression is the event time (a timestamp), how its watermark advances, and what a split is.
@@ -264,7 +267,7 @@ class EventTime:
     split: Expr | None = None
     max_ahead: Duration | None = _DAY
 
-    def latest(self, processing_time: Instant) -> Instant:
+    def latest_watermark(self, processing_time: Instant) -> Instant:
         """The latest time that the watermark may come to at ``processing_time``."""
         return MAX_INSTANT if self.max_ahead is None else Instant(min(processing_time + self.max_ahead, MAX_INSTANT))
 
@@ -289,31 +292,36 @@ def event_time(
     max_ahead: Length | None,
 ) -> EventTime:
     """What ``FileSource.event_time`` was given. Raises PipelineError."""
-    given = Arguments("event_time")
-    ahead = None if max_ahead is None else given.duration("max_ahead", max_ahead)
-    split_expr = None if split is None else read(given, "split", split)
-    return EventTime(read(given, "at", at), _strategy(given, bound, watermark, idle), split_expr, ahead)
+    arguments = Arguments("event_time")
+    most_ahead = None if max_ahead is None else arguments.duration("max_ahead", max_ahead)
+    split_expr = None if split is None else column_or_expression(arguments, "split", split)
+    return EventTime(
+        column_or_expression(arguments, "at", at),
+        _watermark_strategy(arguments, bound, watermark, idle),
+        split_expr,
+        most_ahead,
+    )
 
 
-def _strategy(
-    given: Arguments, bound: Length | None, watermark: WatermarkStrategy | None, idle: Length | None
+def _watermark_strategy(
+    arguments: Arguments, bound: Length | None, watermark: WatermarkStrategy | None, idle: Length | None
 ) -> WatermarkStrategy:
-    silence = None if idle is None else given.duration("idle", idle, least=1)
+    silence = None if idle is None else arguments.duration("idle", idle, least=1)
     if watermark is None:
         if bound is None:
-            raise given.wrong(
+            raise arguments.refusal(
                 "bound",
                 bound,
                 'say how far records may be out of order, such as "4h" ("0s": they are in order), or give a watermark=',
             )
-        return BoundedOutOfOrderness(given.duration("bound", bound, most=LONGEST_WINDOW), silence)
+        return BoundedOutOfOrderness(arguments.duration("bound", bound, most=LONGEST_WINDOW), silence)
     if bound is not None:
-        raise given.wrong("bound", bound, "there is a watermark= too; give one of them")
+        raise arguments.refusal("bound", bound, "there is a watermark= too; give one of them")
     if idle is not None:
-        raise given.wrong("idle", idle, "give it to the strategy that watermark= names")
-    strategy = given.instance("watermark", watermark, WatermarkStrategy, 'a strategy such as Punctuated("until")')  # type: ignore[type-abstract]
+        raise arguments.refusal("idle", idle, "give it to the strategy that watermark= names")
+    strategy = arguments.instance("watermark", watermark, WatermarkStrategy, 'a strategy such as Punctuated("until")')  # type: ignore[type-abstract]
     if isinstance(strategy, Ingestion):
-        raise given.wrong("watermark", watermark, "the time of arrival has no event time; write .arrival_time()")
+        raise arguments.refusal("watermark", watermark, "the time of arrival has no event time; write .arrival_time()")
     return strategy
 
 
@@ -322,8 +330,8 @@ def arrival_time() -> EventTime:
     return EventTime(None, Ingestion())
 
 
-@word("deduplicate", id=REQUIRED, horizon=REQUIRED)
-@keywords
+@register_word("deduplicate", id=REQUIRED, horizon=REQUIRED)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Deduplicate(Suggesting):
     """Counts only the first record of each ``id``, across all keys, windows and inputs (12.10).
@@ -339,6 +347,6 @@ class Deduplicate(Suggesting):
     horizon: Duration
 
     def __init__(self, id: Read, horizon: Length) -> None:  # noqa: A002 (the word of the domain)
-        given = Arguments("Deduplicate")
-        object.__setattr__(self, "id", read(given, "id", id))
-        object.__setattr__(self, "horizon", given.duration("horizon", horizon))
+        arguments = Arguments("Deduplicate")
+        object.__setattr__(self, "id", column_or_expression(arguments, "id", id))
+        object.__setattr__(self, "horizon", arguments.duration("horizon", horizon))

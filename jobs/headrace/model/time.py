@@ -34,7 +34,10 @@ class Duration(int):
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 """What ``%b`` stands for, wherever a process runs."""
 
-SHOWN: Final = {"%Y": 4, "%m": 2, "%b": 3, "%d": 2, "%H": 2, "%M": 2, "%S": 2, "%f": 6}
+SHOWN: Final = {
+    **{"%Y": 4, "%y": 2, "%m": 2, "%b": 3, "%d": 2, "%j": 3},
+    **{"%H": 2, "%I": 2, "%p": 2, "%M": 2, "%S": 2, "%f": 6},
+}
 """Directives of times in text, and how many characters each writes; ``%%`` is the sign, and ``%z`` is only read."""
 
 
@@ -55,6 +58,10 @@ MAX_INSTANT = Instant(2**61)
 
 GLOBAL_WINDOW_END = Instant(2**61 - 1_000)
 """End of the global window; below +inf, so that a watermark of +inf passes it (semantics 1.5)."""
+
+EARLIEST, LATEST = Instant(-2_208_988_800_000_000), Instant(253_370_764_799_999_999)
+"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
+and would move the watermark there."""
 
 NEVER = Instant(2**62)
 """Later than every watermark, +inf included: the expiry of a window that never expires."""
@@ -101,7 +108,7 @@ _CYCLE = 146_097 * 86_400_000_000
 _SIGNED = re.compile(r"([+-]\d{4,})(-\d\d-\d\dT.*)")
 
 
-def duration(value: timedelta) -> Duration:
+def to_duration(value: timedelta) -> Duration:
     """Microseconds in ``value``."""
     return Duration(value // _MICROSECOND)
 
@@ -114,8 +121,8 @@ def parse_duration(text: str) -> Duration:
             f'{month[0]!r} may be meant as minutes or as months: write "{month[1]}m" for minutes, days for months '
             '("30d"), or CalendarWindows("month") for windows of a month'
         )
-    stripped = text.strip().lower()
-    rest = stripped.removeprefix("-").lstrip()
+    clean_text = text.strip().lower()
+    rest = clean_text.removeprefix("-").lstrip()
     if not rest:
         raise ValueError("it is empty")
     total = Fraction(0)
@@ -124,14 +131,14 @@ def parse_duration(text: str) -> Duration:
         if part is None:
             is_number = re.fullmatch(r"\d+(\.\d+)?", rest)
             raise ValueError(f"{rest!r} has no unit" if is_number else f"{rest!r} cannot be read")
-        total += Fraction(part[1]) * _unit(part[2])
+        total += Fraction(part[1]) * _unit_length(part[2])
         rest = rest[part.end() :]
     if total.denominator != 1:
         raise ValueError("it is not a whole number of microseconds")
-    return Duration(-total.numerator if stripped.startswith("-") else total.numerator)
+    return Duration(-total.numerator if clean_text.startswith("-") else total.numerator)
 
 
-def _unit(word: str) -> int:
+def _unit_length(word: str) -> int:
     unit = _WORDS.get(word.removesuffix("s"), word)
     granules = _LETTERS.get(unit)
     if granules is None:
@@ -149,7 +156,7 @@ def render_duration(value: Duration) -> str:
     return ("-" if value < 0 else "") + (" ".join(parts) or "0s")
 
 
-def instant(value: datetime) -> Instant:
+def to_instant(value: datetime) -> Instant:
     """Microseconds since 1970 UTC of an aware ``value``.
 
     Raises ValueError for a naive datetime: which zone it is in cannot be guessed.
@@ -192,20 +199,20 @@ def iso_8601(value: int) -> str:
     if BEGIN_OF_CALENDAR <= value <= END_OF_CALENDAR:
         return (_EPOCH + value * _MICROSECOND).isoformat().replace("+00:00", "Z")
     cycles = value // _CYCLE
-    within = _EPOCH + (value - cycles * _CYCLE) * _MICROSECOND
-    year = within.year + 400 * cycles
-    return f"{'-' if year < 0 else '+'}{abs(year):04}{within.isoformat()[4:]}".replace("+00:00", "Z")
+    moment = _EPOCH + (value - cycles * _CYCLE) * _MICROSECOND
+    year = moment.year + 400 * cycles
+    return f"{'-' if year < 0 else '+'}{abs(year):04}{moment.isoformat()[4:]}".replace("+00:00", "Z")
 
 
-def parse(text: str) -> Instant:
+def parse_instant(text: str) -> Instant:
     """The instant that ``render`` wrote. Raises ValueError for anything else."""
     if text == "-inf":
         return MIN_INSTANT
     if text == "+inf":
         return MAX_INSTANT
-    signed = _SIGNED.fullmatch(text)
-    if signed is None:
-        return instant(datetime.fromisoformat(text.replace("Z", "+00:00")))
-    cycles, year = divmod(int(signed[1]) - 1970, 400)
-    within = datetime.fromisoformat(f"{year + 1970}{signed[2]}".replace("Z", "+00:00"))
-    return Instant(instant(within) + cycles * _CYCLE)
+    year_match = _SIGNED.fullmatch(text)
+    if year_match is None:
+        return to_instant(datetime.fromisoformat(text.replace("Z", "+00:00")))
+    cycles, year = divmod(int(year_match[1]) - 1970, 400)
+    moment = datetime.fromisoformat(f"{year + 1970}{year_match[2]}".replace("Z", "+00:00"))
+    return Instant(to_instant(moment) + cycles * _CYCLE)

@@ -15,10 +15,23 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from headrace.model import time as model_time
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
-from headrace.model.expressions import methods
-from headrace.model.expressions.columns import expression
+from headrace.model.arguments import (
+    MIDNIGHT,
+    REQUIRED,
+    Arguments,
+    Length,
+    Suggesting,
+    Weekday,
+    after_midnight,
+    check_keywords,
+    day_beginning,
+    register_word,
+    week_beginning,
+    year_beginning,
+)
+from headrace.model.expressions.columns import require_expression
 from headrace.model.expressions.expr import Expr, render
+from headrace.model.expressions.methods import TimeUnit
 
 
 class Window(NamedTuple):
@@ -71,7 +84,7 @@ def touching(where: WindowFn, span: Window) -> Window | None:
     return None
 
 
-def moved(moment: model_time.Instant, by: int) -> model_time.Instant:
+def shift_instant(moment: model_time.Instant, by: int) -> model_time.Instant:
     """``moment`` and ``by`` more, if it is not one of the ends of time; within them."""
     return (
         model_time.Instant(min(max(moment + by, model_time.MIN_INSTANT), model_time.GLOBAL_WINDOW_END))
@@ -80,17 +93,17 @@ def moved(moment: model_time.Instant, by: int) -> model_time.Instant:
     )
 
 
-def _aligned(moment: model_time.Instant, period: int, offset: int) -> model_time.Instant:
+def _align_down(moment: model_time.Instant, period: int, offset: int) -> model_time.Instant:
     """The last of the moments ``offset`` + n * ``period`` that is not after ``moment``."""
     return model_time.Instant(moment - (moment - offset) % period) if model_time.is_finite(moment) else moment
 
 
-def _starting(start: int, size: int) -> Window:
+def _window_from_start(start: int, size: int) -> Window:
     return Window(model_time.Instant(start), model_time.Instant(start + size))
 
 
-@word("fixed", size=REQUIRED, offset=0, phase=None)
-@keywords
+@register_word("fixed", size=REQUIRED, offset=0, phase=None)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class FixedWindows(WindowFn):
     """Windows of ``size`` one after another; ``offset`` (modulo size) shifts their starts from 1970-01-01T00:00 UTC.
@@ -107,11 +120,13 @@ class FixedWindows(WindowFn):
     phase: Expr | None
 
     def __init__(self, size: Length, offset: Length = "0s", phase: Expr | None = None) -> None:
-        given = Arguments("FixedWindows")
-        length = given.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
+        arguments = Arguments("FixedWindows")
+        length = arguments.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
         object.__setattr__(self, "size", length)
-        object.__setattr__(self, "offset", model_time.Duration(given.duration("offset", offset, least=None) % length))
-        object.__setattr__(self, "phase", None if phase is None else expression(given, "phase", phase))
+        object.__setattr__(
+            self, "offset", model_time.Duration(arguments.duration("offset", offset, least=None) % length)
+        )
+        object.__setattr__(self, "phase", None if phase is None else require_expression(arguments, "phase", phase))
 
 
 @describe_windows.register(FixedWindows)
@@ -123,23 +138,25 @@ def _(where: FixedWindows) -> str:
 
 @window_at.register(FixedWindows)
 def _(where: FixedWindows, timestamp: model_time.Instant) -> Window:
-    return _starting(_aligned(timestamp, where.size, where.offset), where.size)
+    return _window_from_start(_align_down(timestamp, where.size, where.offset), where.size)
 
 
 @touching.register(FixedWindows)
 def _(where: FixedWindows, span: Window) -> Window:
     if where.phase is not None:
-        return Window(moved(span.start, 1 - where.size), moved(span.end, where.size - 1))
-    start, last = (_aligned(at, where.size, where.offset) for at in (span.start, moved(span.end, -1)))
-    return Window(start, moved(last, where.size))
+        return Window(shift_instant(span.start, 1 - where.size), shift_instant(span.end, where.size - 1))
+    start, last = (
+        _align_down(instant, where.size, where.offset) for instant in (span.start, shift_instant(span.end, -1))
+    )
+    return Window(start, shift_instant(last, where.size))
 
 
 MOST_WINDOWS = 100_000
 """In how many sliding windows one record may be: there is a row of state for each window of each key."""
 
 
-@word("sliding", size=REQUIRED, period=REQUIRED, offset=0)
-@keywords
+@register_word("sliding", size=REQUIRED, period=REQUIRED, offset=0)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class SlidingWindows(WindowFn):
     """A window of ``size`` starts every ``period``. With period > size some elements fall in no window (2.3).
@@ -153,15 +170,15 @@ class SlidingWindows(WindowFn):
     offset: model_time.Duration
 
     def __init__(self, size: Length, period: Length, offset: Length = "0s") -> None:
-        given = Arguments("SlidingWindows")
-        step = given.duration("period", period, least=1, most=model_time.LONGEST_WINDOW)
-        length = given.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
+        arguments = Arguments("SlidingWindows")
+        step = arguments.duration("period", period, least=1, most=model_time.LONGEST_WINDOW)
+        length = arguments.duration("size", size, least=1, most=model_time.LONGEST_WINDOW)
         if (number := -(-length // step)) > MOST_WINDOWS:
             why = f"every record would be in {number:,} windows, and it may be in {MOST_WINDOWS:,}; write a longer one"
-            raise given.wrong("period", period, why)
+            raise arguments.refusal("period", period, why)
         object.__setattr__(self, "size", length)
         object.__setattr__(self, "period", step)
-        object.__setattr__(self, "offset", model_time.Duration(given.duration("offset", offset, least=None) % step))
+        object.__setattr__(self, "offset", model_time.Duration(arguments.duration("offset", offset, least=None) % step))
 
 
 @describe_windows.register(SlidingWindows)
@@ -173,18 +190,18 @@ def _(where: SlidingWindows) -> str:
 
 @window_at.register(SlidingWindows)
 def _(where: SlidingWindows, timestamp: model_time.Instant) -> Window:
-    return _starting(_aligned(timestamp, where.period, where.offset), where.size)
+    return _window_from_start(_align_down(timestamp, where.period, where.offset), where.size)
 
 
 @touching.register(SlidingWindows)
 def _(where: SlidingWindows, span: Window) -> Window:
-    first = moved(_aligned(moved(span.start, -where.size), where.period, where.offset), where.period)
-    last = _aligned(moved(span.end, -1), where.period, where.offset)
-    return Window(first, moved(last, where.size)) if first <= last else span  # else it is between two windows
+    first = shift_instant(_align_down(shift_instant(span.start, -where.size), where.period, where.offset), where.period)
+    last = _align_down(shift_instant(span.end, -1), where.period, where.offset)
+    return Window(first, shift_instant(last, where.size)) if first <= last else span  # else it is between two windows
 
 
-@word("sessions", gap=REQUIRED, touching_merges=False)
-@keywords
+@register_word("sessions", gap=REQUIRED, touching_merges=False)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Sessions(WindowFn):
     """Periods of activity of a key, closed by a ``gap``. Events exactly one gap apart are two sessions, unless
@@ -198,9 +215,9 @@ class Sessions(WindowFn):
     touching_merges: bool
 
     def __init__(self, gap: Length, touching_merges: bool = False) -> None:
-        given = Arguments("Sessions")
-        object.__setattr__(self, "gap", given.duration("gap", gap, least=1, most=model_time.LONGEST_WINDOW))
-        object.__setattr__(self, "touching_merges", given.flag("touching_merges", touching_merges))
+        arguments = Arguments("Sessions")
+        object.__setattr__(self, "gap", arguments.duration("gap", gap, least=1, most=model_time.LONGEST_WINDOW))
+        object.__setattr__(self, "touching_merges", arguments.flag("touching_merges", touching_merges))
 
     @property
     def merges(self) -> bool:
@@ -216,16 +233,16 @@ def _(where: Sessions) -> str:
 
 @window_at.register(Sessions)
 def _(where: Sessions, timestamp: model_time.Instant) -> Window:
-    return _starting(timestamp, where.gap)
+    return _window_from_start(timestamp, where.gap)
 
 
 @touching.register(Sessions)
 def _(where: Sessions, span: Window) -> Window:
-    return Window(moved(span.start, -where.gap), span.end)
+    return Window(shift_instant(span.start, -where.gap), span.end)
 
 
-@word("global")
-@keywords
+@register_word("global")
+@check_keywords
 @dataclass(frozen=True)
 class GlobalWindows(WindowFn):
     """One window for all of time.
@@ -289,8 +306,8 @@ class CustomWindows(WindowFn):
         return timestamp
 
 
-@word("shifted output time", inner=REQUIRED, shift=REQUIRED)
-@keywords
+@register_word("shifted output time", inner=REQUIRED, shift=REQUIRED)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class ShiftedOutputTime(WindowFn):
     """``inner`` windows whose elements give their panes a timestamp ``shift`` later than theirs, beyond the window if
@@ -304,11 +321,11 @@ class ShiftedOutputTime(WindowFn):
     shift: model_time.Duration
 
     def __init__(self, inner: WindowFn, shift: Length) -> None:
-        given = Arguments("ShiftedOutputTime")
+        arguments = Arguments("ShiftedOutputTime")
         object.__setattr__(
-            self, "inner", given.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
+            self, "inner", arguments.instance("inner", inner, WindowFn, 'windows such as FixedWindows("1h")')
         )
-        object.__setattr__(self, "shift", given.duration("shift", shift, most=model_time.LONGEST_WINDOW))
+        object.__setattr__(self, "shift", arguments.duration("shift", shift, most=model_time.LONGEST_WINDOW))
 
     @property
     def merges(self) -> bool:
@@ -343,8 +360,10 @@ _MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONT
 """How many of each are a thousand years."""
 
 
-@word("calendar", unit=REQUIRED, zone=REQUIRED, count=1, day_begins="00:00", week_begins="monday", year_begins=1)
-@keywords
+@register_word(
+    "calendar", unit=REQUIRED, zone=REQUIRED, count=1, day_begins="00:00", week_begins="monday", year_begins=1
+)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class CalendarWindows(WindowFn):
     """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
@@ -366,7 +385,7 @@ class CalendarWindows(WindowFn):
     zone: str
     count: int
     day_begins: str
-    week_begins: methods.Weekday
+    week_begins: Weekday
     year_begins: int
 
     def __init__(
@@ -376,30 +395,30 @@ class CalendarWindows(WindowFn):
         count: int = 1,
         *,
         day_begins: str = "00:00",
-        week_begins: methods.Weekday | str = methods.Weekday.MONDAY,
+        week_begins: Weekday | str = Weekday.MONDAY,
         year_begins: int = 1,
     ) -> None:
-        given = Arguments("CalendarWindows")
-        object.__setattr__(self, "unit", given.choice("unit", unit, CalendarUnit))
-        object.__setattr__(self, "zone", given.zone("zone", zone))
-        number = given.whole("count", count, least=1)
+        arguments = Arguments("CalendarWindows")
+        object.__setattr__(self, "unit", arguments.choice("unit", unit, CalendarUnit))
+        object.__setattr__(self, "zone", arguments.time_zone("zone", zone))
+        number = arguments.whole_number("count", count, least=1)
         if number > _MOST[self.unit]:
-            raise given.wrong("count", count, "windows of more than 1,000 years")
+            raise arguments.refusal("count", count, "windows of more than 1,000 years")
         object.__setattr__(self, "count", number)
-        object.__setattr__(self, "day_begins", methods.day_beginning(given, day_begins))
-        object.__setattr__(self, "week_begins", methods.week_beginning(given, week_begins, self.unit))
-        month = methods.year_beginning(given, year_begins, self.unit, is_of_months=self.unit is CalendarUnit.MONTH)
+        object.__setattr__(self, "day_begins", day_beginning(arguments, day_begins))
+        object.__setattr__(self, "week_begins", week_beginning(arguments, week_begins, self.unit))
+        month = year_beginning(arguments, year_begins, self.unit, is_of_months=self.unit is CalendarUnit.MONTH)
         object.__setattr__(self, "year_begins", month)
 
     @cached_property
     def day_shift(self) -> timedelta:
         """How long after midnight days begin."""
-        return methods.after_midnight(self.day_begins)
+        return after_midnight(self.day_begins)
 
     @cached_property
     def first_week(self) -> date:
         """The first day of the week that 1970 begins in."""
-        return _FIRST - timedelta(days=(_FIRST.weekday() - [*methods.Weekday].index(self.week_begins)) % 7)
+        return _FIRST - timedelta(days=(_FIRST.weekday() - [*Weekday].index(self.week_begins)) % 7)
 
 
 _FIRST = date(1970, 1, 1)
@@ -414,8 +433,8 @@ def calendar_window(where: CalendarWindows, timestamp: model_time.Instant) -> Wi
     moment = model_time.to_datetime(min(timestamp, _LAST_DAY_BUT_ONE))
     if moment is None:
         raise ValueError("an infinite instant is in no calendar window")
-    shown = moment.astimezone(_zone(where.zone)).replace(tzinfo=None)
-    number = number_of(where, (shown - where.day_shift).date())
+    clock_time = moment.astimezone(_time_zone(where.zone)).replace(tzinfo=None)
+    number = number_of(where, (clock_time - where.day_shift).date())
     window = Window(start_of(where, number), _start_or_end(where, number + 1))
     if timestamp < window.end or window.end == model_time.GLOBAL_WINDOW_END:
         return window
@@ -427,9 +446,9 @@ def calendar_window(where: CalendarWindows, timestamp: model_time.Instant) -> Wi
 def _(where: CalendarWindows) -> str:
     plural = "" if where.count == 1 else "s"
     parts = [f"windows of {where.count} calendar {where.unit}{plural}, of local time in {where.zone}"]
-    if where.day_begins != methods.MIDNIGHT:
+    if where.day_begins != MIDNIGHT:
         parts.append(f"days begin at {where.day_begins}")
-    if where.week_begins is not methods.Weekday.MONDAY:
+    if where.week_begins is not Weekday.MONDAY:
         parts.append(f"weeks begin on {where.week_begins.title()}")
     if where.year_begins != 1:
         parts.append(f"counted from month {where.year_begins} on")
@@ -442,7 +461,7 @@ window_at.register(CalendarWindows, calendar_window)
 @touching.register(CalendarWindows)
 def _(where: CalendarWindows, span: Window) -> Window:
     start = calendar_window(where, span.start).start if model_time.is_finite(span.start) else span.start
-    last = moved(span.end, -1)
+    last = shift_instant(span.end, -1)
     return Window(start, calendar_window(where, last).end if model_time.is_finite(last) else last)
 
 
@@ -477,48 +496,55 @@ def start_of(where: CalendarWindows, number: int) -> model_time.Instant:
         case CalendarUnit.MONTH:
             months = periods + where.year_begins - 1
             day = date(_FIRST.year + months // 12, months % 12 + 1, 1)
-    return _begin(datetime.combine(day, time()) + where.day_shift, _zone(where.zone))
+    return _day_begin(datetime.combine(day, time()) + where.day_shift, _time_zone(where.zone))
 
 
-def _begin(clock: datetime, zone: tzinfo) -> model_time.Instant:
+def _day_begin(clock: datetime, zone: tzinfo) -> model_time.Instant:
     """When clocks show ``clock``, with which a day begins: the first of two moments; if they skip it, when they do."""
-    begin = model_time.instant(clock.replace(tzinfo=zone))
-    shown = _local(begin, zone)
-    if shown == clock:
+    begin = model_time.to_instant(clock.replace(tzinfo=zone))
+    local_time = _to_local_time(begin, zone)
+    if local_time == clock:
         return begin
     # It is in a gap, so the clocks show it with the offset before: as long after the gap begins as it is inside.
-    before = begin - model_time.duration(shown - clock)
+    lower_bound = begin - model_time.to_duration(local_time - clock)
     return model_time.Instant(
-        before + bisect_left(range(before, begin), True, key=lambda at: _local(model_time.Instant(at), zone) >= clock)
+        lower_bound
+        + bisect_left(
+            range(lower_bound, begin),
+            True,
+            key=lambda instant: _to_local_time(model_time.Instant(instant), zone) >= clock,
+        )
     )
 
 
 _PERIODS = {
-    methods.TimeUnit.DAY: (CalendarUnit.DAY, 1),
-    methods.TimeUnit.WEEK: (CalendarUnit.WEEK, 1),
-    methods.TimeUnit.MONTH: (CalendarUnit.MONTH, 1),
-    methods.TimeUnit.QUARTER: (CalendarUnit.MONTH, 3),
-    methods.TimeUnit.YEAR: (CalendarUnit.MONTH, 12),
+    TimeUnit.DAY: (CalendarUnit.DAY, 1),
+    TimeUnit.WEEK: (CalendarUnit.WEEK, 1),
+    TimeUnit.MONTH: (CalendarUnit.MONTH, 1),
+    TimeUnit.QUARTER: (CalendarUnit.MONTH, 3),
+    TimeUnit.YEAR: (CalendarUnit.MONTH, 12),
 }
 
 
-def periods(
-    unit: methods.TimeUnit,
+def periods_of_unit(
+    unit: TimeUnit,
     zone: str,
-    day_begins: str = methods.MIDNIGHT,
-    week_begins: str = methods.Weekday.MONDAY,
+    day_begins: str = MIDNIGHT,
+    week_begins: str = Weekday.MONDAY,
     year_begins: int = 1,
 ) -> CalendarWindows:
     """The windows whose starts are the moments that ``unit``, a day or more, is truncated to."""
-    of, count = _PERIODS[unit]
-    return CalendarWindows(of, zone, count, day_begins=day_begins, week_begins=week_begins, year_begins=year_begins)
+    window_unit, count = _PERIODS[unit]
+    return CalendarWindows(
+        window_unit, zone, count, day_begins=day_begins, week_begins=week_begins, year_begins=year_begins
+    )
 
 
-def _zone(name: str) -> tzinfo:
+def _time_zone(name: str) -> tzinfo:
     return UTC if name == "UTC" else ZoneInfo(name)
 
 
-def _local(moment: model_time.Instant, zone: tzinfo) -> datetime:
+def _to_local_time(moment: model_time.Instant, zone: tzinfo) -> datetime:
     """What clocks in ``zone`` show at ``moment``."""
     in_utc = model_time.to_datetime(moment)
     assert in_utc is not None

@@ -17,12 +17,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.model.accumulation import WINDOW_END
 from headrace.model.time import UNITS, Duration, Instant, is_finite
-from headrace.read.snapshots.epoch_history import EpochFigures, history, totals
+from headrace.read.snapshots.epoch_history import EpochFigures, last_epoch_figures, summed_counts
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
-from headrace.read.views.row_files import tables
+from headrace.read.views.row_files import read_tables
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -44,31 +44,32 @@ Lateness = Mapping[str, Mapping[int, Duration]]
 _COLUMNS = pa.schema([("epoch", pa.int64()), (WINDOW_END, pa.timestamp("us", "UTC"))])
 
 
-def lateness(catalog: Catalog, head: Manifest | None, epochs: Sequence[EpochFigures]) -> Lateness:
+def lateness_quantiles(catalog: Catalog, head: Manifest | None, epochs: Sequence[EpochFigures]) -> Lateness:
     """Quantiles over ``epochs``, which end with ``head``. Raises BrokenObjectError."""
     late: Mapping[Duration, int] = (
         {} if head is None or not epochs else too_late(epochs, _late_rows(catalog, head, epochs[0].epoch))
     )
-    return {BEHIND: quantiles(behind(epochs)), TOO_LATE: quantiles(late)}
+    return {BEHIND: quantiles_of_counts(count_by_lag(epochs)), TOO_LATE: quantiles_of_counts(late)}
 
 
-def seconds(summary: Lateness) -> dict[str, dict[str, float]]:
+def quantile_seconds(summary: Lateness) -> dict[str, dict[str, float]]:
     """The quantiles for machines."""
     return {
-        of: {f"{share}%": value / UNITS["seconds"] for share, value in values.items()} for of, values in summary.items()
+        kind: {f"{share}%": value / UNITS["seconds"] for share, value in values.items()}
+        for kind, values in summary.items()
     }
 
 
-def told(summary: Lateness) -> dict[str, str]:
+def quantile_texts(summary: Lateness) -> dict[str, str]:
     """The quantiles for people."""
     return {
-        WORDS[of].format(share=share): str(timedelta(microseconds=value))
-        for of, values in summary.items()
+        WORDS[kind].format(share=share): str(timedelta(microseconds=value))
+        for kind, values in summary.items()
         for share, value in values.items()
     }
 
 
-def behind(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
+def count_by_lag(epochs: Iterable[EpochFigures]) -> Mapping[Duration, int]:
     """How many elements of ``epochs`` lay how far behind the newest event time of their input in the files before their
     own (rounded up; those of its first file do not count). A bound of so much makes none of them late, however small
     epochs are. Epochs of before 0.2.0 say it of the epochs before their own.
@@ -84,26 +85,32 @@ def too_late(epochs: Iterable[EpochFigures], rows: Iterable[tuple[int, Instant]]
     its window. An allowed lateness of so much would have kept it.
     """
     watermarks = {epoch.epoch: epoch.watermark for epoch in epochs}
-    stood = ((watermarks.get(epoch - 1), last) for epoch, last in rows)
+    watermarks_and_ends = ((watermarks.get(epoch - 1), last) for epoch, last in rows)
     return Counter(
-        Duration(watermark - last) for watermark, last in stood if watermark is not None and is_finite(watermark)
+        Duration(watermark - last)
+        for watermark, last in watermarks_and_ends
+        if watermark is not None and is_finite(watermark)
     )
 
 
-def quantiles(values: Mapping[Duration, int]) -> Mapping[int, Duration]:
+def quantiles_of_counts(values: Mapping[Duration, int]) -> Mapping[int, Duration]:
     """The least of ``values``, which are counted, that so many percent of them do not exceed, for each of SHARES;
     nothing of no values.
     """
-    ordered = sorted(values)
-    reached = list(accumulate(values[value] for value in ordered))
-    return {share: ordered[bisect_left(reached, reached[-1] * share / 100)] for share in SHARES} if ordered else {}
+    values_in_order = sorted(values)
+    running_counts = list(accumulate(values[value] for value in values_in_order))
+    return (
+        {share: values_in_order[bisect_left(running_counts, running_counts[-1] * share / 100)] for share in SHARES}
+        if values_in_order
+        else {}
+    )
 
 
-def _late_rows(catalog: Catalog, head: Manifest, since: int) -> Iterator[tuple[int, Instant]]:
-    """Epoch, and last moment of the window, of the late rows that epochs after ``since`` dropped."""
-    records = catalog.files(head.logs[UNNAMED.late], since_epoch=since)
+def _late_rows(catalog: Catalog, head: Manifest, since_epoch: int) -> Iterator[tuple[int, Instant]]:
+    """Epoch, and last moment of the window, of the late rows that epochs after ``since_epoch`` dropped."""
+    records = catalog.file_records(head.logs[UNNAMED.late], since_epoch=since_epoch)
     files = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    for table in tables(catalog.store, files, _COLUMNS):
+    for table in read_tables(catalog.store, files, _COLUMNS):
         ends = table.column(WINDOW_END).cast(pa.int64()).to_pylist()
         for epoch, end in zip(table.column("epoch").to_pylist(), ends, strict=True):
             if end is not None:  # NULL: it was in no window any more
@@ -127,25 +134,25 @@ class LatenessPlot:
         return {
             "epochs": self.epochs,
             "counts": dict(self.counts),
-            "lateness_seconds": seconds(self.lateness),
+            "lateness_seconds": quantile_seconds(self.lateness),
             "picture": self.picture,
         }
 
 
-def plot(catalog: Catalog, at: At, epochs: int, out: Path | None) -> LatenessPlot:
+def plot_lateness(catalog: Catalog, at: At, epochs: int, out: Path | None) -> LatenessPlot:
     """Sum up the newest ``epochs`` of the snapshot that ``at`` means, and draw them into ``out`` unless that is None.
 
     Raises NotInstalledError if a picture is asked for and cannot be drawn, and what snapshot_at raises.
     """
     if out is not None:
-        require("plots", "a picture")
+        require_extra("plots", "a picture")
     head = snapshot_at(catalog, at).manifest
     if head is not None:
         seen_by(head, UNNAMED.output)  # which says what to name where there are several outputs
-    figures = [] if head is None else history(catalog, head.snapshot_id, epochs)
+    figures = [] if head is None else last_epoch_figures(catalog, head.snapshot_id, epochs)
     if out is not None:
-        from headrace.observe.picture import draw
+        from headrace.observe.picture import draw_epochs
 
-        draw(figures, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
-    late = lateness(catalog, head, figures)
-    return LatenessPlot(catalog.pipeline, len(figures), totals(figures), late, None if out is None else str(out))
+        draw_epochs(figures, f"{catalog.pipeline} at {at}: event time, processing time, watermark", out)
+    late = lateness_quantiles(catalog, head, figures)
+    return LatenessPlot(catalog.pipeline, len(figures), summed_counts(figures), late, None if out is None else str(out))

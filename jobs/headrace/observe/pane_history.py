@@ -16,14 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
-from headrace.model.expressions.expr import Expr, col, lit
+from headrace.model.expressions.expr import col, lit
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, render
 from headrace.read.shown_values import as_json
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.views.arrow_types import ExplainError, Given, python_rows, typed_key
 from headrace.read.views.columns import View, ViewColumns
+from headrace.read.views.conditions import of_key
 from headrace.read.views.lazy_view import LazyView
-from headrace.read.views.row_files import tables
+from headrace.read.views.row_files import read_tables
 from headrace.read.views.sources import OutputFiles
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
@@ -102,13 +103,13 @@ class EpochClock:
     high: Instant | None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "EpochClock":
+    def from_manifest(cls, manifest: Manifest) -> "EpochClock":
         """Reads the clocks of ``manifest``. Raises BrokenObjectError."""
-        progress = StoredProgress.of(manifest)
+        progress = StoredProgress.from_manifest(manifest)
         outputs = progress.chain.output_watermarks
-        above = (progress.watermark_of(progress.chain), *outputs)[max(0, len(outputs) - 1)]
+        input_watermark = (progress.watermark_of(progress.chain), *outputs)[max(0, len(outputs) - 1)]
         low, high = progress.min_event_time, progress.max_event_time
-        return cls(manifest.epoch, progress.processing_time, above, low, high)
+        return cls(manifest.epoch, progress.processing_time, input_watermark, low, high)
 
     def took_in(self, start: Instant, end: Instant) -> bool:
         """Whether it may have taken in elements of that time."""
@@ -157,7 +158,7 @@ class PaneHistory:
     def __post_init__(self) -> None:
         seen_by(self.head, UNNAMED.output)  # which says what to name where there are several outputs
 
-    def keys(self, most: int) -> KnownKeys:
+    def newest_keys(self, most: int) -> KnownKeys:
         """The keys that there are, at most ``most``: those with the newest panes. Reads the columns of the key."""
         types = self._columns.keys
         if self._columns.are_rows:  # which have no key
@@ -165,12 +166,12 @@ class PaneHistory:
         if not types:
             return KnownKeys((), (("null", "all elements"),), has_more=False)
         files, is_all = self._newest_files()
-        schema = pa.schema([self._columns.schema(View.PANES).field(name) for name in types])
+        schema = pa.schema([self._columns.arrow_schema(View.PANES).field(name) for name in types])
         labels: dict[str, str] = {}
-        names = {file.path: self._columns.names(View.PANES, epoch) for epoch, file in files}
-        for table in tables(self.catalog.store, [file for _, file in files], schema, names):
+        names = {file.path: self._columns.names_in_epoch(View.PANES, epoch) for epoch, file in files}
+        for table in read_tables(self.catalog.store, [file for _, file in files], schema, names):
             for row in python_rows(table.group_by([*types]).aggregate([])):
-                labels.setdefault(json.dumps(row, default=as_json, sort_keys=True), _label(row))
+                labels.setdefault(json.dumps(row, default=as_json, sort_keys=True), _key_label(row))
             if len(labels) > most:
                 break
         newest = sorted([*labels.items()][:most], key=lambda one: one[1])
@@ -182,14 +183,15 @@ class PaneHistory:
         """
         if self._columns.are_rows:
             raise ExplainError(f"pipeline {self.catalog.pipeline} gives rows as they are, which have no key")
-        named = typed_key(self._columns.keys, key, f"pipeline {self.catalog.pipeline}")
-        conditions: list[Expr] = [col(name) == lit(value) for name, value in named.items()]
-        where = reduce(and_, [col("epoch") >= lit(self._clocks[0].epoch), *conditions])
+        key_columns = typed_key(self._columns.keys, key, f"pipeline {self.catalog.pipeline}", null_keys=True)
+        where = reduce(and_, of_key(key_columns), col("epoch") >= lit(self._clocks[0].epoch))
         values = (*self._columns.values,)
         source = OutputFiles(self.catalog, self.head, View.PANES, self._columns, None)
         view = LazyView("panes", source, self.head, where=where, columns=[*_WINDOW, *_ABOUT, *values])
-        rows = [row for batch in view.batches(order=_NEWEST_FIRST, limit=most + 1) for row in _rows(batch)]
-        return KeyPanes(values, self._clocks, tuple(self._drawn(_whole_windows(rows, most))), len(rows) > most)
+        rows = [
+            row for batch in view.batches(order=_NEWEST_FIRST, limit=most + 1) for row in _rows_with_instants(batch)
+        ]
+        return KeyPanes(values, self._clocks, tuple(self._drawn_panes(_whole_windows(rows, most))), len(rows) > most)
 
     @cached_property
     def _columns(self) -> ViewColumns:
@@ -198,7 +200,7 @@ class PaneHistory:
     @cached_property
     def _clocks(self) -> tuple[EpochClock, ...]:
         newest = islice(self.catalog.ancestry(self.head.snapshot_id), self.limit)
-        return tuple(EpochClock.of(manifest) for manifest in newest)[::-1]
+        return tuple(EpochClock.from_manifest(manifest) for manifest in newest)[::-1]
 
     def _newest_files(self) -> tuple[list[tuple[int, DataFile]], bool]:
         """Files of panes with the epochs that wrote them, newest first, and whether these are all of the epochs."""
@@ -215,19 +217,21 @@ class PaneHistory:
                 rows += file.rows
         return files, True
 
-    def _drawn(self, rows: Iterable[dict[str, Any]]) -> Iterator[DrawnPane]:
+    def _drawn_panes(self, rows: Iterable[dict[str, Any]]) -> Iterator[DrawnPane]:
         """The panes of ``rows``, in the order of epochs, and then of windows."""
         last: dict[tuple[Instant, Instant], int] = {}
         order = ("epoch", WINDOW_START, WINDOW_END, "sequence")
         for row in sorted(rows, key=lambda one: tuple(one[name] for name in order)):
             start, end, epoch = row[WINDOW_START], row[WINDOW_END], row["epoch"]
-            before = [of for (low, high), of in last.items() if start <= low and high <= end]
+            epochs_before = [
+                epoch_of_span for (low, high), epoch_of_span in last.items() if start <= low and high <= end
+            ]
             if not row["is_retraction"]:
                 last[start, end] = epoch
             yield DrawnPane(
                 start=start,
                 end=end,
-                after=min(max(before), epoch - 1) if before else self._before_first(start, end, epoch),
+                after=min(max(epochs_before), epoch - 1) if epochs_before else self._before_first(start, end, epoch),
                 epoch=epoch,
                 timing=row["timing"],
                 index=row["pane_index"],
@@ -235,20 +239,22 @@ class PaneHistory:
                 values={name: row[name] for name in self._columns.values},
             )
 
-    def _before_first(self, start: Instant, end: Instant, emitted: int) -> int:
-        """The epoch before the first that took in elements of that time; at the latest that before ``emitted``."""
-        first = next((clock.epoch for clock in self._clocks if clock.took_in(start, end)), emitted)
-        return min(first, emitted) - 1
+    def _before_first(self, start: Instant, end: Instant, emission_epoch: int) -> int:
+        """The epoch before the first that took in elements of that time; at the latest that before
+        ``emission_epoch``.
+        """
+        first = next((clock.epoch for clock in self._clocks if clock.took_in(start, end)), emission_epoch)
+        return min(first, emission_epoch) - 1
 
 
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def _rows_with_instants(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Rows as Python's values, windows as instants."""
     ends = {WINDOW_START: MIN_INSTANT, WINDOW_END: GLOBAL_WINDOW_END}
     windows = {name: batch.column(name).cast(pa.int64()).to_pylist() for name in ends}
     rows = python_rows(batch.drop_columns([*ends]))
     for name, instants in windows.items():
-        for row, at in zip(rows, instants, strict=True):
-            row[name] = ends[name] if at is None else Instant(at)
+        for row, instant in zip(rows, instants, strict=True):
+            row[name] = ends[name] if instant is None else Instant(instant)
     return rows
 
 
@@ -263,7 +269,10 @@ def _whole_windows(rows: list[dict[str, Any]], most: int) -> list[dict[str, Any]
     return whole or rows[:most]
 
 
-def _label(key: Mapping[str, Any]) -> str:
+def _key_label(key: Mapping[str, Any]) -> str:
     """A key for people."""
-    values = [value if isinstance(value, str) else json.dumps(value, default=as_json) for value in key.values()]
+    values = [
+        value if isinstance(value, str) else "NULL" if value is None else json.dumps(value, default=as_json)
+        for value in key.values()
+    ]
     return ", ".join(values) if len(values) == 1 else ", ".join(map("{} = {}".format, key, values))

@@ -21,7 +21,7 @@ MAX_LABELS = 12
 _SUFFIXES = (".png", ".svg", ".pdf")
 
 
-def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
+def draw_epochs(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
     """Draw ``epochs`` (oldest first) into ``file``, a PNG, SVG or PDF by its suffix.
 
     Left: each epoch is one line of processing time, upwards; its bar spans the event times that it accepted, the red
@@ -44,18 +44,18 @@ def draw(epochs: Sequence[EpochFigures], title: str, file: Path) -> None:
 
 
 def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
-    spans = [(e.epoch, _day(e.min_event_time), _day(e.max_event_time)) for e in epochs]
-    known = [(epoch, low, high) for epoch, low, high in spans if low is not None and high is not None]
+    spans = [(e.epoch, _to_days(e.min_event_time), _to_days(e.max_event_time)) for e in epochs]
+    known_spans = [(epoch, low, high) for epoch, low, high in spans if low is not None and high is not None]
     axes.barh(
-        [epoch for epoch, _, _ in known],
-        [high - low for _, low, high in known],
-        left=[low for _, low, _ in known],
+        [epoch for epoch, _, _ in known_spans],
+        [high - low for _, low, high in known_spans],
+        left=[low for _, low, _ in known_spans],
         height=0.8,
         color=_BLUE,
         alpha=0.65,
         label="event times accepted",
     )
-    marks = [(e.epoch, _day(e.watermark)) for e in epochs]
+    marks = [(e.epoch, _to_days(e.watermark)) for e in epochs]
     axes.step(
         [mark for _, mark in marks if mark is not None],
         [epoch for epoch, mark in marks if mark is not None],
@@ -67,8 +67,8 @@ def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
     axes.xaxis_date()
     axes.set_xlabel("event time (UTC)")
     axes.set_ylabel("processing time (UTC), one line per epoch")
-    labelled = epochs[:: -(-len(epochs) // MAX_LABELS)] if epochs else []
-    axes.set_yticks([e.epoch for e in labelled], [_label(e) for e in labelled])
+    labelled_epochs = epochs[:: -(-len(epochs) // MAX_LABELS)] if epochs else []
+    axes.set_yticks([e.epoch for e in labelled_epochs], [_epoch_label(e) for e in labelled_epochs])
     axes.legend(loc="upper left")
 
 
@@ -83,11 +83,11 @@ def _draw_counts(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
     axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), fontsize="small")
 
 
-def _label(epoch: EpochFigures) -> str:
+def _epoch_label(epoch: EpochFigures) -> str:
     moment = to_datetime(epoch.processing_time)
     return f"{epoch.epoch}" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S}  epoch {epoch.epoch}"
 
 
-def _day(moment: Instant | None) -> float | None:
+def _to_days(moment: Instant | None) -> float | None:
     """Days since 1970, as matplotlib counts dates; None for no instant and for an infinite one."""
     return moment / UNITS["days"] if moment is not None and is_finite(moment) else None

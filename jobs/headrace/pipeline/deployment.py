@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from headrace.model.arguments import Arguments, Length, keywords
-from headrace.model.time import Duration, duration, render_duration
+from headrace.model.arguments import Arguments, Length, check_keywords
+from headrace.model.time import Duration, render_duration, to_duration
 from headrace.pipeline.scheduling import check_cron, check_schedule
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -46,19 +46,19 @@ class AirflowOptions:
     env: Mapping[str, str] = field(default_factory=dict)
     announce_windows: bool | None = None
 
-    def over(self, defaults: "AirflowOptions") -> "AirflowOptions":
+    def with_defaults(self, defaults: "AirflowOptions") -> "AirflowOptions":
         """These options, and where they say nothing ``defaults``; tags, arguments and environment are put together."""
-        given = {part.name: getattr(self, part.name) for part in fields(self)}
-        stated = {name: value for name, value in given.items() if value not in (None, (), {})}
+        options = {part.name: getattr(self, part.name) for part in fields(self)}
+        stated_options = {name: value for name, value in options.items() if value not in (None, (), {})}
         both = {
             "tags": tuple(dict.fromkeys((*defaults.tags, *self.tags))),
             "default_args": {**defaults.default_args, **self.default_args},
             "env": {**defaults.env, **self.env},
         }
-        return replace(defaults, **{**stated, **both})
+        return replace(defaults, **{**stated_options, **both})
 
 
-@keywords
+@check_keywords
 def airflow(
     *,
     owner: str | None = None,
@@ -93,60 +93,66 @@ def airflow(
     >>> hr.airflow(owner="sales", retries=3, execution_timeout="2h").owner
     'sales'
     """
-    given = Arguments("airflow")
+    arguments = Arguments("airflow")
 
-    def length(name: str, value: Length | None) -> Duration | None:
-        return None if value is None else given.duration(name, value, least=1)
+    def optional_duration(name: str, value: Length | None) -> Duration | None:
+        return None if value is None else arguments.duration(name, value, least=1)
 
-    def text(name: str, value: str | None, example: str) -> str | None:
-        return None if value is None else given.text(name, value, example)
+    def optional_text(name: str, value: str | None, example: str) -> str | None:
+        return None if value is None else arguments.text(name, value, example)
 
     if (deadline is None) != (on_deadline is None):
-        raise given.wrong("deadline", deadline, f"give deadline= and on_deadline= together, such as {_CALLBACK!r}")
+        raise arguments.refusal(
+            "deadline", deadline, f"give deadline= and on_deadline= together, such as {_CALLBACK!r}"
+        )
     return AirflowOptions(
-        owner=text("owner", owner, "sales"),
-        tags=tuple(given.several("tags", tags, str, '"sales"')),
-        start_date=None if start_date is None else _start(given, start_date),
-        retries=None if retries is None else given.whole("retries", retries, least=0),
-        retry_delay=length("retry_delay", retry_delay),
-        execution_timeout=length("execution_timeout", execution_timeout),
-        default_args=_mapping(given, "default_args", default_args, object, '{"priority_weight": 2}'),
-        on_failure=_function(given, "on_failure", on_failure),
-        on_warning=_function(given, "on_warning", on_warning),
-        deadline=length("deadline", deadline),
-        on_deadline=_function(given, "on_deadline", on_deadline),
-        pool=text("pool", pool, "audits"),
-        queue=text("queue", queue, "large"),
-        conn_id=text("conn_id", conn_id, "spark_default"),
-        env=_mapping(given, "env", env, str, '{"TZ": "UTC"}'),
-        announce_windows=None if announce_windows is None else given.flag("announce_windows", announce_windows),
+        owner=optional_text("owner", owner, "sales"),
+        tags=tuple(arguments.tuple_of("tags", tags, str, '"sales"')),
+        start_date=None if start_date is None else _checked_start(arguments, start_date),
+        retries=None if retries is None else arguments.whole_number("retries", retries, least=0),
+        retry_delay=optional_duration("retry_delay", retry_delay),
+        execution_timeout=optional_duration("execution_timeout", execution_timeout),
+        default_args=_checked_mapping(arguments, "default_args", default_args, object, '{"priority_weight": 2}'),
+        on_failure=_callback_reference(arguments, "on_failure", on_failure),
+        on_warning=_callback_reference(arguments, "on_warning", on_warning),
+        deadline=optional_duration("deadline", deadline),
+        on_deadline=_callback_reference(arguments, "on_deadline", on_deadline),
+        pool=optional_text("pool", pool, "audits"),
+        queue=optional_text("queue", queue, "large"),
+        conn_id=optional_text("conn_id", conn_id, "spark_default"),
+        env=_checked_mapping(arguments, "env", env, str, '{"TZ": "UTC"}'),
+        announce_windows=None if announce_windows is None else arguments.flag("announce_windows", announce_windows),
     )
 
 
-def _start(given: Arguments, start: object) -> datetime:
+def _checked_start(arguments: Arguments, start: object) -> datetime:
     if isinstance(start, datetime):
         if start.tzinfo is None:
-            raise given.wrong("start_date", start, "give its time zone, such as tzinfo=UTC")
+            raise arguments.refusal("start_date", start, "give its time zone, such as tzinfo=UTC")
         return start
-    day: date = given.instance("start_date", start, date, "date(2026, 1, 1)")
+    day: date = arguments.instance("start_date", start, date, "date(2026, 1, 1)")
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def _function(given: Arguments, name: str, value: object) -> str | None:
+def _callback_reference(arguments: Arguments, name: str, value: object) -> str | None:
     if value is None:
         return None
-    reference = given.text(name, value, _CALLBACK)
+    reference = arguments.text(name, value, _CALLBACK)
     if not _REFERENCE.fullmatch(reference):
-        raise given.wrong(name, value, f"write module:function, such as {_CALLBACK!r}")
+        raise arguments.refusal(name, value, f"write module:function, such as {_CALLBACK!r}")
     return reference
 
 
-def _mapping(given: Arguments, name: str, value: object, of: type[Any], example: str) -> Mapping[str, Any]:
+def _checked_mapping(
+    arguments: Arguments, name: str, value: object, item_type: type[Any], example: str
+) -> Mapping[str, Any]:
     if value is None:
         return {}
-    mapping: Mapping[str, Any] = given.instance(name, value, Mapping, example)  # type: ignore[type-abstract]
-    if not all(isinstance(key, str) and isinstance(item, of) for key, item in mapping.items()):
-        raise given.wrong(name, value, f"give {'text' if of is str else 'values'} by name, such as {example}")
+    mapping: Mapping[str, Any] = arguments.instance(name, value, Mapping, example)  # type: ignore[type-abstract]
+    if not all(isinstance(key, str) and isinstance(item, item_type) for key, item in mapping.items()):
+        raise arguments.refusal(
+            name, value, f"give {'text' if item_type is str else 'values'} by name, such as {example}"
+        )
     return dict(mapping)
 
 
@@ -202,23 +208,23 @@ Schedule = Times | AssetSchedule | FileSchedule
 """Times, events of assets, files that land."""
 
 
-@keywords
+@check_keywords
 def cron(expression: str, *, zone: str) -> CronSchedule:
     """A schedule by the clock of a time zone, which follows its summer time. Raises PipelineError.
 
     >>> str(hr.cron("0 6 * * *", zone="Europe/Berlin"))
     '0 6 * * * in Europe/Berlin'
     """
-    given = Arguments("cron")
-    text = given.text("expression", expression, "0 6 * * *")
+    arguments = Arguments("cron")
+    text = arguments.text("expression", expression, "0 6 * * *")
     try:
         check_cron(text)
     except ValueError as error:
-        raise given.wrong("expression", expression, str(error)) from None
-    return CronSchedule(text, given.zone("zone", zone))
+        raise arguments.refusal("expression", expression, str(error)) from None
+    return CronSchedule(text, arguments.time_zone("zone", zone))
 
 
-@keywords
+@check_keywords
 def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedule:
     """A schedule by events of Airflow's assets, all of ``uris``; also at ``or_at``, if that is given. What readers of a
     pipeline see is the asset ``headrace://NAME/published``, of one of its outputs ``headrace://NAME/OUTPUT/published``.
@@ -227,17 +233,17 @@ def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedu
     >>> str(hr.on_assets(["headrace://orders/published"], or_at="@hourly"))
     'headrace://orders/published, or @hourly'
     """
-    given = Arguments("on_assets")
+    arguments = Arguments("on_assets")
     if isinstance(uris, str) or not isinstance(uris, Sequence) or not uris:
-        raise given.wrong("uris", uris, 'write a list, such as ["headrace://orders/published"]')
-    texts = tuple(given.text("uris", uri, "headrace://orders/published") for uri in uris)
+        raise arguments.refusal("uris", uris, 'write a list, such as ["headrace://orders/published"]')
+    texts = tuple(arguments.text("uris", uri, "headrace://orders/published") for uri in uris)
     for text in texts:
         if "://" not in text:
-            raise given.wrong("uris", text, "write a URI, such as headrace://orders/published")
-    return AssetSchedule(texts, _or_at(given, or_at))
+            raise arguments.refusal("uris", text, "write a URI, such as headrace://orders/published")
+    return AssetSchedule(texts, _or_at(arguments, or_at))
 
 
-@keywords
+@check_keywords
 def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = None) -> FileSchedule:
     """A schedule by files that land, and by records that come to topics of Kafka: a watcher in Airflow's triggerer
     looks every ``poll_interval`` for what no run has read, and for timers that are due, and starts a run; also at
@@ -247,41 +253,41 @@ def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = Non
     >>> str(hr.on_files("1m", or_at="@daily"))
     'when files land (a look every 1m), or @daily'
     """
-    given = Arguments("on_files")
-    interval = given.duration("poll_interval", poll_interval)
-    if interval < duration(_LEAST):
-        raise given.wrong("poll_interval", poll_interval, "give an interval of a second or more")
-    return FileSchedule(interval, _or_at(given, or_at))
+    arguments = Arguments("on_files")
+    interval = arguments.duration("poll_interval", poll_interval)
+    if interval < to_duration(_LEAST):
+        raise arguments.refusal("poll_interval", poll_interval, "give an interval of a second or more")
+    return FileSchedule(interval, _or_at(arguments, or_at))
 
 
-def _or_at(given: Arguments, or_at: object) -> Times | None:
+def _or_at(arguments: Arguments, or_at: object) -> Times | None:
     """The argument ``or_at``, which is a schedule by times that come again. Raises PipelineError."""
-    at = None if or_at is None else at_times(given, or_at, name="or_at")
-    if at in {"@once", "@continuous"}:
-        raise given.wrong("or_at", or_at, _TIMES)
-    return at
-
-
-def at_times(given: Arguments, schedule: object, *, name: str = "schedule") -> Times:
-    """The argument ``name`` of ``given``, which is a schedule by times alone. Raises PipelineError."""
-    times = scheduled(given, schedule, name=name)
-    if times is None or isinstance(times, AssetSchedule | FileSchedule):
-        raise given.wrong(name, schedule, _TIMES)
+    times = None if or_at is None else at_times(arguments, or_at, name="or_at")
+    if times in {"@once", "@continuous"}:
+        raise arguments.refusal("or_at", or_at, _TIMES)
     return times
 
 
-def scheduled(given: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:
-    """The argument ``name`` of ``given``, checked. Raises PipelineError."""
+def at_times(arguments: Arguments, schedule: object, *, name: str = "schedule") -> Times:
+    """The argument ``name`` of ``arguments``, which is a schedule by times alone. Raises PipelineError."""
+    times = checked_schedule(arguments, schedule, name=name)
+    if times is None or isinstance(times, AssetSchedule | FileSchedule):
+        raise arguments.refusal(name, schedule, _TIMES)
+    return times
+
+
+def checked_schedule(arguments: Arguments, schedule: object, *, name: str = "schedule") -> Schedule | None:
+    """The argument ``name`` of ``arguments``, checked. Raises PipelineError."""
     if isinstance(schedule, CronSchedule | AssetSchedule | FileSchedule):
         return schedule
     if isinstance(schedule, timedelta):
         if schedule < _LEAST:
-            raise given.wrong(name, schedule, "give an interval of a second or more")
+            raise arguments.refusal(name, schedule, "give an interval of a second or more")
         return schedule
     try:
         return check_schedule(schedule)
     except ValueError as error:
-        raise given.wrong(name, schedule, str(error)) from None
+        raise arguments.refusal(name, schedule, str(error)) from None
 
 
 AT_ONCE: Final = "at once"
@@ -291,7 +297,7 @@ PROMOTIONS: Final = (AT_ONCE, WHEN_APPROVED, NEVER)
 """When the branch of a backfill becomes what readers see, once its audit has succeeded."""
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Backfill:
     """Backfills on a ``schedule``, beside the live runs. Each computes the windows of the time ``last`` before it was
@@ -321,16 +327,16 @@ class Backfill:
         patch: bool = False,
         output: str | None = None,
     ) -> None:
-        given = Arguments("Backfill")
-        object.__setattr__(self, "schedule", at_times(given, schedule))
-        object.__setattr__(self, "last", given.duration("last", last, least=1))
+        arguments = Arguments("Backfill")
+        object.__setattr__(self, "schedule", at_times(arguments, schedule))
+        object.__setattr__(self, "last", arguments.duration("last", last, least=1))
         if promote not in PROMOTIONS:
-            raise given.wrong("promote", promote, f"write {', '.join(map(repr, PROMOTIONS))}")
+            raise arguments.refusal("promote", promote, f"write {', '.join(map(repr, PROMOTIONS))}")
         object.__setattr__(self, "promote", promote)
-        if given.flag("patch", patch) and promote == NEVER:
-            raise given.wrong("promote", promote, "a patch is a way to promote: leave one of them out")
+        if arguments.flag("patch", patch) and promote == NEVER:
+            raise arguments.refusal("promote", promote, "a patch is a way to promote: leave one of them out")
         if output is not None and not patch:
-            raise given.wrong(
+            raise arguments.refusal(
                 "output",
                 output,
                 "an output that main adopts is computed again from the beginning: write patch=True, or leave it out",
@@ -341,13 +347,17 @@ class Backfill:
     def check_output(self, given: Arguments, outputs: Collection[str]) -> None:
         """Raise PipelineError unless a patch names one of the ``outputs`` of the pipeline, if they have names."""
         if self.patch and outputs and self.output is None:
-            raise given.wrong("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
+            raise given.refusal("backfill", self, f"a patch is of one output: write output={next(iter(outputs))!r}")
         if self.output is not None and self.output not in outputs:
-            there = f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name: leave it out"
-            raise given.wrong("backfill", self, f"there is no output {self.output!r}; the pipeline has {there}")
+            outputs_text = (
+                f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name: leave it out"
+            )
+            raise given.refusal(
+                "backfill", self, f"there is no output {self.output!r}; the pipeline has {outputs_text}"
+            )
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Retention:
     """What is kept of a pipeline's history, and when the rest expires: ``Retention(keep_last=100, keep_for="30d")``.
@@ -373,8 +383,8 @@ class Retention:
         keep_tags: bool = True,
         schedule: Times | None = "@daily",
     ) -> None:
-        given, set_ = Arguments("Retention"), object.__setattr__
-        set_(self, "keep_last", given.whole("keep_last", keep_last, least=1))
-        set_(self, "keep_for", None if keep_for is None else given.duration("keep_for", keep_for))
-        set_(self, "keep_tags", given.flag("keep_tags", keep_tags))
-        set_(self, "schedule", None if schedule is None else at_times(given, schedule))
+        arguments, set_ = Arguments("Retention"), object.__setattr__
+        set_(self, "keep_last", arguments.whole_number("keep_last", keep_last, least=1))
+        set_(self, "keep_for", None if keep_for is None else arguments.duration("keep_for", keep_for))
+        set_(self, "keep_tags", arguments.flag("keep_tags", keep_tags))
+        set_(self, "schedule", None if schedule is None else at_times(arguments, schedule))

@@ -13,15 +13,31 @@ from functools import cached_property
 from typing import Any, ClassVar, Final
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, did_you_mean, keywords, word
-from headrace.model.changelog import Changelog
+from headrace.model.arguments import (
+    REQUIRED,
+    Arguments,
+    Length,
+    Suggesting,
+    check_keywords,
+    did_you_mean,
+    register_word,
+)
+from headrace.model.changelog import Changelog, RecordSign, Versions
 from headrace.model.event_time import EventTime, WatermarkStrategy, arrival_time, event_time
 from headrace.model.expressions import columns as expression_columns
-from headrace.model.expressions.columns import read
-from headrace.model.expressions.data_types import DataType, ListType, Schema, in_words, schema_of, stored_schema
+from headrace.model.expressions.columns import column_or_expression
+from headrace.model.expressions.data_types import (
+    DataType,
+    ListType,
+    NestedType,
+    Schema,
+    in_words,
+    schema_of,
+    stored_schema,
+)
 from headrace.model.expressions.expr import Column, Expr, Literal
-from headrace.model.expressions.typing import same, type_of
-from headrace.pipeline.loading.modules import current
+from headrace.model.expressions.typing import columns_of, is_same_expression, type_of
+from headrace.pipeline.loading.modules import current_package
 
 OWN = "source"
 """The name of a pipeline's own input, in snapshots and counts."""
@@ -46,6 +62,10 @@ class OnMissing(StrEnum):
     NULL = "null"
 
 
+FunctionKey = tuple[str, str | None]
+"""The name and the package of a user's own function."""
+
+
 @dataclass(frozen=True)
 class OwnFunction:
     """A user's own function over records, named ``module:function``, and the columns that it ``returns``.
@@ -61,30 +81,35 @@ class OwnFunction:
     name: str
     returns: Schema
     deterministic: bool
-    package: str | None = field(default_factory=current, repr=False, metadata=PLACE)
+    package: str | None = field(default_factory=current_package, repr=False, metadata=PLACE)
 
     def __post_init__(self) -> None:
-        given = Arguments(type(self).__name__)
-        given.text("name", self.name, "module:function")
-        given.flag("deterministic", self.deterministic)
+        arguments = Arguments(type(self).__name__)
+        arguments.text("name", self.name, "module:function")
+        arguments.flag("deterministic", self.deterministic)
         if self.package is not None:
-            given.text("package", self.package, "a folder of modules")
+            arguments.text("package", self.package, "a folder of modules")
         module, _, function = self.name.partition(":")
         if not all(part.isidentifier() for part in (*module.split("."), function)):
             raise PipelineError(f"{self.name!r} names no {self.noun}; write module:function")
-        object.__setattr__(self, "returns", self._returned(given))
+        object.__setattr__(self, "returns", self._returned_schema(arguments))
+
+    @property
+    def known_by(self) -> FunctionKey:
+        """Its name and its package."""
+        return self.name, self.package
 
     @property
     def in_words(self) -> str:
         """What a description calls it: "Spark code parsing:flat"."""
         return f"{self.noun} {self.name}"
 
-    def _returned(self, given: Arguments) -> Schema:
-        return schema_of(given, "returns", self.returns)
+    def _returned_schema(self, arguments: Arguments) -> Schema:
+        return schema_of(arguments, "returns", self.returns)
 
 
-@word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
-@keywords
+@register_word("spark function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class SparkFunction(OwnFunction):
     """A user's own Spark code over records, named ``module:function``: the function takes a DataFrame and gives one.
@@ -104,8 +129,8 @@ class SparkFunction(OwnFunction):
     returns: Mapping[str, DataType]
 
 
-@word("batch function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
-@keywords
+@register_word("batch function", name=REQUIRED, returns=REQUIRED, deterministic=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class BatchFunction(OwnFunction):
     """A user's own Python over records, named ``module:function``: the function takes an Arrow RecordBatch and gives
@@ -124,8 +149,8 @@ class BatchFunction(OwnFunction):
 
     noun: ClassVar[str] = "batch function"
 
-    def _returned(self, given: Arguments) -> Schema:
-        return stored_schema(given, "returns", self.returns)
+    def _returned_schema(self, arguments: Arguments) -> Schema:
+        return stored_schema(arguments, "returns", self.returns)
 
 
 class Source(Suggesting, ABC):
@@ -133,8 +158,9 @@ class Source(Suggesting, ABC):
 
     ``kind`` names the code that reads it: ``files``, or an entry point of ``headrace.sources``. ``schema`` names the
     columns to read. An epoch takes at most ``max_files`` splits and ``max_bytes`` bytes. ``explode``: a list, of which
-    each item gives a record. ``changelog``: how records say whether they add a row or withdraw one (semantics 14);
-    None: they add rows.
+    each item gives a record; or a list of objects, in which some of the columns are. ``changelog``: how records say
+    whether they add a row or withdraw one (semantics 14); None: they add rows. ``versions``: how they are versions of
+    rows (semantics 14.10); None: each is one by itself.
     """
 
     kind: ClassVar[str]
@@ -147,12 +173,17 @@ class Source(Suggesting, ABC):
     transform: OwnFunction | None = None
     explode: str | None = None
     changelog: Changelog | None = None
+    versions: Versions | None = None
     is_upstream: ClassVar[bool] = False
     """Whether it is another pipeline."""
+    has_keyed_messages: ClassVar[bool] = False
+    """Whether a record may have no value, and a key of its own that says which row it deletes."""
+    carried: ClassVar[Schema] = {}
+    """Columns that its ``transform`` does not give: what is made of a record has those of the record."""
 
     def __post_init__(self) -> None:
-        given = Arguments(type(self).__name__)
-        object.__setattr__(self, "schema", expression_columns.columns_of_source(given, "schema", self.schema))
+        arguments = Arguments(type(self).__name__)
+        object.__setattr__(self, "schema", expression_columns.columns_of_source(arguments, "schema", self.schema))
 
     @property
     @abstractmethod
@@ -209,6 +240,13 @@ class Source(Suggesting, ABC):
         """Whose values each have a watermark if ``event_time`` is given no ``split``; None: all share one."""
         return None
 
+    @property
+    def position(self) -> Expr | None:
+        """The place of a record among those that came beside it, such as an offset, by which versions of a row go
+        unless they have an order; None: records have none.
+        """
+        return None
+
     @cached_property
     def fields(self) -> Mapping[str, expression_columns.SourceField]:
         """Where each column of the schema is in the records."""
@@ -231,9 +269,12 @@ class Source(Suggesting, ABC):
 
     @cached_property
     def as_read(self) -> "Source":
-        """The source as it is read: with what its ``changelog`` reads of records, beside columns or in their place."""
+        """The source as it is read: with what its ``changelog``, or its ``versions``, read of records, beside columns
+        or in their place.
+        """
         own = self.in_records
-        read = own if self.changelog is None else self.changelog.as_read(own)
+        reading = self.changelog or self.versions
+        read = own if reading is None else reading.as_read(own)
         if read is own:
             return self
         whole = {} if self.explode is None else {"explode": None}
@@ -244,18 +285,60 @@ class Source(Suggesting, ABC):
         """Whether pipelines read other records than it has: none, one or several for each."""
         return self.transform is not None or self.explode is not None
 
+    @cached_property
+    def exploded(self) -> tuple[str, ...]:
+        """The columns that each have an item of the list that ``explode`` names, or a field of it."""
+        if self.explode is None or self.explode in self.schema:
+            return () if self.explode is None else (self.explode,)
+        return tuple(expression_columns.in_list(self.schema, self.explode))
+
     @property
     def columns(self) -> Schema:
         """What event time, key and aggregates read."""
         if self.transform is not None:
-            return self.transform.returns
-        exploded = self.types.get(self.explode or "")
-        return {**self.types, str(self.explode): exploded.item} if isinstance(exploded, ListType) else self.types
+            return {**self.transform.returns, **self.carried}
+        items = {name: kind.item for name in self.exploded if isinstance(kind := self.types[name], ListType)}
+        own = {**self.types, **items}
+        return own if self.versions is None else {**own, **self.versions.columns}
+
+    @property
+    def columns_beside(self) -> frozenset[str]:
+        """Names of ``columns`` that say something about a record: rows have them only where they are named."""
+        return frozenset({*self.metadata, *(() if self.versions is None else self.versions.columns)})
+
+    @property
+    def columns_of_changes(self) -> frozenset[str]:
+        """Names of ``columns`` that are of a change, and of no row: what an envelope has for both of its rows, and what
+        the source says of each record. None where nothing is withdrawn.
+        """
+        return (
+            frozenset()
+            if self.changelog is None
+            else frozenset((*getattr(self.changelog, "shared", ()), *self.metadata))
+        )
+
+    @property
+    def columns_of_signs(self) -> frozenset[str]:
+        """Names of the columns by which a row is told from its withdrawal."""
+        changelog = self.changelog
+        return columns_of(changelog.sign_of(self.schema)) if isinstance(changelog, RecordSign) else frozenset()
+
+    @property
+    def different_in_withdrawals(self) -> frozenset[str]:
+        """Names of ``columns`` in which a withdrawal may differ from the row that it withdraws."""
+        return self.columns_of_changes | self.columns_of_signs
+
+    @property
+    def columns_of_tombstones(self) -> frozenset[str] | None:
+        """Names of ``columns`` that a tombstone has; None: there is none, or each record has all of them."""
+        if self.versions is None or not (self.versions.are_bare or self.has_keyed_messages):
+            return None
+        return frozenset({*self.versions.key, *self.columns_beside})
 
     def __str__(self) -> str:
         return f"{self.kind} {self.place}"
 
-    @keywords
+    @check_keywords
     def event_time(
         self,
         at: expression_columns.Read,
@@ -293,7 +376,7 @@ def _is_json(value: object) -> bool:
     return value is None or type(value) in (str, int, float, bool)
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True)
 class Input(Suggesting):
     """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
@@ -310,10 +393,10 @@ class Input(Suggesting):
     columns: Mapping[str, Expr] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        given = Arguments("Input")
+        arguments = Arguments("Input")
         if not isinstance(self.source, Source):
-            raise given.wrong("source", self.source, 'write a source such as json("landing/flights", {...})')
-        given.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
+            raise arguments.refusal("source", self.source, 'write a source such as json("landing/flights", {...})')
+        arguments.instance("event_time", self.event_time, EventTime, ".event_time(...) of a source in its place")
 
     @property
     def has_own_split(self) -> bool:
@@ -321,9 +404,9 @@ class Input(Suggesting):
         own, split = self.source.own_split, self.event_time.split
         if own is None or split is None:
             return own is split
-        return same(split, read(Arguments("own_split"), "split", own))
+        return is_same_expression(split, column_or_expression(Arguments("own_split"), "split", own))
 
-    @keywords
+    @check_keywords
     def named(self, name: str, columns: Mapping[str, Expr] | None = None) -> "Input":
         """Name this input for ``union=`` of a pipeline: its records join those of the pipeline's own input, and the
         watermark is the minimum over all inputs (12.9).
@@ -332,13 +415,15 @@ class Input(Suggesting):
         expressions over this input's; if it leaves one out, this input's column of that name counts, or NULL. A column
         that says which input a record is from is a literal: ``{"side": lit("bid")}``.
         """
-        given = Arguments("named")
-        text = given.text("name", name, "weather")
+        arguments = Arguments("named")
+        text = arguments.text("name", name, "weather")
         if text == OWN:
-            raise given.wrong("name", name, "that is the name of every pipeline's own input; choose another")
+            raise arguments.refusal("name", name, "that is the name of every pipeline's own input; choose another")
         write = '{"name": expression}, such as {"origin": col("airport")}'
         return replace(
-            self, name=text, columns=given.mapping("columns", {} if columns is None else columns, Expr, write, least=0)
+            self,
+            name=text,
+            columns=arguments.mapping("columns", {} if columns is None else columns, Expr, write, least=0),
         )
 
     def expressions(self, schema: Schema) -> dict[str, Expr]:
@@ -348,12 +433,12 @@ class Input(Suggesting):
             raise PipelineError(
                 f"input {self.name} gives {', '.join(sorted(unknown))}, which the pipeline does not read"
             )
-        return {name: self._expression(name, kind) for name, kind in schema.items()}
+        return {name: self._column_expression(name, kind) for name, kind in schema.items()}
 
-    def _expression(self, name: str, kind: DataType | ListType) -> Expr:
+    def _column_expression(self, name: str, kind: expression_columns.ColumnType) -> Expr:
         expr = self.columns.get(name)
-        if isinstance(kind, ListType):
-            return self._list(name, kind, expr)
+        if isinstance(kind, NestedType):
+            return self._nested_column(name, kind, expr)
         if expr is None:
             expr = Column(name) if name in self.source.columns else Literal(None, kind)
         own_kind = type_of(expr, self.source.columns)
@@ -363,8 +448,8 @@ class Input(Suggesting):
             )
         return expr
 
-    def _list(self, name: str, kind: ListType, expr: Expr | None) -> Column:
-        """A list of the pipeline's schema: one of this input's own."""
+    def _nested_column(self, name: str, kind: NestedType, expr: Expr | None) -> Column:
+        """A list, struct or map of the pipeline's schema: one of this input's own."""
         own = Column(name) if expr is None else expr
         if not isinstance(own, Column) or self.source.columns.get(own.name) != kind:
             raise PipelineError(
@@ -374,30 +459,58 @@ class Input(Suggesting):
         return own
 
 
-def own_function(given: Arguments, transform: object) -> OwnFunction | None:
-    """The argument ``transform`` of a source. Raises the error of ``given``."""
+def own_function(arguments: Arguments, transform: object) -> OwnFunction | None:
+    """The argument ``transform`` of a source. Raises the error of ``arguments``."""
     write = 'BatchFunction("module:function", ...), or SparkFunction("module:function", ...)'
-    return given.optional("transform", transform, OwnFunction, write)
+    return arguments.optional_instance("transform", transform, OwnFunction, write)
 
 
 def exploded_column(
-    given: Arguments, explode: object, schema: expression_columns.SourceColumns, transform: OwnFunction | None
+    arguments: Arguments, explode: object, schema: expression_columns.SourceColumns, transform: OwnFunction | None
 ) -> str | None:
-    """The argument ``explode`` of a source, a column of its ``schema``. Raises the error of ``given``."""
+    """The argument ``explode`` of a source, a column of its ``schema``, or a list of objects in which some of them lie.
+    Raises the error of ``arguments``.
+    """
     if explode is None:
         return None
     types = expression_columns.types_of(schema)
-    name = given.text("explode", explode, "tags")
+    name = arguments.text("explode", explode, "tags")
+    if transform is not None:
+        raise arguments.refusal("explode", name, f"{transform.name} makes records of its own: let it do this, too")
+    if name not in types and expression_columns.in_list(schema, name):
+        return name
     if name not in types:
-        there = did_you_mean(name, types)
-        raise given.wrong("explode", name, f"the schema has no such column; {there}its columns are {', '.join(types)}")
+        suggestion = did_you_mean(name, types)
+        raise arguments.refusal(
+            "explode", name, f"the schema has no such column; {suggestion}its columns are {', '.join(types)}"
+        )
     if not isinstance(types[name], ListType):
-        raise given.wrong(
+        raise arguments.refusal(
             "explode", name, f"it is {in_words(types[name])}, and only a list of values has items: list[str], list[int]"
         )
-    if transform is not None:
-        raise given.wrong("explode", name, f"{transform.name} makes records of its own: let it do this, too")
     return name
+
+
+def with_objects(
+    arguments: Arguments, explode: str | None, schema: expression_columns.SourceColumns, instead: str = ""
+) -> expression_columns.SourceColumns:
+    """``schema`` where ``explode`` may name a list of objects: what lies in it is read as lists. Raises the error of
+    ``arguments`` for a list in it; for any where such are not read, which says what to do ``instead``.
+    """
+    list_columns = {} if explode is None or explode in schema else expression_columns.in_list(schema, explode)
+    if list_columns and instead:
+        raise arguments.refusal(
+            "explode", explode, f"{min(list_columns)!r} lies in it, and lists of objects are not read; {instead}"
+        )
+    source_fields = expression_columns.fields_of(schema)
+    for name in list_columns:
+        if isinstance(source_fields[name].type, NestedType) and not source_fields[name].through:
+            raise arguments.refusal(
+                f"schema[{name!r}]",
+                source_fields[name],
+                f"it is in each object of the list {explode!r}, where values are read",
+            )
+    return {**schema, **list_columns}
 
 
 CONNECTION_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,62}")
@@ -442,36 +555,36 @@ class FunctionSink(Sink):
     package: str | None = field(default=None, repr=False, compare=False)
 
 
-def function_name(given: Arguments, function: object, example: str) -> str:
+def function_name(arguments: Arguments, function: object, example: str) -> str:
     """The name of ``module:function`` in its module."""
-    module, _, called = given.text("function", function, example).partition(":")
-    if not all(part.isidentifier() for part in (*module.split("."), called)):
-        raise given.wrong("function", function, f"write module:function, as in {example}")
-    return called
+    module, _, attribute = arguments.text("function", function, example).partition(":")
+    if not all(part.isidentifier() for part in (*module.split("."), attribute)):
+        raise arguments.refusal("function", function, f"write module:function, as in {example}")
+    return attribute
 
 
-def sink_name(given: Arguments, name: object, table: str) -> str:
-    called = _NO_NAME.sub("_", table)[:100] if name is None else given.text("name", name, "reports.sales")
-    if not _NAME.fullmatch(called):
-        raise given.wrong("name", called, "write letters, digits, ., - and _, at most 100")
-    return called
+def sink_name(arguments: Arguments, name: object, table: str) -> str:
+    checked_name = _NO_NAME.sub("_", table)[:100] if name is None else arguments.text("name", name, "reports.sales")
+    if not _NAME.fullmatch(checked_name):
+        raise arguments.refusal("name", checked_name, "write letters, digits, ., - and _, at most 100")
+    return checked_name
 
 
-def connection_name(given: Arguments, value: object) -> str:
-    """The argument ``connection``. Raises the error of ``given``."""
+def connection_name(arguments: Arguments, value: object) -> str:
+    """The argument ``connection``. Raises the error of ``arguments``."""
     if not isinstance(value, str) or not CONNECTION_NAME.fullmatch(value):
         # not quoted: it may be a URI with a password
-        raise given.wrong(
+        raise arguments.refusal(
             "connection", "...", "write the name of a connection (lower case letters, digits and _), never its URI"
         )
     return value
 
 
-def named_sinks(given: Arguments, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
-    """The argument ``sinks``, each with a name of its own. Raises the error of ``given``."""
-    several = given.several("sinks", sinks, Sink, 'postgres("reports.sales", connection="warehouse")')
+def named_sinks(arguments: Arguments, sinks: Sequence[Sink]) -> tuple[Sink, ...]:
+    """The argument ``sinks``, each with a name of its own. Raises the error of ``arguments``."""
+    several = arguments.tuple_of("sinks", sinks, Sink, 'postgres("reports.sales", connection="warehouse")')
     names = [sink.name for sink in several]
     for name in names:
         if names.count(name) > 1:
-            raise given.wrong("sinks", name, "two sinks have this name; give one of them a name= of its own")
+            raise arguments.refusal("sinks", name, "two sinks have this name; give one of them a name= of its own")
     return several

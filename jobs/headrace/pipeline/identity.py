@@ -25,15 +25,16 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import constant_to_json, to_json
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.pipeline.endpoints import Input, Source
-from headrace.pipeline.group_rows import GroupRows
+from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.rows import GroupRows
 from headrace.pipeline.sources import FilesSource
 from headrace.pipeline.stages import Aggregation, Stage
 
 Answer = TypeVar("Answer")
 
 
-def once(function: Callable[[Pipeline], Answer]) -> Callable[[Pipeline], Answer]:
+def cache_per_pipeline(function: Callable[[Pipeline], Answer]) -> Callable[[Pipeline], Answer]:
     """``function``, which is asked once of each pipeline. Its answer lives in the pipeline, and no longer."""
     name = f"{function.__module__}.{function.__qualname__}"
 
@@ -47,20 +48,20 @@ def once(function: Callable[[Pipeline], Answer]) -> Callable[[Pipeline], Answer]
     return kept
 
 
-def encoded(value: Any) -> Any:
+def encode_value(value: Any) -> Any:
     """``value``, a part of a pipeline, as JSON."""
     if isinstance(value, Expr):
         return to_json(value)
     if isinstance(value, Mapping):
-        return [[name, encoded(part)] for name, part in value.items()]
+        return [[name, encode_value(part)] for name, part in value.items()]
     if isinstance(value, list | tuple):
-        return [encoded(part) for part in value]
+        return [encode_value(part) for part in value]
     if type(value) in WORDS:
-        return _known(value, WORDS[type(value)])
-    return _own(value) if is_dataclass(value) else _plain(value)
+        return _encode_with_word(value, WORDS[type(value)])
+    return _encode_own_object(value) if is_dataclass(value) else _encode_plain(value)
 
 
-def _plain(value: Any) -> Any:
+def _encode_plain(value: Any) -> Any:
     if isinstance(value, StrEnum):
         return value.value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -69,9 +70,12 @@ def _plain(value: Any) -> Any:
     return constant_to_json(value)
 
 
-def _known(value: Any, word: Word) -> dict[str, Any]:
+def _encode_with_word(value: Any, word: Word) -> dict[str, Any]:
     parts = {name: (getattr(value, name), left_out) for name, left_out in word.parts.items()}
-    return {"is": word.name, **{name: encoded(part) for name, (part, out) in parts.items() if not _is_out(part, out)}}
+    return {
+        "is": word.name,
+        **{name: encode_value(part) for name, (part, out) in parts.items() if not _is_out(part, out)},
+    }
 
 
 def _is_out(part: Any, left_out: Any) -> bool:
@@ -80,17 +84,20 @@ def _is_out(part: Any, left_out: Any) -> bool:
     return part in left_out if isinstance(left_out, tuple) else bool(part == left_out)
 
 
-def _own(value: Any) -> dict[str, Any]:
+def _encode_own_object(value: Any) -> dict[str, Any]:
     """An object of a user's own class. What it says of its state need not be a field of it."""
-    named = {field.name: encoded(getattr(value, field.name)) for field in fields(value)}
+    encoded_fields = {field.name: encode_value(getattr(value, field.name)) for field in fields(value)}
     match value:
         case CustomCombiner():
-            declared = {"accumulator": encoded(accumulator_types(value)), "result": encoded(result_type(value))}
+            declarations = {
+                "accumulator": encode_value(accumulator_types(value)),
+                "result": encode_value(result_type(value)),
+            }
         case CustomTrigger():
-            declared = {"state": encoded(state_types(value)), "signals": sorted({*value.signals})}
+            declarations = {"state": encode_value(state_types(value)), "signals": sorted({*value.signals})}
         case _:
-            declared = {}
-    return {"own": type(value).__name__, "fields": named, **declared}
+            declarations = {}
+    return {"own": type(value).__name__, "fields": encoded_fields, **declarations}
 
 
 FORMAT = 1
@@ -100,20 +107,20 @@ FORMAT_OF_SEVERAL = 2
 """The same where outputs have names."""
 
 
-@once
+@cache_per_pipeline
 def fingerprint(pipeline: Pipeline) -> str:
     """Hex digest of all that decides what the state means. What the outputs are called whose panes one reads does
     not.
     """
-    return fingerprint_of(meaning(pipeline))
+    return fingerprint_of(pipeline_meaning(pipeline))
 
 
 def fingerprint_of(meant: Mapping[str, Any]) -> str:
-    """The fingerprint of what ``meaning`` gives."""
-    return _digest(_without_names(meant))[:32]
+    """The fingerprint of what ``pipeline_meaning`` gives."""
+    return _json_digest(_without_names(meant))[:32]
 
 
-def meaning(pipeline: Pipeline) -> dict[str, Any]:
+def pipeline_meaning(pipeline: Pipeline) -> dict[str, Any]:
     """What a fingerprint is made of, as JSON: inputs, event time, splits, duplicates, and of each aggregation its key,
     filter, where, when, how, what, columns of results and having, and the loop and its rounds; of rows their columns
     and filter.
@@ -122,107 +129,139 @@ def meaning(pipeline: Pipeline) -> dict[str, Any]:
     Airflow and descriptions may change freely. What is not used does not count. Where outputs have names, stages are
     those of each: with the inputs they mean what those of a pipeline mean that has this output alone.
     """
-    read = {"inputs": [_input(given) for given in pipeline.inputs], **_used(deduplicate=pipeline.deduplicate)}
+    read = {
+        "inputs": [_encode_input(input_) for input_ in pipeline.inputs],
+        **_encode_if_used(deduplicate=pipeline.deduplicate),
+    }
     if pipeline.has_names:
-        outputs = {output: _computed(alone) for output, alone in pipeline.by_output.items()}
+        outputs = {
+            output: _encode_computation(output_pipeline) for output, output_pipeline in pipeline.by_output.items()
+        }
         return {"format": FORMAT_OF_SEVERAL, **read, "outputs": outputs}
-    return {"format": FORMAT, **read, **_computed(pipeline)}
+    return {"format": FORMAT, **read, **_encode_computation(pipeline)}
 
 
-def definition(pipeline: Pipeline) -> dict[str, Any]:
-    """``meaning`` as a manifest records it: floats that are not finite are texts."""
-    meant: dict[str, Any] = json.loads(json.dumps(meaning(pipeline)), parse_constant=str)
-    return meant
+def recorded_definition(pipeline: Pipeline) -> dict[str, Any]:
+    """``pipeline_meaning`` as a manifest records it: floats that are not finite are texts."""
+    definition: dict[str, Any] = json.loads(json.dumps(pipeline_meaning(pipeline)), parse_constant=str)
+    return definition
 
 
-def parts(stored: Mapping[str, Any]) -> dict[str, str]:
-    """Digests of the parts of a ``definition``, by their names: they say which part of a pipeline has changed where its
-    fingerprint has.
+def part_digests(stored: Mapping[str, Any]) -> dict[str, str]:
+    """Digests of the parts of a ``definition`` of one output, by their names: they say which part of it has changed
+    where its fingerprint has. What it reads of other outputs is not among them.
     """
-    named: dict[str, Any] = {"format": stored["format"], "inputs": [given["name"] for given in stored["inputs"]]}
-    for given in stored["inputs"]:
-        named |= {f"inputs/{given['name']}/{part}": value for part, value in given.items() if part != "name"}
+    parts: dict[str, Any] = {"format": stored["format"], "inputs": [input_["name"] for input_ in stored["inputs"]]}
+    for input_ in stored["inputs"]:
+        parts |= {f"inputs/{input_['name']}/{part}": value for part, value in input_.items() if part != "name"}
     if "deduplicate" in stored:
-        named["deduplicate"] = stored["deduplicate"]
+        parts["deduplicate"] = stored["deduplicate"]
+    for number, join in enumerate(stored.get("joins", ()), start=1):
+        parts |= {f"joins/{number}/{part}": value for part, value in join.items()}
     for number, stage in enumerate(stored["stages"], start=1):
-        named |= {f"stages/{number}/{part}": value for part, value in stage.items()}
+        parts |= {f"stages/{number}/{part}": value for part, value in stage.items()}
         for kind in _COLUMNS:
             if kind in stage:
-                named |= {f"stages/{number}/{kind}/{name}": value for name, value in stage[kind]}
-                named[f"stages/{number}/{kind}"] = [name for name, _ in stage[kind]]
-    return {name: _digest(value)[:16] for name, value in named.items()}
+                parts |= {f"stages/{number}/{kind}/{name}": value for name, value in stage[kind]}
+                parts[f"stages/{number}/{kind}"] = [name for name, _ in stage[kind]]
+    return {name: _json_digest(value)[:16] for name, value in parts.items()}
 
 
 _COLUMNS = ("what", "results", "rows")
 """Parts of a stage that name columns."""
 
 
-def _digest(value: Any) -> str:
+def _json_digest(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def _used(**parts: Any) -> dict[str, Any]:
-    return {name: encoded(part) for name, part in parts.items() if part is not None}
+def _encode_if_used(**parts: Any) -> dict[str, Any]:
+    return {name: encode_value(part) for name, part in parts.items() if part is not None}
 
 
-def _input(given: Input) -> dict[str, Any]:
-    source = given.source
-    return _used(
-        name=given.name,
+def _encode_input(input_: Input) -> dict[str, Any]:
+    source = input_.source
+    return _encode_if_used(
+        name=input_.name,
         kind=None if isinstance(source, FilesSource) else source.kind,
         path=source.place,
         schema=dict(sorted(source.schema.items())),
-        dialect=_options(source),
+        dialect=_dialect_options(source),
         transform=source.transform,
         explode=source.explode,
         changelog=source.changelog,
-        event_time=given.event_time,
-        columns=given.columns or None,
+        versions=source.versions,
+        event_time=input_.event_time,
+        columns=input_.columns or None,
     )
 
 
-def _options(source: Source) -> dict[str, Any] | None:
+def _dialect_options(source: Source) -> dict[str, Any] | None:
     """How its files are written, if it is not as the format says."""
     dialect = source.dialect if isinstance(source, FilesSource) else None
     return None if dialect is None else dict(sorted(dialect.options.items()))
 
 
-def _computed(pipeline: Pipeline) -> dict[str, Any]:
+def _encode_computation(pipeline: Pipeline) -> dict[str, Any]:
     """Its stages, and what they read unless it is records: panes of outputs, with what gives them."""
-    of = [
-        {"output": above.output, **_used(columns=above.columns or None), **_computed(above.pipeline)}
-        for above in pipeline.upstream
+    upstream = [
+        {
+            "output": upstream_output.output,
+            **_encode_if_used(columns=upstream_output.columns or None, side=upstream_output.side or None),
+            **_encode_computation(upstream_output.pipeline),
+        }
+        for upstream_output in pipeline.upstream
     ]
-    return {**({"of": of} if of else {}), "stages": _stages(pipeline)}
+    joins = [_encode_join(join) for join in pipeline.join]
+    return {
+        **({"of": upstream} if upstream else {}),
+        **({"joins": joins} if joins else {}),
+        "stages": _encode_stages(pipeline),
+    }
 
 
-def _without_names(meant: Any) -> Any:
-    match meant:
-        case {"of": of, **others}:
-            nameless = [{part: value for part, value in above.items() if part != "output"} for above in of]
+def _encode_join(join: Join) -> dict[str, Any]:
+    """A join in words: what is left out is not used."""
+    names = ("on", "columns", "meets", "begin", "end", "window", "order", "deleted", "where", "lateness", "history")
+    parts = _encode_if_used(**{name: getattr(join, name) for name in names})
+    parts |= _encode_if_used(
+        outer=join.outer or None, spread=join.spread if join.spread > 1 else None, computed=join.computed or None
+    )
+    return parts if join.is_of_output else {"input": join.name, **parts}
+
+
+def _without_names(meaning: Any) -> Any:
+    match meaning:
+        case {"of": upstream, **others}:
+            nameless = [
+                {part: value for part, value in upstream_output.items() if part != "output"}
+                for upstream_output in upstream
+            ]
             return {"of": _without_names(nameless), **_without_names(others)}
         case {"outputs": outputs, **others}:
             return {**others, "outputs": {name: _without_names(output) for name, output in outputs.items()}}
         case list():
-            return [_without_names(part) for part in meant]
-    return meant
+            return [_without_names(part) for part in meaning]
+    return meaning
 
 
-def _stages(pipeline: Pipeline) -> list[dict[str, Any]]:
-    stages = [_stage(stage.aggregation) for stage in pipeline.stages]
+def _encode_stages(pipeline: Pipeline) -> list[dict[str, Any]]:
+    stages = [{**_encode_stage(stage.aggregation), **_of_nulls(stage)} for stage in pipeline.stages]
     if pipeline.loop is not None:
-        edges = _used(key=pipeline.key, filter=pipeline.filter, values=pipeline.loop)
+        edges = _encode_if_used(key=pipeline.key, filter=pipeline.filter, values=pipeline.loop)
         stages[0] |= {"loop": edges, "rounds": pipeline.loop.rounds}
     return stages
 
 
-def _stage(aggregation: Aggregation) -> dict[str, Any]:
+def _encode_stage(aggregation: Aggregation) -> dict[str, Any]:
     if isinstance(aggregation, GroupRows):
         names = ("key", "filter", "take", "where", "when", "how", "rows")
-        return _used(**{name: getattr(aggregation, name) for name in names})
+        return _encode_if_used(
+            **{name: getattr(aggregation, name) for name in names if name != "key" or not aggregation.takes_each}
+        )
     if aggregation.rows:
-        return {**_used(filter=aggregation.filter), "rows": encoded(aggregation.rows)}
-    return _used(
+        return {**_encode_if_used(filter=aggregation.filter), "rows": encode_value(aggregation.rows)}
+    return _encode_if_used(
         key=aggregation.key,
         filter=aggregation.filter,
         what=aggregation.aggregates,
@@ -233,6 +272,10 @@ def _stage(aggregation: Aggregation) -> dict[str, Any]:
         how=aggregation.how,
         transform=aggregation.transform,
     )
+
+
+def _of_nulls(stage: Stage) -> dict[str, Any]:
+    return {"null_keys": True} if stage.null_keys and stage.aggregation.key else {}
 
 
 _OF_ROWS = ("results", "having")
@@ -256,7 +299,7 @@ class Formerly:
 
 
 @dataclass(frozen=True)
-class Renamed:
+class RenamedDefinition:
     """A ``definition`` with new names for old ones, and the columns of the aggregations that it and the pipeline have
     in common.
     """
@@ -265,73 +308,78 @@ class Renamed:
     stages: Sequence[Formerly]
 
 
-def renamed(pipeline: Pipeline, before: Mapping[str, Any]) -> Renamed:
+def with_declared_names(pipeline: Pipeline, before: Mapping[str, Any]) -> RenamedDefinition:
     """The definition ``before`` (``definition``) with the names that ``pipeline`` declares."""
     stored_stages: list[dict[str, Any]] = [*before["stages"]]
     stages: list[Formerly] = []
-    above = _renamed_above(pipeline, before)
+    renames_above = _renamed_above(pipeline, before)
     for number, (stage, old) in enumerate(zip(pipeline.stages, before["stages"], strict=False)):
-        formerly = _formerly(stage, old)
-        stored_stages[number] = _stage_renamed(old, formerly, above)
+        formerly = _declared_renames(stage, old)
+        stored_stages[number] = _stage_renamed(old, formerly, renames_above)
         stages.append(formerly)
-        above = formerly.renamed
-    return Renamed({**before, "stages": stored_stages}, stages)
+        renames_above = formerly.renamed
+    return RenamedDefinition({**before, "stages": stored_stages}, stages)
 
 
-def _formerly(stage: Stage, old: Mapping[str, Any]) -> Formerly:
+def _declared_renames(stage: Stage, old: Mapping[str, Any]) -> Formerly:
     """Old and new names that are declared: the old column is gone, and the new one was not there."""
     keys = [name for name, _ in old.get("key", ())]
     values = [name for part in _COLUMNS for name, _ in old.get(part, ())]
-    then = {*keys, *values}
-    declared = {a: b for a, b in stage.aggregation.renamed.items() if a in then and b not in then}
-    claims = Counter(declared.values())  # two columns cannot both be the same one: neither is
+    old_columns = {*keys, *values}
+    declared_renames = {a: b for a, b in stage.aggregation.renamed.items() if a in old_columns and b not in old_columns}
+    claims = Counter(declared_renames.values())  # two columns cannot both be the same one: neither is
     parts = {name: part for part in ("key", *_COLUMNS) for name, _ in old.get(part, ())}
-    names = {a: b for a, b in declared.items() if claims[b] == 1 and _part(stage, b) == parts[a]}
+    names = {a: b for a, b in declared_renames.items() if claims[b] == 1 and _part_name(stage, b) == parts[a]}
     return Formerly(*({names.get(name, name): name for name in columns} for columns in (keys, values)))
 
 
-def _part(stage: Stage, name: str) -> str:
-    made = stage.aggregation
-    if made.rows:
+def _part_name(stage: Stage, name: str) -> str:
+    aggregation = stage.aggregation
+    if aggregation.rows:
         return "rows"
-    return "key" if name in made.key else "what" if name in made.aggregates else "results"
+    return "key" if name in aggregation.key else "what" if name in aggregation.aggregates else "results"
 
 
-def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, above: Mapping[str, str]) -> dict[str, Any]:
+def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, renames_above: Mapping[str, str]) -> dict[str, Any]:
     own = formerly.renamed
-    stage_then = {part: _reading(value, own if part in _OF_ROWS else above) for part, value in old.items()}
+    stage_then = {
+        part: _rename_columns(value, own if part in _OF_ROWS else renames_above) for part, value in old.items()
+    }
     for part in ("key", *_COLUMNS):
         if part in old:
             stage_then[part] = [[own.get(name, name), value] for name, value in stage_then[part]]
     return stage_then
 
 
-def _reading(value: Any, names: Mapping[str, str]) -> Any:
+def _rename_columns(value: Any, names: Mapping[str, str]) -> Any:
     """A part of a definition that reads columns by these ``names``, which are old ones."""
     match value:
         case ["column", str(name)]:
             return ["column", names.get(name, name)]
         case list():
-            return [_reading(part, names) for part in value]
+            return [_rename_columns(part, names) for part in value]
         case dict():
-            return {part: _reading(item, names) for part, item in value.items()}
+            return {part: _rename_columns(item, names) for part, item in value.items()}
     return value
 
 
 def upstream_before(before: Mapping[str, Any], output: str) -> Mapping[str, Any] | None:
     """The definition of an ``output`` that one with the definition ``before`` read; None if it did not."""
-    for above in before.get("of", ()):
-        if above["output"] == output:
-            shared = {part: value for part, value in before.items() if part not in ("of", "stages")}
-            return {**shared, **{part: value for part, value in above.items() if part in ("of", "stages")}}
+    for upstream_definition in before.get("of", ()):
+        if upstream_definition["output"] == output:
+            shared_parts = {part: value for part, value in before.items() if part not in ("of", "stages")}
+            return {
+                **shared_parts,
+                **{part: value for part, value in upstream_definition.items() if part in ("of", "stages")},
+            }
     return None
 
 
-def _renamed_above(pipeline: Pipeline, before: Mapping[str, Any]) -> Mapping[str, str]:
+def _renamed_above(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> Mapping[str, str]:
     """New names by old ones of the columns of the only output that ``pipeline`` reads, if it reads them as they are."""
     if len(pipeline.upstream) != 1 or pipeline.upstream[0].columns:
         return {}
-    (above,) = pipeline.upstream
-    then = upstream_before(before, above.output)
-    stages = [] if then is None else renamed(above.pipeline, then).stages
-    return stages[-1].renamed if len(stages) == len(above.pipeline.stages) else {}
+    (upstream_output,) = pipeline.upstream
+    old_upstream = upstream_before(old_definition, upstream_output.output)
+    stages = [] if old_upstream is None else with_declared_names(upstream_output.pipeline, old_upstream).stages
+    return stages[-1].renamed if len(stages) == len(upstream_output.pipeline.stages) else {}

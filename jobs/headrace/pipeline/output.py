@@ -5,142 +5,83 @@ records.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, TypedDict
+from dataclasses import dataclass, field
+from typing import TypedDict
 
 from headrace.errors import PipelineError
-from headrace.model.accumulation import How, accumulating, behind, discarding
-from headrace.model.arguments import Arguments, Suggesting, did_you_mean, keywords
-from headrace.model.combiners import Aggregate
+from headrace.model.accumulation import How, accumulating, discarding
+from headrace.model.arguments import Arguments, Suggesting, check_keywords, did_you_mean
 from headrace.model.expressions.columns import Key
-from headrace.model.expressions.data_types import DataType, ListType, Schema
-from headrace.model.expressions.expr import Column, Expr, Literal
-from headrace.model.expressions.typing import type_of
+from headrace.model.expressions.expr import Aggregate, Expr
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.composites import Repeatedly
 from headrace.model.triggers.elementary import AfterCount, Default
 from headrace.model.windows import GlobalWindows, WindowFn
 from headrace.pipeline.endpoints import Sink, named_sinks
-from headrace.pipeline.group_rows import GroupRows, Take
+from headrace.pipeline.joins import Join
+from headrace.pipeline.loops import OF_PANES, Loop, LoopError
 from headrace.pipeline.quality import Expectation, Limits, UsualCheck
-from headrace.pipeline.rows import RowColumns, Selection, check_without_windows, id_columns, named_columns, refuse_given
+from headrace.pipeline.rows import (
+    AT_THE_END,
+    Every,
+    GroupRows,
+    RowColumns,
+    Selection,
+    Take,
+    named_columns,
+    refuse_given,
+    selected,
+)
 from headrace.pipeline.scheduling import PIPELINE_NAME as NAME
-from headrace.pipeline.stages import OF_PANES, Aggregation, Loop, LoopError, Stage, grouping
-
-if TYPE_CHECKING:
-    from headrace.pipeline.pipeline import Pipeline
-
-
-@dataclass(frozen=True)
-class Upstream:
-    """The panes of an ``output``, which the ``pipeline`` has alone. ``columns``: what the output below reads of them
-    under other names than theirs, or beside their own columns.
-    """
-
-    output: str
-    pipeline: "Pipeline"
-    columns: Mapping[str, Expr]
-
-    @property
-    def stage(self) -> Stage:
-        """The stage that gives the panes."""
-        return self.pipeline.stages[-1]
-
-    def expressions(self, schema: Schema) -> dict[str, Expr]:
-        """Every column of ``schema`` over the columns of the panes: one that they lack is NULL. Raises PipelineError if
-        one has another type.
-        """
-        return {name: self._expression(name, kind) for name, kind in schema.items()}
-
-    def _expression(self, name: str, kind: DataType | ListType) -> Expr:
-        assert isinstance(kind, DataType)  # what reads panes sees none of their lists
-        panes = self.stage.pane_schema
-        expr = self.columns.get(name, Column(name) if name in panes else Literal(None, kind))
-        if (own := type_of(expr, panes)) is not kind:
-            raise PipelineError(
-                f"output {self.output} gives {name!r} as {own}, and the first of the outputs that are united as "
-                f"{kind}: cast it in columns={{{self.output!r}: ...}}"
-            )
-        return expr
-
-
-@dataclass(frozen=True)
-class UnitedPanes:
-    """The panes of some outputs as those of one: in the columns of the first, and those that ``columns=`` names."""
-
-    upstream: tuple[Upstream, ...]
-
-    @cached_property
-    def schema(self) -> Schema:
-        """The columns. Raises PipelineError if two outputs give one of them in different types."""
-        schema = dict(self.upstream[0].stage.pane_schema)
-        for number, above in enumerate(self.upstream):
-            for name, expr in above.columns.items():
-                kind = type_of(expr, above.stage.pane_schema)
-                if kind is None:
-                    raise PipelineError(f"columns of output {above.output}: {name!r} is always NULL; leave it out")
-                if number == 0 or name not in schema:
-                    schema[name] = kind
-        for above in self.upstream:
-            above.expressions(schema)
-        return schema
-
-    def stage(self, aggregation: Aggregation) -> Stage:
-        """``aggregation`` of these panes, as the stage that it is: below one output it is what it is in ``then``; below
-        several its allowed lateness is at least the longest of theirs (5.2), and rows can be withdrawn if one of them
-        withdraws panes.
-        """
-        if aggregation.rows and not aggregation.takes_rows:
-            return Stage(aggregation, self.schema, any(above.stage.withdraws for above in self.upstream))
-        if len(self.upstream) == 1:
-            return replace(self.upstream[0].stage.followed_by(aggregation), schema=self.schema)
-        how = aggregation.how
-        for above in self.upstream:
-            how = behind(above.stage.aggregation.how, how)
-        withdrawable = any(above.stage.withdraws for above in self.upstream)
-        return Stage(aggregation.settled(aggregation.when, how), self.schema, withdrawable)
+from headrace.pipeline.stages import Aggregation, make_grouping
 
 
 def upstream_first(outputs: "Mapping[str, AnyOutput]") -> list[str]:
-    """The names of ``outputs``, each after those that it reads. Raises PipelineError for one that reads an output that
-    is not there, or itself, in however many steps.
+    """The names of ``outputs``, each after those that it reads, or joins. Raises PipelineError for one that reads an
+    output that is not there, or itself, in however many steps.
     """
-    ordered: list[str] = []
+    names_in_order: list[str] = []
 
-    def place(name: str, path: Sequence[str]) -> None:
+    def place_output(name: str, path: Sequence[str]) -> None:
         if name in path:
             circle = " reads ".join((*path[path.index(name) :], name))
-            raise PipelineError(f"output {circle}: outputs cannot read each other in a circle; leave one of= out")
-        if name in ordered:
+            why = "outputs cannot read each other in a circle; leave one of= or join= out"
+            raise PipelineError(f"output {circle}: {why}")
+        if name in names_in_order:
             return
-        for above in outputs[name].of:
-            if above not in outputs:
+        for upstream_name in list_upstream(outputs[name]):
+            if upstream_name not in outputs:
+                how = "is of" if upstream_name in outputs[name].of else "joins"
                 raise PipelineError(
-                    f"output {name} is of {above!r}, and there is no such output; {did_you_mean(above, outputs)}there "
-                    f"are {', '.join(outputs)}"
+                    f"output {name} {how} {upstream_name!r}, and there is no such output; "
+                    f"{did_you_mean(upstream_name, outputs)}there are {', '.join(outputs)}"
                 )
-            place(above, (*path, name))
-        ordered.append(name)
+            place_output(upstream_name, (*path, name))
+        names_in_order.append(name)
 
     for name in outputs:
-        place(name, ())
-    return ordered
+        place_output(name, ())
+    return names_in_order
+
+
+def list_upstream(output: "AnyOutput") -> tuple[str, ...]:
+    """The outputs that an ``output`` reads: those that it is of, and those that these join."""
+    return (*dict.fromkeys((*output.of, *(join.name for join in output.join if join.is_of_output))),)
 
 
 def with_upstream(outputs: "Mapping[str, AnyOutput]", names: Collection[str]) -> frozenset[str]:
     """The outputs of these ``names``, and those whose panes they need."""
-    needed = {*names}
+    needed_names = {*names}
     for name in reversed(upstream_first(outputs)):
-        if name in needed:
-            needed.update(outputs[name].of)
-    return frozenset(needed)
+        if name in needed_names:
+            needed_names.update(list_upstream(outputs[name]))
+    return frozenset(needed_names)
 
 
-AT_THE_END = Default()
+DEFAULT = Default()
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Output(Suggesting):
     """One aggregation of a pipeline's records, or several in a chain (``then``), beside the pipeline's other
@@ -154,8 +95,9 @@ class Output(Suggesting):
     the one before it; ``when`` None continues that one's trigger. ``of`` with several names is their union (12.18): its
     columns are those of the first one's panes. ``columns`` gives columns by output, ``{"returns": {"sales":
     -col("refunds")}}``, as expressions over that output's panes; if it leaves one out, the output's own column of that
-    name counts, or NULL. ``loop``: records are edges (see ``Loop``). ``formerly``: the name that the output had; ""
-    where the pipeline had one without a name.
+    name counts, or NULL. ``join`` comes after that of the pipeline, and is for this output alone; with ``of`` it names
+    other outputs, ``as_of("rates", on="currency")``. ``loop``: records are
+    edges (see ``Loop``). ``formerly``: the name that the output had; "" where the pipeline had one without a name.
 
     >>> hourly = hr.Output(key="shop", what={"total": hr.col("amount").sum()}, where=hr.FixedWindows("1h"))
     >>> list(hourly.what)
@@ -166,6 +108,7 @@ class Output(Suggesting):
 
     of: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Expr]]
+    join: tuple[Join, ...]
     key: Mapping[str, Expr]
     what: Mapping[str, Aggregate | Expr]
     where: WindowFn
@@ -183,6 +126,7 @@ class Output(Suggesting):
     limits: Limits | None
     description: str
     formerly: str | None
+    null_keys: bool
     allow_finishing: bool
     allow_double_counting: bool
 
@@ -191,10 +135,11 @@ class Output(Suggesting):
         *,
         of: str | Sequence[str] = (),
         columns: Mapping[str, Mapping[str, Expr]] | None = None,
+        join: Sequence[Join] = (),
         key: Key = None,
         what: Mapping[str, Aggregate | Expr] | None = None,
         where: WindowFn,
-        when: Trigger | None = AT_THE_END,
+        when: Trigger | None = DEFAULT,
         how: How | None = None,
         filter: Expr | None = None,  # noqa: A002 (the word of the domain)
         having: Expr | None = None,
@@ -207,16 +152,18 @@ class Output(Suggesting):
         limits: Limits | None = None,
         description: str = "",
         formerly: str | None = None,
+        null_keys: bool = False,
         allow_finishing: bool = False,
         allow_double_counting: bool = False,
     ) -> None:
-        given = Arguments("Output")
-        upstream = _upstream(given, of)
-        if when is None and len(upstream) != 1:
-            which = "several outputs have several triggers" if upstream else "there is no trigger before it to continue"
-            raise given.wrong("when", when, f"{which}; leave it out for Default()")
-        first = grouping(
-            given,
+        arguments = Arguments("Output")
+        upstream = _checked_upstream(arguments, of)
+        if when is None and (len(upstream) != 1 or join):
+            which = "joined rows have none" if upstream and join else "several outputs have several triggers"
+            which = which if upstream else "there is no trigger before it to continue"
+            raise arguments.refusal("when", when, f"{which}; leave it out for Default()")
+        first = make_grouping(
+            arguments,
             loop,
             key=key,
             what={} if what is None else what,
@@ -229,20 +176,22 @@ class Output(Suggesting):
         )
         set_ = object.__setattr__
         set_(self, "of", upstream)
-        set_(self, "columns", _columns(given, columns, upstream))
+        set_(self, "columns", _columns_by_output(arguments, columns, upstream))
+        set_(self, "join", _checked_joins(arguments, join, upstream))
         if first.loop is not None and upstream:
-            raise LoopError(f"{given.owner}(loop): {OF_PANES}")
+            raise LoopError(f"{arguments.owner}(loop): {OF_PANES}")
         for part, value in first.fields.items():
             set_(self, part, value)
-        set_(self, "then", given.several("then", then, Aggregation, "Aggregation(...)"))
+        set_(self, "then", arguments.tuple_of("then", then, Aggregation, "Aggregation(...)"))
         quality = _Quality(expectations, usual, sinks, limits, description, formerly)
-        for name, value in quality.checked(given).items():
+        for name, value in quality.checked_fields(arguments).items():
             set_(self, name, value)
-        set_(self, "allow_finishing", given.flag("allow_finishing", allow_finishing))
-        set_(self, "allow_double_counting", given.flag("allow_double_counting", allow_double_counting))
+        set_(self, "null_keys", arguments.flag("null_keys", null_keys))
+        set_(self, "allow_finishing", arguments.flag("allow_finishing", allow_finishing))
+        set_(self, "allow_double_counting", arguments.flag("allow_double_counting", allow_double_counting))
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Rows(Suggesting):
     """Rows as an output, beside the pipeline's other ``outputs``: one of each record that passes ``filter``, or some of
@@ -252,8 +201,9 @@ class Rows(Suggesting):
     epoch that read its record, and has the record's ``event_time``; it is withdrawn only if a changelog withdraws the
     record. A record of which a column cannot be computed is a dead letter. ``id`` names columns that are unique: sinks
     upsert by them, and the audit holds rows to it. With ``of`` it reads the panes, or rows, of other outputs.
-    With ``take`` those rows of each ``key`` leave that it says: ``newest``, ``top`` or ``distinct``. ``rows`` are then
-    all columns of what comes unless they are named, and the key's. ``where``, ``when`` and ``how`` mean what they mean
+    With ``take`` those rows of each ``key`` leave that it says: ``newest``, ``top`` or ``distinct``; or those that a
+    ``function`` of yours or a ``query`` makes of them. ``rows`` are then all columns of what comes unless they are
+    named, and the key's. ``where``, ``when`` and ``how`` mean what they mean
     of an ``Output``; left out they are one group for all time that fires whenever it changes. A row that counts no more
     is withdrawn. Of windows rows have ``window_start`` and ``window_end``.
     All other arguments mean what those of an ``Output`` mean.
@@ -266,6 +216,7 @@ class Rows(Suggesting):
 
     of: tuple[str, ...]
     columns: Mapping[str, Mapping[str, Expr]]
+    join: tuple[Join, ...]
     rows: Mapping[str, Expr]
     key: Mapping[str, Expr]
     take: Take | None
@@ -282,6 +233,7 @@ class Rows(Suggesting):
     limits: Limits | None
     description: str
     formerly: str | None
+    null_keys: bool
 
     def __init__(
         self,
@@ -289,6 +241,7 @@ class Rows(Suggesting):
         *,
         of: str | Sequence[str] = (),
         columns: Mapping[str, Mapping[str, Expr]] | None = None,
+        join: Sequence[Join] = (),
         key: Key = None,
         take: Take | None = None,
         where: WindowFn | None = None,
@@ -303,16 +256,17 @@ class Rows(Suggesting):
         limits: Limits | None = None,
         description: str = "",
         formerly: str | None = None,
+        null_keys: bool = False,
     ) -> None:
-        given = Arguments("Rows")
+        arguments = Arguments("Rows")
         set_ = object.__setattr__
-        upstream = _upstream(given, of)
-        if take is None:
-            check_without_windows(given, {"key": key, "where": where, "when": when, "how": how})
-            first: Selection = Selection(given.owner, rows, filter, renamed)
+        upstream = _checked_upstream(arguments, of)
+        if take is None or isinstance(take, Every):
+            own = {"key": key, "where": where, "when": when, "how": how, "null_keys": null_keys}
+            first = selected(arguments.owner, rows, own, condition=filter, renamed=renamed)
         else:
             first = GroupRows(
-                given.owner,
+                arguments.owner,
                 rows,
                 key=key,
                 where=where,
@@ -323,17 +277,18 @@ class Rows(Suggesting):
                 renamed=renamed if rows else None,
             )
         set_(self, "first", first)
-        for name in ("key", "where", "when", "how", "filter"):
-            set_(self, name, getattr(first, name))
+        for name in ("key", "where", "when", "how", "filter", "take"):
+            set_(self, name, first.fields[name])
         set_(self, "rows", first.rows if take is None or rows else {})
         set_(self, "renamed", first.renamed if self.rows else {**(renamed or {})})
-        set_(self, "take", take)
-        names = id_columns(given, id, first.rows) if self.rows else named_columns(given, id)
+        names = first.id_columns(arguments, id) if self.rows else named_columns(arguments, id)
         set_(self, "id", names)
         set_(self, "of", upstream)
-        set_(self, "columns", _columns(given, columns, upstream))
+        set_(self, "columns", _columns_by_output(arguments, columns, upstream))
+        set_(self, "join", _checked_joins(arguments, join, upstream))
+        set_(self, "null_keys", arguments.flag("null_keys", null_keys))
         quality = _Quality(expectations, usual, sinks, limits, description, formerly)
-        for name, value in quality.checked(given).items():
+        for name, value in quality.checked_fields(arguments).items():
             set_(self, name, value)
 
 
@@ -352,81 +307,103 @@ class _Quality:
     description: str
     formerly: str | None
 
-    def checked(self, given: Arguments) -> dict[str, object]:
+    def checked_fields(self, given: Arguments) -> dict[str, object]:
         """The values of the fields. Raises PipelineError."""
         return {
-            "expectations": given.several("expectations", self.expectations, Expectation, "expect(...)"),
-            "usual": given.several("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
+            "expectations": given.tuple_of("expectations", self.expectations, Expectation, "expect(...)"),
+            "usual": given.tuple_of("usual", self.usual, UsualCheck, "usual_volume(within=2)"),
             "sinks": named_sinks(given, self.sinks),
-            "limits": _limits(given, self.limits),
+            "limits": _checked_limits(given, self.limits),
             "description": given.instance("description", self.description, str, "text"),
-            "formerly": given.optional("formerly", self.formerly, str, 'a name, or ""'),
+            "formerly": given.optional_instance("formerly", self.formerly, str, 'a name, or ""'),
         }
 
 
-def _upstream(given: Arguments, of: object) -> tuple[str, ...]:
-    names = (of,) if isinstance(of, str) else of
-    outputs = given.several("of", names, str, '"hourly", or ("orders", "returns")')
+def _checked_upstream(arguments: Arguments, upstream: object) -> tuple[str, ...]:
+    names = (upstream,) if isinstance(upstream, str) else upstream
+    outputs = arguments.tuple_of("of", names, str, '"hourly", or ("orders", "returns")')
     if len({*outputs}) < len(outputs):
-        raise given.wrong("of", of, "an output counts once; leave out what is named twice")
+        raise arguments.refusal("of", upstream, "an output counts once; leave out what is named twice")
     return outputs
 
 
-def _columns(given: Arguments, columns: object, upstream: Sequence[str]) -> dict[str, Mapping[str, Expr]]:
+def _checked_joins(arguments: Arguments, join: Sequence[Join], upstream: Sequence[str]) -> tuple[Join, ...]:
+    joins = arguments.tuple_of("join", join, Join, 'as_of(rates, on="currency")')
+    for one in joins:
+        if upstream and not one.is_of_output:
+            raise arguments.refusal(
+                "join",
+                one.name,
+                f"this reads panes of outputs, and {one.name} is an input, whose records are joined with records. "
+                "Join in the output above it; or let a pipeline of its own read this one, hr.published(...), and join "
+                "there",
+            )
+        if one.is_of_output and not upstream:
+            raise arguments.refusal(
+                "join",
+                one.name,
+                "panes of an output are joined with panes, and this reads records. Let these be an output of their "
+                f'own, such as "taken": hr.Rows([...]), and join where they are read: of="taken", join=[{one.made_by}('
+                f'"{one.name}", ...)]',
+            )
+    return joins
+
+
+def _columns_by_output(arguments: Arguments, columns: object, upstream: Sequence[str]) -> dict[str, Mapping[str, Expr]]:
     write = '{"returns": {"sales": expression}}'
-    by_output = given.mapping("columns", {} if columns is None else columns, dict, write, least=0)
+    by_output = arguments.mapping("columns", {} if columns is None else columns, dict, write, least=0)
     for output, own in by_output.items():
         if output not in upstream:
             reads = f"reads {', '.join(upstream)}" if upstream else "reads records; name outputs in of="
-            raise given.wrong("columns", columns, f"it gives columns of {output!r}, and the output {reads}")
-        given.mapping(f"columns[{output!r}]", own, Expr, write)
+            raise arguments.refusal("columns", columns, f"it gives columns of {output!r}, and the output {reads}")
+        arguments.mapping(f"columns[{output!r}]", own, Expr, write)
     return {**by_output}
 
 
-def _limits(given: Arguments, limits: object) -> Limits | None:
+def _checked_limits(arguments: Arguments, limits: object) -> Limits | None:
     if limits is None:
         return None
-    own = given.instance("limits", limits, Limits, 'Limits(rejected="1%")')
+    own = arguments.instance("limits", limits, Limits, 'Limits(rejected="1%")')
     if own.are_ages:
-        raise given.wrong("limits", limits, "ages are of input that all outputs read: give them to the pipeline")
+        raise arguments.refusal("limits", limits, "ages are of input that all outputs read: give them to the pipeline")
     return own
 
 
-def named_outputs(given: Arguments, outputs: object) -> dict[str, AnyOutput]:
+def named_outputs(arguments: Arguments, outputs: object) -> dict[str, AnyOutput]:
     """The ``outputs`` of a pipeline by name; none if it has one without a name. Raises PipelineError."""
     if outputs is None:
         return {}
     write = '{"hourly": Output(...), "cleaned": Rows(...)}'
-    named: dict[str, AnyOutput] = given.mapping("outputs", outputs, (Output, Rows), write, least=0)  # type: ignore[arg-type] # one of the two
-    for name in named:
+    outputs_by_name: dict[str, AnyOutput] = arguments.mapping("outputs", outputs, (Output, Rows), write, least=0)  # type: ignore[arg-type] # one of the two
+    for name in outputs_by_name:
         if not NAME.fullmatch(name) or name == "py":  # shop.py is a file
-            raise given.wrong(
+            raise arguments.refusal(
                 "outputs",
                 name,
                 "write lower case letters, digits and _, at most 63, starting with a letter; not py",
             )
-    former = [output.formerly for output in named.values() if output.formerly is not None]
+    former = [output.formerly for output in outputs_by_name.values() if output.formerly is not None]
     if len({*former}) < len(former):
-        raise given.wrong("outputs", former, "of two outputs, formerly= says the same name; one of them had it")
-    final = [sink.name for output in named.values() for sink in output.sinks if sink.gets_final_rows]
+        raise arguments.refusal("outputs", former, "of two outputs, formerly= says the same name; one of them had it")
+    final = [sink.name for output in outputs_by_name.values() for sink in output.sinks if sink.gets_final_rows]
     for sink in final:
         if final.count(sink) > 1:
-            raise given.wrong(
+            raise arguments.refusal(
                 "outputs",
                 sink,
                 "sinks of final rows of two outputs have this name, which is part of the ids of their rows; give one "
                 "of them a name= of its own",
             )
     try:
-        upstream_first(named)
+        upstream_first(outputs_by_name)
     except PipelineError as error:
-        raise given.wrong("outputs", [*named], str(error)) from None
-    return named
+        raise arguments.refusal("outputs", [*outputs_by_name], str(error)) from None
+    return outputs_by_name
 
 
-def check_apart(given: Arguments, own: Mapping[str, object]) -> None:
+def check_apart(arguments: Arguments, own: Mapping[str, object]) -> None:
     """Raise PipelineError if one of the arguments that each output has of its ``own`` is given beside them."""
-    refuse_given(given, own, "a pipeline with outputs= has it in each of them; write it into an Output")
+    refuse_given(arguments, own, "a pipeline with outputs= has it in each of them; write it into an Output")
 
 
 class WhereWhenHow(TypedDict):
@@ -437,7 +414,7 @@ class WhereWhenHow(TypedDict):
     how: How
 
 
-@keywords
+@check_keywords
 def count_windows(n: int) -> WhereWhenHow:
     """Windows of ``n`` elements of a key in their order of arrival: ``Pipeline(..., **count_windows(100))``.
 
@@ -448,11 +425,11 @@ def count_windows(n: int) -> WhereWhenHow:
     >>> sorted(hr.count_windows(100))
     ['how', 'when', 'where']
     """
-    Arguments("count_windows").whole("n", n, least=1)
+    Arguments("count_windows").whole_number("n", n, least=1)
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(n)), how=discarding())
 
 
-@keywords
+@check_keywords
 def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
     """The last ``size`` elements of a key whenever ``period`` more have come, in their order of arrival.
 
@@ -461,7 +438,7 @@ def sliding_count_windows(size: int, period: int) -> WhereWhenHow:
     >>> hr.sliding_count_windows(size=100, period=10)["how"].keep_last
     100
     """
-    given = Arguments("sliding_count_windows")
-    given.whole("size", size, least=1)
-    given.whole("period", period, least=1)
+    arguments = Arguments("sliding_count_windows")
+    arguments.whole_number("size", size, least=1)
+    arguments.whole_number("period", period, least=1)
     return WhereWhenHow(where=GlobalWindows(), when=Repeatedly(AfterCount(period)), how=accumulating(keep_last=size))

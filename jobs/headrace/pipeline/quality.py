@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final, Generic, TypedDict, TypeVar
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import Arguments, Length, Suggesting, did_you_mean, keywords
+from headrace.model.arguments import Arguments, Length, Suggesting, check_keywords, did_you_mean
 from headrace.model.expressions.data_types import NUMERIC, DataType, Scalar, ValueType
 from headrace.model.time import Duration, render_duration
 
@@ -36,7 +36,7 @@ class ExpectationView(StrEnum):
 Argument = Scalar | list[Any] | dict[str, Any]
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True)
 class Expectation:
     """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
@@ -54,15 +54,15 @@ class Expectation:
 
     def __post_init__(self) -> None:
         try:
-            kept = json.loads(json.dumps(dict(self.arguments), allow_nan=False))
+            json_arguments = json.loads(json.dumps(dict(self.arguments), allow_nan=False))
         except (TypeError, ValueError) as error:
             raise PipelineError(
                 f"the arguments of {self.describe()} must be text, numbers, booleans, None, or lists of these (a time "
                 f"as text): {error}"
             ) from error
-        object.__setattr__(self, "arguments", kept)
+        object.__setattr__(self, "arguments", json_arguments)
         object.__setattr__(self, "view", Arguments("expect").choice("view", self.view, ExpectationView))
-        _check_arguments(Arguments(f"expect {self.name}"), _known(self.name), kept)
+        _check_arguments(Arguments(f"expect {self.name}"), _known_arguments(self.name), json_arguments)
 
     def describe(self) -> str:
         """For people: name, arguments and view on one line."""
@@ -91,7 +91,7 @@ def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **a
 
 
 @cache
-def _table() -> Mapping[str, Mapping[str, str]]:
+def _expectation_table() -> Mapping[str, Mapping[str, str]]:
     from importlib.resources import files  # of a pipeline with expectations alone
 
     table: Mapping[str, Mapping[str, str]] = json.loads(
@@ -100,29 +100,35 @@ def _table() -> Mapping[str, Mapping[str, str]]:
     return table
 
 
-def _known(name: str) -> Mapping[str, str]:
-    if name in _table():
-        return _table()[name]
-    hint = did_you_mean(str(name), _table()).strip() or "see https://greatexpectations.io/expectations for the names"
+def _known_arguments(name: str) -> Mapping[str, str]:
+    if name in _expectation_table():
+        return _expectation_table()[name]
+    hint = (
+        did_you_mean(str(name), _expectation_table()).strip()
+        or "see https://greatexpectations.io/expectations for the names"
+    )
     raise PipelineError(f"Great Expectations has no {name}; {hint}")
 
 
-def _check_arguments(given: Arguments, known: Mapping[str, str], arguments: Mapping[str, Any]) -> None:
-    kinds = {name.removesuffix("?"): kind for name, kind in known.items()}
+def _check_arguments(
+    call_arguments: Arguments, known_arguments: Mapping[str, str], arguments: Mapping[str, Any]
+) -> None:
+    kinds = {name.removesuffix("?"): kind for name, kind in known_arguments.items()}
     for name, value in arguments.items():
         if name not in kinds:
             hint = did_you_mean(name, [*kinds, "view"])
-            raise given.wrong(name, value, f"there is no such argument; {hint}it takes {', '.join(kinds)}")
-        if value is not None and not any(_fits(kind, value) for kind in kinds[name].split(" | ")):
-            raise given.wrong(name, value, f"write {' or '.join(_named(kinds[name]))}")
-    for name in known:
+            raise call_arguments.refusal(name, value, f"there is no such argument; {hint}it takes {', '.join(kinds)}")
+        if value is not None and not any(_fits_kind(kind, value) for kind in kinds[name].split(" | ")):
+            raise call_arguments.refusal(name, value, f"write {' or '.join(_kind_names(kinds[name]))}")
+    for name in known_arguments:
         if not name.endswith("?") and arguments.get(name) is None:
             raise PipelineError(
-                f"{given.owner}: the argument {name} is missing; write {' or '.join(_named(known[name]))}"
+                f"{call_arguments.owner}: the argument {name} is missing; write "
+                f"{' or '.join(_kind_names(known_arguments[name]))}"
             )
-    is_bounded = given.owner.endswith("_between") and "min_value?" in known
+    is_bounded = call_arguments.owner.endswith("_between") and "min_value?" in known_arguments
     if is_bounded and arguments.get("min_value") is None and arguments.get("max_value") is None:
-        raise PipelineError(f"{given.owner}: it has no bounds; give min_value, max_value or both")
+        raise PipelineError(f"{call_arguments.owner}: it has no bounds; give min_value, max_value or both")
 
 
 _CLASSES: Mapping[str, type | tuple[type, ...]] = {
@@ -136,13 +142,13 @@ _CLASSES: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def _fits(kind: str, value: object) -> bool:
+def _fits_kind(kind: str, value: object) -> bool:
     if kind not in _CLASSES:
         return kind == f"={value}"
     return isinstance(value, _CLASSES[kind]) and (not isinstance(value, bool) or kind in ("flag", "anything"))
 
 
-def _named(kinds: str) -> Iterator[str]:
+def _kind_names(kinds: str) -> Iterator[str]:
     words = {"text": "text", "number": "a number", "whole number": "a whole number", "flag": "True or False"}
     words |= {"list": "a list", "mapping": "a mapping", "anything": "a value"}
     return (words.get(kind, repr(kind.removeprefix("="))) for kind in kinds.split(" | "))
@@ -213,7 +219,7 @@ WORDS: Final = {
 """What each limit is about, for people."""
 
 
-@keywords
+@check_keywords
 def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]:
     """A limit that says itself what becomes of a run that exceeds it: ``hr.limit(warn="1%", fail="5%")``. Either may be
     left out. Raises PipelineError.
@@ -221,16 +227,16 @@ def limit(*, warn: Bound | None = None, fail: Bound | None = None) -> Limit[Any]
     >>> hr.Limits(rejected=hr.limit(warn="1%", fail="5%")).rejected.describe()
     'more than 1% warns, more than 5% fails'
     """
-    given = Arguments("limit")
+    arguments = Arguments("limit")
     if warn is None and fail is None:
-        raise given.wrong("warn", warn, "give warn=, fail= or both")
+        raise arguments.refusal("warn", warn, "give warn=, fail= or both")
     for name, bound in (("warn", warn), ("fail", fail)):
         if bound is not None and (isinstance(bound, bool) or not isinstance(bound, str | int | timedelta)):
-            raise given.wrong(name, bound, f"{_HOW_MANY}, or a length of time")
+            raise arguments.refusal(name, bound, f"{_HOW_MANY}, or a length of time")
     return Limit(warn, fail)
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class Limits(Suggesting):
     """What a pipeline's runs may show. None: anything.
@@ -259,13 +265,13 @@ class Limits(Suggesting):
         watermark_age: Length | Limit[Any] | None = None,
         newest_file: Length | Limit[Any] | None = None,
     ) -> None:
-        given, set_ = Arguments("Limits"), object.__setattr__
-        set_(self, "rejected", _of_records(given, "rejected", rejected))
-        set_(self, "late", _of_records(given, "late", late))
-        set_(self, "watermark_age", _of_age(given, "watermark_age", watermark_age))
-        set_(self, "newest_file", _of_age(given, "newest_file", newest_file))
+        arguments, set_ = Arguments("Limits"), object.__setattr__
+        set_(self, "rejected", _of_records(arguments, "rejected", rejected))
+        set_(self, "late", _of_records(arguments, "late", late))
+        set_(self, "watermark_age", _of_age(arguments, "watermark_age", watermark_age))
+        set_(self, "newest_file", _of_age(arguments, "newest_file", newest_file))
         if not [*self.given()]:
-            raise given.wrong("rejected", None, 'it limits nothing; give a limit, such as rejected="1%"')
+            raise arguments.refusal("rejected", None, 'it limits nothing; give a limit, such as rejected="1%"')
 
     def over(self, others: "Limits | None") -> "Limits":
         """These limits, and of ``others`` what these do not limit."""
@@ -304,49 +310,49 @@ def is_more(count: int, records: int, bound: Amount) -> bool:
     return count * _WHOLE > bound.percent * records if isinstance(bound, Share) else count > bound
 
 
-def _of_records(given: Arguments, name: str, value: object) -> Limit[Amount] | None:
+def _of_records(arguments: Arguments, name: str, value: object) -> Limit[Amount] | None:
     if value is None:
         return None
     warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (None, value)
-    limit: Limit[Amount] = Limit(_amount(given, name, warn), _amount(given, name, fail))
+    limit: Limit[Amount] = Limit(_parse_amount(arguments, name, warn), _parse_amount(arguments, name, fail))
     if type(limit.warn) is type(limit.fail):
-        _check_order(given, name, value, _size(limit.warn), _size(limit.fail))
+        _check_order(arguments, name, value, _comparable_bound(limit.warn), _comparable_bound(limit.fail))
     return limit
 
 
-def _of_age(given: Arguments, name: str, value: object) -> Limit[Duration] | None:
+def _of_age(arguments: Arguments, name: str, value: object) -> Limit[Duration] | None:
     if value is None:
         return None
     warn, fail = (value.warn, value.fail) if isinstance(value, Limit) else (value, None)
-    limit = Limit(_age(given, name, warn), _age(given, name, fail))
-    _check_order(given, name, value, limit.warn, limit.fail)
+    limit = Limit(_checked_age(arguments, name, warn), _checked_age(arguments, name, fail))
+    _check_order(arguments, name, value, limit.warn, limit.fail)
     return limit
 
 
-def _amount(given: Arguments, name: str, value: object) -> Amount | None:
+def _parse_amount(arguments: Arguments, name: str, value: object) -> Amount | None:
     if value is None:
         return None
     if isinstance(value, int) and not isinstance(value, Duration):
-        return given.whole(name, value, least=0)
+        return arguments.whole_number(name, value, least=0)
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if percent is None:
-        raise given.wrong(name, value, _HOW_MANY)
+        raise arguments.refusal(name, value, _HOW_MANY)
     if Decimal(percent[1]) >= _WHOLE:
-        raise given.wrong(name, value, "there are never more than all records; write a share below 100%")
+        raise arguments.refusal(name, value, "there are never more than all records; write a share below 100%")
     return Share(Decimal(percent[1]))
 
 
-def _age(given: Arguments, name: str, value: object) -> Duration | None:
-    return None if value is None else given.duration(name, value, least=1)
+def _checked_age(arguments: Arguments, name: str, value: object) -> Duration | None:
+    return None if value is None else arguments.duration(name, value, least=1)
 
 
-def _size(bound: Amount | None) -> Decimal | int | None:
+def _comparable_bound(bound: Amount | None) -> Decimal | int | None:
     return bound.percent if isinstance(bound, Share) else bound
 
 
-def _check_order(given: Arguments, name: str, value: object, warn: Any, fail: Any) -> None:
+def _check_order(arguments: Arguments, name: str, value: object, warn: Any, fail: Any) -> None:
     if warn is not None and fail is not None and warn >= fail:
-        raise given.wrong(name, value, "it would never warn: give warn= less than fail=")
+        raise arguments.refusal(name, value, "it would never warn: give warn= less than fail=")
 
 
 MOST_VERSIONS: Final = 100
@@ -392,7 +398,7 @@ class UsualCheck:
             case UsualKind.DISTRIBUTION:
                 return f"usual_distribution({self.column!r}, distance={self.bound:g}) on {self.view}"
 
-    def line(self) -> str:
+    def describe_rule(self) -> str:
         """For people: what is held against history, and what becomes of a version that is not as usual."""
         match self.kind:
             case UsualKind.VOLUME:
@@ -417,7 +423,8 @@ class UsualCheck:
         kind = types[self.column]
         if self.kind is UsualKind.DISTRIBUTION and kind not in (DataType.STRING, DataType.BOOL, *NUMERIC):
             raise PipelineError(
-                f"{self.describe()}: the column is {_said(kind)}, and distributions are compared of text, booleans and "
+                f"{self.describe()}: the column is {_describe_type(kind)}, and distributions are compared of text, "
+                "booleans and "
                 "numbers"
             )
         if self.kind is UsualKind.DISTRIBUTION and kind not in NUMERIC and self.bound >= 1:
@@ -426,7 +433,7 @@ class UsualCheck:
             )
 
 
-@keywords
+@check_keywords
 def usual_volume(
     *, within: float, severity: Severity | str = Severity.FAIL, versions: int = 20, min_versions: int = 5
 ) -> UsualCheck:
@@ -440,12 +447,14 @@ def usual_volume(
     >>> print(hr.usual_volume(within=2).describe())
     usual_volume(within=2)
     """
-    given = Arguments("usual_volume")
-    factor = given.number("within", within, above=1, most=_LARGEST)
-    return UsualCheck(UsualKind.VOLUME, factor, None, None, **_judging(given, severity, versions, min_versions, 1))
+    arguments = Arguments("usual_volume")
+    factor = arguments.number("within", within, above=1, most=_LARGEST)
+    return UsualCheck(
+        UsualKind.VOLUME, factor, None, None, **_judging_options(arguments, severity, versions, min_versions, 1)
+    )
 
 
-@keywords
+@check_keywords
 def usual_nulls(
     column: str,
     *,
@@ -465,18 +474,18 @@ def usual_nulls(
     >>> print(hr.usual_nulls("amount", points=5).describe())
     usual_nulls('amount', points=5) on current
     """
-    given = Arguments("usual_nulls")
-    most = given.number("points", points, most=100)
+    arguments = Arguments("usual_nulls")
+    most = arguments.number("points", points, most=100)
     return UsualCheck(
         UsualKind.NULLS,
         most,
-        given.text("column", column, "amount"),
-        given.choice("view", view, ExpectationView),
-        **_judging(given, severity, versions, min_versions, min_rows),
+        arguments.text("column", column, "amount"),
+        arguments.choice("view", view, ExpectationView),
+        **_judging_options(arguments, severity, versions, min_versions, min_rows),
     )
 
 
-@keywords
+@check_keywords
 def usual_distribution(
     column: str,
     *,
@@ -497,14 +506,14 @@ def usual_distribution(
     >>> print(hr.usual_distribution("shop", distance=0.2).describe())
     usual_distribution('shop', distance=0.2) on current
     """
-    given = Arguments("usual_distribution")
-    most = given.number("distance", distance, above=0, most=_LARGEST)
+    arguments = Arguments("usual_distribution")
+    most = arguments.number("distance", distance, above=0, most=_LARGEST)
     return UsualCheck(
         UsualKind.DISTRIBUTION,
         most,
-        given.text("column", column, "shop"),
-        given.choice("view", view, ExpectationView),
-        **_judging(given, severity, versions, min_versions, min_rows),
+        arguments.text("column", column, "shop"),
+        arguments.choice("view", view, ExpectationView),
+        **_judging_options(arguments, severity, versions, min_versions, min_rows),
     )
 
 
@@ -515,21 +524,25 @@ class _Judging(TypedDict):
     min_rows: int
 
 
-def _judging(given: Arguments, severity: Severity | str, versions: int, min_versions: int, min_rows: int) -> _Judging:
+def _judging_options(
+    arguments: Arguments, severity: Severity | str, versions: int, min_versions: int, min_rows: int
+) -> _Judging:
     """When a check judges, and what becomes of a version that is not as usual."""
-    looked_at = given.whole("versions", versions, least=1)
+    looked_at = arguments.whole_number("versions", versions, least=1)
     if looked_at > MOST_VERSIONS:
-        raise given.wrong("versions", versions, f"write at most {MOST_VERSIONS}")
-    least = given.whole("min_versions", min_versions, least=1)
+        raise arguments.refusal("versions", versions, f"write at most {MOST_VERSIONS}")
+    least = arguments.whole_number("min_versions", min_versions, least=1)
     if least > looked_at:
-        raise given.wrong("min_versions", min_versions, f"it would never judge: it looks back on {looked_at} versions")
+        raise arguments.refusal(
+            "min_versions", min_versions, f"it would never judge: it looks back on {looked_at} versions"
+        )
     return {
-        "severity": given.choice("severity", severity, Severity),
+        "severity": arguments.choice("severity", severity, Severity),
         "versions": looked_at,
         "min_versions": least,
-        "min_rows": given.whole("min_rows", min_rows, least=1),
+        "min_rows": arguments.whole_number("min_rows", min_rows, least=1),
     }
 
 
-def _said(kind: ValueType) -> str:
+def _describe_type(kind: ValueType) -> str:
     return str(kind) if isinstance(kind, DataType) else "a list"

@@ -45,18 +45,18 @@ class _Field:
     high: int
     names: tuple[str, ...] = ()
 
-    def values(self, text: str) -> set[int]:
+    def parse_values(self, text: str) -> set[int]:
         """The numbers that ``text`` means. Raises ValueError with what is wrong."""
         numbers: set[int] = set()
         for part in text.lower().split(","):
-            written = _PART.fullmatch(part)
-            if written is None:
+            part_match = _PART.fullmatch(part)
+            if part_match is None:
                 raise ValueError(f"{part!r} is not a {self.name}")
-            first = self.low if written["all"] else self._number(written["first"])
-            is_open = written["all"] or (written["step"] and not written["last"])
-            last = self.high if is_open else self._number(written["last"] or written["first"])
-            step = int(written["step"] or 1)
-            if step == 0 or (first > last and written["step"]):
+            first = self.low if part_match["all"] else self._parse_number(part_match["first"])
+            is_open = part_match["all"] or (part_match["step"] and not part_match["last"])
+            last = self.high if is_open else self._parse_number(part_match["last"] or part_match["first"])
+            step = int(part_match["step"] or 1)
+            if step == 0 or (first > last and part_match["step"]):
                 raise ValueError(f"{part!r} is not a {self.name}")
             if first > last:  # as in fri-mon
                 numbers.update(range(first, self.high + 1), range(self.low, last + 1))
@@ -64,7 +64,7 @@ class _Field:
                 numbers.update(range(first, last + 1, step))
         return numbers
 
-    def _number(self, text: str) -> int:
+    def _parse_number(self, text: str) -> int:
         number = self.low + self.names.index(text) if text in self.names else int(text) if text.isdigit() else -1
         if not self.low <= number <= self.high:
             raise ValueError(f"{self.name} {text} is not between {self.low} and {self.high}")
@@ -152,7 +152,7 @@ def check_cron(expression: str) -> None:
     texts = expression.split()
     if len(texts) != len(_FIELDS):
         raise ValueError(f"it has {len(texts)} fields and not {len(_FIELDS)}")
-    _, _, days, months, _ = (field.values(text) for field, text in zip(_FIELDS, texts, strict=True))
+    _, _, days, months, _ = (field.parse_values(text) for field, text in zip(_FIELDS, texts, strict=True))
     if "*" in texts[4].split(",") and min(days) > max(_LONGEST[month - 1] for month in months):
         raise ValueError("there is no such day")
 
@@ -176,7 +176,7 @@ class ExecutorDecision:
 
 def executor_name(given: "Arguments", value: object) -> str:
     """The argument ``executor``: the name of one, or AUTO. Raises the error of ``given``."""
-    return given.registered("executor", value, EXECUTORS, also=(AUTO,))
+    return given.registered_name("executor", value, EXECUTORS, also=(AUTO,))
 
 
 @dataclass(frozen=True)

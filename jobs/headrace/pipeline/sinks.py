@@ -1,5 +1,5 @@
 """Where sinks were up to 0.2: each is with its system now."""
 
-from headrace.moved import moved
+from headrace.moved import redirect_names
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)

@@ -1,23 +1,28 @@
-"""Landed files as a source: which of them, in which format, and how CSV is written where it is not as RFC 4180 says.
+"""Sources that are more than sources to runs, lineage and checks: landed files, and other pipelines.
 
-Users write ``json``, ``csv`` and ``parquet``, and give what comes of them an event time.
+Of files: which of them, in which format, and how CSV is written where it is not as RFC 4180 says. Users write ``json``,
+``csv`` and ``parquet``. Of another pipeline: which one, and the columns of its panes.
 """
 
 import codecs
-from collections.abc import Sequence
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 from headrace.installed import EntryPointGroup
-from headrace.model.arguments import Arguments, keywords
-from headrace.moved import moved
+from headrace.model.accumulation import WINDOW_END, WINDOW_START
+from headrace.model.arguments import Arguments, check_keywords
+from headrace.model.expressions.data_types import DataType
+from headrace.moved import redirect_names
 from headrace.pipeline import endpoints
+from headrace.pipeline.endpoints import Input
 
 _GROUPS: Final = (".", ",", " ", "'", "_", "\u00a0", "\u202f", "\u2019")
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True)
 class CsvDialect:
     """How CSV files are written. ``delimiter`` parts fields; ``quote`` encloses them, and is doubled in them (None: no
@@ -36,25 +41,25 @@ class CsvDialect:
     thousands: str | None = None
 
     def __post_init__(self) -> None:
-        given, set_ = Arguments("csv"), object.__setattr__
-        self._check_characters(given)
-        set_(self, "encoding", _encoding(given, self.encoding))
-        set_(self, "skip_lines", given.whole("skip_lines", self.skip_lines, least=0))
-        set_(self, "nulls", given.several("nulls", self.nulls, str, '"NA"'))
+        arguments, set_ = Arguments("csv"), object.__setattr__
+        self._check_characters(arguments)
+        set_(self, "encoding", _encoding_name(arguments, self.encoding))
+        set_(self, "skip_lines", arguments.whole_number("skip_lines", self.skip_lines, least=0))
+        set_(self, "nulls", arguments.tuple_of("nulls", self.nulls, str, '"NA"'))
         for null in self.nulls:
             if self.escape is not None and self.escape in null:
-                raise given.wrong(
+                raise arguments.refusal(
                     "nulls", null, "no field is that: escape takes its character away. Leave one of them out"
                 )
         if self.decimal not in (".", ","):
-            raise given.wrong("decimal", self.decimal, 'write "." or ","')
+            raise arguments.refusal("decimal", self.decimal, 'write "." or ","')
         if self.thousands is not None and (self.thousands not in _GROUPS or self.thousands == self.decimal):
             others = ", ".join(repr(group) for group in _GROUPS if group != self.decimal)
-            raise given.wrong("thousands", self.thousands, f"write one of {others}")
+            raise arguments.refusal("thousands", self.thousands, f"write one of {others}")
 
-    def _check_characters(self, given: Arguments) -> None:
+    def _check_characters(self, arguments: Arguments) -> None:
         """Raise PipelineError for characters that cannot part, enclose or escape, or that two of them are."""
-        known: dict[str, str] = {}
+        roles: dict[str, str] = {}
         for name in ("delimiter", "quote", "escape"):
             character = getattr(self, name)
             if character is None and name != "delimiter":
@@ -64,14 +69,18 @@ class CsvDialect:
                 or len(character) != 1
                 or (not " " <= character <= "~" and character != "\t")
             ):
-                raise given.wrong(name, character, 'write one character of ASCII, such as ";"')
+                raise arguments.refusal(name, character, 'write one character of ASCII, such as ";"')
             if character.isalnum() or character in "+-.":
-                raise given.wrong(name, character, "numbers and words are written with it; write another character")
-            if character in known:
-                raise given.wrong(name, character, f"{known[character]} is that already; write another character")
-            known[character] = name
+                raise arguments.refusal(
+                    name, character, "numbers and words are written with it; write another character"
+                )
+            if character in roles:
+                raise arguments.refusal(name, character, f"{roles[character]} is that already; write another character")
+            roles[character] = name
         if self.quote is None and self.escape is not None:
-            raise given.wrong("escape", self.escape, "without quotes nothing is escaped; leave it out, or name a quote")
+            raise arguments.refusal(
+                "escape", self.escape, "without quotes nothing is escaped; leave it out, or name a quote"
+            )
 
     @property
     def options(self) -> dict[str, Any]:
@@ -80,20 +89,20 @@ class CsvDialect:
         return {name: value for name, (value, usual) in values.items() if value != usual}
 
 
-def _encoding(given: Arguments, name: object) -> str:
+def _encoding_name(arguments: Arguments, name: object) -> str:
     """The name of an encoding of text as Python spells it."""
-    text = given.text("encoding", name, "cp1252")
+    text = arguments.text("encoding", name, "cp1252")
     try:
-        known = codecs.lookup(text)
-        "a".encode(known.name)
+        codec = codecs.lookup(text)
+        "a".encode(codec.name)
     except (LookupError, TypeError, ValueError):
-        raise given.wrong(
+        raise arguments.refusal(
             "encoding", name, 'Python knows no such encoding; write one such as "cp1252" or "utf-16"'
         ) from None
-    return "utf-8" if known.name == "utf-8-sig" else known.name
+    return "utf-8" if codec.name == "utf-8-sig" else codec.name
 
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)
 
 FORMAT_NAMES: Final[EntryPointGroup[Any]] = EntryPointGroup("headrace.formats", "file format")
 """The formats of files; ``headrace.ext.formats`` has them with their type."""
@@ -142,3 +151,46 @@ class FilesSource(endpoints.Source):
 
     def __str__(self) -> str:
         return f"{self.format} files under {self.path}"
+
+
+PUBLISHED_KIND: Final = "published"
+"""The kind of such sources."""
+
+PANE_TIME: Final = "pane_time"
+IS_RETRACTION: Final = "is_retraction"
+
+OF_PANES: Mapping[str, DataType] = {
+    WINDOW_START: DataType.TIMESTAMP,
+    WINDOW_END: DataType.TIMESTAMP,
+    PANE_TIME: DataType.TIMESTAMP,
+    IS_RETRACTION: DataType.BOOL,
+}
+"""Columns that every pane has beside its key and values."""
+
+
+class UpstreamSource(endpoints.Source):
+    """A source that is another pipeline, or one of its outputs: a run holds what it reads of it, and goes back with it.
+
+    ``upstream`` is what users call it, ``delays.hourly``; ``root`` is the root that it lies under, None: that of the
+    reader.
+    """
+
+    is_upstream: ClassVar[bool] = True
+
+    upstream: str
+    root: str | None
+
+    @property
+    @abstractmethod
+    def pipeline(self) -> str:
+        """The pipeline that is read."""
+
+    @property
+    @abstractmethod
+    def output(self) -> str:
+        """Its output that is read; "" for the only one, which has no name."""
+
+
+def upstream_sources(inputs: Iterable[Input]) -> dict[str, UpstreamSource]:
+    """The sources of ``inputs`` that are other pipelines, by the name of the input."""
+    return {one.name: one.source for one in inputs if isinstance(one.source, UpstreamSource)}

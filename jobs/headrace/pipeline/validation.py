@@ -1,15 +1,14 @@
 """What can be wrong with a pipeline when it is built, each with what to change (semantics 4.8).
 
 Its size is checked before anything else looks into its expressions and triggers. An output with a loop has rules of its
-own for where, when and how (semantics 13); so has a pipeline whose records can withdraw others, since not everything
-can take back (semantics 14.9). Of pipelines that read each other in a circle, none could ever be the first to be
-computed.
+own for where, when and how (semantics 13); so has a pipeline whose records can withdraw others (``withdrawals``). Of
+pipelines that read each other in a circle, none could ever be the first to be computed.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.model import windows
@@ -24,34 +23,38 @@ from headrace.model.accumulation import (
     How,
     TimestampCombiner,
 )
-from headrace.model.arguments import words
-from headrace.model.changelog import DebeziumEnvelope, RecordSign, SignedBy
-from headrace.model.combiners import Aggregate
+from headrace.model.arguments import kinds_by_word
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
-from headrace.model.expressions.data_types import DataType, Schema, is_text
-from headrace.model.expressions.expr import Column, Expr, render
-from headrace.model.expressions.typing import columns_of, extent, kind_of, output_type, too_large, type_of
+from headrace.model.expressions.data_types import DataType, NestedType, PairsType, Schema, in_words, is_text
+from headrace.model.expressions.expr import Aggregate, Column, Expr, render
+from headrace.model.expressions.typing import columns_of, kind_of, output_type, too_large, tree_extent, type_of
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.triggers.data_driven import AfterPattern, DataDriven
-from headrace.model.triggers.elementary import Default
+from headrace.model.triggers.elementary import AfterPercentileWatermark, Default
 from headrace.pipeline.deployment import FileSchedule
 from headrace.pipeline.endpoints import OWN, Input, Source
-from headrace.pipeline.rows import check_event_time_name
-from headrace.pipeline.sources import FilesSource
-from headrace.pipeline.stages import OF_PANES, Aggregation, LoopError, check_finishing, element_schema, looks_at_values
+from headrace.pipeline.joins import wrong_beside_joins
+from headrace.pipeline.loops import OF_PANES, LoopError, element_schema
+from headrace.pipeline.parts import PipelineParts, Upstream
+from headrace.pipeline.rows import BUCKET, check_event_time_name
+from headrace.pipeline.sources import FilesSource, UpstreamSource, upstream_sources
+from headrace.pipeline.stages import Aggregation, Stage, check_finishing
 from headrace.pipeline.stages import check_own_triggers as check_own
 from headrace.pipeline.stages import check_trigger_reads as check_reads
 from headrace.pipeline.stages import trigger_nodes as nodes
-from headrace.pipeline.upstream_source import UpstreamSource
+from headrace.pipeline.withdrawals import (
+    check_changelog,
+    check_versions,
+    wrong_for_versions,
+    wrong_for_withdrawals,
+    wrong_for_withdrawn_rows,
+)
 
-if TYPE_CHECKING:
-    from headrace.pipeline.output import Upstream
-    from headrace.pipeline.pipeline import Pipeline
-    from headrace.pipeline.stages import Stage
+AnyPipeline = PipelineParts[Any]
 
 
-def check_loop(pipeline: "Pipeline") -> None:
+def check_loop(pipeline: AnyPipeline) -> None:
     """Raise LoopError if the loop of a ``pipeline`` has no result, or one that depends on how input is cut."""
     assert pipeline.loop is not None
     if pipeline.upstream:
@@ -62,7 +65,7 @@ def check_loop(pipeline: "Pipeline") -> None:
             raise LoopError(why)
 
 
-def _wrong_loop_windows(pipeline: "Pipeline") -> str | None:
+def _wrong_loop_windows(pipeline: AnyPipeline) -> str | None:
     where = pipeline.first.where
     if isinstance(where, windows.GlobalWindows | windows.CalendarWindows) or (
         isinstance(where, windows.FixedWindows) and where.phase is None
@@ -74,7 +77,7 @@ def _wrong_loop_windows(pipeline: "Pipeline") -> str | None:
     )
 
 
-def _wrong_loop_how(pipeline: "Pipeline") -> str | None:
+def _wrong_loop_how(pipeline: AnyPipeline) -> str | None:
     how = pipeline.first.how
     if how.accumulation is Accumulation.DISCARDING:
         return (
@@ -88,153 +91,17 @@ def _wrong_loop_how(pipeline: "Pipeline") -> str | None:
     return None
 
 
-def _wrong_loop_trigger(pipeline: "Pipeline") -> str | None:
+def _wrong_loop_trigger(pipeline: AnyPipeline) -> str | None:
     if pipeline.allow_finishing:
         return (
             "allow_finishing=True: a window that has finished forgets its values, and edges that come later need them; "
             "leave it out"
         )
-    ordered = [node for node in nodes(pipeline.stages[0].when) if isinstance(node, AfterPattern | CustomTrigger)]
-    if ordered:
+    one_by_one = [node for node in nodes(pipeline.stages[0].when) if isinstance(node, AfterPattern | CustomTrigger)]
+    if one_by_one:
         return (
-            f"when: {type(ordered[0]).__name__} looks at elements in their order of arrival, which the values of a "
+            f"when: {type(one_by_one[0]).__name__} looks at elements in their order of arrival, which the values of a "
             "loop do not have; use another trigger"
-        )
-    return None
-
-
-_WITHDRAWN = "records can be withdrawn"
-
-
-def check_changelogs(pipeline: "Pipeline") -> None:
-    """Raise PipelineError if changelogs of inputs do not fit their records, or if the first aggregation of the only
-    output of a ``pipeline``, which reads records, could not take them back.
-    """
-    for given in pipeline.inputs:
-        if isinstance(given.source, UpstreamSource) and pipeline.deduplicate is not None:
-            raise PipelineError(
-                f"deduplicate: what input {given.name} reads can be taken back and come again, and would count as a "
-                f"duplicate then; leave it out, and let {given.source.upstream} count its records once"
-            )
-        try:
-            _check_input(given)
-        except PipelineError as error:
-            raise PipelineError(f"changelog of input {given.name}: {error}") from None
-    if not pipeline.withdraws_records or pipeline.upstream:
-        return
-    if pipeline.rows:
-        for problem in (_wrong_time_of_rows(pipeline), _wrong_columns_of_rows(pipeline)):
-            if problem is not None:
-                raise PipelineError(problem)
-    if pipeline.rows and pipeline.take is None:
-        return
-    for problem in (_wrong_how(pipeline), _wrong_windows(pipeline), _wrong_trigger(pipeline)):
-        if problem is not None:
-            raise PipelineError(problem)
-
-
-def _check_input(given: Input) -> None:
-    source, changelog = given.source, given.source.changelog
-    if changelog is None:
-        return
-    transform = source.transform
-    if transform is not None and not isinstance(changelog, SignedBy):
-        raise PipelineError(
-            f"it is read of the source's own records, and {transform.name} makes others of them: let the function give "
-            "a column of 1 and -1, and name that one"
-        )
-    if transform is not None and not transform.deterministic:
-        raise PipelineError(
-            f"{transform.name} is declared not deterministic: nobody could find again what it made of a record, to "
-            "withdraw it; use a deterministic function"
-        )
-    if isinstance(changelog, DebeziumEnvelope) and isinstance(source, FilesSource) and source.format == "csv":
-        raise PipelineError("a CSV file has no objects, and an envelope is one; read JSON or Parquet")
-    if isinstance(changelog, RecordSign):
-        kind = type_of(changelog.sign_of(source.schema), source.as_read.columns)
-        if kind is not DataType.INT:
-            raise PipelineError(
-                f"it is {kind}, and must be int: 1 of a record that adds a row, -1 of one that withdraws it"
-            )
-
-
-def _wrong_how(pipeline: "Pipeline") -> str | None:
-    how = pipeline.first.how
-    if how.keep_last is not None:
-        return (
-            f"how: {_WITHDRAWN}, and a window that keeps its last elements may have forgotten them; leave out keep_last"
-        )
-    if how.accumulation is Accumulation.RETRACTING:
-        return None
-    which = how.accumulation.name.lower()
-    left = {
-        Accumulation.ACCUMULATING: "the row of a window would stand whose records are all withdrawn",
-        Accumulation.DISCARDING: "a pane has only what came since the one before it, which is not what is there",
-    }
-    return f"how: {_WITHDRAWN}, and in {which} mode {left[how.accumulation]}; use how=retracting(...)"
-
-
-def _wrong_windows(pipeline: "Pipeline") -> str | None:
-    where = pipeline.first.where
-    if pipeline.loop is not None:
-        return (
-            f"loop: {_WITHDRAWN}, and the values of a loop hold each other up: on a circle that nothing leads to any "
-            "more each would keep what its neighbour says"
-        )
-    if where.merges:
-        return (
-            f"where: {_WITHDRAWN}, and a withdrawn one may have linked two sessions, which never split; use windows "
-            "that do not merge"
-        )
-    of_arrival = _withdrawn_by_arrival(pipeline)
-    if of_arrival is not None and not isinstance(where, windows.GlobalWindows):
-        return (
-            f"where: {of_arrival}, so a withdrawal would come to another window than what it withdraws; give it the "
-            "event time of the row, or use GlobalWindows()"
-        )
-    return None
-
-
-def _wrong_time_of_rows(pipeline: "Pipeline") -> str | None:
-    of_arrival = _withdrawn_by_arrival(pipeline)
-    if of_arrival is None:
-        return None
-    return (
-        f"rows: {of_arrival}, so a withdrawal would have another event time than the row that it withdraws; give it "
-        "the event time of the row"
-    )
-
-
-def _wrong_columns_of_rows(pipeline: "Pipeline") -> str | None:
-    shared = {name for given in pipeline.inputs for name in getattr(given.source.changelog, "shared", ())}
-    (stage,) = pipeline.stages
-    for what, expr in stage.aggregation.expressions():
-        if what != "the filter" and (read := sorted(columns_of(expr) & shared)):
-            return (
-                f"rows: {what} reads {read[0]!r}, which the envelope of a change has for both rows, so a withdrawal "
-                "would have another value than the row that it withdraws; leave it out"
-            )
-    return None
-
-
-def _withdrawn_by_arrival(pipeline: "Pipeline") -> str | None:
-    of_arrival = [given.name for given in pipeline.inputs if given.source.changelog and given.event_time.expr is None]
-    return f"records of input {of_arrival[0]} can be withdrawn, and go by the time of arrival" if of_arrival else None
-
-
-def _wrong_trigger(pipeline: "Pipeline") -> str | None:
-    when, how = pipeline.stages[0].when, pipeline.first.how
-    if (of_values := looks_at_values(when)) is not None:
-        return (
-            f"when: {_WITHDRAWN}, and {of_values} looks at what elements hold, where a withdrawal would be one "
-            "more; use on_update(), or a trigger that counts or waits"
-        )
-    try:
-        check_finishing(when, how.allowed_lateness)
-    except PipelineError:
-        return (
-            f"when: {_WITHDRAWN}, and a trigger that finishes closes its window, where nothing is withdrawn any more; "
-            "use Repeatedly(...), or AfterWatermark with a late trigger"
         )
     return None
 
@@ -246,7 +113,7 @@ class UpstreamCycleError(PipelineError, code="config.upstream_cycle"):
     """A pipeline reads itself, through whatever others."""
 
     @classmethod
-    def along(cls, circle: Iterable[object]) -> "UpstreamCycleError":
+    def from_cycle(cls, circle: Iterable[object]) -> "UpstreamCycleError":
         """The error that names a ``circle``, with the same pipeline at both ends."""
         path = " reads ".join(map(str, circle))
         return cls(f"{path}: a pipeline cannot read itself, through whatever others; leave one of the inputs out")
@@ -259,31 +126,31 @@ def check_no_circle(start: N, upstreams: Callable[[N], Iterable[N]]) -> None:
     ways: dict[N, tuple[N, ...]] = {start: (start,)}
     front = [start]
     for name in front:  # which grows
-        for above in upstreams(name):
-            if above == start:
-                raise UpstreamCycleError.along((*ways[name], start))
-            if above not in ways:
-                ways[above] = (*ways[name], above)
-                front.append(above)
+        for upstream in upstreams(name):
+            if upstream == start:
+                raise UpstreamCycleError.from_cycle((*ways[name], start))
+            if upstream not in ways:
+                ways[upstream] = (*ways[name], upstream)
+                front.append(upstream)
 
 
-def check_beside(pipeline: "Pipeline", beside: "Iterable[Pipeline]" = ()) -> None:
+def check_beside(pipeline: AnyPipeline, beside: Iterable[AnyPipeline] = ()) -> None:
     """Raise UpstreamCycleError if ``pipeline`` reads itself through those ``beside`` it, whatever root they are under:
     what is read under a root that is named counts for nothing.
     """
     if not read_beside(pipeline):
         return
-    known = {one.name: one for one in (*beside, pipeline)}
-    check_no_circle(pipeline.name, lambda name: read_beside(known[name]) if name in known else ())
+    pipelines_by_name = {one.name: one for one in (*beside, pipeline)}
+    check_no_circle(
+        pipeline.name, lambda name: read_beside(pipelines_by_name[name]) if name in pipelines_by_name else ()
+    )
 
 
-def read_beside(pipeline: "Pipeline") -> list[str]:
+def read_beside(pipeline: AnyPipeline) -> list[str]:
     """The pipelines that ``pipeline`` reads under its own root, whatever that is."""
-    if not any(given.source.is_upstream for given in pipeline.inputs):
+    if not any(input_.source.is_upstream for input_ in pipeline.inputs):
         return []
-    from headrace.pipeline.upstream_source import upstream_sources  # which most pipelines do without
-
-    return [source.pipeline for source in upstream_sources(pipeline).values() if source.root is None]
+    return [source.pipeline for source in upstream_sources(pipeline.inputs).values() if source.root is None]
 
 
 MOST_AGGREGATIONS = 100
@@ -299,13 +166,13 @@ def check_bounds(inputs: Sequence[Input], deduplicate: Deduplicate | None, aggre
     for aggregation in aggregations:
         if aggregation.when is not None:
             _check_trigger(aggregation.when)
-    for purpose, expr in _expressions(inputs, deduplicate, aggregations):
+    for purpose, expr in _expressions_by_purpose(inputs, deduplicate, aggregations):
         if why := too_large(expr):
             raise PipelineError(f"{purpose}: {why}")
 
 
 def _check_trigger(trigger: Trigger) -> None:
-    size = extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
+    size = tree_extent(trigger, lambda node: node.children if isinstance(node, Trigger) else ())
     if size.depth > DEEPEST_TRIGGER or size.nodes > MOST_TRIGGERS:
         raise PipelineError(
             f"when: the trigger has {size.nodes:,} nodes in {size.depth:,} levels, and may have {MOST_TRIGGERS} in "
@@ -313,12 +180,12 @@ def _check_trigger(trigger: Trigger) -> None:
         )
 
 
-def _expressions(
+def _expressions_by_purpose(
     inputs: Sequence[Input], deduplicate: Deduplicate | None, aggregations: Sequence[Aggregation]
 ) -> Iterator[tuple[str, Expr]]:
-    for given in inputs:
-        yield from given.event_time.expressions()
-        yield from ((f"column {name} of input {given.name}", expr) for name, expr in given.columns.items())
+    for input_ in inputs:
+        yield from input_.event_time.expressions()
+        yield from ((f"column {name} of input {input_.name}", expr) for name, expr in input_.columns.items())
     if deduplicate is not None:
         yield "the id of Deduplicate", deduplicate.id
     for aggregation in aggregations:
@@ -334,7 +201,7 @@ def _expressions(
                 yield "DataDriven", node.ready_if
 
 
-def check(pipeline: "Pipeline") -> None:
+def validate_pipeline(pipeline: AnyPipeline) -> None:
     """Raise PipelineError for the first mistake found in ``pipeline``."""
     try:
         aggregations = [pipeline.first, *pipeline.then]
@@ -344,46 +211,69 @@ def check(pipeline: "Pipeline") -> None:
             _check_vocabulary(aggregation.when or pipeline.when, aggregation.where)
         _check_edges(pipeline)
         stages = pipeline.stages
+        _check_null_keys(pipeline)
         _check_changelogs(pipeline)
-        times = [given.event_time.expr for given in pipeline.inputs]
+        _check_versions(pipeline)
+        times = [input_.event_time.expr for input_ in pipeline.left_inputs]
         check_event_time_name(pipeline.rows, [Column(EVENT_TIME)] if pipeline.upstream else times)
     except PipelineError as error:
-        kind = LoopError if isinstance(error, LoopError) else PipelineError
-        raise kind(f"pipeline {pipeline.name}: {error}") from None
+        raise type(error)(f"pipeline {pipeline.name}: {error}") from None
     check_beside(pipeline)
     for number, stage in enumerate(stages, start=1):
         try:
             _check_stage(stage, pipeline.allow_finishing)
         except PipelineError as error:
             place = f"aggregation {number} of " if pipeline.then else ""
-            raise PipelineError(f"{place}pipeline {pipeline.name}: {error}") from None
+            raise type(error)(f"{place}pipeline {pipeline.name}: {error}") from None
+    _check_id(pipeline)
     for name in pipeline.key:
         if name.lower() in LATE_COLUMNS:
             raise PipelineError(
                 f"pipeline {pipeline.name}: key {name!r} is a column of late records; choose another name than "
                 f"{', '.join(LATE_COLUMNS)}"
             )
-    shown = ROW_COLUMNS if pipeline.rows else PANE_COLUMNS
+    own_columns = ROW_COLUMNS if pipeline.rows else PANE_COLUMNS
     for expectation in pipeline.expectations:
         try:
-            expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *shown])
+            expectation.check_columns([*pipeline.key_types, *pipeline.value_types, *own_columns])
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
-    for compared in pipeline.usual:
+    for usual_check in pipeline.usual:
         try:
-            compared.check_column({**pipeline.key_types, **pipeline.value_types})
+            usual_check.check_column({**pipeline.key_types, **pipeline.value_types})
         except PipelineError as error:
             raise PipelineError(f"pipeline {pipeline.name}: {error}") from None
     _check_sinks(pipeline)
-    for above in pipeline.upstream:
-        place = f"pipeline {pipeline.name}: output {above.output}"
-        _check_edge(above.stage, stages[0], place, pipeline.allow_double_counting)
-        _check_order(above, stages[0], place)
+    for upstream_output in pipeline.upstream:
+        place = f"pipeline {pipeline.name}: output {upstream_output.output}"
+        _check_edge(upstream_output.stage, stages[0], place, pipeline.allow_double_counting)
+        _check_order(upstream_output, stages[0], place)
     for number, (upper, lower) in enumerate(pairwise(stages), start=1):
         _check_edge(upper, lower, f"pipeline {pipeline.name}: aggregation {number}", pipeline.allow_double_counting)
 
 
-def _check_sinks(pipeline: "Pipeline") -> None:
+def _check_id(pipeline: AnyPipeline) -> None:
+    """The columns of ``id``: values, also of rows that a function or a query gives."""
+    for name in pipeline.id:
+        kind = pipeline.value_types.get(name)
+        if isinstance(kind, NestedType):
+            why = f"{name!r} is a {in_words(kind)}, and few targets know rows by one; name values"
+            raise PipelineError(f"pipeline {pipeline.name}: id: {why}")
+        if name not in (*pipeline.value_types, EVENT_TIME):
+            columns_text = ", ".join(pipeline.value_types)
+            raise PipelineError(
+                f"pipeline {pipeline.name}: id={name!r}: there is no such column; rows have {columns_text}"
+            )
+
+
+def _check_null_keys(pipeline: AnyPipeline) -> None:
+    if pipeline.null_keys and pipeline.loop is not None:
+        raise LoopError("null_keys=True: a key has the ends of an edge, and NULL is no vertex; leave it out")
+    if pipeline.null_keys and not any(stage.aggregation.key for stage in pipeline.stages):
+        raise PipelineError("null_keys=True: there is no key that could be NULL; leave it out, or give a key=")
+
+
+def _check_sinks(pipeline: AnyPipeline) -> None:
     for sink in pipeline.sinks:
         if pipeline.rows and sink.gets_final_rows and (why := _never_final(pipeline)) is not None:
             raise PipelineError(f"pipeline {pipeline.name}: sink {sink.name} gets final rows, and {why}")
@@ -394,7 +284,7 @@ def _check_sinks(pipeline: "Pipeline") -> None:
                 )
 
 
-def _never_final(pipeline: "Pipeline") -> str | None:
+def _never_final(pipeline: AnyPipeline) -> str | None:
     """Why rows as they are cannot be handed to who cannot take back."""
     if pipeline.stages[-1].withdraws:
         return "these can be withdrawn at any time: deliver to a sink that can take back"
@@ -403,20 +293,21 @@ def _never_final(pipeline: "Pipeline") -> str | None:
     return None
 
 
-def _expect_type(what: str, expr: Expr, schema: Schema, wanted: DataType) -> None:
+def _expect_type(what: str, expr: Expr, schema: Schema, expected_type: DataType) -> None:
     actual = type_of(expr, schema)
-    if actual is not wanted:
-        raise PipelineError(f"{what} is {actual}, and must be {wanted}")
+    if actual is not expected_type:
+        raise PipelineError(f"{what} is {actual}, and must be {expected_type}")
 
 
-def _check_inputs(pipeline: "Pipeline") -> None:
+def _check_inputs(pipeline: AnyPipeline) -> None:
     _check_event_time(pipeline.event_time, pipeline.schema)
-    for given in pipeline.inputs:
-        if isinstance(given.source, FilesSource):
-            _check_place(pipeline, given.source.path)
+    for input_ in pipeline.inputs:
+        if isinstance(input_.source, FilesSource):
+            _check_place(pipeline, input_.source.path)
         elif isinstance(pipeline.schedule, FileSchedule):
-            _check_watched(given.name, given.source)
-    names = [given.name for given in pipeline.inputs]
+            _check_watched(input_.name, input_.source)
+    names = [input_.name for input_ in pipeline.inputs]
+    _check_joins(pipeline)
     for other in pipeline.union:
         if not other.name or names.count(other.name) > 1:
             raise PipelineError(f"every further input needs a name of its own besides {OWN!r}, found {names[1:]}")
@@ -429,6 +320,36 @@ def _check_inputs(pipeline: "Pipeline") -> None:
                 raise PipelineError(f"the id is {kind}, which does not compare exactly; cast it to string")
 
 
+_ONE_BY_ONE = (AfterPattern, CustomTrigger, AfterPercentileWatermark)
+
+
+def _check_joins(pipeline: AnyPipeline) -> None:
+    """What is joined, and whether what is behind it can do without an order of arrival."""
+    joins, left = pipeline.join, () if pipeline.upstream else pipeline.left_inputs
+    if not joins:
+        return
+    names = {input_.name for input_ in left}
+    for join in joins:
+        if join.is_of_output:
+            continue
+        if join.name in names:
+            raise PipelineError(f"join: an input {join.name!r} is there already; give one of them another name")
+        with _of_argument(f"event time of {join.name}"):
+            _check_event_time(join.right.event_time, join.right.source.columns)
+    if problem := wrong_beside_joins(joins, left, has_loop=pipeline.loop is not None):
+        raise PipelineError(problem)
+    pipeline.joined_schema  # noqa: B018 - which says what is wrong with their sides
+    first = pipeline.first
+    when = () if first.when is None else nodes(first.when)
+    one_by_one = [type(node).__name__ for node in when if isinstance(node, _ONE_BY_ONE)]
+    if one_by_one or first.how.keep_last is not None:
+        raise PipelineError(
+            f"{one_by_one[0] if one_by_one else 'keep_last'} goes by what records say one by one, or by the order in "
+            "which "
+            "they come, and joined rows have none; use another trigger, or let a further aggregation do it"
+        )
+
+
 def _check_watched(name: str, source: Source) -> None:
     if not source.is_watched:
         raise PipelineError(
@@ -438,13 +359,13 @@ def _check_watched(name: str, source: Source) -> None:
     source.watched_fields()
 
 
-def _check_place(pipeline: "Pipeline", path: str) -> None:
+def _check_place(pipeline: AnyPipeline, path: str) -> None:
     """Whether input lies outside of the pipeline's own folder, of which expiry deletes what it lists there."""
     if "://" in path:
         return  # a run compares it with its root
-    above = path.strip("/").partition("/")[0]
-    if above in ("", pipeline.name):
-        holds = "is in" if above else "holds"
+    top_folder = path.strip("/").partition("/")[0]
+    if top_folder in ("", pipeline.name):
+        holds = "is in" if top_folder else "holds"
         raise PipelineError(
             f"input {path!r} {holds} the folder {pipeline.name}/, where Headrace keeps the pipeline's snapshots: land "
             f'files elsewhere and write "landing/{pipeline.name}", or give the pipeline another name'
@@ -475,21 +396,21 @@ def _check_vocabulary(when: Trigger | None, where: windows.WindowFn) -> None:
     if when is not None:
         list(nodes(when))
     inner = where.inner if isinstance(where, windows.ShiftedOutputTime) else where
-    known = (*words(windows.WindowFn).values(), windows.CustomWindows)
-    if isinstance(inner, windows.ShiftedOutputTime) or not isinstance(inner, known):
+    window_kinds = (*kinds_by_word(windows.WindowFn).values(), windows.CustomWindows)
+    if isinstance(inner, windows.ShiftedOutputTime) or not isinstance(inner, window_kinds):
         raise PipelineError(
             f"where={where!r} is not a window function that Headrace knows; derive it from CustomWindows"
         )
 
 
-def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
+def _check_stage(stage: Stage, allow_finishing: bool) -> None:
     aggregation = stage.aggregation
     _check_filter(stage)
     if stage.gives_rows:
         _check_rows(stage)
     if stage.is_stateless:
         return
-    _check_columns(aggregation.key, aggregation.what, stage)
+    _check_columns([name for name in aggregation.key if name != BUCKET], aggregation.what, stage)
     _check_phase(aggregation.where, stage.key_types)
     check_reads(stage.when, stage.schema)
     check_own(stage.when, aggregation.where.merges)
@@ -501,40 +422,62 @@ def _check_stage(stage: "Stage", allow_finishing: bool) -> None:
     _check_results(stage)
 
 
-def _check_rows(stage: "Stage") -> None:
+def _check_rows(stage: Stage) -> None:
     """The columns of rows, and what rows of a group go by."""
     ends = (WINDOW_START, WINDOW_END) if stage.shows_windows else ()
     _check_names(stage.row_columns, (*ROW_COLUMNS, *ends), "a column of every row")
-    kinds = stage.value_types
-    why = "what is withdrawn is" if stage.is_stateless else "rows of a group are"
-    for name, kind in kinds.items() if stage.withdraws or not stage.is_stateless else ():
+    _check_names(stage.leaving_types, (*ROW_COLUMNS, *ends), "a column of every row")
+    for name, kind in stage.row_types.items() if stage.computed_types is not None else ():
         if not isinstance(kind, DataType):
-            raise PipelineError(f"rows[{name!r}]: it is a list, and {why} compared with rows; take a value of it")
+            why = f"it is a {in_words(kind)}, which no function of a group gets; take a value of it"
+            raise PipelineError(f"rows[{name!r}]: {why}")
     if stage.is_stateless:
         return
-    if stage.withdrawable and stage.aggregation.how.accumulation is Accumulation.DISCARDING:
+    is_final = stage.aggregation.takes_each and stage.fires_once  # where nothing comes after what has left
+    if stage.withdrawable and not is_final and stage.aggregation.how.accumulation is Accumulation.DISCARDING:
         raise PipelineError(
             "how=discarding() gives the rows of what came since the last pane, and what comes here can be withdrawn "
             "later: use retracting(...)"
         )
-    by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
+    _check_computed(stage)
+    unless = stage.aggregation.taken_unless
     if unless is not None:
         with _of_argument("take"):
             _expect_type("deleted", unless, stage.schema, DataType.BOOL)
-    if by is not None:
+    for order in stage.aggregation.taken_by:
         with _of_argument("take"):
-            of_by = kind_of(by, stage.schema)
+            of_by = kind_of(order, stage.schema)
             if not isinstance(of_by, DataType):
-                raise PipelineError(f"{render(by)} is {'NULL' if of_by is None else 'a list'}, which has no order")
+                raise PipelineError(f"{render(order)} is {'NULL' if of_by is None else 'a list'}, which has no order")
 
 
-def _check_filter(stage: "Stage") -> None:
+def _check_computed(stage: Stage) -> None:
+    """The columns that a function or a query gives of the rows of a group."""
+    computed_types = stage.computed_types
+    if computed_types is None:
+        return
+    for name in stage.aggregation.key:
+        if computed_types.get(name) not in (None, stage.row_types[name]):
+            raise PipelineError(
+                f"take: it gives column {name!r} as {computed_types[name]}, and that is the key, which is "
+                f"{stage.row_types[name]}, and which rows have by itself; give it another name"
+            )
+    if computed_types.get(EVENT_TIME) not in (None, DataType.TIMESTAMP):
+        raise PipelineError(f"take: it gives {EVENT_TIME} as {computed_types[EVENT_TIME]}, and that is a timestamp")
+    if EVENT_TIME not in computed_types and not stage.shows_windows:
+        raise PipelineError(
+            f"take: it gives no column {EVENT_TIME}, and the rows of a window have its end as their event time, which "
+            f"the global window has not: give them one, such as max({EVENT_TIME}), or write where="
+        )
+
+
+def _check_filter(stage: Stage) -> None:
     if stage.aggregation.filter is not None:
         with _of_argument("filter"):
             _expect_type("the filter", stage.aggregation.filter, stage.schema, DataType.BOOL)
 
 
-def _check_edges(pipeline: "Pipeline") -> None:
+def _check_edges(pipeline: AnyPipeline) -> None:
     """Records as the edges of a loop."""
     if pipeline.loop is None:
         return
@@ -545,13 +488,50 @@ def _check_edges(pipeline: "Pipeline") -> None:
         _check_columns([*pipeline.key], [], pipeline.edges)
 
 
-def _check_changelogs(pipeline: "Pipeline") -> None:
-    """Records that can withdraw others."""
-    if pipeline.withdraws_records:
-        check_changelogs(pipeline)
+def _check_changelogs(pipeline: AnyPipeline) -> None:
+    """Changelogs of inputs, and whether the first aggregation of the only output could take back their records."""
+    if not pipeline.withdraws_elements:
+        return
+    for input_ in pipeline.inputs:
+        if isinstance(input_.source, UpstreamSource) and pipeline.deduplicate is not None:
+            raise PipelineError(
+                f"deduplicate: what input {input_.name} reads can be taken back and come again, and would count as a "
+                f"duplicate then; leave it out, and let {input_.source.upstream} count its records once"
+            )
+        try:
+            check_changelog(input_)
+        except PipelineError as error:
+            raise PipelineError(f"changelog of input {input_.name}: {error}") from None
+    if pipeline.upstream and not pipeline.join:
+        return
+    (stage, *_) = pipeline.stages
+    inputs = () if pipeline.upstream else pipeline.left_inputs
+    if pipeline.rows and (problem := wrong_for_withdrawn_rows(inputs, stage.aggregation)):
+        raise PipelineError(problem)
+    if pipeline.rows and pipeline.take is None:
+        return
+    first, has_loop = pipeline.first, pipeline.loop is not None
+    if problem := wrong_for_withdrawals(inputs, first.where, stage.when, first.how, has_loop=has_loop):
+        raise PipelineError(problem)
 
 
-def _check_inputs_of(aggregate: Aggregate, stage: "Stage") -> None:
+def _check_versions(pipeline: AnyPipeline) -> None:
+    """Versions of inputs, and whether the first aggregation of the only output knows what they are."""
+    versioned_inputs = [input_ for input_ in pipeline.inputs if input_.source.versions is not None]
+    for input_ in versioned_inputs:
+        try:
+            check_versions(input_)
+        except PipelineError as error:
+            raise PipelineError(f"versions of input {input_.name}: {error}") from None
+    left = pipeline.left_inputs
+    if pipeline.upstream or all(input_.source.versions is None for input_ in left):
+        return
+    id_ = None if pipeline.deduplicate is None else pipeline.deduplicate.id
+    if problem := wrong_for_versions(left, id_, pipeline.first, are_joined=bool(pipeline.join)):
+        raise PipelineError(problem)
+
+
+def _check_inputs_of(aggregate: Aggregate, stage: Stage) -> None:
     """Whether it reads elements, not results of its own aggregation."""
     for name in sorted(frozenset[str]().union(*map(columns_of, aggregate.inputs)) - {*stage.schema}):
         if name in stage.aggregation.what:
@@ -562,14 +542,14 @@ def _check_inputs_of(aggregate: Aggregate, stage: "Stage") -> None:
             )
 
 
-def _check_results(stage: "Stage") -> None:
+def _check_results(stage: Stage) -> None:
     """Columns of results and ``having`` of an aggregation."""
     aggregation = stage.aggregation
-    kinds = {name: output_type(made, stage.schema) for name, made in aggregation.aggregates.items()}
-    lists = {name for name, kind in kinds.items() if not isinstance(kind, DataType)}
+    kinds = {name: output_type(aggregate, stage.schema) for name, aggregate in aggregation.aggregates.items()}
+    pairs = {name for name, kind in kinds.items() if isinstance(kind, PairsType)}
     for place, expr in aggregation.result_expressions():
-        if read := sorted(columns_of(expr) & lists):
-            raise PipelineError(f"{place}: {read[0]!r} is a list, which no expression reads; leave it out of it")
+        if read := sorted(columns_of(expr) & pairs):
+            raise PipelineError(f"{place}: {read[0]!r} is a list of pairs, which no expression reads; leave it out")
     stage.value_types  # noqa: B018 - which says what is wrong with columns of results
     if aggregation.having is None:
         return
@@ -591,7 +571,7 @@ def _of_argument(name: str) -> Iterator[None]:
         raise PipelineError(f"{name}: {error}") from None
 
 
-def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") -> None:
+def _check_columns(key: Collection[str], what: Collection[str], stage: Stage) -> None:
     """The names of columns of a ``key`` and of ``what`` is computed, and the key's types."""
     for name in key:
         if name in what:
@@ -607,8 +587,8 @@ def _check_columns(key: Collection[str], what: Collection[str], stage: "Stage") 
                 raise PipelineError("it is a float, which does not compare exactly; cast it to int or str")
 
 
-def _check_names(names: Iterable[str], taken: Sequence[str], whose: str) -> None:
-    """The names of columns, of which some are ``taken``, and ``whose`` these are."""
+def _check_names(names: Iterable[str], reserved_names: Sequence[str], whose: str) -> None:
+    """Refuse columns with one of ``reserved_names``; ``whose`` says what these are."""
     spellings: dict[str, str] = {}
     for name in names:
         if name.startswith("_"):
@@ -617,8 +597,8 @@ def _check_names(names: Iterable[str], taken: Sequence[str], whose: str) -> None
             raise PipelineError(
                 f"column {name!r}: a name is text that is not empty and has no dots, backticks or NUL; rename it"
             )
-        if name.lower() in taken:
-            raise PipelineError(f"column {name!r} is {whose}; choose another name than {', '.join(taken)}")
+        if name.lower() in reserved_names:
+            raise PipelineError(f"column {name!r} is {whose}; choose another name than {', '.join(reserved_names)}")
         if spellings.setdefault(name.lower(), name) != name:
             raise PipelineError(
                 f"columns {spellings[name.lower()]!r} and {name!r} differ only in case, which readers do not tell "
@@ -647,24 +627,24 @@ def _check_when(when: Trigger, where: windows.WindowFn, how: How, allow_finishin
         check_finishing(when, how.allowed_lateness)
 
 
-def _check_order(above: "Upstream", lower: "Stage", place: str) -> None:
+def _check_order(upstream_output: Upstream[Any], lower: Stage, place: str) -> None:
     """Whether rows that ``lower`` reads are in the order in which they came, where it goes by that."""
     by_order = next(
         (type(node).__name__ for node in nodes(lower.when) if isinstance(node, AfterPattern | CustomTrigger)), None
     )
     if lower.aggregation.how.keep_last is not None:
         by_order = "keep_last"
-    made = above.pipeline
-    if by_order is None or not above.stage.gives_rows:
+    pipeline = upstream_output.pipeline
+    if by_order is None or not upstream_output.stage.gives_rows:
         return
-    if made.deduplicate is not None or made.upstream or made.take is not None:
+    if pipeline.deduplicate is not None or pipeline.upstream or pipeline.take is not None:
         raise PipelineError(
             f"{place} gives rows in no order where duplicates are told, and of panes and groups, and {by_order} goes "
             "by the order in which they come; let it read what the rows are made of"
         )
 
 
-def _check_edge(upper: "Stage", lower: "Stage", place: str, allow_double_counting: bool) -> None:
+def _check_edge(upper: Stage, lower: Stage, place: str, allow_double_counting: bool) -> None:
     """What panes of ``upper`` mean to ``lower``."""
     accumulation = upper.aggregation.how.accumulation
     if upper.withdraws and lower.aggregation.where.merges:

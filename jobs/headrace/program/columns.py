@@ -4,7 +4,7 @@ Names start with ``_``, which users' columns may not.
 
 A program is straight-line code over the columns of one row, built once and run by every executor. Every ``let`` names
 an intermediate result, so that a value used twice is computed once: expressions stay small where nested substitution
-would grow exponentially. ``compile`` groups the lets by depth; each phase becomes one projection.
+would grow exponentially. ``compile_phases`` groups the lets by depth; each phase becomes one projection.
 """
 
 from collections import Counter
@@ -15,8 +15,8 @@ from operator import and_, or_
 
 from headrace.model import changelog
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lift
-from headrace.model.expressions.typing import children, columns_of, type_of
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, to_expression
+from headrace.model.expressions.typing import child_expressions, columns_of, type_of
 from headrace.model.triggers.custom import CustomTrigger
 
 EVENT_TIME = "_event_time"  # long, granules; of elements
@@ -55,6 +55,7 @@ MOMENT = "_moment"  # when in the epoch a pane was emitted (kernel.step)
 SEQUENCE = "_sequence"  # its place among the records of its window
 OUTPUT = "_output"  # the place among the outputs that another one reads of the one that gave a pane
 SIGN = changelog.SIGN  # 1 for an element, -1 for one that is withdrawn
+TOMBSTONE_AT = changelog.TOMBSTONE_AT  # the time of a message without a value, which deletes a row
 HAS_STATE = "_has"  # an open window is in the state
 WAS_CLOSED = "_was_closed"  # a closed marker is in the state
 STORED = "_stored"  # either of them is, of exactly this window: if it goes, a tombstone must hide it
@@ -88,7 +89,7 @@ BOTH = "both"
 BY, VALUE = "by", "value"
 
 
-def both(by: Expr, value: Expr) -> Function:
+def pair_values(by: Expr, value: Expr) -> Function:
     """A function that no expression can write: a struct of two values, NULL where one of them is."""
     return Function(BOTH, (by, value))
 
@@ -108,20 +109,22 @@ def is_literal(expr: Expr, value: object) -> bool:
 
 def all_of(*terms: Expr) -> Expr:
     """Conjunction, with constants folded away."""
-    return _folded(and_, terms, empty=TRUE, decisive=FALSE)
+    return _fold_terms(and_, terms, empty=TRUE, decisive=FALSE)
 
 
 def any_of(*terms: Expr) -> Expr:
     """Disjunction, with constants folded away."""
-    return _folded(or_, terms, empty=FALSE, decisive=TRUE)
+    return _fold_terms(or_, terms, empty=FALSE, decisive=TRUE)
 
 
-def _folded(join: Callable[[Expr, Expr], Expr], terms: Sequence[Expr], *, empty: Literal, decisive: Literal) -> Expr:
+def _fold_terms(
+    join: Callable[[Expr, Expr], Expr], terms: Sequence[Expr], *, empty: Literal, decisive: Literal
+) -> Expr:
     """``terms`` as one; ``empty`` is what none of them come to, ``decisive`` what one of them makes of all."""
-    kept = [term for term in terms if not is_literal(term, empty.value)]
-    if any(is_literal(term, decisive.value) for term in kept):
+    kept_terms = [term for term in terms if not is_literal(term, empty.value)]
+    if any(is_literal(term, decisive.value) for term in kept_terms):
         return decisive
-    return reduce(join, kept) if kept else empty
+    return reduce(join, kept_terms) if kept_terms else empty
 
 
 def negate(term: Expr) -> Expr:
@@ -135,7 +138,7 @@ def negate(term: Expr) -> Expr:
 
 def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | int | bool | None) -> Expr:
     """``then`` where the condition is TRUE, else ``otherwise``; a constant condition is folded away."""
-    yes, no = lift(then), lift(otherwise)
+    yes, no = to_expression(then), to_expression(otherwise)
     if is_literal(condition, True):
         return yes
     if is_literal(condition, False):
@@ -168,7 +171,7 @@ class Program:
         self.lets[name] = expr
         return Column(name)
 
-    def compile(self, outputs: Mapping[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
+    def compile_phases(self, outputs: Mapping[str, Expr]) -> tuple[list[Phase], dict[str, Expr]]:
         """The phases to run, and ``outputs`` over what they leave.
 
         What is used once is put where it is used, and what is not used is left out: Spark finds that out too, but
@@ -176,62 +179,62 @@ class Program:
         """
         uses: Counter[str] = Counter()
         for expr in (*self.lets.values(), *outputs.values()):
-            uses.update(_mentions(expr))
-        inlined: dict[str, Expr] = {}
-        kept: dict[str, Expr] = {}
+            uses.update(_mentioned_columns(expr))
+        inlined_exprs: dict[str, Expr] = {}
+        kept_exprs: dict[str, Expr] = {}
         for name, expr in self.lets.items():
-            flat = substitute(expr, inlined)
-            (inlined if uses[name] <= 1 else kept)[name] = flat
-        final = {name: substitute(expr, inlined) for name, expr in outputs.items()}
-        return _phases(kept, final.values()), final
+            flat = substitute_columns(expr, inlined_exprs)
+            (inlined_exprs if uses[name] <= 1 else kept_exprs)[name] = flat
+        final = {name: substitute_columns(expr, inlined_exprs) for name, expr in outputs.items()}
+        return _split_into_phases(kept_exprs, final.values()), final
 
 
-def _mentions(expr: Expr) -> Iterator[str]:
+def _mentioned_columns(expr: Expr) -> Iterator[str]:
     if isinstance(expr, Column):
         yield expr.name
-    for child in children(expr):
-        yield from _mentions(child)
+    for child in child_expressions(expr):
+        yield from _mentioned_columns(child)
 
 
-def substitute(expr: Expr, names: Mapping[str, Expr]) -> Expr:
+def substitute_columns(expr: Expr, names: Mapping[str, Expr]) -> Expr:
     """``expr`` with each column of ``names`` replaced."""
     match expr:
         case Column(name):
             return names.get(name, expr)
         case Function(_, args):
-            return replace(expr, args=tuple(substitute(a, names) for a in args))
+            return replace(expr, args=tuple(substitute_columns(a, names) for a in args))
         case Binary(op, left, right):
-            return Binary(op, substitute(left, names), substitute(right, names))
+            return Binary(op, substitute_columns(left, names), substitute_columns(right, names))
     return expr
 
 
-def _phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
+def _split_into_phases(lets: Mapping[str, Expr], outputs: Iterable[Expr]) -> list[Phase]:
     """Lets by depth; each phase carries what it or an earlier one knows and a later one (or an output) still reads."""
     depth: dict[str, int] = {}
     for name, expr in lets.items():
         depth[name] = 1 + max((depth.get(read, 0) for read in columns_of(expr)), default=0)
-    wanted = frozenset[str]().union(*(columns_of(expr) for expr in outputs))
+    wanted_names = frozenset[str]().union(*(columns_of(expr) for expr in outputs))
     phases: list[Phase] = []
     for level in sorted(set(depth.values()), reverse=True):
         computes = {name: expr for name, expr in lets.items() if depth[name] == level}
-        carries = wanted - computes.keys()
+        carries = wanted_names - computes.keys()
         phases.append(Phase(computes, carries))
-        wanted = carries.union(*(columns_of(expr) for expr in computes.values()))
+        wanted_names = carries.union(*(columns_of(expr) for expr in computes.values()))
     return phases[::-1]
 
 
 FROM = "from_"
-"""A cast that needs no schema (``settled``) has the type of what it reads in its name: ``from_string_int``."""
+"""A cast that needs no schema (``settle_casts``) has the type of what it reads in its name: ``from_string_int``."""
 
 
-def settled(expr: Expr, schema: Schema) -> Expr:
+def settle_casts(expr: Expr, schema: Schema) -> Expr:
     """``expr`` with casts that need no schema any more: what they read may then be put in place of its columns."""
     match expr:
         case Binary(op, left, right):
-            return Binary(op, settled(left, schema), settled(right, schema))
+            return Binary(op, settle_casts(left, schema), settle_casts(right, schema))
         case Function(name, args):
             if name.startswith("cast_"):
                 source = type_of(args[0], schema) or DataType.STRING  # a bare NULL is NULL as any type
                 name = f"{FROM}{source.value}_{name.removeprefix('cast_')}"
-            return Function(name, tuple(settled(a, schema) for a in args))
+            return Function(name, tuple(settle_casts(a, schema) for a in args))
     return expr

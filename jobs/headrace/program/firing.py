@@ -19,7 +19,7 @@ from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.columns import FALSE, TRUE, Program, all_of, any_of, choose, negate
-from headrace.program.triggers import Bundle, Moment, Node, columns, fresh, next_deadline
+from headrace.program.triggers import Bundle, Moment, Node, columns, fresh_state, next_deadline
 
 
 @dataclass(frozen=True)
@@ -86,14 +86,14 @@ class FiringPlan:
     def needed(self) -> tuple[FiringStep, ...]:
         """The steps of the program that some result reads, in order. Worked out once: a plan runs in every task."""
         lets = self.program.lets
-        wanted = {name for expr in self.outputs for name in columns_of(expr)}
-        needed = []
+        wanted_names = {name for expr in self.outputs for name in columns_of(expr)}
+        needed_steps = []
         for name, expr in reversed(lets.items()):
-            if name in wanted:
-                last_read = columns_of(expr) - wanted
-                wanted |= last_read
-                needed.append(FiringStep(name, expr, tuple(sorted(last_read & lets.keys()))))
-        return tuple(needed[::-1])
+            if name in wanted_names:
+                last_read = columns_of(expr) - wanted_names
+                wanted_names |= last_read
+                needed_steps.append(FiringStep(name, expr, tuple(sorted(last_read & lets.keys()))))
+        return tuple(needed_steps[::-1])
 
 
 NO_HOLD = Literal(None, DataType.INT)
@@ -101,7 +101,7 @@ _NO: Expr = FALSE
 _EARLY, _ON_TIME, _LATE = (Literal(t.value) for t in (Timing.EARLY, Timing.ON_TIME, Timing.LATE))
 
 
-def expiry(how: How) -> Expr:
+def expiry_watermark(how: How) -> Expr:
     """The watermark that must be exceeded for a window to expire, clamped to the end of time (semantics 5.2)."""
     if how.allowed_lateness is None:
         return Literal(NEVER)
@@ -139,25 +139,25 @@ class _Window:
                 hold = greatest(self.hold, choose(on_time, col(c.HELD), NO_HOLD))
         self.hold = self.program.let("hold", hold)
 
-    def emit(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
+    def emit_pane(self, fires: Expr, last: Expr, behind: Expr, ahead: Expr) -> PaneColumns:
         """Decide the pane of a firing (4.3, 5.5, 6.1). ``behind``: W was past the end before this step; ``ahead``: W is
         not past it.
         """
         let = self.program.let
         late = any_of(self.nonspeculative > 0, all_of(behind, self.hold.is_null()))
         timing = let("timing", choose(late, _LATE, choose(ahead, _EARLY, _ON_TIME)))
-        wanted = [self.new > 0]
+        reasons = [self.new > 0]
         if self.how.on_time is Firing.ALWAYS:
-            wanted.append(timing == _ON_TIME)
+            reasons.append(timing == _ON_TIME)
         if self.how.closing is Firing.ALWAYS:
-            wanted.append(last)
+            reasons.append(last)
         time = coalesce(self.hold, self.max_timestamp)
-        unchanged = all_of(self.exists, self.same, self.live_time == time)
-        emitted = let("emitted", all_of(fires, any_of(*wanted), negate(unchanged)))
-        exists = let("exists", all_of(emitted, self.exists))
+        is_unchanged = all_of(self.exists, self.same, self.live_time == time)
+        emits = let("emitted", all_of(fires, any_of(*reasons), negate(is_unchanged)))
+        exists = let("exists", all_of(emits, self.exists))
         speculative = timing == _EARLY
         pane = PaneColumns(
-            emitted=emitted,
+            emitted=emits,
             exists=exists,
             time=time,
             timing=timing,
@@ -171,8 +171,8 @@ class _Window:
             "nonspec", choose(all_of(exists, negate(speculative)), self.nonspeculative + 1, self.nonspeculative)
         )
         if self.how.elide_unchanged:  # contents are the same at every moment of an epoch, so is a pane emitted in it
-            self.same = let("same", choose(emitted, self.exists, self.same))
-            self.live_time = let("live_time", choose(emitted, time, self.live_time))
+            self.same = let("same", choose(emits, self.exists, self.same))
+            self.live_time = let("live_time", choose(emits, time, self.live_time))
         self.new = let("new", choose(fires, 0, self.new))
         self.hold = let("hold", choose(fires, NO_HOLD, self.hold))
         if self.how.accumulation is Accumulation.DISCARDING:
@@ -180,24 +180,32 @@ class _Window:
         return pane
 
 
-def _moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment, Moment, Expr]:
+def _evaluation_moments(node: Node, max_timestamp: Expr, program: Program) -> tuple[Moment, Moment, Expr]:
     """What evaluations see before and after the watermark step, and whether a watermark crosses the end in it."""
     now = col(c.PROCESSING_TIME)
-    passed = {}
+    passed_flags = {}
     pairs = [(c.WATERMARK_BEFORE, c.WATERMARK_AFTER)]
     pairs += [(f"{c.PERCENTILE_BEFORE}{i}", f"{c.PERCENTILE_AFTER}{i}") for i in range(len(node.percentiles))]
     for name in [name for pair in pairs for name in pair]:
-        passed[name] = program.let("passed", col(name) > max_timestamp)
-    crossed = any_of(*(all_of(negate(passed[before]), passed[after]) for before, after in pairs))
+        passed_flags[name] = program.let("passed", col(name) > max_timestamp)
+    is_crossing = any_of(
+        *(all_of(negate(passed_flags[before_name]), passed_flags[after_name]) for before_name, after_name in pairs)
+    )
     sides = []
     for side in (0, 1):
-        percentiles = {q: passed[pair[side]] for q, pair in zip(sorted(node.percentiles), pairs[1:], strict=True)}
-        sides.append(Moment(passed[pairs[0][side]], now, percentiles))
-    return sides[0], sides[1], program.let("crossed", crossed)
+        percentiles = {q: passed_flags[pair[side]] for q, pair in zip(sorted(node.percentiles), pairs[1:], strict=True)}
+        sides.append(Moment(passed_flags[pairs[0][side]], now, percentiles))
+    return sides[0], sides[1], program.let("crossed", is_crossing)
 
 
 def compile_firing(
-    node: Node, how: How, merging: bool, withdrawable: bool = False, *, is_batch: bool = False
+    node: Node,
+    how: How,
+    merging: bool,
+    withdrawable: bool = False,
+    *,
+    counts_net: bool | None = None,
+    is_batch: bool = False,
 ) -> FiringPlan:
     """The program for windows of one aggregation; of a batch, if ``is_batch``.
 
@@ -205,14 +213,16 @@ def compile_firing(
     ``_was_closed``, ``_n``, the measures of ``node``, the clocks, ``_heard_`` of each signal of ``node``, and the
     window. It reads ``_merged`` when windows can merge, ``_held`` unless panes are stamped with the end of the window,
     ``_same`` (never NULL) and ``_live_time`` where unchanged panes are elided. If elements are ``withdrawable``, also
-    ``_nr``, and in retracting mode ``_net`` (delta included): a window of which every element was withdrawn has no pane
-    (9.1).
+    ``_nr``, and ``_net`` (delta included) if the row ``counts_net``, as in retracting mode unless it says otherwise: a
+    window of which every element was withdrawn has no pane (9.1).
     """
-    firing = _Firing(node, how, merging, withdrawable, is_batch)
+    if counts_net is None:
+        counts_net = withdrawable and how.accumulation is Accumulation.RETRACTING
+    firing = _Firing(node, how, merging, withdrawable, counts_net=counts_net, is_batch=is_batch)
     firing.take_bundle()
     firing.answer_bundle()
     firing.step_watermark()
-    return firing.plan()
+    return firing.make_plan()
 
 
 class _Firing:
@@ -220,17 +230,20 @@ class _Firing:
     watermark steps, and what is left is stored.
     """
 
-    def __init__(self, node: Node, how: How, merging: bool, withdrawable: bool, is_batch: bool) -> None:
+    def __init__(
+        self, node: Node, how: How, merging: bool, withdrawable: bool, *, counts_net: bool, is_batch: bool
+    ) -> None:
         self.node, self.how = node, how
         self.merging, self.withdrawable, self.is_batch = merging, withdrawable, is_batch
+        self.counts_net = counts_net
         self.program = Program()
         self.let = self.program.let
         self.max_timestamp = self.let("max_ts", col(c.WINDOW_END) - 1)
-        self.expires = self.let("expiry", expiry(how))
-        self.before, self.after, self.crossed = _moments(node, self.max_timestamp, self.program)
+        self.expires = self.let("expiry", expiry_watermark(how))
+        self.before, self.after, self.crossed = _evaluation_moments(node, self.max_timestamp, self.program)
         self.expired = self.let("expired", col(c.WATERMARK_AFTER) > self.expires)
         self.window = _Window(how, self.program, self.max_timestamp)
-        self.state: Mapping[str, Expr] = {**fresh(node), **columns(node)}
+        self.state: Mapping[str, Expr] = {**fresh_state(node), **columns(node)}
         self.panes: list[PaneColumns] = []
         self.fires, self.told, self.finished = _NO, _NO, _NO
 
@@ -241,15 +254,16 @@ class _Firing:
         self.touched = let("touched", count > 0)
         self.is_open = let("open", any_of(col(c.HAS_STATE), self.touched))
         if self.merging:
-            healed = self.node.after_merge(self.program, self.state, self.before)
+            merged_state = self.node.after_merge(self.program, self.state, self.before)
             self.state = {
-                name: let("healed", choose(col(c.MERGED), healed[name], value)) for name, value in self.state.items()
+                name: let("healed", choose(col(c.MERGED), merged_state[name], value))
+                for name, value in self.state.items()
             }
             window.merge_holds(col(c.MERGED))
-        self._tell(Bundle(count, self.touched))
+        self._pass_bundle(Bundle(count, self.touched))
         window.new = let("new", window.new + count)
         window.take_hold(all_of(self.touched, negate(self.before.passed_end)))
-        if self.withdrawable and self.how.accumulation is Accumulation.RETRACTING:
+        if self.counts_net:
             window.exists = let("exists", coalesce(col(c.NET), 0) != 0)
         self.due = let("due", col(c.DUE_TIME) <= col(c.PROCESSING_TIME))
 
@@ -258,14 +272,14 @@ class _Firing:
         In a batch it only learns of them.
         """
         if not self.is_batch:
-            asked = any_of(self.touched, self.due)
-            self.fires = self.let("fires", all_of(self.is_open, asked, self._ready(self.before)))
-            self.finished = self._answer(self.fires)
+            is_asked = any_of(self.touched, self.due)
+            self.fires = self.let("fires", all_of(self.is_open, is_asked, self._is_ready(self.before)))
+            self.finished = self._answer_firing(self.fires)
         if self.node.signals:
-            self._hear(all_of(self.is_open, negate(self.finished)))
+            self._hear_signals(all_of(self.is_open, negate(self.finished)))
             if not self.is_batch:
-                over = self._answer(self.let("answers", all_of(self.told, self._ready(self.before))))
-                self.finished = self.let("finished", any_of(self.finished, over))
+                has_ended = self._answer_firing(self.let("answers", all_of(self.told, self._is_ready(self.before))))
+                self.finished = self.let("finished", any_of(self.finished, has_ended))
 
     def step_watermark(self) -> None:
         """The watermark steps: closing wins over firing, one activation at most (3.2, 5.3, 5.4), in a batch exactly
@@ -274,48 +288,50 @@ class _Firing:
         let = self.let
         still_open = let("still_open", all_of(self.is_open, negate(self.finished)))
         closes = let("closes", all_of(still_open, self.expired))
-        asked = TRUE if self.is_batch else self.crossed
-        again = let("fires_again", all_of(still_open, negate(self.expired), asked, self._ready(self.after)))
-        self.ends = self._fire(again, self.after)
-        self.activated = still_open if self.is_batch else let("activated", any_of(again, closes))
-        ahead = negate(self.after.passed_end)
-        self.panes.append(self.window.emit(self.activated, any_of(closes, self.ends), self.before.passed_end, ahead))
+        is_asked = TRUE if self.is_batch else self.crossed
+        fires_again = let("fires_again", all_of(still_open, negate(self.expired), is_asked, self._is_ready(self.after)))
+        self.ends = self._fire_trigger(fires_again, self.after)
+        self.activated = still_open if self.is_batch else let("activated", any_of(fires_again, closes))
+        is_early = negate(self.after.passed_end)
+        self.panes.append(
+            self.window.emit_pane(self.activated, any_of(closes, self.ends), self.before.passed_end, is_early)
+        )
 
-    def plan(self) -> FiringPlan:
+    def make_plan(self) -> FiringPlan:
         """What is stored of the window, and the whole program."""
         let, window, was_closed = self.let, self.window, col(c.WAS_CLOSED)
         marker = let("marker", any_of(self.finished, self.ends, all_of(was_closed, negate(self.is_open))))
-        gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
-        status = let("status", choose(gone, c.DELETED, choose(marker, c.CLOSED, c.OPEN)))
+        is_gone = any_of(self.expired, negate(any_of(self.is_open, marker)))
+        status = let("status", choose(is_gone, c.DELETED, choose(marker, c.CLOSED, c.OPEN)))
         keeps = let("keeps", status == c.OPEN)
-        initial = fresh(self.node)
-        kept = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
-        dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
+        initial = fresh_state(self.node)
+        kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
+        number_dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
         due = choose(all_of(keeps, negate(self.after.passed_end)), self.max_timestamp, self.expires)
-        changed = self._changed(dropped)
+        is_changed = self._changed_condition(number_dropped)
         state = {
             c.STATUS: status,
             c.NEW: choose(keeps, window.new, 0),
             c.HOLD: choose(keeps, window.hold, NO_HOLD),
             c.INDEX: window.index,
             c.NONSPECULATIVE: window.nonspeculative,
-            **kept,
+            **kept_state,
             c.DUE_EVENT: choose(status == c.DELETED, NEVER, due),
-            c.DUE_TIME: choose(keeps, next_deadline(self.node, kept, col(c.PROCESSING_TIME)), NEVER),
+            c.DUE_TIME: choose(keeps, next_deadline(self.node, kept_state, col(c.PROCESSING_TIME)), NEVER),
         }
-        withdrawn = choose(all_of(was_closed, dropped > 0), col(c.RETRACTED), 0)
+        withdrawn = choose(all_of(was_closed, number_dropped > 0), col(c.RETRACTED), 0)
         return FiringPlan(
             program=self.program,
             panes=tuple(self.panes),
             state=state,
             cleared=let("contents_gone", any_of(negate(keeps), window.cleared)),
             touched=self.touched,
-            changed=let("changed", changed),
-            dropped_closed=dropped,
+            changed=let("changed", is_changed),
+            dropped_closed=number_dropped,
             dropped_retractions=withdrawn if self.withdrawable else Literal(0),
         )
 
-    def _changed(self, dropped: Expr) -> Expr:
+    def _changed_condition(self, number_dropped: Expr) -> Expr:
         # the due event time counts also when nothing fires: the row must ask for its next activation
         return any_of(
             self.touched,
@@ -324,34 +340,34 @@ class _Firing:
             self.fires,
             self.told,
             self.activated,
-            dropped > 0,
+            number_dropped > 0,
             all_of(col(c.WAS_CLOSED), self.expired),
             col(c.MERGED) if self.merging else FALSE,
         )
 
-    def _ready(self, moment: Moment) -> Expr:
-        return self.node.ready(self.program, self.state, moment)
+    def _is_ready(self, moment: Moment) -> Expr:
+        return self.node.is_ready(self.program, self.state, moment)
 
-    def _answer(self, fires: Expr) -> Expr:
+    def _answer_firing(self, fires: Expr) -> Expr:
         """A firing under the old watermark, with its pane; whether it finished the window."""
-        finished, passed = self._fire(fires, self.before), self.before.passed_end
-        self.panes.append(self.window.emit(fires, finished, passed, negate(passed)))
-        return finished
+        finishes, passed_end = self._fire_trigger(fires, self.before), self.before.passed_end
+        self.panes.append(self.window.emit_pane(fires, finishes, passed_end, negate(passed_end)))
+        return finishes
 
-    def _fire(self, fires: Expr, moment: Moment) -> Expr:
+    def _fire_trigger(self, fires: Expr, moment: Moment) -> Expr:
         """What a firing does to the trigger (3.4); whether it finished the window."""
-        self._name(self.node.on_fire(self.program, self.state, fires, moment))
-        return self.let("finished", all_of(fires, self.node.finished(self.state)))
+        self._name_state(self.node.on_fire(self.program, self.state, fires, moment))
+        return self.let("finished", all_of(fires, self.node.is_finished(self.state)))
 
-    def _hear(self, still_open: Expr) -> None:
+    def _hear_signals(self, still_open: Expr) -> None:
         """Signals come, after the bundle and the deadlines (9.3); ``told``: the window received one."""
         flags = {name: col(f"{c.HEARD}{i}") for i, name in enumerate(sorted(self.node.signals))}
-        heard = {name: self.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
-        self.told = self.let("told", any_of(*heard.values()))
-        self._tell(Bundle(Literal(0), FALSE, heard))
+        signals_received = {name: self.let("heard", all_of(still_open, flag)) for name, flag in flags.items()}
+        self.told = self.let("told", any_of(*signals_received.values()))
+        self._pass_bundle(Bundle(Literal(0), FALSE, signals_received))
 
-    def _tell(self, bundle: Bundle) -> None:
-        self._name(self.node.on_element(self.program, self.state, bundle, self.before))
+    def _pass_bundle(self, bundle: Bundle) -> None:
+        self._name_state(self.node.on_element(self.program, self.state, bundle, self.before))
 
-    def _name(self, state: Mapping[str, Expr]) -> None:
+    def _name_state(self, state: Mapping[str, Expr]) -> None:
         self.state = {name: self.let("s", value) for name, value in state.items()}

@@ -13,7 +13,15 @@ from functools import partial
 from typing import Any
 
 from headrace.errors import FixConfigError
-from headrace.pipeline.identity import Formerly, Renamed, definition, fingerprint, parts, renamed, upstream_before
+from headrace.pipeline.identity import (
+    Formerly,
+    RenamedDefinition,
+    fingerprint,
+    part_digests,
+    recorded_definition,
+    upstream_before,
+    with_declared_names,
+)
 from headrace.pipeline.loading.code_digests import changed_code
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.stages import Stage
@@ -40,9 +48,11 @@ _PARTS = {
     "transform": "transform (code of your own)",
     "explode": "explode",
     "changelog": "changelog",
+    "versions": "versions=",
     "event_time": "event time, watermark or splits",
     "columns": "columns for the pipeline",
     "key": "key",
+    "null_keys": "null_keys (NULL as a group)",
     "filter": "filter",
     "where": "where (windows)",
     "when": "when (trigger)",
@@ -73,14 +83,14 @@ class Change:
     @property
     def place(self) -> str:
         """Which part of the pipeline it is of, for people; "" if all read it."""
-        return "" if self.stage is None else _place(self.stage, self.of_rows)
+        return "" if self.stage is None else _stage_label(self.stage, self.of_rows)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         return {"part": self.part, "change": self.change, "stage": self.stage, "action": self.action.value}
 
 
-def _place(stage: int, of_rows: bool) -> str:
+def _stage_label(stage: int, of_rows: bool) -> str:
     return "rows" if of_rows else f"aggregation {stage}"
 
 
@@ -94,74 +104,80 @@ def changed_since(pipeline: Pipeline, manifest: Manifest) -> str | None:
     )
 
 
-def changes(pipeline: Pipeline, before: Renamed) -> list[Change]:
+def definition_changes(pipeline: Pipeline, before: RenamedDefinition) -> list[Change]:
     """The parts of ``pipeline`` that are not those of the definition ``before`` it, which is another: at least one.
 
     What is not known to leave state right is REPLAY.
     """
-    now = definition(pipeline)
-    changed = [*_upstream(pipeline, before.definition), *_renames(pipeline, before)]
-    changed += _differences(pipeline, before.definition, now)
+    now = recorded_definition(pipeline)
+    changes = [*_upstream_changes(pipeline, before.definition), *_rename_changes(pipeline, before)]
+    changes += _changed_parts(pipeline, before.definition, now)
     if pipeline.stages[0].gives_rows:
-        changed = [replace(change, of_rows=change.stage is not None) for change in changed]
-    return changed or [Change("the definition", "has changed")]
+        changes = [replace(change, of_rows=change.stage is not None) for change in changes]
+    return changes or [Change("the definition", "has changed")]
 
 
-def _upstream(pipeline: Pipeline, before: Mapping[str, Any]) -> Iterator[Change]:
+def _upstream_changes(pipeline: Pipeline, old_definition: Mapping[str, Any]) -> Iterator[Change]:
     """What has changed of the outputs that its only output reads: their panes mean something else, or they have only
     come by columns, or lost some.
     """
-    now = definition(pipeline)
-    of = [[above["output"] for above in side.get("of", ())] for side in (before, now)]
-    if of[0] != of[1]:
+    now = recorded_definition(pipeline)
+    upstream_names = [
+        [upstream_output["output"] for upstream_output in side.get("of", ())] for side in (old_definition, now)
+    ]
+    if upstream_names[0] != upstream_names[1]:
         yield Change("of (the outputs that it reads)", "has changed")
         return
-    for above, *sides in zip(pipeline.upstream, before.get("of", ()), now.get("of", ()), strict=True):
-        if sides[0].get("columns") != sides[1].get("columns"):
-            yield Change(f"columns of output {above.output!r}", "has changed")
-        then = upstream_before(before, above.output)
-        if then is None or sides[0] == sides[1]:
+    for upstream_output, *sides in zip(pipeline.upstream, old_definition.get("of", ()), now.get("of", ()), strict=True):
+        for part in ("columns", "side"):
+            if sides[0].get(part) != sides[1].get(part):
+                yield Change(f"{part} of output {upstream_output.output!r}", "has changed")
+        old_upstream = upstream_before(old_definition, upstream_output.output)
+        if old_upstream is None or sides[0] == sides[1]:
             continue
-        changed = changes(above.pipeline, renamed(above.pipeline, then))
-        action = max((change.action for change in changed), key=[*Action].index)
+        changes = definition_changes(
+            upstream_output.pipeline, with_declared_names(upstream_output.pipeline, old_upstream)
+        )
+        action = max((change.action for change in changes), key=[*Action].index)
         action = Action.REPLAY if action is Action.REPLAY else Action.KEEP
-        yield Change(f"output {above.output!r}", f"has changed: {named(changed)}", action=action)
+        yield Change(f"output {upstream_output.output!r}", f"has changed: {describe_changes(changes)}", action=action)
 
 
-def named(changed: Sequence[Change]) -> str:
+def describe_changes(changed: Sequence[Change]) -> str:
     """Changes one after another, in words."""
     return "; ".join(f"{change}{f' ({change.place})' if change.place else ''}" for change in changed)
 
 
-def _renames(pipeline: Pipeline, before: Renamed) -> Iterator[Change]:
-    for number, (stage, then) in enumerate(zip(pipeline.stages, before.stages, strict=False), start=1):
-        for name, old in {**then.keys, **then.values}.items():
+def _rename_changes(pipeline: Pipeline, old_definition: RenamedDefinition) -> Iterator[Change]:
+    for number, (stage, old_stage) in enumerate(zip(pipeline.stages, old_definition.stages, strict=False), start=1):
+        for name, old in {**old_stage.keys, **old_stage.values}.items():
             if name != old:
-                made = stage.aggregation
-                kind = "key" if name in made.key else "aggregate" if name in made.aggregates else "column"
+                aggregation = stage.aggregation
+                kind = "key" if name in aggregation.key else "aggregate" if name in aggregation.aggregates else "column"
                 yield Change(f"{kind} {name!r}", f"was {old!r}", number, Action.MIGRATE)
 
 
-def _differences(pipeline: Pipeline, before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
-    then, own = parts(before), parts(now)
-    names = [*then, *(name for name in own if name not in then)]
-    different = [name for name in names if then.get(name) != own.get(name)]
+def _changed_parts(pipeline: Pipeline, old_definition: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[Change]:
+    old_digests, own = part_digests(old_definition), part_digests(now)
+    names = [*old_digests, *(name for name in own if name not in old_digests)]
+    different = [name for name in names if old_digests.get(name) != own.get(name)]
     for name in different:
         number = name.split("/")[1] if name.startswith("stages/") else None
         key = f"stages/{number}/where"  # which every aggregation has
-        if number is not None and (key in then) != (key in own):
+        if number is not None and (key in old_digests) != (key in own):
             if name == key:
                 yield Change("the aggregation", "is new" if key in own else "is gone", int(number))
             continue
         other = _other_kind(name)
-        if other is not None and other in (then if name in own else own):
+        if other is not None and other in (old_digests if name in own else own):
             if name in own:
-                yield _change(pipeline, name, f"was {_KINDS[other.split('/')[2]]}")
+                yield _change_of_part(pipeline, name, f"was {_KINDS[other.split('/')[2]]}")
             continue
         if not any(other.startswith(f"{name}/") for other in different):  # the list of what is named by itself
-            change = "has changed" if name in then and name in own else "is new" if name in own else "is gone"
-            if (columns := _columns(name, before, now)) is None:
-                yield _change(pipeline, name, change)
+            change = "has changed" if name in old_digests and name in own else "is new" if name in own else "is gone"
+            columns = _column_changes(name, old_definition, now) if name in old_digests and name in own else None
+            if columns is None:
+                yield _change_of_part(pipeline, name, change)
             else:
                 yield from columns
 
@@ -177,32 +193,38 @@ def _other_kind(name: str) -> str | None:
     return None
 
 
-def _columns(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change] | None:
+def _column_changes(name: str, old_definition: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change] | None:
     """The columns of an input's schema that have come or gone, which leaves state as it is; None if that is not all."""
     match name.split("/"):
-        case ["inputs", of, "schema"]:
-            old, new = (_input(side, of) for side in (before, now))
+        case ["inputs", input_name, "schema"]:
+            old, new = (_stored_input(side, input_name) for side in (old_definition, now))
             columns, others = dict(old["schema"]), dict(new["schema"])
             if "transform" in new or any(others.get(name, kind) != kind for name, kind in columns.items()):
                 return None
-            gone = [(name, "is gone") for name in columns if name not in others]
-            come = [(name, "is new") for name in others if name not in columns]
-            return [Change(f"column {name!r} of input {of!r}", how, action=Action.KEEP) for name, how in gone + come]
+            removals = [(name, "is gone") for name in columns if name not in others]
+            additions = [(name, "is new") for name in others if name not in columns]
+            return [
+                Change(f"column {name!r} of input {input_name!r}", how, action=Action.KEEP)
+                for name, how in removals + additions
+            ]
     return None
 
 
-def _input(stored: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    (described,) = [given for given in stored["inputs"] if given["name"] == name]
-    return dict(described)
+def _stored_input(definition: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    (stored_input,) = [input_ for input_ in definition["inputs"] if input_["name"] == name]
+    return dict(stored_input)
 
 
-def _change(pipeline: Pipeline, name: str, change: str) -> Change:
+def _change_of_part(pipeline: Pipeline, name: str, change: str) -> Change:
     match name.split("/", 3):
         case ["inputs"]:
             return Change("the order of the inputs", change)
-        case ["inputs", of, *rest]:
+        case ["inputs", input_name, *rest]:
             part = "/".join(rest)
-            return Change(f"{_PARTS.get(part, part)} of input {of!r}", change)
+            return Change(f"{_PARTS.get(part, part)} of input {input_name!r}", change)
+        case ["joins", number, part]:
+            joins = pipeline.join[int(number) - 1 : int(number)]
+            return Change(f"{part} of the join with {joins[0].name}" if joins else f"join {number}", change)
         case ["stages", number, "rows", *column]:
             return _rows_change(pipeline.stages[int(number) - 1], column, change, int(number))
         case ["stages", number, *rest]:
@@ -223,7 +245,7 @@ def _stage_change(stage: Stage, part: Sequence[str], change: str, number: int) -
             action = Action.REPLAY if _keeps_elements(stage) else Action.MIGRATE
             return Change("the order of the aggregates", change, number, action)
         case ["what", aggregate]:
-            return _aggregate(stage, aggregate, change, number)
+            return _aggregate_change(stage, aggregate, change, number)
         case ["results"]:
             return Change("the order of the columns of results", change, number, Action.MIGRATE)
         case ["results", column]:
@@ -234,7 +256,7 @@ def _stage_change(stage: Stage, part: Sequence[str], change: str, number: int) -
     return Change(_PARTS.get(part[0], part[0]), change, number, action)
 
 
-def _aggregate(stage: Stage, name: str, change: str, number: int) -> Change:
+def _aggregate_change(stage: Stage, name: str, change: str, number: int) -> Change:
     """An aggregate may go. It may begin with nothing, unless elements that it has never seen can be withdrawn from it;
     another one under the same name cannot.
     """
@@ -394,15 +416,17 @@ class Plan:
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        at = "there is no snapshot yet" if self.snapshot is None else f"snapshot {self.snapshot} (epoch {self.epoch})"
+        place = (
+            "there is no snapshot yet" if self.snapshot is None else f"snapshot {self.snapshot} (epoch {self.epoch})"
+        )
         what = f"output {self.output} of {self.pipeline}" if self.output else self.pipeline
         lacks = ", which lacks it" if self.action is Action.BEGIN and self.snapshot is not None else ""
-        yield f"{what} as it is written now, against {at}{lacks}"
+        yield f"{what} as it is written now, against {place}{lacks}"
         for change in self.changes:
             yield f"  {f'{change.place}: ' if change.place else ''}{change}"
         for stage in self.stages:
             reasons = f" ({'; '.join(stage.reasons)})" if stage.reasons else ""
-            yield f"{_place(stage.number, stage.of_rows)}: {stage.action}{reasons}"
+            yield f"{_stage_label(stage.number, stage.of_rows)}: {stage.action}{reasons}"
         for name in self.code:
             yield f"the code of {name} has changed: state stays as it is (headrace run --strict refuses)"
         yield self.run
@@ -426,35 +450,37 @@ class Plan:
         return "\n".join(self.lines())
 
 
-def plan(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
+def plan_definition_change(pipeline: Pipeline, manifest: Manifest | None) -> Plan:
     """What a run of ``pipeline`` would do with the state of the snapshot of ``manifest``."""
     if manifest is None:
         return Plan(pipeline.name, None, None, Action.BEGIN, _all_stages(pipeline, Action.BEGIN))
-    made = partial(
+    make_plan = partial(
         Plan, pipeline.name, manifest.snapshot_id, manifest.epoch, code=changed_code(pipeline, manifest.code)
     )
     if manifest.fingerprint == fingerprint(pipeline):
-        return made(Action.KEEP, _all_stages(pipeline, Action.KEEP))
+        return make_plan(Action.KEEP, _all_stages(pipeline, Action.KEEP))
     if not manifest.definition:
         unknown = Change("the definition", _UNKNOWN)
-        return made(Action.REPLAY, _stages(pipeline, [unknown]), [unknown])
-    before = renamed(pipeline, manifest.definition)
-    changed = changes(pipeline, before)
-    stages = _stages(pipeline, changed)
-    action = max((*(part.action for part in changed), *(part.action for part in stages)), key=[*Action].index)
-    return made(action, stages, changed, columns=() if action is Action.REPLAY else before.stages)
+        return make_plan(Action.REPLAY, _stage_plans(pipeline, [unknown]), [unknown])
+    renamed_definition = with_declared_names(pipeline, manifest.definition)
+    changes = definition_changes(pipeline, renamed_definition)
+    stages = _stage_plans(pipeline, changes)
+    action = max((*(part.action for part in changes), *(part.action for part in stages)), key=[*Action].index)
+    return make_plan(action, stages, changes, columns=() if action is Action.REPLAY else renamed_definition.stages)
 
 
 def plans_of_outputs(pipeline: Pipeline, manifest: Manifest | None) -> dict[str, Plan]:
     """The plan of each output with a name; also of one that is new, or has a new name."""
-    here = None if manifest is None else under_new_names(pipeline, manifest)
-    had = () if here is None else outputs_of(here)
+    renamed_manifest = None if manifest is None else under_new_names(pipeline, manifest)
+    had = () if renamed_manifest is None else outputs_of(renamed_manifest)
     plans = {}
-    for name, alone in pipeline.by_output.items():
-        planned = plan(alone, seen_by(here, name) if here is not None and name in had else None)
+    for name, output_pipeline in pipeline.by_output.items():
+        output_plan = plan_definition_change(
+            output_pipeline, seen_by(renamed_manifest, name) if renamed_manifest is not None and name in had else None
+        )
         if manifest is not None and name not in had:
-            planned = replace(planned, snapshot=manifest.snapshot_id, epoch=manifest.epoch)
-        plans[name] = replace(planned, output=name)
+            output_plan = replace(output_plan, snapshot=manifest.snapshot_id, epoch=manifest.epoch)
+        plans[name] = replace(output_plan, output=name)
     return plans
 
 
@@ -464,24 +490,24 @@ def under_new_names(pipeline: Pipeline, manifest: Manifest) -> Manifest:
     """
     had = output_names(manifest)
     formerly = {name: output.formerly for name, output in pipeline.outputs.items() if name not in had}
-    called = {name: old for name, old in formerly.items() if old is not None and old in had}
-    left = [name for name in had if name not in pipeline.outputs and name not in called.values()]
+    old_names = {name: old for name, old in formerly.items() if old is not None and old in had}
+    left = [name for name in had if name not in pipeline.outputs and name not in old_names.values()]
     for name, old in formerly.items():
-        if old is None or name in called or not left:
+        if old is None or name in old_names or not left:
             continue
         if (now := called_now(manifest, old)) not in left:
             raise FormerNameError(_unknown_name(pipeline, manifest, name, left))
-        called[name] = now
+        old_names[name] = now
         left.remove(now)
-    return with_names(manifest, called)
+    return with_names(manifest, old_names)
 
 
 def _unknown_name(pipeline: Pipeline, manifest: Manifest, name: str, others: Sequence[str]) -> str:
-    former, gone = pipeline.outputs[name].formerly, [other or "the output without a name" for other in others]
+    former, other_names = pipeline.outputs[name].formerly, [other or "the output without a name" for other in others]
     return (
         f"output {name} of {pipeline.name} was called {former!r} formerly, as its definition says, and snapshot "
         f"{manifest.snapshot_id} (epoch {manifest.epoch}) has none of that name, nor one that was called so. It has "
-        f"{', '.join(gone)}, which the definition has not. Say formerly={others[0]!r} for {name} if that is "
+        f"{', '.join(other_names)}, which the definition has not. Say formerly={others[0]!r} for {name} if that is "
         f"what it is called there; or leave formerly out, and {name} begins with nothing"
     )
 
@@ -490,19 +516,23 @@ def _all_stages(pipeline: Pipeline, action: Action) -> list[StagePlan]:
     return [StagePlan(number, action, (), stage.gives_rows) for number, stage in enumerate(pipeline.stages, start=1)]
 
 
-def _stages(pipeline: Pipeline, changed: Sequence[Change]) -> list[StagePlan]:
+def _stage_plans(pipeline: Pipeline, changes: Sequence[Change]) -> list[StagePlan]:
     """The plan of each aggregation: REPLAY if it cannot take over its state, or if its input means something else. One
     that looks at all columns of its input cannot take over its state if any of them changes.
     """
-    read = [change for change in changed if change.stage is None]
+    read = [change for change in changes if change.stage is None]
     plans: list[StagePlan] = []
     for number, stage in enumerate(pipeline.stages, start=1):
-        own = [change for change in changed if change.stage == number]
+        own = [change for change in changes if change.stage == number]
         action = max((change.action for change in own), key=[*Action].index, default=Action.KEEP)
         reasons = [str(change) for change in own]
         replays = [f"it reads what has changed: {change}" for change in read if change.action is Action.REPLAY]
-        replays += [f"it reads panes of aggregation {above.number}" for above in plans if above.action is Action.REPLAY]
-        columns = read if number == 1 else [change for change in changed if change.stage == number - 1]
+        replays += [
+            f"it reads panes of aggregation {earlier_plan.number}"
+            for earlier_plan in plans
+            if earlier_plan.action is Action.REPLAY
+        ]
+        columns = read if number == 1 else [change for change in changes if change.stage == number - 1]
         if not replays and columns and _looks_at_all(stage):
             replays = [f"it looks at all columns of what it reads: {change}" for change in columns]
         plans.append(StagePlan(number, Action.REPLAY if replays else action, [*reasons, *replays], stage.gives_rows))
@@ -513,18 +543,20 @@ def _looks_at_all(stage: Stage) -> bool:
     """Whether the aggregation depends on all columns of what it reads, not only on those that it names."""
     from headrace.kernel.stage import CompiledStage  # which those do without who read results alone
 
-    compiled = CompiledStage(stage)
-    return stage.aggregation.transform is not None or compiled.reads_records or compiled.reads_size
+    compiled_stage = CompiledStage(stage)
+    return stage.aggregation.transform is not None or compiled_stage.reads_records or compiled_stage.reads_size
 
 
 def columns_after(pipeline: Pipeline, manifest: Manifest | None, epoch: int | None = None) -> ViewColumns:
     """The columns of views once ``pipeline`` continues from the snapshot of ``manifest``, which it can. Files have
     those of before up to ``epoch``, None: that of the snapshot.
     """
-    own = ViewColumns.of(pipeline)
+    own = ViewColumns.from_pipeline(pipeline)
     if manifest is None:
         return own
     earlier = ViewColumns.from_json(manifest.schema)
     if manifest.fingerprint == fingerprint(pipeline):
         return own.going_on(earlier)
-    return own.after(earlier, manifest.epoch if epoch is None else epoch, plan(pipeline, manifest).columns)
+    return own.continue_from(
+        earlier, manifest.epoch if epoch is None else epoch, plan_definition_change(pipeline, manifest).columns
+    )

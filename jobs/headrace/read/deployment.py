@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.arguments import Suggesting
-from headrace.model.time import instant, render
+from headrace.model.time import render, to_instant
 from headrace.pipeline.loading.registry import UnknownPipelineError, registered_files
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, PipelineReader, has_run, pipelines_under
@@ -77,7 +77,7 @@ class PipelineList:
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table with the same columns: each pipeline, and below it its outputs where they have names."""
         rows = [row for pipeline in self.pipelines for row in _rows_of(pipeline)]
-        return rows if any(row.get("parked") for row in rows) else [_without(row, "parked") for row in rows]
+        return rows if any(row.get("parked") for row in rows) else [_without_column(row, "parked") for row in rows]
 
     def _repr_html_(self) -> str:
         from headrace.read.shown_values import html_table  # of notebooks
@@ -87,7 +87,7 @@ class PipelineList:
 
 
 def _rows_of(pipeline: ListedPipeline) -> Iterator[dict[str, Any]]:
-    own = _without(pipeline.to_json(), "outputs")
+    own = _without_column(pipeline.to_json(), "outputs")
     yield own if pipeline.position is None else own | {"parked": None}
     for output in () if pipeline.position is None else pipeline.position.outputs:
         yield {
@@ -99,7 +99,7 @@ def _rows_of(pipeline: ListedPipeline) -> Iterator[dict[str, Any]]:
         }
 
 
-def _without(row: dict[str, Any], column: str) -> dict[str, Any]:
+def _without_column(row: dict[str, Any], column: str) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != column}
 
 
@@ -111,7 +111,7 @@ def pipeline_list(store: ObjectStore | None, with_results: Iterable[str] = ()) -
     names = [*files.pipelines, *sorted({*with_results} - {*files.pipelines})]
     positions: Sequence[PipelinePosition | None] = [None] * len(names)
     if store is not None:
-        positions = do_all(store, lambda name: _position(Catalog(store, name)), names, PIPELINES_AT_ONCE)
+        positions = do_all(store, lambda name: _read_position(Catalog(store, name)), names, PIPELINES_AT_ONCE)
     pipelines = []
     for name, position in zip(names, positions, strict=True):
         if name in files.pipelines:
@@ -122,16 +122,16 @@ def pipeline_list(store: ObjectStore | None, with_results: Iterable[str] = ()) -
     return PipelineList(tuple(pipelines), files.broken)
 
 
-def _position(catalog: Catalog) -> PipelinePosition:
+def _read_position(catalog: Catalog) -> PipelinePosition:
     refs = catalog.head().refs
     snapshots = [refs.get(MAIN), catalog.published_by_all(refs)]
-    main, published = do_all(
+    main, published_manifest = do_all(
         catalog.store, lambda snapshot: None if snapshot is None else catalog.manifest(snapshot), snapshots
     )
     return PipelinePosition(
         None if main is None else main.epoch,
-        None if published is None else published.epoch,
-        None if main is None else render(StoredProgress.of(main).watermark),
+        None if published_manifest is None else published_manifest.epoch,
+        None if main is None else render(StoredProgress.from_manifest(main).watermark),
         () if main is None else output_positions(catalog, refs, main),
     )
 
@@ -147,7 +147,7 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
     """The pipelines that have run under a root, by name. What there is is looked up each time.
 
     A pipeline itself may stand for its name. It is then the definition that methods take which need one, and need not
-    have run yet.
+    have run yet. In examples ``deployment`` is ``hr.open(root)``.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -155,10 +155,14 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
 
     def __getitem__(self, name: str | Pipeline) -> "PipelineReader":
         """The results of pipeline ``name``. Raises UnknownResultsError for a name without any."""
-        return PipelineReader(*self._found(name))
+        return PipelineReader(*self._find_pipeline(name))
 
     def pipelines(self) -> "PipelineList":
-        """The registered pipelines and those that have run here, each with how far it has come."""
+        """The registered pipelines and those that have run here, each with how far it has come.
+
+        >>> {listed.name: listed.position.published for listed in deployment.pipelines().pipelines}
+        {...'delays': 1, ...'traffic': 1}
+        """
 
         return pipeline_list(self._store, self)
 
@@ -167,10 +171,13 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
         ``pipelines`` read is what they say, also before they have run; what others read, their newest snapshots say.
         Readers under other roots are seen by what they hold, or if the roots are named: here, or in
         HEADRACE_READER_ROOTS.
-        """
-        from headrace.read.lineage.lineage import lineage
 
-        return lineage(self._store, self, reader_roots, pipelines)
+        >>> [(row["pipeline"], row["reads"], row["lag"]) for row in deployment.lineage().rows()]
+        [('airports', 'delays', 'up to date'), ('delays', None, None), ('traffic', None, None)]
+        """
+        from headrace.read.lineage.lineage import read_lineage
+
+        return read_lineage(self._store, self, reader_roots, pipelines)
 
     def waits(
         self, pipelines: Collection[Pipeline] = (), *, now: datetime, reader_roots: Sequence[str] = ()
@@ -178,19 +185,26 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
         """What is still in flight at the time ``now`` (with its zone), and who waits for whom, in a consistent cut over
         all pipelines. Of ``pipelines`` files are looked for which no run has read. Both arguments are otherwise as
         ``lineage`` has them.
-        """
-        from headrace.read.lineage.waits import waits
 
-        return waits(self._store, self, pipelines, instant(now), reader_roots)
+        >>> waits = deployment.waits(now=datetime(2026, 3, 1, 12, tzinfo=UTC)).waits
+        >>> [wait.why for wait in waits if str(wait.pipeline) == "delays"]
+        ['open windows wait for 2026-03-01T11:59:59.999999Z; the watermark is at 2026-03-01T11:00:00Z, ...']
+        """
+        from headrace.read.lineage.waits import find_waits
+
+        return find_waits(self._store, self, pipelines, to_instant(now), reader_roots)
 
     def dependents(self, of: str, at: "At" = PUBLISHED, *, reader_roots: Sequence[str] = ()) -> "Dependents":
         """The readers of pipeline ``of`` that have consumed the snapshot ``at``, or what came of it. ``reader_roots``
         as ``lineage`` has them.
-        """
-        from headrace.read.lineage.lineage import dependents
 
-        catalog, _ = self._found(of)
-        return dependents(self._store, self, catalog, at, reader_roots)
+        >>> [(str(reader.reader), reader.epoch) for reader in deployment.dependents("delays").readers]
+        [('airports', 0)]
+        """
+        from headrace.read.lineage.lineage import find_dependents
+
+        catalog, _ = self._find_pipeline(of)
+        return find_dependents(self._store, self, catalog, at, reader_roots)
 
     def __contains__(self, name: object) -> bool:
         if isinstance(name, Pipeline):
@@ -206,14 +220,15 @@ class Deployment(Suggesting, Mapping[str, PipelineReader]):
     def __repr__(self) -> str:
         return f"<{self._store.uri}: pipelines {', '.join(self) or 'none'}>"
 
-    def _found(self, name: str | Pipeline) -> tuple[Catalog, Pipeline | None]:
+    def _find_pipeline(self, name: str | Pipeline) -> tuple[Catalog, Pipeline | None]:
         """The catalog of a pipeline, and its definition if that was given."""
         if isinstance(name, Pipeline):
             return Catalog(self._store, name.name), name
         if name not in self:
-            there = ", ".join(self) or "none"
+            names_text = ", ".join(self) or "none"
             raise UnknownResultsError(
-                f"no pipeline {name!r} has run under {self._store.uri}; there are {there}. For a first run give the "
+                f"no pipeline {name!r} has run under {self._store.uri}; there are {names_text}. For a first run give "
+                "the "
                 "pipeline itself instead of its name"
             )
         return Catalog(self._store, name), None

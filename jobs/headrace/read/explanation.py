@@ -7,8 +7,10 @@ Finding out why the windows of a key have fired or not: from its state, its pane
 The rows of one key in views of the output, read from the files that may have some.
 """
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -20,29 +22,30 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.columns import ARROW_TYPES, Ints, of_lists, timestamps
-from headrace.kernel.expressions.evaluation import column as evaluated
-from headrace.kernel.keys import hashes
+from headrace.kernel.columns import ARROW_TYPES, Ints, of_lists, to_timestamps
+from headrace.kernel.expressions.evaluation import evaluate_column as evaluated
+from headrace.kernel.keys import hash_keys
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import remaining, rows_of
-from headrace.kernel.windows import assigned
+from headrace.kernel.state import remaining_rows, rows_of
+from headrace.kernel.windows import assign_windows
 from headrace.model import time as model_time
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
-from headrace.model.arguments import shown
-from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr, Literal, col, lit, render
+from headrace.model.arguments import short_repr
+from headrace.model.expressions.data_types import DataType, Schema
+from headrace.model.expressions.expr import Column, Literal, col, lit, render
 from headrace.model.expressions.expr import render as render_expression
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import render as render_instant
 from headrace.model.triggers.elementary import ASKED
 from headrace.model.windows import GLOBAL_WINDOW, CustomWindows, Window
 from headrace.program import columns as c
+from headrace.read.joined_rows import AskedRows, JoinExplained, equals_value, explain_joins
 from headrace.read.open_windows import Readiness, StageState, TriggerCondition, values_so_far
 from headrace.read.shown_values import json_value
 from headrace.read.views.arrow_types import ExplainError, Given, python_rows, time_from_text, typed_key
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.conditions import RowCondition
-from headrace.read.views.row_files import tables
+from headrace.read.views.conditions import RowCondition, of_key
+from headrace.read.views.row_files import read_tables
 from headrace.read.views.sources import OutputFiles
 from headrace.state.chunks import KeyGroupRange, groups_of
 from headrace.state.layers import some_of
@@ -69,10 +72,10 @@ class Withheld:
         return {"condition": self.condition, "is_null": self.is_null, "values": json_value(self.values)}
 
 
-def withheld(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:
+def withheld_reasons(stage: CompiledStage, windows: pa.RecordBatch, so_far: Columns) -> list[Withheld | None]:
     """Why a row of what each of the open ``windows`` holds ``so_far`` would not leave; None: it would."""
     window = {WINDOW_START: windows.column(c.WINDOW_START), WINDOW_END: windows.column(c.WINDOW_END)}
-    return _verdicts(stage, {**_keys(stage, windows), **so_far, **window}, windows.num_rows)
+    return _having_verdicts(stage, {**_key_arrays(stage, windows), **so_far, **window}, windows.num_rows)
 
 
 def newest_withheld(stage: CompiledStage, windows: pa.RecordBatch) -> list[Withheld | None]:
@@ -84,23 +87,23 @@ def newest_withheld(stage: CompiledStage, windows: pa.RecordBatch) -> list[Withh
         return verdicts
     panes, groups = of_lists(windows.column(c.LIVE))
     row: Ints = groups.of_row
-    keys = {name: values.take(pa.array(row)) for name, values in _keys(stage, windows).items()}
+    keys = {name: values.take(pa.array(row)) for name, values in _key_arrays(stage, windows).items()}
     values = {name: panes.field(name) for name in (*stage.stage.value_types, WINDOW_START, WINDOW_END)}
-    for number, verdict in zip(row.tolist(), _verdicts(stage, {**keys, **values}, len(panes)), strict=True):
+    for number, verdict in zip(row.tolist(), _having_verdicts(stage, {**keys, **values}, len(panes)), strict=True):
         verdicts[number] = verdict
     return verdicts
 
 
-def _keys(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
+def _key_arrays(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa.Array]:
     return {name: windows.column(name) for name in stage.keys}
 
 
-def _verdicts(stage: CompiledStage, rows: Columns, length: int) -> list[Withheld | None]:
+def _having_verdicts(stage: CompiledStage, rows: Columns, length: int) -> list[Withheld | None]:
     condition = stage.stage.aggregation.having
     if condition is None:
         return [None] * length
-    stamped = {name: timestamps(rows[name]) for name in (WINDOW_START, WINDOW_END)}
-    row = {**rows, **stamped}
+    window_columns = {name: to_timestamps(rows[name]) for name in (WINDOW_START, WINDOW_END)}
+    row = {**rows, **window_columns}
     answers = evaluated(condition, row, stage.stage.pane_schema, length).to_pylist()
     names = sorted(columns_of(condition))
     read = python_rows(pa.RecordBatch.from_pydict({name: row[name] for name in names})) if names else [{}] * length
@@ -155,13 +158,13 @@ class WindowExplained:
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        fired = "" if self.status is WindowStatus.ABSENT else f": {self.status}, {self._fired()}"
-        yield f"window {written(self.window)}{fired}"
+        firing_text = "" if self.status is WindowStatus.ABSENT else f": {self.status}, {self._describe_firing()}"
+        yield f"window {window_text(self.window)}{firing_text}"
         if self.withheld is not None:
             yield f"  readers do not see its newest pane: {self.withheld}"
         if self.holding is not None:
-            yield from _indented(_held(self.holding))
-        yield from _indented(self._ended())
+            yield from _indent_lines(_describe_holding(self.holding))
+        yield from _indent_lines(self._describe_end())
         for pane in self.last_panes:
             kind = "withdrawn" if pane["is_retraction"] else str(pane["timing"]).lower().replace("_", " ")
             values = ", ".join(f"{name} = {value}" for name, value in pane["values"].items())
@@ -171,15 +174,15 @@ class WindowExplained:
             elements = "element was" if self.late == 1 else "elements were"
             yield f"  {self.late:,} {elements} dropped: too late for it (headrace read --view late)"
 
-    def _fired(self) -> str:
+    def _describe_firing(self) -> str:
         if not self.panes:
             if self.status is WindowStatus.OPEN:
                 return "has not fired"
             return "without a pane" if self.having is None else f"without a pane of which having {self.having} was true"
         return f"has fired {self.panes:,} pane{'s' if self.panes > 1 else ''}"
 
-    def _ended(self) -> Iterator[str]:
-        expires = "never" if self.expiry >= model_time.NEVER else f"once the watermark passes {self._expires()}"
+    def _describe_end(self) -> Iterator[str]:
+        expires = "never" if self.expiry >= model_time.NEVER else f"once the watermark passes {self._expiry_text()}"
         match self.status:
             case WindowStatus.OPEN:
                 gives = ": it gives what no pane has shown by then; elements after that are late"
@@ -190,24 +193,28 @@ class WindowExplained:
                     f"{expires}"
                 )
             case WindowStatus.EXPIRED:
-                yield f"the watermark has passed {self._expires()}: elements that still come for it are late"
+                yield f"the watermark has passed {self._expiry_text()}: elements that still come for it are late"
             case WindowStatus.MERGED:
                 yield "it is part of a larger window now"
             case WindowStatus.ABSENT:
                 yield "no element of this key has come into it"
 
-    def _expires(self) -> str:
-        at = model_time.Instant(self.expiry + 1)
-        return "the year 9999" if model_time.END_OF_CALENDAR < at < model_time.GLOBAL_WINDOW_END else render_instant(at)
+    def _expiry_text(self) -> str:
+        expiry = model_time.Instant(self.expiry + 1)
+        return (
+            "the year 9999"
+            if model_time.END_OF_CALENDAR < expiry < model_time.GLOBAL_WINDOW_END
+            else render_instant(expiry)
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         holding = self.holding
         own: dict[str, Any] = {
-            "window_start": _time(self.window.start),
-            "window_end": _time(self.window.end),
+            "window_start": _time_text(self.window.start),
+            "window_end": _time_text(self.window.end),
             "status": self.status.value,
-            "expires": _time(model_time.Instant(self.expiry + 1)),
+            "expires": _time_text(model_time.Instant(self.expiry + 1)),
             "panes": self.panes,
             "last_panes": json_value(self.last_panes),
             "late": self.late,
@@ -216,9 +223,14 @@ class WindowExplained:
             own |= {"having": self.having, "withheld": None if self.withheld is None else self.withheld.to_json()}
         if holding is None:
             return own
-        held: dict[str, Any] = {"so_far": json_value(holding.so_far), "new_elements": holding.new_elements}
-        held |= {} if holding.left is None else {"left": holding.left}
-        return {**own, **held, "waits_for": holding.trigger.waits_for or ASKED, "trigger": holding.trigger.to_json()}
+        holding_fields: dict[str, Any] = {"so_far": json_value(holding.so_far), "new_elements": holding.new_elements}
+        holding_fields |= {} if holding.left is None else {"left": holding.left}
+        return {
+            **own,
+            **holding_fields,
+            "waits_for": holding.trigger.waits_for or ASKED,
+            "trigger": holding.trigger.to_json(),
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,6 +239,9 @@ class Explanation:
     and ``held_since`` when an input last moved it on, in processing time;
     ``rejected``: how many records of all keys are dead letters; ``earlier``: how many windows that have expired, or are
     part of others, are left out; ``since``: the first epoch whose panes and late records were looked at.
+
+    ``joins``: those above the first aggregation, with the rows that they keep of the key. Where joined rows leave as
+    they are it ``has_windows`` not, and ``key`` is columns of rows.
     """
 
     pipeline: str
@@ -242,30 +257,35 @@ class Explanation:
     windows: Sequence[WindowExplained]
     earlier: int = 0
     since: int = 0
+    joins: Sequence[JoinExplained] = ()
+    has_windows: bool = True
 
     def lines(self) -> Iterator[str]:
         """In words."""
-        key = ", ".join(f"{name} = {value}" for name, value in self.key.items()) or "no key"
-        yield f"{self.pipeline} at snapshot {self.snapshot} (epoch {self.epoch}), aggregation {self.stage}: {key}"
+        key_parts = (f"{name} = {'NULL' if value is None else value}" for name, value in self.key.items())
+        key = ", ".join(key_parts) or ("no key" if self.has_windows else "all of them")
+        what = f"aggregation {self.stage}" if self.has_windows else "joined rows"
+        yield f"{self.pipeline} at snapshot {self.snapshot} (epoch {self.epoch}), {what}: {key}"
         holder = "" if self.held_back_by is None else f", held back by {self.held_back_by}"
-        since = "" if self.held_since is None else f"; it last moved on at {render_instant(self.held_since)}"
-        yield f"the watermark stands at {render_instant(self.watermark)}{holder}{since}"
+        since_text = "" if self.held_since is None else f"; it last moved on at {render_instant(self.held_since)}"
+        yield f"the watermark stands at {render_instant(self.watermark)}{holder}{since_text}"
         yield f"the newest epoch ran at {render_instant(self.processing_time)}"
-        for window in self.windows:
+        for lines in (*(join.lines() for join in self.joins), *(window.lines() for window in self.windows)):
             yield ""
-            yield from window.lines()
+            yield from lines
         if self.earlier:
             yield ""
             yield f"{self.earlier:,} windows before them are over; ask for one of them by a time in it"
-        if self.since:
+        if self.since and self.has_windows:
             yield ""
             yield (
                 f"panes and late records of epochs before {self.since:,} are left out; ask for a window by a time in it"
             )
-        if not self.windows and not self.since:
+        if not self.windows and not self.since and self.has_windows:
             yield ""
             yield "no element with this key has ever come into a window"
-        if self.rejected and all(window.holding is None for window in self.windows):
+        is_known = any(join.rows for join in self.joins) or any(window.holding for window in self.windows)
+        if self.rejected and not is_known:
             yield ""
             records = "1 record" if self.rejected == 1 else f"{self.rejected:,} records"
             yield f"{records} of all keys could not be used (headrace read --view rejected)"
@@ -286,23 +306,24 @@ class Explanation:
             "earlier": self.earlier,
             "since": self.since,
             "windows": [window.to_json() for window in self.windows],
+            **({"joins": [join.to_json() for join in self.joins]} if self.joins else {}),
         }
 
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
 
-def written(window: Window) -> str:
+def window_text(window: Window) -> str:
     """A window as people write it."""
-    start, end = (render_instant(at) if model_time.is_finite(at) else "" for at in (window.start, window.end))
+    start, end = (render_instant(bound) if model_time.is_finite(bound) else "" for bound in (window.start, window.end))
     return f"[{start}, {end})" if start or end else "of all time"
 
 
-def _time(at: model_time.Instant) -> str | None:
-    return render_instant(at) if model_time.is_finite(at) and at <= model_time.END_OF_CALENDAR else None
+def _time_text(time: model_time.Instant) -> str | None:
+    return render_instant(time) if model_time.is_finite(time) and time <= model_time.END_OF_CALENDAR else None
 
 
-def _held(holding: Holding) -> Iterator[str]:
+def _describe_holding(holding: Holding) -> Iterator[str]:
     values = ", ".join(f"{name} = {value}" for name, value in holding.so_far.items())
     elements = "1 element" if holding.new_elements == 1 else f"{holding.new_elements:,} elements"
     new = f"{elements} that no pane has shown yet" if holding.new_elements else "nothing new since the last pane"
@@ -314,22 +335,22 @@ def _held(holding: Holding) -> Iterator[str]:
     if holding.withheld is not None:
         yield f"a pane of that would not leave: {holding.withheld}"
     yield "its trigger:"
-    yield from _indented(_tree(holding.trigger))
+    yield from _indent_lines(_condition_lines(holding.trigger))
     if holding.trigger.waits_for is None:
         yield f"  waits for {ASKED}"
 
 
-def _tree(condition: TriggerCondition) -> Iterator[str]:
+def _condition_lines(condition: TriggerCondition) -> Iterator[str]:
     """A node and its parts: [x] is met, [ ] is not."""
     part = f"{condition.part}: " if condition.part else ""
     yield f"[{'x' if condition.is_met else ' '}] {part}{condition.condition}"
     if condition.waits_for is not None and not condition.parts:
         yield f"    waits for {condition.waits_for}"
     for child in condition.parts:
-        yield from (f"    {line}" for line in _tree(child))
+        yield from (f"    {line}" for line in _condition_lines(child))
 
 
-def _indented(lines: Iterator[str]) -> Iterator[str]:
+def _indent_lines(lines: Iterator[str]) -> Iterator[str]:
     return (f"  {line}" for line in lines)
 
 
@@ -346,29 +367,29 @@ class KeyRows:
     since: int
     at: model_time.Instant | None = None
 
-    def of(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
+    def read_rows(self, view: View, columns: Sequence[str]) -> list[dict[str, Any]]:
         """The rows in a view, of these columns, in the order of emission. Raises BrokenObjectError."""
-        source = self._source(view)
+        source = self._pruned_files(view)
         order = [name for name in source.order if name not in self.key]
         read = {*columns, *order, *self.key}
         schema = pa.schema([field for field in source.columns if field.name in read])
-        files = tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed)
+        files = read_tables(self.catalog.store, source.wanted_files, schema, source.names, source.needed)
         rows = pa.concat_tables([schema.empty_table(), *(table.filter(self._is_wanted(table)) for table in files)])
         return python_rows(rows.sort_by([(name, "ascending") for name in order]).select(columns))
 
-    def _source(self, view: View) -> OutputFiles:
+    def _pruned_files(self, view: View) -> OutputFiles:
         """Leaves files out that have no such rows."""
         source = OutputFiles(self.catalog, self.manifest, view, ViewColumns.from_json(self.manifest.schema), None)
-        conditions: list[Expr] = [col(name) == lit(value) for name, value in self.key.items()]
+        conditions = of_key(self.key)
         if self.at is not None:
-            at = Literal(self.at, DataType.TIMESTAMP)
-            conditions += [col(WINDOW_START) <= at, col(WINDOW_END) > at]
+            time = Literal(self.at, DataType.TIMESTAMP)
+            conditions += [col(WINDOW_START) <= time, col(WINDOW_END) > time]
         return source.where(RowCondition(reduce(and_, conditions, col("epoch") >= lit(self.since)), source))
 
     def _is_wanted(self, rows: pa.Table) -> pa.ChunkedArray:
         """Which of ``rows`` are of the key, and not too old."""
         same = [
-            pc.equal(rows.column(name), pa.scalar(value, ARROW_TYPES[self.types[name]]))
+            equals_value(rows.column(name), pa.scalar(value, ARROW_TYPES[self.types[name]]))
             for name, value in self.key.items()
         ]
         return reduce(pc.and_, same, pc.greater_equal(rows.column("epoch"), self.since))
@@ -379,17 +400,79 @@ _WINDOW = (WINDOW_START, WINDOW_END)
 _ABOUT_PANES = ("timing", "pane_index", "is_retraction", "epoch")
 
 
-def explain(
+def explain_windows(
     state: StageState, key: Given = None, window: str | datetime | None = None, epochs: int | None = None
 ) -> Explanation:
     """Why the windows of ``key`` have fired or not: all that are still known, or those at the time ``window``: their
     start, or any time in them, of which files with panes of others are not read. Panes and late rows are those of the
-    newest ``epochs``. Raises ExplainError.
+    newest ``epochs``. Where joined rows leave as they are, ``key`` is columns of them, and ``window`` the event time of
+    some. Raises ExplainError.
     """
+    time = None if window is None else _parse_window_time(window)
+    if state.stage.stage.is_stateless:
+        return _explain_joined_rows(state, key, time)
     whose = f"aggregation {state.number} of {state.pipeline.name}"
-    named = typed_key(state.stage.stage.key_types, key, whose)
-    since = 0 if epochs is None else max(0, state.manifest.epoch + 1 - epochs)
-    return _Asked(state, named, None if window is None else _instant(window), since).explanation()
+    of_stage = state.stage.stage
+    if of_stage.aggregation.takes_each:
+        raise ExplainError(
+            f"{whose} gives rows without a key, each of which waits for the watermark by itself: "
+            "`headrace read --view state` shows how many wait, and for what"
+        )
+    typed_columns = typed_key(of_stage.key_types, key, whose, null_keys=of_stage.null_keys)
+    since_epoch = 0 if epochs is None else max(0, state.manifest.epoch + 1 - epochs)
+    return _Asked(state, typed_columns, time, since_epoch).explanation()
+
+
+def _explain_joined_rows(state: StageState, key: Given, time: model_time.Instant | None) -> Explanation:
+    """What joined rows that leave as they are wait for."""
+    assert state.joins is not None
+    columns = state.joins.joins[0].left
+    typed_columns = _columns_asked(state, columns, key)
+    asked_rows = AskedRows(typed_columns, time, None if time is None else model_time.Instant(time + 1))
+    explanation = _explanation(state, _as_printed(columns, typed_columns), [], explain_joins(state, asked_rows))
+    return replace(explanation, has_windows=False)
+
+
+def _columns_asked(state: StageState, columns: Schema, key: Given) -> dict[str, Any]:
+    """The columns of joined rows by which some are asked for: by their names, or those of ``id`` in their order."""
+    text = key[0] if isinstance(key, list) and len(key) == 1 else key
+    if isinstance(text, str) and text[:1] == "{":
+        with suppress(ValueError):
+            key = json.loads(text)
+    if key is None or key == []:
+        return {}
+    rows = state.stage.stage.aggregation.rows
+    ids = [rows[name] for name in state.pipeline.id]
+    names = [*key] if isinstance(key, Mapping) else [expr.name for expr in ids if isinstance(expr, Column)]
+    kinds = {name: kind for name in names if isinstance(kind := columns.get(name), DataType)}
+    whose = f"joined rows of {state.pipeline.name}"
+    if not kinds or len(kinds) < len(names):
+        raise ExplainError(
+            f"key={short_repr(key)} does not name {whose}: write values by the names of columns, such as "
+            f'{{"{next(iter(columns))}": ...}}; they have {", ".join(columns)}'
+        )
+    return typed_key(kinds, key, whose, null_keys=True)
+
+
+def _explanation(
+    state: StageState, key: Mapping[str, Any], windows: Sequence[WindowExplained], joins: Sequence[JoinExplained]
+) -> Explanation:
+    manifest = state.manifest
+    rejected_log = manifest.logs.get(REJECTED)
+    return Explanation(
+        pipeline=state.pipeline.name,
+        snapshot=manifest.snapshot_id,
+        epoch=manifest.epoch,
+        stage=state.number,
+        key=key,
+        watermark=state.clocks.watermark,
+        held_back_by=state.held_back,
+        held_since=state.held_since,
+        processing_time=state.clocks.processing_time,
+        rejected=0 if rejected_log is None else rejected_log.rows,
+        windows=windows,
+        joins=joins,
+    )
 
 
 @dataclass(frozen=True)
@@ -401,107 +484,110 @@ class _Asked:
     """The first epoch whose panes and late rows are looked at."""
 
     def explanation(self) -> Explanation:
-        state, manifest = self.state, self.state.manifest
-        windows = sorted(self._windows(), key=lambda window: (window.window.end, window.window.start))
-        over = [window for window in windows if window.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
-        earlier = over[:-SHOWN_WINDOWS] if self.at is None else []
-        rejected = manifest.logs.get(REJECTED)
-        return Explanation(
-            pipeline=state.pipeline.name,
-            snapshot=manifest.snapshot_id,
-            epoch=manifest.epoch,
-            stage=state.number,
-            key=_as_printed(state.stage.stage.key_types, self.key),
-            watermark=state.clocks.watermark,
-            held_back_by=state.held_back,
-            held_since=state.held_since,
-            processing_time=state.clocks.processing_time,
-            rejected=0 if rejected is None else rejected.rows,
-            windows=[window for window in windows if window not in earlier],
-            earlier=len(earlier),
-            since=self.since,
-        )
+        windows = sorted(self._explain_all(), key=lambda window: (window.window.end, window.window.start))
+        closed_windows = [window for window in windows if window.status in (WindowStatus.EXPIRED, WindowStatus.MERGED)]
+        earlier = closed_windows[:-SHOWN_WINDOWS] if self.at is None else []
+        of_key = _as_printed(self.state.stage.stage.key_types, self.key)
+        shown_windows = [window for window in windows if window not in earlier]
+        joins = explain_joins(self.state, self._left_rows()) if self.state.number == 1 else []
+        return replace(_explanation(self.state, of_key, shown_windows, joins), earlier=len(earlier), since=self.since)
 
-    def _windows(self) -> Iterator[WindowExplained]:
+    def _left_rows(self) -> AskedRows | None:
+        """The rows of joins that are of the key, in the windows that are asked about; None: nobody can tell which."""
+        joins, values = self.state.joins, dict[str, Any]()
+        for name, expr in self.state.stage.stage.aggregation.key.items():
+            if joins is None or not isinstance(expr, Column) or expr.name not in joins.joins[0].left:
+                return None
+            values[expr.name] = self.key[name]
+        windows = self._assigned_windows()
+        if not windows:
+            return AskedRows(values)
+        return AskedRows(values, min(window.start for window in windows), max(window.end for window in windows))
+
+    def _explain_all(self) -> Iterator[WindowExplained]:
         """Windows of the state, and windows that are gone."""
-        known = [*self._known()]
-        yield from known
-        there = [window.window for window in known]
-        late = [window for window in self._late_windows if not any(_contains(outer, window) for outer in there)]
-        gone = {*self._panes, *late, *self._assigned()} - {*there}
-        yield from (self._gone(window) for window in gone if self._is_asked(window))
+        stored_windows = [*self._explain_stored()]
+        yield from stored_windows
+        stored_spans = [window.window for window in stored_windows]
+        late = [window for window in self._late_windows if not any(_contains(outer, window) for outer in stored_spans)]
+        gone_windows = {*self._panes, *late, *self._assigned_windows()} - {*stored_spans}
+        yield from (self._explain_gone(window) for window in gone_windows if self._is_asked(window))
 
     def _is_asked(self, window: Window) -> bool:
         return self.at is None or window.start <= self.at < window.end
 
-    def _known(self) -> Iterator[WindowExplained]:
+    def _explain_stored(self) -> Iterator[WindowExplained]:
         """The windows that are in the state."""
         state = self.state
-        rows = self._rows()
-        held = "" if state.held_back is None else f", held back by {state.held_back}"
+        rows = self._state_rows()
+        holder_text = "" if state.held_back is None else f", held back by {state.held_back}"
         is_open = rows.filter(pc.equal(rows.column(c.STATUS), c.OPEN))
         readiness = Readiness(state.stage)
         so_far = values_so_far(state.stage, is_open)
         values = python_rows(pa.RecordBatch.from_pydict(so_far))
-        verdicts = zip(withheld(state.stage, is_open, so_far), newest_withheld(state.stage, is_open), strict=True)
+        verdicts = zip(
+            withheld_reasons(state.stage, is_open, so_far), newest_withheld(state.stage, is_open), strict=True
+        )
         of_open, newest = {}, {}
         lefts = is_open.column(c.NET).fill_null(0).to_pylist() if state.stage.counts_net else [None] * len(is_open)
         for facts, own, (holding, pane), left in zip(
-            readiness.facts(is_open, state.clocks, held), values, verdicts, lefts, strict=True
+            readiness.facts_of_windows(is_open, state.clocks, holder_text), values, verdicts, lefts, strict=True
         ):
             window = Window(model_time.Instant(facts.row[c.WINDOW_START]), facts.end)
-            of_open[window] = Holding(own, facts.row[c.NEW], readiness.condition(facts), holding, left)
+            of_open[window] = Holding(own, facts.row[c.NEW], readiness.trigger_condition(facts), holding, left)
             newest[window] = pane
         for row in rows.select([c.WINDOW_START, c.WINDOW_END, c.STATUS, c.INDEX]).to_pylist():
             window = Window(model_time.Instant(row[c.WINDOW_START]), model_time.Instant(row[c.WINDOW_END]))
             if self._is_asked(window):
                 status = WindowStatus.OPEN if window in of_open else WindowStatus.CLOSED
-                explained = self._explained(window, status, row[c.INDEX], of_open.get(window))
-                yield replace(explained, withheld=newest.get(window))
+                explained_window = self._explain_window(window, status, row[c.INDEX], of_open.get(window))
+                yield replace(explained_window, withheld=newest.get(window))
 
-    def _gone(self, window: Window) -> WindowExplained:
+    def _explain_gone(self, window: Window) -> WindowExplained:
         """A window that is not in the state."""
         panes = self._panes.get(window, [])
-        emitted = sum(not pane["is_retraction"] for pane in panes)
-        if self.state.clocks.watermark > self.state.stage.expiry(window.end):
+        panes_emitted = sum(not pane["is_retraction"] for pane in panes)
+        if self.state.clocks.watermark > self.state.stage.expiry_watermark(window.end):
             status = WindowStatus.EXPIRED
         else:
             status = WindowStatus.MERGED if panes else WindowStatus.ABSENT
-        return self._explained(window, status, emitted, None)
+        return self._explain_window(window, status, panes_emitted, None)
 
-    def _explained(self, window: Window, status: WindowStatus, panes: int, holding: Holding | None) -> WindowExplained:
-        late, having = self._late_windows, self.state.stage.stage.aggregation.having
+    def _explain_window(
+        self, window: Window, status: WindowStatus, panes: int, holding: Holding | None
+    ) -> WindowExplained:
+        late, having_condition = self._late_windows, self.state.stage.stage.aggregation.having
         return WindowExplained(
             window=window,
             status=status,
-            expiry=self.state.stage.expiry(window.end),
+            expiry=self.state.stage.expiry_watermark(window.end),
             panes=panes,
             last_panes=self._panes.get(window, [])[-SHOWN_PANES:],
-            late=None if self.state.number > 1 else _within(late, window),
+            late=None if self.state.number > 1 else _count_late_within(late, window),
             holding=holding,
-            having=None if having is None else render(having),
+            having=None if having_condition is None else render(having_condition),
         )
 
-    def _rows(self) -> pa.RecordBatch:
+    def _state_rows(self) -> pa.RecordBatch:
         """The rows of the key's windows."""
         state = self.state
         stage, schema = state.stage, state.stage.state_schema
-        hashed = hashes([*self._key_columns.values()], 1)
-        groups = groups_of(hashed)
+        hashes = hash_keys([*self._key_columns.values()], 1)
+        groups = groups_of(hashes)
         assert groups is not None
-        held = some_of(state.catalog.store, schema, state.layers, KeyGroupRange(*groups))
-        rows = remaining(stage, (rows_of(rows, np.asarray(hashed)) for rows in held))
+        batches = some_of(state.catalog.store, schema, state.layers, KeyGroupRange(*groups))
+        rows = remaining_rows(stage, (rows_of(rows, np.asarray(hashes)) for rows in batches))
         for name, column in self._key_columns.items():
-            rows = rows.filter(pc.equal(rows.column(name), column[0]))
+            rows = rows.filter(equals_value(rows.column(name), column[0]))
         return rows
 
-    def _assigned(self) -> list[Window]:
+    def _assigned_windows(self) -> list[Window]:
         """The windows that an element of the time that is asked about would be in, as far as that is known."""
         where = self.state.stage.where
         if self.at is None or isinstance(where, CustomWindows) or where.merges:
             return []
         times = pa.array([self.at], pa.int64())
-        windows = assigned(where, times, self._key_columns, self.state.stage.stage.key_types)
+        windows = assign_windows(where, times, self._key_columns, self.state.stage.stage.key_types)
         return [
             Window(model_time.Instant(start), model_time.Instant(end))
             for start, end in zip(windows.start.tolist(), windows.end.tolist(), strict=True)
@@ -519,22 +605,28 @@ class _Asked:
             return {}
         stage = self.state.stage.stage
         names = [name for name in stage.value_types if name not in _WINDOW]
-        about = [name for name in _ABOUT_PANES if not stage.gives_rows or name != "pane_index"]
+        pane_columns = [name for name in _ABOUT_PANES if not stage.gives_rows or name != "pane_index"]
         has_windows = not stage.gives_rows or stage.shows_windows
         panes: dict[Window, list[dict[str, Any]]] = {}
         # of windows that are not asked for nothing is said; windows of users' own code may have no ends
-        at = None if isinstance(self.state.stage.where, CustomWindows) or not has_windows else self.at
-        for row in replace(self._of_key, at=at).of(View.PANES, [*(_WINDOW if has_windows else ()), *about, *names]):
+        time = None if isinstance(self.state.stage.where, CustomWindows) or not has_windows else self.at
+        for row in replace(self._of_key, at=time).read_rows(
+            View.PANES, [*(_WINDOW if has_windows else ()), *pane_columns, *names]
+        ):
             values = {name: row[name] for name in names}
             of_no_window = {} if has_windows else dict.fromkeys(_WINDOW)
             others = of_no_window | {name: value for name, value in row.items() if name not in values}
-            panes.setdefault(_window(others), []).append({**others, "values": values})
+            panes.setdefault(_pop_window(others), []).append({**others, "values": values})
         return panes
 
     @cached_property
     def _late_windows(self) -> dict[Window, int]:
         """How many elements of the key were dropped as late, by their windows; none but of the first aggregation."""
-        return Counter() if self.state.number > 1 else Counter(map(_window, self._of_key.of(View.LATE, _WINDOW)))
+        return (
+            Counter()
+            if self.state.number > 1
+            else Counter(map(_pop_window, self._of_key.read_rows(View.LATE, _WINDOW)))
+        )
 
     @property
     def _of_key(self) -> KeyRows:
@@ -543,7 +635,7 @@ class _Asked:
         return KeyRows(self.state.catalog, self.state.manifest, self.key, types, self.since)
 
 
-def _within(late: Mapping[Window, int], window: Window) -> int:
+def _count_late_within(late: Mapping[Window, int], window: Window) -> int:
     """The ``late`` elements whose own window lies in ``window``."""
     return sum(count for own, count in late.items() if _contains(window, own))
 
@@ -552,34 +644,34 @@ def _contains(window: Window, other: Window) -> bool:
     return window.start <= other.start and other.end <= window.end
 
 
-def _window(row: dict[str, Any]) -> Window:
+def _pop_window(row: dict[str, Any]) -> Window:
     """The window of a row of a view, which is taken out of it."""
     start, end = row.pop(WINDOW_START), row.pop(WINDOW_END)
     if start is None and end is None:
         return GLOBAL_WINDOW
     return Window(
-        model_time.MIN_INSTANT if start is None else _at(start),
-        model_time.GLOBAL_WINDOW_END if end is None else _at(end),
+        model_time.MIN_INSTANT if start is None else _as_instant(start),
+        model_time.GLOBAL_WINDOW_END if end is None else _as_instant(end),
     )
 
 
-def _as_printed(kinds: Mapping[str, DataType], key: Mapping[str, Any]) -> Mapping[str, Any]:
+def _as_printed(kinds: Schema, key: Mapping[str, Any]) -> Mapping[str, Any]:
     """``key`` with a time that Python has no datetime for as text."""
     times = {name: value for name, value in key.items() if kinds[name] is DataType.TIMESTAMP and isinstance(value, int)}
     return {**key, **{name: model_time.iso_8601(value) for name, value in times.items()}}
 
 
-def _at(time: datetime | str) -> model_time.Instant:
+def _as_instant(time: datetime | str) -> model_time.Instant:
     """A time of a row (``python_rows``)."""
-    return model_time.parse(time) if isinstance(time, str) else model_time.instant(time)
+    return model_time.parse_instant(time) if isinstance(time, str) else model_time.to_instant(time)
 
 
-def _instant(window: str | datetime) -> model_time.Instant:
+def _parse_window_time(window: str | datetime) -> model_time.Instant:
     try:
         time = time_from_text(window) if isinstance(window, str) else window
-        return model_time.instant(time) if isinstance(time, datetime) else model_time.Instant(time)
+        return model_time.to_instant(time) if isinstance(time, datetime) else model_time.Instant(time)
     except (ValueError, TypeError) as error:
         raise ExplainError(
-            f"window={shown(window)} is not a time: write a time in it, or its start, with a time zone, such as "
+            f"window={short_repr(window)} is not a time: write a time in it, or its start, with a time zone, such as "
             "2026-11-21T10:00:00Z"
         ) from error

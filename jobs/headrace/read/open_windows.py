@@ -24,11 +24,11 @@ import pyarrow.parquet as pq
 from headrace.distribute.chain import Chain, StageClocks
 from headrace.distribute.watermark_inputs import source_clocks
 from headrace.errors import FixConfigError
-from headrace.kernel.columns import TIMESTAMP, timestamps
+from headrace.kernel.columns import TIMESTAMP, to_timestamps
 from headrace.kernel.expressions.evaluation import evaluate
-from headrace.kernel.firing import results
+from headrace.kernel.firing import aggregate_results
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import newest, there
+from headrace.kernel.state import newest_rows, present_rows
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.columns import coalesce
 from headrace.model.expressions.expr import Expr, col
@@ -39,18 +39,19 @@ from headrace.model.triggers.elementary import ASKED, PASSED, TriggerProgress, m
 from headrace.model.triggers.elementary import condition as condition_of
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
+from headrace.pipeline.rows import BUCKET
 from headrace.program import columns as c
 from headrace.program.columns import Program
 from headrace.program.triggers import Moment, Node, columns
 from headrace.program.triggers.leaves import DataNode
-from headrace.read.definition_plan import named, plan
+from headrace.read.definition_plan import describe_changes, plan_definition_change
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.read.views.columns import STATE
 from headrace.read.views.conditions import QueryError
-from headrace.read.views.database import literal
+from headrace.read.views.database import sql_literal
 from headrace.sources.source_clock import SourceClock
-from headrace.state.chunks import KeyGroupRange, parts
+from headrace.state.chunks import KeyGroupRange, key_group_ranges
 from headrace.state.file_cache import LayerCache, RowCache
 from headrace.state.layers import open_rows
 from headrace_snapshots.catalog import Catalog
@@ -60,6 +61,7 @@ from headrace_snapshots.format.manifest import UNNAMED, Manifest
 if TYPE_CHECKING:
     import duckdb
 
+    from headrace.kernel.joins.sides import CompiledJoins
     from headrace.read.views.conditions import RowCondition
 
 
@@ -83,10 +85,11 @@ class StageState:
     def __post_init__(self) -> None:
         check_number(self.pipeline, self.number)
         if self.manifest.fingerprint != fingerprint(self.pipeline):
-            changed = named(plan(self.pipeline, self.manifest).changes)
+            change_text = describe_changes(plan_definition_change(self.pipeline, self.manifest).changes)
             raise StateDefinitionError(
                 f"pipeline {self.pipeline.name} has changed since snapshot {self.manifest.snapshot_id} (epoch "
-                f"{self.manifest.epoch}): {changed}. Its state can be read only by the definition that made it: take "
+                f"{self.manifest.epoch}): {change_text}. Its state can be read only by the definition that made it: "
+                "take "
                 "the change back to look at it"
             )
 
@@ -105,19 +108,39 @@ class StageState:
         return source_clocks(self.pipeline, progress_of(self.catalog, self.manifest).inputs)
 
     @cached_property
+    def _chain(self) -> Chain:
+        return Chain.from_pipeline(self.pipeline)
+
+    @cached_property
     def _all_clocks(self) -> tuple[StageClocks, ...]:
         """The clocks of all aggregations."""
-        return Chain.of(self.pipeline).clocks(progress_of(self.catalog, self.manifest), self._inputs)
+        return self._chain.stage_clocks(progress_of(self.catalog, self.manifest), self._inputs)
+
+    @property
+    def joins(self) -> "CompiledJoins | None":
+        """The joins above its first aggregation, None if there are none."""
+        return self._chain.joins
+
+    @property
+    def watermark_above_joins(self) -> Instant:
+        """The watermark that comes to the first of them; where outputs are joined a lower bound of it."""
+        if not self.pipeline.upstream:
+            return self.progress.watermark
+        return self._chain.before_joins(self._all_clocks[0].watermark)
+
+    def watermark_of(self, name: str) -> Instant:
+        """The watermark of the input of that name."""
+        return self._inputs[name].watermark
 
     @cached_property
     def progress(self) -> StoredProgress:
         """All clocks of the snapshot."""
-        return StoredProgress.of(self.manifest)
+        return StoredProgress.from_manifest(self.manifest)
 
     @property
     def layers(self) -> tuple[Layer, ...]:
         """Its table, oldest layer first."""
-        return self.manifest.tables.get(UNNAMED.state(self.number - 1), ())
+        return self.manifest.tables.get(UNNAMED.state_table(self.number - 1), ())
 
     @property
     def bytes(self) -> int:
@@ -128,13 +151,13 @@ class StageState:
     def parts(self) -> tuple[KeyGroupRange, ...]:
         """All keys, in parts that fit into memory."""
         rows = sum(layer.rows for layer in self.layers)
-        return parts(1 + max(rows // PART_ROWS, self.bytes // PART_BYTES))
+        return key_group_ranges(1 + max(rows // PART_ROWS, self.bytes // PART_BYTES))
 
-    def windows(self, cache: RowCache, part: KeyGroupRange) -> pa.RecordBatch:
+    def read_windows(self, cache: RowCache, part: KeyGroupRange) -> pa.RecordBatch:
         """The rows of the windows of ``part``, open and closed. Raises BrokenObjectError."""
         schema = self.stage.state_schema
-        opened = [open_rows(cache, self.catalog.store, schema, layer, part) for layer in self.layers]
-        return there(newest(self.stage, [run.rows for layer in opened for run in layer.runs]))
+        row_layers = [open_rows(cache, self.catalog.store, schema, layer, part) for layer in self.layers]
+        return present_rows(newest_rows(self.stage, [run.rows for layer in row_layers for run in layer.runs]))
 
     @property
     def held_back(self) -> str | None:
@@ -144,15 +167,18 @@ class StageState:
         for number in range(self.number, 1, -1):  # of aggregation n it is what n - 1 lets through
             if outputs and watermarks[number - 1] < watermarks[number - 2]:
                 return f"windows of aggregation {number - 1} that wait"
-        if self._waits_for_loop:
-            return "what is in flight in the loop"
+        return "what is in flight in the loop" if self._waits_for_loop else self.inputs_held_back
+
+    @property
+    def inputs_held_back(self) -> str | None:
+        """Who holds the watermark of the inputs back, in words; None where nobody is known to."""
         held_to = self.progress.held_to
         if held_to is not None and self.progress.watermark >= held_to.watermark:
             return "main, whose watermark a backfill does not pass"
         holder = self.progress.held_back_by
         if holder is None:
             return None
-        (event_time,) = [given.event_time for given in self.pipeline.inputs if given.name == holder.input]
+        (event_time,) = [input_.event_time for input_ in self.pipeline.inputs if input_.name == holder.input]
         split = "" if holder.split is None or event_time.split is None else f"split {holder.split!r} of "
         return f"{split}input {holder.input!r}"
 
@@ -175,14 +201,20 @@ class StageState:
 def check_number(pipeline: Pipeline, number: int) -> None:
     """Raise StateDefinitionError unless ``pipeline`` has an aggregation of that number."""
     there_are = len(pipeline.stages)
-    if pipeline.stages[0].is_stateless:
-        raise StateDefinitionError(
-            f"pipeline {pipeline.name} gives rows as they are: there are no windows, nothing is kept, and nothing "
-            "waits. Read its views, such as panes"
-        )
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= there_are:
         raise StateDefinitionError(
             f"stage={number!r} is none of the aggregations of {pipeline.name}: they are counted from 1 to {there_are}"
+        )
+
+
+def check_windows(pipeline: Pipeline) -> None:
+    """Raise StateDefinitionError if ``pipeline`` has no windows."""
+    if pipeline.stages[0].is_stateless:
+        kept_text = "what its joins keep is said by `headrace explain`" if pipeline.join else "nothing is kept"
+        raise StateDefinitionError(
+            f"pipeline {pipeline.name} gives rows as they are: there are no windows, {kept_text}, and nothing waits. "
+            "Read "
+            "its views, such as panes"
         )
 
 
@@ -243,11 +275,11 @@ class WindowFacts:
         """Whether the watermark has passed the end of the window."""
         return self.clocks.watermark > self.end - 1
 
-    def of(self, node: Node) -> TriggerProgress:
+    def trigger_progress(self, node: Node) -> TriggerProgress:
         """What is known of ``node``."""
         clocks = self.clocks
         times = (self.end, clocks.watermark, clocks.processing_time, clocks.percentiles)
-        return TriggerProgress(node.progress(self.row), self.totals.get(node.path, {}), *times, self.held)
+        return TriggerProgress(node.state_values(self.row), self.totals.get(node.path, {}), *times, self.held)
 
 
 @dataclass(frozen=True)
@@ -272,11 +304,11 @@ class Readiness:
         end = col(c.WINDOW_END) - 1
         percentiles = {q: col(f"{c.PERCENTILE_AFTER}{i}") > end for i, q in enumerate(sorted(root.percentiles))}
         moment = Moment(col(c.WATERMARK_AFTER) > end, col(c.PROCESSING_TIME), percentiles)
-        state, nodes = columns(root), [*_nodes(root)]
+        state, nodes = columns(root), [*_all_nodes(root)]
         return Questions(
             program,
-            {node.path: node.ready(program, state, moment) for node in nodes},
-            {node.path: node.finished(state) for node in nodes},
+            {node.path: node.is_ready(program, state, moment) for node in nodes},
+            {node.path: node.is_finished(state) for node in nodes},
             {node.path: node.results for node in nodes if isinstance(node, DataNode)},
         )
 
@@ -285,41 +317,44 @@ class Readiness:
         """The columns that all answers depend on."""
         return [c.WINDOW_START, c.WINDOW_END, *(field.name for field in self.stage.trigger.fields)]
 
-    def words(self, rows: pa.RecordBatch, clocks: StageClocks) -> list[str]:
+    def describe_waits(self, rows: pa.RecordBatch, clocks: StageClocks) -> list[str]:
         """What each of ``rows``, which are state of open windows, waits for; worked out once for all that are alike."""
-        alike = list(zip(*(rows.column(name).to_pylist() for name in self._decisive), strict=True))
+        decisive_rows = list(zip(*(rows.column(name).to_pylist() for name in self._decisive), strict=True))
         first: dict[tuple[Any, ...], int] = {}
-        for number, decisive in enumerate(alike):
+        for number, decisive in enumerate(decisive_rows):
             first.setdefault(decisive, number)
-        window_facts = self.facts(
+        window_facts = self.facts_of_windows(
             rows.select([*self._decisive, c.NEW]).take(pa.array([*first.values()], pa.int64())), clocks
         )
-        reasons = dict(zip(first, (waits_for(self.condition(facts)) for facts in window_facts), strict=True))
-        return [reasons[decisive] for decisive in alike]
+        reasons = dict(zip(first, (waits_for(self.trigger_condition(facts)) for facts in window_facts), strict=True))
+        return [reasons[decisive] for decisive in decisive_rows]
 
-    def facts(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
+    def facts_of_windows(self, rows: pa.RecordBatch, clocks: StageClocks, held: str = "") -> Iterator[WindowFacts]:
         """What is known of each of ``rows``, which are state of open windows, under ``clocks``."""
-        asked = self._questions
-        known: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
+        questions_asked = self._questions
+        known_columns: dict[str, Any] = {name: rows.column(name) for name in rows.schema.names}
         times = {c.WATERMARK_AFTER: clocks.watermark, c.PROCESSING_TIME: clocks.processing_time}
         for i, q in enumerate(sorted(self.stage.trigger.percentiles)):
             times[f"{c.PERCENTILE_AFTER}{i}"] = max(clocks.percentiles.get(q, clocks.watermark), clocks.watermark)
-        known |= {name: pa.scalar(int(at), pa.int64()) for name, at in times.items()}
-        for name, expr in asked.program.lets.items():
-            known[name] = evaluate(expr, known)
+        known_columns |= {name: pa.scalar(int(time), pa.int64()) for name, time in times.items()}
+        for name, expr in questions_asked.program.lets.items():
+            known_columns[name] = evaluate(expr, known_columns)
 
-        def answered(questions: Mapping[str, Expr]) -> list[dict[str, Any]]:
+        def answer_questions(questions: Mapping[str, Expr]) -> list[dict[str, Any]]:
             """The answers for each row, by the names of the questions."""
-            answers = [_listed(evaluate(expr, known), rows.num_rows) for expr in questions.values()]
+            answers = [_values_by_row(evaluate(expr, known_columns), rows.num_rows) for expr in questions.values()]
             return [dict(zip(questions, of_row, strict=True)) for of_row in zip(*answers, strict=True)]
 
-        ready, finished = answered(_settled(asked.ready)), answered(_settled(asked.finished))
-        totals = {path: answered(results) for path, results in asked.totals.items()}
+        ready, has_finished = (
+            answer_questions(_null_as_false(questions_asked.ready)),
+            answer_questions(_null_as_false(questions_asked.finished)),
+        )
+        totals = {path: answer_questions(results) for path, results in questions_asked.totals.items()}
         for number, row in enumerate(rows.select([*self._decisive, c.NEW]).to_pylist()):
             totals_here = {path: of_rows[number] for path, of_rows in totals.items()}
-            yield WindowFacts(row, clocks, ready[number], finished[number], totals_here, held)
+            yield WindowFacts(row, clocks, ready[number], has_finished[number], totals_here, held)
 
-    def condition(self, facts: WindowFacts) -> TriggerCondition:
+    def trigger_condition(self, facts: WindowFacts) -> TriggerCondition:
         """The whole trigger of a window."""
         return condition(self.stage.stage.when, self.stage.trigger, facts)
 
@@ -333,24 +368,28 @@ def waits_for(tree: TriggerCondition) -> str:
 def condition(trigger: Trigger, node: Node, facts: WindowFacts) -> TriggerCondition:
     """``trigger``, compiled to ``node``, in a window of which ``facts`` are known."""
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, facts.of(node)))
+    return TriggerCondition(
+        condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
+    )
 
 
 @condition.register
 def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerCondition:
     if not trigger.children:
         is_met = facts.ready[node.path] or facts.finished[node.path]
-        return TriggerCondition(condition_of(trigger), is_met, None if is_met else missing(trigger, facts.of(node)))
+        return TriggerCondition(
+            condition_of(trigger), is_met, None if is_met else missing(trigger, facts.trigger_progress(node))
+        )
     has_passed = bool(facts.row[f"{node.path}_late_phase"])
-    end = None if has_passed or facts.passed_end else missing(trigger, facts.of(node))
+    end = None if has_passed or facts.passed_end else missing(trigger, facts.trigger_progress(node))
     on_time = TriggerCondition(PASSED, facts.passed_end, end, part="on time")
     nodes = iter(node.children)
     parts = [on_time]
     if trigger.early is not None:
         early = condition(trigger.early, next(nodes), facts)
-        parts.insert(0, _of(early, "early", is_asked=not has_passed))
+        parts.insert(0, _as_part(early, "early", is_asked=not has_passed))
     if trigger.late is not None:
-        parts.append(_of(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
+        parts.append(_as_part(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
     is_met = facts.ready[node.path] or facts.finished[node.path]
     return TriggerCondition(_WORDS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
@@ -374,10 +413,12 @@ def _(trigger: AfterAll, node: Node, facts: WindowFacts) -> TriggerCondition:
 
 @condition.register
 def _(trigger: OrFinally, node: Node, facts: WindowFacts) -> TriggerCondition:
-    main, until = (condition(part, child, facts) for part, child in zip(trigger.children, node.children, strict=True))
-    until = _of(until, "for the last time", is_asked=True)
-    waiting = [part.waits_for for part in (main, until) if part.waits_for]
-    return _whole(trigger, node, facts, ", or ".join(waiting), (main, until))
+    main, until_condition = (
+        condition(part, child, facts) for part, child in zip(trigger.children, node.children, strict=True)
+    )
+    until_condition = _as_part(until_condition, "for the last time", is_asked=True)
+    waiting = [part.waits_for for part in (main, until_condition) if part.waits_for]
+    return _composite_condition(trigger, node, facts, ", or ".join(waiting), (main, until_condition))
 
 
 @condition.register
@@ -385,9 +426,11 @@ def _(trigger: AfterEach, node: Node, facts: WindowFacts) -> TriggerCondition:
     parts: list[TriggerCondition] = []
     is_asked = True
     for number, (part, child) in enumerate(zip(trigger.triggers, node.children, strict=True), start=1):
-        parts.append(_of(condition(part, child, facts), f"number {number}", is_asked=is_asked))
+        parts.append(_as_part(condition(part, child, facts), f"number {number}", is_asked=is_asked))
         is_asked = is_asked and facts.finished[child.path]
-    return _whole(trigger, node, facts, next((p.waits_for for p in parts if p.waits_for), None), tuple(parts))
+    return _composite_condition(
+        trigger, node, facts, next((p.waits_for for p in parts if p.waits_for), None), tuple(parts)
+    )
 
 
 def _of_several(
@@ -395,38 +438,38 @@ def _of_several(
 ) -> TriggerCondition:
     parts = tuple(condition(part, child, facts) for part, child in zip(triggers, node.children, strict=True))
     waiting = joint.join(part.waits_for for part in parts if part.waits_for)
-    return _whole(trigger, node, facts, waiting, parts)
+    return _composite_condition(trigger, node, facts, waiting, parts)
 
 
-def _whole(
+def _composite_condition(
     trigger: Trigger, node: Node, facts: WindowFacts, waiting: str | None, parts: tuple[TriggerCondition, ...]
 ) -> TriggerCondition:
     is_met = facts.ready[node.path] or facts.finished[node.path]
     return TriggerCondition(_WORDS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 
-def _of(tree: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCondition:
+def _as_part(tree: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCondition:
     """``tree`` as a part of the node above it; what nobody asks now waits for nothing."""
-    return replace(tree if is_asked else _silent(tree), part=part)
+    return replace(tree if is_asked else _without_waits(tree), part=part)
 
 
-def _silent(tree: TriggerCondition) -> TriggerCondition:
+def _without_waits(tree: TriggerCondition) -> TriggerCondition:
     """``tree``, and its parts, without what they wait for."""
-    return replace(tree, waits_for=None, parts=tuple(map(_silent, tree.parts)))
+    return replace(tree, waits_for=None, parts=tuple(map(_without_waits, tree.parts)))
 
 
-def _settled(questions: Mapping[str, Expr]) -> dict[str, Expr]:
+def _null_as_false(questions: Mapping[str, Expr]) -> dict[str, Expr]:
     """``questions`` whose answer is not NULL, but no."""
     return {name: coalesce(expr, False) for name, expr in questions.items()}
 
 
-def _nodes(root: Node) -> Iterator[Node]:
+def _all_nodes(root: Node) -> Iterator[Node]:
     yield root
     for child in root.children:
-        yield from _nodes(child)
+        yield from _all_nodes(child)
 
 
-def _listed(value: Any, length: int) -> list[Any]:
+def _values_by_row(value: Any, length: int) -> list[Any]:
     return [value.as_py()] * length if isinstance(value, pa.Scalar) else list(value.to_pylist())
 
 
@@ -452,7 +495,7 @@ def state_columns(pipeline: Pipeline, number: int) -> pa.Schema:
     values = [(TAKEN, pa.int64())] if own.gives_rows else [panes.field(name) for name in own.value_types]
     return pa.schema(
         [
-            *(panes.field(name) for name in own.key_types),
+            *(panes.field(name) for name in own.key_types if name != BUCKET),
             *values,
             (WINDOW_START, TIMESTAMP),
             (WINDOW_END, TIMESTAMP),
@@ -479,7 +522,7 @@ def values_so_far(stage: CompiledStage, windows: pa.RecordBatch) -> dict[str, pa
     """
     rows = {name: windows.column(name) for name in windows.schema.names}
     every = np.arange(windows.num_rows)
-    so_far = results(stage, rows, every, np.zeros(len(every), np.bool_))
+    so_far = aggregate_results(stage, rows, every, np.zeros(len(every), np.bool_))
     if stage.stage.gives_rows:
         return {TAKEN: pc.list_value_length(so_far[c.ROWS]).cast(pa.int64())}
     return {name: values.cast(stage.pane_type.field(name).type) for name, values in so_far.items()}
@@ -508,7 +551,7 @@ class OpenWindows:
     @property
     def keys(self) -> Sequence[str]:
         """The columns of the aggregation's key."""
-        return [*self.pipeline.stages[self.number - 1].key_types]
+        return [name for name in self.pipeline.stages[self.number - 1].key_types if name != BUCKET]
 
     @property
     def order(self) -> Sequence[str]:
@@ -523,7 +566,7 @@ class OpenWindows:
         """The length of all files of state."""
         return 0 if self.state is None else self.state.bytes
 
-    def beginning(self, rows: int) -> "OpenWindows":
+    def with_first_rows(self, rows: int) -> "OpenWindows":
         """All of them: they are worked out."""
         del rows
         return self
@@ -537,7 +580,7 @@ class OpenWindows:
         """What they are not."""
         return "open windows, which may still change and are no results"
 
-    def files(self) -> list[str]:
+    def file_locations(self) -> list[str]:
         """Raise QueryError: there are none for other readers."""
         raise QueryError(
             f"the files of {STATE} are the engine's own; `headrace read --view {STATE}` shows what they hold"
@@ -546,7 +589,7 @@ class OpenWindows:
     def verify(self) -> None:
         """Nothing: there are none for other readers."""
 
-    def bring(self, folder: Path) -> list[Path]:
+    def fetch_files(self, folder: Path) -> list[Path]:
         """The rows as files of ``folder``, worked out a part of the keys at a time; files of state are verified."""
         if self.state is None:
             return []
@@ -554,35 +597,35 @@ class OpenWindows:
         cache = LayerCache(folder / "state", _NO_LIMIT)
         with ways_out(self.catalog, self.ref or ""):
             for number, part in enumerate(self.state.parts):
-                windows = open_only(self.state.windows(cache, part))
+                windows = open_only(self.state.read_windows(cache, part))
                 if windows.num_rows:
                     paths.append(folder / f"{number:06}.parquet")
-                    pq.write_table(pa.Table.from_batches([self._shown(windows)]), paths[-1])
+                    pq.write_table(pa.Table.from_batches([self._view_rows(windows)]), paths[-1])
         return paths
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
-        """The rows, as ``bring`` wrote them."""
+        """The rows, as ``fetch_files`` wrote them."""
         if not files:
             return self.no_rows(connection)
-        return connection.sql(f"select * from read_parquet([{', '.join(literal(str(file)) for file in files)}])")
+        return connection.sql(f"select * from read_parquet([{', '.join(sql_literal(str(file)) for file in files)}])")
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """An empty batch with the types of the view."""
         return connection.from_arrow(self.columns.empty_table())
 
-    def _shown(self, windows: pa.RecordBatch) -> pa.RecordBatch:
+    def _view_rows(self, windows: pa.RecordBatch) -> pa.RecordBatch:
         assert self.state is not None
         stage = self.state.stage
-        columns = {name: windows.column(name) for name in stage.keys}
+        columns = {name: windows.column(name) for name in stage.record_keys}
         columns |= values_so_far(stage, windows)
         columns |= {
-            WINDOW_START: timestamps(windows.column(c.WINDOW_START)),
-            WINDOW_END: timestamps(windows.column(c.WINDOW_END)),
+            WINDOW_START: to_timestamps(windows.column(c.WINDOW_START)),
+            WINDOW_END: to_timestamps(windows.column(c.WINDOW_END)),
             STAGE: pa.repeat(pa.scalar(self.number, pa.int64()), windows.num_rows),
             NEW: windows.column(c.NEW),
             PANES: windows.column(c.INDEX),
             NOT_EARLY: windows.column(c.NONSPECULATIVE),
-            WAITS_FOR: pa.array(Readiness(stage).words(windows, self.state.clocks), pa.string()),
+            WAITS_FOR: pa.array(Readiness(stage).describe_waits(windows, self.state.clocks), pa.string()),
             DUE_WATERMARK: _in_calendar(pc.add(windows.column(c.DUE_EVENT), 1)),
             DUE_TIME: _in_calendar(windows.column(c.DUE_TIME)),
             EPOCH: windows.column(c.EPOCH),
@@ -593,4 +636,4 @@ class OpenWindows:
 
 def _in_calendar(dues: pa.Array) -> pa.Array:
     """When rows are due, NULL for never, and for what no calendar names."""
-    return timestamps(pc.if_else(pc.less_equal(dues, int(END_OF_CALENDAR)), dues, int(NEVER)))
+    return to_timestamps(pc.if_else(pc.less_equal(dues, int(END_OF_CALENDAR)), dues, int(NEVER)))

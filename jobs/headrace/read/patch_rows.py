@@ -7,21 +7,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
 from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
-from headrace.read.diff.layered_tables import ChangeKind, RowChange, RowCounts, files_of
-from headrace.read.snapshots.progress import MergingWindows
+from headrace.read.diff.layered_tables import ChangeKind, LaterPanes, RowChange, RowCounts, files_of
+from headrace.read.snapshots.progress import LastStage
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.database import database, identifier, literal, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.row_files import NamedFile, brought, newest_of, rows_of, same_identity
+from headrace.read.views.database import (
+    no_rows,
+    open_database,
+    sql_columns,
+    sql_identifier,
+    sql_literal,
+    sql_types,
+    working_folder,
+)
+from headrace.read.views.row_files import NamedFile, local_paths, newest_of, rows_of, same_identity, standing_of
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
+from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,28 +41,35 @@ PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first",
 """What is said of a pane in a row that is shown."""
 
 _BEFORE, _AFTER, _LIVE, _THERE = (f"_headrace_{name}" for name in ("before", "after", "live", "there"))
-_FATE, _KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
+FATE, KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
 """Columns and tables beside those of users, whose names do not begin so."""
-_BATCH_ROWS = 8_192
-_PATCHED = "patched"
+BATCH_ROWS = 8_192
+PATCHED = "patched"
+"""The fate of a row that the patch changes."""
 
 
 @dataclass(frozen=True)
-class Compared:
+class PatchComparison:
     """What is compared. ``patches`` are those epochs of main since the fork that are patches; what they made of windows
-    that begin no later than ``known`` stays: the branch did not compute these, or not of all their elements. Windows
-    that end no later than ``expired`` have expired on main, and ``expired_on_branch`` there. ``table`` has the state of
-    the last aggregation, and ``merging`` says what windows merge there, None if none do.
+    that begin no later than ``known`` stays: the branch did not compute these, or not of all their elements. ``stage``
+    is the last one of both.
     """
 
     main: Manifest
     branch: Manifest
     patches: Collection[int]
     known: Instant
-    expired: Instant
-    expired_on_branch: Instant
-    table: str
-    merging: MergingWindows | None
+    stage: LastStage
+
+    @property
+    def expired(self) -> Instant:
+        """Windows that end no later have expired on main."""
+        return self.stage.expired_until(self.main)
+
+    @property
+    def expired_on_branch(self) -> Instant:
+        """Windows that end no later have expired on the branch."""
+        return self.stage.expired_until(self.branch)
 
 
 class Left(StrEnum):
@@ -63,29 +80,43 @@ class Left(StrEnum):
     PATCHED_SINCE = "patched since the branch was forked"
 
 
+Made = TypeVar("Made", bound="PatchRows")
+
+
 @contextmanager
-def differing(catalog: Catalog, compared: Compared) -> "Iterator[PatchRows]":
-    """The rows that differ, as long as the context lasts. All files are verified. Raises BrokenObjectError,
-    ReadResourcesError.
+def open_differing_rows(catalog: Catalog, compared: PatchComparison, made: type[Made]) -> Iterator[Made]:
+    """The rows that differ, as ``made`` finds them, as long as the context lasts. All files are verified. Raises
+    BrokenObjectError, ReadResourcesError.
     """
-    sides = (compared.main, compared.branch)
-    tables = [UNNAMED.current, *([compared.table] if compared.merging is not None else [])]
+    sides, stage = (compared.main, compared.branch), compared.stage
+    tables = [UNNAMED.current, *([stage.table] if stage.merging is not None else [])]
     files = {file.path: file for side in sides for name in tables for file in files_of(side, name)}
+    patched_panes = made.of_patches(catalog, compared)
+    files |= {file.path: file for file in patched_panes.files}
     with working_folder() as folder:
-        local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
-        with database(folder, [*local.values()], is_for_us=True) as connection:
-            rows = PatchRows(connection, compared, local)
-            rows.find()
+        local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
+        with open_database(folder, [*local.values()], is_for_us=True) as connection:
+            rows = made(connection, compared, local, patched_panes)
+            rows.find_differing()
             yield rows
 
 
 @dataclass(frozen=True)
 class PatchRows:
-    """Rows that differ, in a database; ``local``: where the files are, by path."""
+    """Rows that differ, in a database; ``local``: where the files are, by path. ``patched``: what is read of the panes
+    of patches since the fork.
+    """
 
     connection: duckdb.DuckDBPyConnection
-    compared: Compared
+    compared: PatchComparison
     local: Mapping[str, Path]
+    patched: LaterPanes
+
+    @classmethod
+    def of_patches(cls, catalog: Catalog, compared: PatchComparison) -> LaterPanes:
+        """The panes of patches since the fork that are needed to tell which rows they made: none, as rows say it."""
+        del catalog
+        return LaterPanes(ViewColumns.from_json(compared.main.schema), ())
 
     @property
     def columns(self) -> ViewColumns:
@@ -94,216 +125,250 @@ class PatchRows:
 
     @property
     def _types(self) -> dict[str, str]:
-        return sql_types(self.columns.types(View.CURRENT))
+        return sql_types(self.columns.column_types(View.CURRENT))
 
     @property
     def _identity(self) -> list[str]:
         return self.columns.identity
 
-    def find(self) -> None:
-        """Fill the table ``differing``: identity, what becomes of the row (its fate) and the kind of change, and the
-        record of main and that which the patch would write, of which either may be NULL.
+    @property
+    def _keys(self) -> list[str]:
+        """The columns of the key."""
+        return [*self.columns.keys]
+
+    def find_differing(self) -> None:
+        """Fill the table ``open_differing_rows``: identity, what becomes of the row (its fate) and the kind of change,
+        and the record of main and that which the patch would write, of which either may be NULL.
         """
-        main, branch = (self._current(side) for side in (self.compared.main, self.compared.branch))
-        apart = sorted({*main} ^ {*branch}, key=str)
+        main, branch = (self._current_files(side) for side in (self.compared.main, self.compared.branch))
+        differing_files = sorted({*main} ^ {*branch}, key=str)
         self.connection.execute(
-            f"create temp table touched as select distinct {quoted(self._identity)} from {self._rows(apart)}"
+            f"create temp table touched as select distinct {sql_columns(self._identity)} from "
+            f"{self._records_sql(differing_files)}"
         )
-        self.connection.execute(f"create temp table main_side as {self._newest(main, gone='false')}")
-        self.connection.execute(f"create temp table branch_side as {self._newest(branch)}")
-        self.connection.execute(f"create temp table differing as {self._differing()}")
+        self.connection.execute(f"create temp table main_side as {self._newest_query(main, gone='false')}")
+        self.connection.execute(f"create temp table branch_side as {self._newest_query(branch)}")
+        self.connection.execute(f"create temp table differing as {self._differing_query()}")
 
-    def counts(self) -> RowCounts:
+    def row_counts(self) -> RowCounts:
         """Rows of ``current`` before and after the patch, and how many became what."""
-        kinds = self._numbers(_KIND, f"{_FATE} = '{_PATCHED}'")
-        current = self._current(self.compared.main)
-        ((before,),) = self.connection.sql(
-            f"select count(*) from ({newest_of(self._rows(current), self._identity, self._identity)})"
+        kinds = self._count_by(KIND, f"{FATE} = '{PATCHED}'")
+        current = self._current_files(self.compared.main)
+        ((count_before,),) = self.connection.sql(
+            f"select count(*) from ({newest_of(self._records_sql(current), self._identity, self._identity)})"
         ).fetchall()
-        after = before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
-        return RowCounts(before, after, **kinds)
+        count_after = count_before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
+        return RowCounts(count_before, count_after, **kinds)
 
-    def left(self) -> dict[Left, int]:
+    def left_counts(self) -> dict[Left, int]:
         """How many rows that differ stay as they are, and why."""
-        return {Left(fate): number for fate, number in self._numbers(_FATE, f"{_FATE} <> '{_PATCHED}'").items()}
+        return {Left(fate): number for fate, number in self._count_by(FATE, f"{FATE} <> '{PATCHED}'").items()}
 
-    def first(self, limit: int) -> list[RowChange]:
+    def first_changes(self, limit: int) -> list[RowChange]:
         """The first ``limit`` of the rows that the patch changes, by window and key."""
-        return self._changes("differing", f"where {_FATE} = '{_PATCHED}'", limit)
+        return self._row_changes("differing", f"where {FATE} = '{PATCHED}'", limit)
 
-    def unsettled(self) -> tuple[int, RowChange | None]:
+    def count_unsettled(self) -> tuple[int, RowChange | None]:
         """How many of them overlap a window of their key that is still open, and the first of these. Where no windows
         merge none is in the way of another.
         """
-        merging = self.compared.merging
+        merging = self.compared.stage.merging
         if merging is None:
             return 0, None
-        keys = [*self.columns.keys]
+        keys = self._keys
         least = "<=" if merging.touching else "<"
-        start, end = _granules(WINDOW_START, "d"), _granules(WINDOW_END, "d")
+        start, end = bound_in_granules(WINDOW_START, "d"), bound_in_granules(WINDOW_END, "d")
         overlap = f"{start} {least} o.{c.WINDOW_END} and o.{c.WINDOW_START} {least} {end}"
         if keys:
             overlap += f" and {same_identity('d', 'o', keys)}"
         self.connection.execute(
-            f"create or replace temp table unsettled as select * from differing d where {_FATE} = '{_PATCHED}' "
-            f"and exists (select 1 from ({self._open()}) o where {overlap})"
+            f"create or replace temp table unsettled as select * from differing d where {FATE} = '{PATCHED}' "
+            f"and exists (select 1 from ({self._open_windows_query()}) o where {overlap})"
         )
         ((number,),) = self.connection.sql("select count(*) from unsettled").fetchall()
-        first = self._changes("unsettled", "", 1)
+        first = self._row_changes("unsettled", "", 1)
         return int(number), first[0] if first else None
 
-    def records(self, epoch: int) -> "Iterator[pa.RecordBatch]":
+    def patch_records(self, epoch: int) -> "Iterator[pa.RecordBatch]":
         """The panes of the patch, as ``epoch``: of each row the retraction of what stands, then the new pane."""
-        schema = self.columns.schema(View.PANES)
-        order = quoted(self.columns.order(View.PANES))
+        schema = self.columns.arrow_schema(View.PANES)
+        order = sql_columns(self.columns.row_order(View.PANES))
         query = (
-            f"select {quoted(schema.names)} from (select {self._fields(_BEFORE, True, epoch, 0)} from differing "
-            f"where {_FATE} = '{_PATCHED}' and {_LIVE} union all select {self._fields(_AFTER, False, epoch, 1)} "
-            f"from differing where {_FATE} = '{_PATCHED}' and {_THERE}) order by {order}"
+            f"select {sql_columns(schema.names)} from (select {self._record_fields(_BEFORE, True, epoch, 0)} from "
+            "differing "
+            f"where {FATE} = '{PATCHED}' and {_LIVE} union all select {self._record_fields(_AFTER, False, epoch, 1)} "
+            f"from differing where {FATE} = '{PATCHED}' and {_THERE}) order by {order}"
         )
-        for batch in self.connection.sql(query).to_arrow_reader(_BATCH_ROWS):
+        for batch in self.connection.sql(query).to_arrow_reader(BATCH_ROWS):
             yield batch.cast(schema)
 
-    def _numbers(self, by: str, condition: str) -> dict[str, int]:
-        query = f"select {by}, count(*) from differing where {condition} group by all"
+    def layers_after(self, store: ObjectStore, name: str, files: tuple[DataFile, ...], epoch: int) -> tuple[Layer, ...]:
+        """The layers of ``current`` after the patch, whose records are in ``files``; ``name``: of further ones."""
+        del store, name
+        return (*self.compared.main.tables.get(UNNAMED.current, ()), Layer.from_files(files, epoch, epoch))
+
+    def _count_by(self, group_column: str, condition: str) -> dict[str, int]:
+        query = f"select {group_column}, count(*) from differing where {condition} group by all"
         return dict(self.connection.sql(query).fetchall())
 
-    def _changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
-        shown = [*self.columns.values, *PANE]
+    def _row_changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
+        columns = [*self.columns.values, *PANE]
 
-        def packed(side: str) -> str:
-            fields = ", ".join(f"{identifier(name)} := {_field(side, name)}" for name in shown)
+        def packed_columns(side: str) -> str:
+            fields = ", ".join(f"{sql_identifier(name)} := {_struct_field(side, name)}" for name in columns)
             return f"struct_pack({fields}) as {side}"
 
-        order = quoted(self.columns.order(View.CURRENT))
+        order = sql_columns(self.columns.row_order(View.CURRENT))
         rows = self.connection.sql(
-            f"select {quoted(self._identity)}, {_KIND}, {packed(_BEFORE)}, {packed(_AFTER)} from {table} {condition} "
+            f"select {sql_columns(self._identity)}, {KIND}, {packed_columns(_BEFORE)}, {packed_columns(_AFTER)} "
+            f"from {table} {condition} "
             f"order by {order} limit {limit}"
         )
         return [
             RowChange(
-                ChangeKind(row[_KIND]),
+                ChangeKind(row[KIND]),
                 {name: row[name] for name in self._identity},
-                None if row[_KIND] == ChangeKind.ADDED else row[_BEFORE],
-                None if row[_KIND] == ChangeKind.REMOVED else row[_AFTER],
+                None if row[KIND] == ChangeKind.ADDED else row[_BEFORE],
+                None if row[KIND] == ChangeKind.REMOVED else row[_AFTER],
             )
             for row in python_rows(rows.to_arrow_table())
         ]
 
-    def _current(self, manifest: Manifest | None) -> list[NamedFile]:
+    def _current_files(self, manifest: Manifest | None) -> list[NamedFile]:
         """The files of ``current`` of a side, each with the names that it has for columns."""
         if manifest is None:
             return []
         columns = ViewColumns.from_json(manifest.schema)
         return [
-            NamedFile.of(self.local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*self._types])
+            NamedFile.from_path(
+                self.local[file.path], columns.names_in_epoch(View.CURRENT, layer.last_epoch), [*self._types]
+            )
             for layer in manifest.tables.get(UNNAMED.current, ())
             for file in layer.files
         ]
 
-    def _rows(self, files: Sequence[NamedFile]) -> str:
+    def _records_sql(self, files: Sequence[NamedFile]) -> str:
         """The records in ``files`` (SQL)."""
         if not files:
-            return f"({no_rows(self.columns.types(View.CURRENT))})"
+            return f"({no_rows(self.columns.column_types(View.CURRENT))})"
         return rows_of(files, self._types)
 
-    def _newest(self, files: Sequence[NamedFile], *, gone: str = "is_retraction") -> str:
+    def _newest_query(self, files: Sequence[NamedFile], *, gone: str = "is_retraction") -> str:
         """A query of the newest records of a side that may differ."""
         same = same_identity("f", "t", self._identity)
-        rows = f"(select f.* from {self._rows(files)} f semi join touched t on {same})"
+        rows = f"(select f.* from {self._records_sql(files)} f semi join touched t on {same})"
         return newest_of(rows, [*self._types], self._identity, gone=gone)
 
-    def _differing(self) -> str:
+    def _differing_query(self) -> str:
         """A query of the rows that differ."""
-        identity = ", ".join(f"coalesce(m.{name}, b.{name}) as {name}" for name in map(identifier, self._identity))
-        live, there = f"coalesce(m.{_LIVE}, false)", f"coalesce(b.{_THERE}, false)"
-        unlike = " or ".join(f"m.{name} is distinct from b.{name}" for name in map(identifier, self.columns.values))
+        identity = ", ".join(f"coalesce(m.{name}, b.{name}) as {name}" for name in map(sql_identifier, self._identity))
+        live, is_there = f"coalesce(m.{_LIVE}, false)", f"coalesce(b.{_THERE}, false)"
+        unlike = " or ".join(f"m.{name} is distinct from b.{name}" for name in map(sql_identifier, self.columns.values))
         kind = (
-            f"case when not {live} then '{ChangeKind.ADDED}' when not {there} then '{ChangeKind.REMOVED}' "
+            f"case when not {live} then '{ChangeKind.ADDED}' when not {is_there} then '{ChangeKind.REMOVED}' "
             f"else '{ChangeKind.CHANGED}' end"
         )
         differing = (
-            f"select {identity}, {live} as {_LIVE}, {there} as {_THERE}, {kind} as {_KIND}, "
-            f"{self._packed('m')} as {_BEFORE}, {self._new_pane()} as {_AFTER} "
+            f"select {identity}, {live} as {_LIVE}, {is_there} as {_THERE}, {kind} as {KIND}, "
+            f"{self._packed_values('m')} as {_BEFORE}, {self._new_pane()} as {_AFTER} "
             f"from (select *, not is_retraction as {_LIVE} from main_side) m "
             f"full join (select *, true as {_THERE} from branch_side) b on {same_identity('m', 'b', self._identity)} "
-            f"where ({live} or {there}) and (not ({live} and {there}) or {unlike or 'false'})"
+            f"where ({live} or {is_there}) and (not ({live} and {is_there}) or {unlike or 'false'})"
         )
-        return f"select d.*, {self._fate()} as {_FATE} from ({differing}) d"
+        return f"select d.*, {self._fate_expression()} as {FATE} from ({differing}) d"
 
-    def _packed(self, side: str) -> str:
+    def _packed_values(self, side: str) -> str:
         names = (name for name in self._types if name not in self._identity)
-        return "struct_pack(" + ", ".join(f"{identifier(name)} := {side}.{identifier(name)}" for name in names) + ")"
+        return (
+            "struct_pack("
+            + ", ".join(f"{sql_identifier(name)} := {side}.{sql_identifier(name)}" for name in names)
+            + ")"
+        )
 
     def _new_pane(self) -> str:
         """What the patch writes of a row of the branch: a late pane, the last of its window, one index up."""
         is_new = "m.pane_index is null"
         own = {
-            "timing": literal(Timing.LATE),
+            "timing": sql_literal(Timing.LATE),
             "pane_index": "coalesce(m.pane_index + 1, 0)",
             "nonspeculative_index": "coalesce(m.nonspeculative_index + 1, 0)",
             "is_first": is_new,
             "is_last": "true",
             "is_retraction": "false",
         }
-        fields = {name: f"b.{identifier(name)}" for name in self._types if name not in self._identity}
-        return "struct_pack(" + ", ".join(f"{identifier(n)} := {v}" for n, v in {**fields, **own}.items()) + ")"
+        fields = {name: f"b.{sql_identifier(name)}" for name in self._types if name not in self._identity}
+        return "struct_pack(" + ", ".join(f"{sql_identifier(n)} := {v}" for n, v in {**fields, **own}.items()) + ")"
 
-    def _fate(self) -> str:
-        compared, end = self.compared, _granules(WINDOW_END, "d")
+    def _fate_expression(self) -> str:
+        comparison = self.compared
+        begin, end = self._span_bounds()
         fates = (
-            f"case when {end} > {compared.expired} then '{Left.OPEN_ON_MAIN}' "
-            f"when {end} > {compared.expired_on_branch} then '{Left.OPEN_ON_BRANCH}'"
+            f"case when {end} > {comparison.expired} then '{Left.OPEN_ON_MAIN}' "
+            f"when {end} > {comparison.expired_on_branch} then '{Left.OPEN_ON_BRANCH}'"
         )
-        if self.compared.patches:  # a row that is not there any more may be one that a patch has withdrawn
-            patches = ", ".join(map(str, sorted(self.compared.patches)))
-            fates += (
-                f" when {_granules(WINDOW_START, 'd')} <= {self.compared.known} "
-                f"and (not {_LIVE} or {_field(f'd.{_BEFORE}', 'epoch')} in ({patches})) then '{Left.PATCHED_SINCE}'"
-            )
-        return f"{fates} else '{_PATCHED}' end"
+        if self.compared.patches:
+            fates += f" when {begin} <= {comparison.known} and {self._is_of_patch()} then '{Left.PATCHED_SINCE}'"
+        return f"{fates} else '{PATCHED}' end"
 
-    def _open(self) -> str:
+    def _span_bounds(self) -> tuple[str, str]:
+        """When what a row ``d`` is of begins and ends (SQL)."""
+        return bound_in_granules(WINDOW_START, "d"), bound_in_granules(WINDOW_END, "d")
+
+    def _is_of_patch(self) -> str:
+        """Whether a patch since the fork may have made a row ``d`` what it is (SQL): one that is not there any more may
+        have been withdrawn.
+        """
+        patches = ", ".join(map(str, sorted(self.compared.patches)))
+        return f"(not {_LIVE} or {_struct_field(f'd.{_BEFORE}', 'epoch')} in ({patches}))"
+
+    def _open_windows_query(self) -> str:
         """A query of windows that may still change on main or on the branch: keys, and the window in granules."""
-        keys, until = [*self.columns.keys], min(self.compared.expired, self.compared.expired_on_branch)
+        keys, expired_until = self._keys, min(self.compared.expired, self.compared.expired_on_branch)
         window = [c.WINDOW_START, c.WINDOW_END]
-        wanted = quoted([*keys, *window])
+        selected_columns = sql_columns([*keys, *window])
         parts = []
         for side in (self.compared.main, self.compared.branch):
-            files = [NamedFile(self.local[file.path]) for file in files_of(side, self.compared.table)]
+            files = [NamedFile(self.local[file.path]) for file in files_of(side, self.compared.stage.table)]
             if files:
                 identity, place = [*keys, *window], [c.EPOCH]
                 rows = rows_of(files, {})
-                there = newest_of(rows, identity, identity, place=place, gone=f"{c.STATUS} = {c.DELETED}")
-                parts.append(f"select {wanted} from ({there}) where {c.WINDOW_END} > {until}")
-            live = newest_of(self._rows(self._current(side)), self._identity, self._identity)
-            named = ", ".join([*map(identifier, keys), f"{_granules(WINDOW_START)} as {c.WINDOW_START}"])
+                newest = newest_of(rows, identity, identity, place=place, gone=f"{c.STATUS} = {c.DELETED}")
+                parts.append(f"select {selected_columns} from ({newest}) where {c.WINDOW_END} > {expired_until}")
+            live = standing_of(
+                self._records_sql(self._current_files(side)), [*keys, WINDOW_START, WINDOW_END], self.columns
+            )
+            window_columns = ", ".join(
+                [*map(sql_identifier, keys), f"{bound_in_granules(WINDOW_START)} as {c.WINDOW_START}"]
+            )
             parts.append(
-                f"select {named}, {_granules(WINDOW_END)} as {c.WINDOW_END} from ({live}) "
-                f"where {_granules(WINDOW_END)} > {until}"
+                f"select {window_columns}, {bound_in_granules(WINDOW_END)} as {c.WINDOW_END} from ({live}) "
+                f"where {bound_in_granules(WINDOW_END)} > {expired_until}"
             )
         return " union all ".join(parts)
 
-    def _fields(self, side: str, is_retraction: bool, epoch: int, sequence: int) -> str:
+    def _record_fields(self, side: str, is_retraction: bool, epoch: int, sequence: int) -> str:
         """The columns of a record of the patch, of one side of a row that differs."""
         own = {
             "is_retraction": str(is_retraction).lower(),
             "epoch": f"{epoch}::bigint",
             "sequence": f"{sequence}::bigint",
         }
-        fields = (own.get(name) or _field(side, name) for name in self._types if name not in self._identity)
+        fields = (own.get(name) or _struct_field(side, name) for name in self._types if name not in self._identity)
         names = (name for name in self._types if name not in self._identity)
         return ", ".join(
-            [*map(identifier, self._identity), *(f"{v} as {identifier(n)}" for n, v in zip(names, fields, strict=True))]
+            [
+                *map(sql_identifier, self._identity),
+                *(f"{v} as {sql_identifier(n)}" for n, v in zip(names, fields, strict=True)),
+            ]
         )
 
 
-def _field(struct: str, name: str) -> str:
-    return f"struct_extract({struct}, {literal(name)})"
+def _struct_field(struct: str, name: str) -> str:
+    return f"struct_extract({struct}, {sql_literal(name)})"
 
 
-def _granules(name: str, of: str = "") -> str:
+def bound_in_granules(name: str, of: str = "") -> str:
     """A window's bound as an instant (SQL); NULL is that of the global window."""
-    at = f"{of}.{name}" if of else name
-    unbounded = int(GLOBAL_WINDOW_END if name == WINDOW_END else MIN_INSTANT)
-    return f"coalesce(epoch_us({at}), {unbounded})"
+    bound = f"{of}.{name}" if of else name
+    default_bound = int(GLOBAL_WINDOW_END if name == WINDOW_END else MIN_INSTANT)
+    return f"coalesce(epoch_us({bound}), {default_bound})"

@@ -19,7 +19,7 @@ from itertools import islice
 from time import monotonic
 from typing import Any, Final
 
-from headrace.connections import Connection, knowing
+from headrace.connections import Connection, use_connections
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.ext.sources import ENOUGH, SOURCES, OpenSource, SourcePosition, SourceSplit
 from headrace.model.expressions.data_types import DataType
@@ -29,7 +29,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource, NameOrder
 from headrace.read.snapshots.progress import progress_of, without_copies
 from headrace.read.snapshots.read_names import ReadNames
-from headrace.sources.file_planning import open_source, unread, unread_names
+from headrace.sources.file_planning import list_unread, open_source, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.landed.ranges import LandingPlace
 from headrace.sources.landing import landed_first
@@ -55,13 +55,13 @@ class WatchedSource:
     connections: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, source: Source) -> "WatchedSource":
+    def from_source(cls, source: Source) -> "WatchedSource":
         """A ``source``. Raises PipelineError if a field of it is no JSON value."""
         kind = type(source)
         own = json.loads(json.dumps(source.watched_fields()))
         return cls(f"{kind.__module__}:{kind.__qualname__}", own, tuple(source.connections))
 
-    def source(self) -> Source:
+    def build_source(self) -> Source:
         """The source, with a column that nobody reads. Raises UnwatchedSourceError if its class is not there."""
         module, _, name = self.source_type.partition(":")
         try:
@@ -80,7 +80,7 @@ def watched_sources(pipeline: Pipeline) -> dict[str, WatchedSource]:
     """The inputs of ``pipeline`` that are watched and no files, by name."""
     sources = {one.name: one.source for one in pipeline.inputs}
     return {
-        name: WatchedSource.of(source)
+        name: WatchedSource.from_source(source)
         for name, source in sources.items()
         if source.is_watched and not isinstance(source, FilesSource)
     }
@@ -107,37 +107,39 @@ class SplitWatch:
         self._watched = watched
         self._reached = reached
 
-    def unread(self, position: SourcePosition) -> Unread:
+    def count_unread(self, position: SourcePosition) -> Unread:
         """How much a run would read that continues from ``position``; where a lander was killed at least 1. Raises what
         the source raises, MissingConnectionError, UnwatchedSourceError.
         """
-        source = self._watched.source()
-        with knowing(self._reached(name) for name in source.connections):  # no others: a registry is for runs
-            opened = SOURCES[source.kind].open_for(self._place.pipeline, source, self._store)
-            return Unread(**{opened.enumerator.counts: _count_unread(source, opened, self._place, position)})
+        source = self._watched.build_source()
+        with use_connections(self._reached(name) for name in source.connections):  # no others: a registry is for runs
+            source_access = SOURCES[source.kind].open_for(self._place.pipeline, source, self._store)
+            return Unread(
+                **{source_access.enumerator.counts: _count_unread(source, source_access, self._place, position)}
+            )
 
 
-def _count_unread(source: Source, opened: OpenSource, place: LandingPlace, position: SourcePosition) -> int:
+def _count_unread(source: Source, source_access: OpenSource, place: LandingPlace, position: SourcePosition) -> int:
     """How much of a ``source`` a run would read that continues from ``position``; at least 1 if landers have claimed at
     ``place`` what no run has read.
     """
-    count = opened.enumerator.count_unread
-    lander, landed = landed_first(source, opened, place)
+    count = source_access.enumerator.count_unread
+    lander, landed_source = landed_first(source, source_access, place)
     if lander is None:
         return count(position)
-    newest = place.newest(position.mark)
+    newest = place.newest_range(position.mark)
     new = count(SourcePosition("" if newest is None else newest.after))
     if new or newest is None:
         return new
-    is_unread = next(landed.enumerator.unread(position), None) is not None
+    is_unread = next(landed_source.enumerator.unread(position), None) is not None
     is_broken_off = newest.is_landed and len(place.files_of(newest)) < len(newest.splits)
     return int(is_unread or (is_broken_off and _is_behind(place, newest.number, position)))
 
 
 def _is_behind(place: LandingPlace, number: int, position: SourcePosition) -> bool:
     """Whether range ``number`` has files behind the position."""
-    known = place.file(position.mark)
-    return known is None or known.range < number or known.number < known.last
+    landed_file = place.landed_file(position.mark)
+    return landed_file is None or landed_file.range < number or landed_file.number < landed_file.last
 
 
 def _as_tuples(value: Any) -> Any:
@@ -189,16 +191,16 @@ class PendingWork:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object, for the event that announces it."""
-        about = {
+        fields = {
             "snapshot": self.snapshot,
             "files": {name: one.files for name, one in self.files.items()},
             "timer_is_due": self.is_due,
         }
         if self.records:
-            about["records"] = dict(self.records)
+            fields["records"] = dict(self.records)
         if self.splits:
-            about["splits"] = dict(self.splits)
-        return about if self.problem is None else {**about, "problem": self.problem}
+            fields["splits"] = dict(self.splits)
+        return fields if self.problem is None else {**fields, "problem": self.problem}
 
 
 def watched_inputs(pipeline: Pipeline) -> dict[str, WatchedInput]:
@@ -231,15 +233,17 @@ class WorkFinder:
         self._known: tuple[Manifest | None, PipelineProgress] = (None, PipelineProgress())
         self._names: ReadNames | None = None
 
-    def find(self, now: Instant) -> PendingWork | None:
+    def find_work(self, now: Instant) -> PendingWork | None:
         """What a run would find to do ``now``; None if nothing. Raises what the store raises, and FixConfigError."""
         snapshot: str | None = None
         try:
             snapshot = self._catalog.head().refs.get(MAIN)
-            manifest, progress = self._at(snapshot)
-            files = {name: new for name in self._places if (new := self._unread(name, manifest, progress))}
-            at = progress.offsets
-            others = {name: watch.unread(at.get(name, SourcePosition())) for name, watch in self._others.items()}
+            manifest, progress = self._progress_at(snapshot)
+            files = {name: new for name in self._places if (new := self._unread_files(name, manifest, progress))}
+            offsets = progress.offsets
+            others = {
+                name: watch.count_unread(offsets.get(name, SourcePosition())) for name, watch in self._others.items()
+            }
             records = {name: unread.records for name, unread in others.items() if unread.records}
             splits = {name: unread.splits for name, unread in others.items() if unread.splits}
         except (FixDataError, RestoreError) as error:
@@ -248,30 +252,34 @@ class WorkFinder:
         work = PendingWork(snapshot, files, is_due, records=records, splits=splits)
         return work if files or records or splits or is_due else None
 
-    def _at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
-        known = self._known[0]
-        if snapshot != (None if known is None else known.snapshot_id):
+    def _progress_at(self, snapshot: str | None) -> tuple[Manifest | None, PipelineProgress]:
+        known_manifest = self._known[0]
+        if snapshot != (None if known_manifest is None else known_manifest.snapshot_id):
             manifest = None if snapshot is None else self._catalog.manifest(snapshot)
             progress = PipelineProgress() if manifest is None else progress_of(self._catalog, manifest)
             self._known = manifest, progress
-            self._names = None if manifest is None else ReadNames.of(self._catalog, manifest)
+            self._names = None if manifest is None else ReadNames.from_manifest(self._catalog, manifest)
         return self._known
 
-    def _unread(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
+    def _unread_files(self, name: str, manifest: Manifest | None, progress: PipelineProgress) -> UnreadFiles | None:
         place, offsets = self._places[name], progress.offsets.get(name, SourcePosition())
         snapshot = None if manifest is None else manifest.snapshot_id
         if place.is_due():
-            begun = monotonic()
-            known = KnownNames() if self._names is None else self._names.of_input(name)
-            last = self._first(name, manifest, unread_names(place.store, place.prefix, known, place.watched.suffixes))
-            place.looked(begun, snapshot, last)
+            start = monotonic()
+            known_names = KnownNames() if self._names is None else self._names.of_input(name)
+            last = self._first_unread(
+                name, manifest, unread_names(place.store, place.prefix, known_names, place.watched.suffixes)
+            )
+            place.record_look(start, snapshot, last)
             return last
         if snapshot == place.snapshot and place.last is not None:
             return place.last
-        return self._first(name, manifest, unread(place.store, place.prefix, offsets, place.watched.suffixes))
+        return self._first_unread(
+            name, manifest, list_unread(place.store, place.prefix, offsets, place.watched.suffixes)
+        )
 
-    def _first(self, name: str, manifest: Manifest | None, listed: Iterator[SourceSplit]) -> UnreadFiles | None:
-        for page in _in_pages(listed):
+    def _first_unread(self, name: str, manifest: Manifest | None, splits: Iterator[SourceSplit]) -> UnreadFiles | None:
+        for page in _in_pages(splits):
             if files := without_copies(self._catalog, manifest, {name: page}).get(name):
                 return UnreadFiles(len(files), sum(file.size for file in files), files[-1].path)
         return None
@@ -292,10 +300,10 @@ class _WatchedPlace:
         """Whether all names are to be listed now."""
         return not self.watched.is_ordered and monotonic() >= self._next
 
-    def looked(self, begun: float, snapshot: str | None, last: UnreadFiles | None) -> None:
+    def record_look(self, begun: float, snapshot: str | None, last: UnreadFiles | None) -> None:
         """Take in that a look that had ``begun`` ended with ``last``, beside what ``snapshot`` had read."""
-        ended = monotonic()
-        self._next = ended + (_PAUSE * (ended - begun) if ended - begun > _BRIEF else 0)
+        end = monotonic()
+        self._next = end + (_PAUSE * (end - begun) if end - begun > _BRIEF else 0)
         self.snapshot, self.last = snapshot, last
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from html import escape
 from typing import Any
 
-from headrace.this_process import LONGEST_CELL, cut, in_one_line
+from headrace.this_process import LONGEST_CELL, in_one_line, shorten_text
 
 
 def as_json(value: object) -> str:
@@ -46,22 +46,24 @@ def constant_text(value: bytes | date | Decimal) -> str:
 
 def html_table(columns: Sequence[str], rows: Iterable[Mapping[str, Any]], caption: str) -> str:
     """A table of ``rows`` below ``caption``, in HTML."""
-    head = "".join(f"<th>{_escaped(name)}</th>" for name in columns)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(row[name])}</td>' for name in columns)}</tr>" for row in rows)
-    return f"<table><caption>{_escaped(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    head = "".join(f"<th>{_escape_html(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell_html(row[name])}</td>' for name in columns)}</tr>" for row in rows)
+    return (
+        f"<table><caption>{_escape_html(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    )
 
 
 def html_note(text: str) -> str:
     """A paragraph."""
-    return f"<p>{_escaped(text)}</p>"
+    return f"<p>{_escape_html(text)}</p>"
 
 
-def _cell(value: object) -> str:
+def _cell_html(value: object) -> str:
     if value is None:
         return ""
     text = f"{value:%Y-%m-%d %H:%M:%S}Z" if isinstance(value, datetime) else str(value)
-    return _escaped(cut(text, LONGEST_CELL))
+    return _escape_html(shorten_text(text, LONGEST_CELL))
 
 
-def _escaped(text: str) -> str:
+def _escape_html(text: str) -> str:
     return escape(in_one_line(text))

@@ -23,7 +23,7 @@ from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model.accumulation import Accumulation
 from headrace.model.expressions.data_types import in_words
 from headrace.model.time import MIN_INSTANT, Instant, render
-from headrace.pipeline.upstream_source import OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
+from headrace.pipeline.sources import OF_PANES, PANE_TIME, PUBLISHED_KIND, UpstreamSource
 from headrace.read.snapshots.progress import common_epoch
 from headrace.read.views.columns import Folding, View, ViewColumns
 from headrace.sources.progress import in_calendar, instant_of, instants_of
@@ -56,7 +56,7 @@ class UpstreamPosition:
     reached: Instant
 
     @classmethod
-    def begun(cls, root: str, pipeline: str, output: str) -> "UpstreamPosition":
+    def from_beginning(cls, root: str, pipeline: str, output: str) -> "UpstreamPosition":
         """The position of a reader that has consumed nothing yet."""
         return cls(root, pipeline, output, "", None, -1, MIN_INSTANT, MIN_INSTANT)
 
@@ -75,11 +75,18 @@ class UpstreamPosition:
         """The pipeline, and its output."""
         return f"{self.pipeline}.{self.output}" if self.output else self.pipeline
 
-    def moved(self, fingerprint: str, snapshot: str | None, epoch: int, watermark: Instant) -> "UpstreamPosition":
+    def with_consumed(
+        self, fingerprint: str, snapshot: str | None, epoch: int, watermark: Instant
+    ) -> "UpstreamPosition":
         """The position after another snapshot was consumed."""
-        reached = max(self.reached, watermark)
+        highest_watermark = max(self.reached, watermark)
         return replace(
-            self, fingerprint=fingerprint, snapshot=snapshot, epoch=epoch, watermark=watermark, reached=reached
+            self,
+            fingerprint=fingerprint,
+            snapshot=snapshot,
+            epoch=epoch,
+            watermark=watermark,
+            reached=highest_watermark,
         )
 
     def to_mark(self) -> str:
@@ -90,10 +97,10 @@ class UpstreamPosition:
     @classmethod
     def from_mark(cls, mark: str) -> "UpstreamPosition | None":
         """The inverse of ``to_mark``; None at the beginning. Raises MalformedError."""
-        return None if not mark else cls._of(Fields(json.loads(mark), "position.at"))
+        return None if not mark else cls._from_fields(Fields(json.loads(mark), "position.at"))
 
     @classmethod
-    def _of(cls, fields: Fields) -> "UpstreamPosition":
+    def _from_fields(cls, fields: Fields) -> "UpstreamPosition":
         text = {name: fields.text(name) for name in ("root", "pipeline", "output", "fingerprint")}
         return cls(
             **text,
@@ -173,7 +180,7 @@ class UpstreamStep:
         return SourceSplit(f"{self.upstream}/{name}", size, fingerprint)
 
     @classmethod
-    def of(cls, split: SourceSplit) -> "UpstreamStep":
+    def from_split(cls, split: SourceSplit) -> "UpstreamStep":
         """What a split stands for. Raises ValueError."""
         match = _NAME.fullmatch(split.path)
         if match is None:
@@ -225,27 +232,29 @@ class ReadPipeline:
     @property
     def begins_again(self) -> str:
         """What its reader does where what it has consumed is gone."""
-        again = f"`headrace backfill {self.reader} --promote` computes {self.reader}" if self.reader else "Compute it"
-        return f"{again} again from what is published now"
+        compute_text = (
+            f"`headrace backfill {self.reader} --promote` computes {self.reader}" if self.reader else "Compute it"
+        )
+        return f"{compute_text} again from what is published now"
 
-    def published(self) -> str | None:
+    def published_snapshot(self) -> str | None:
         """The snapshot that readers see now; None: nothing is published. Raises UnknownOutputError if that is so
         because the pipeline has other outputs.
         """
-        published = self.catalog.head().refs.get(PUBLISHED)
-        if published is None:
+        published_id = self.catalog.head().refs.get(PUBLISHED)
+        if published_id is None:
             whole = Catalog(self.store, self.source.pipeline)
             main = whole.head().refs.get(MAIN)
             if main is not None:
                 seen_by(whole.manifest(main), self.source.output)
-        return published
+        return published_id
 
     def manifest(self, snapshot: str) -> Manifest:
         """A snapshot as the output sees it. Raises MissingSnapshotError, BrokenObjectError, UnknownOutputError."""
         manifest = self.catalog.manifest(snapshot)
         return manifest if self.source.output else seen_by(manifest, "")
 
-    def known(self, snapshot: str | None) -> Manifest | None:
+    def manifest_if_kept(self, snapshot: str | None) -> Manifest | None:
         """The same; None where it is not there any more, or None was given."""
         try:
             return None if snapshot is None else self.manifest(snapshot)
@@ -256,17 +265,19 @@ class ReadPipeline:
         """Whether ``after`` is ``before`` and what came since: rows that no epoch between has touched are what they
         were, in the columns that are read, too.
         """
-        called = ViewColumns.from_json(after.schema).names(View.CURRENT, come_to(before, ""))
-        is_same = goes_on(before, after, "") and not any(field.place in called for field in self.source.fields.values())
+        old_names = ViewColumns.from_json(after.schema).names_in_epoch(View.CURRENT, come_to(before, ""))
+        is_same = goes_on(before, after, "") and not any(
+            field.place in old_names for field in self.source.fields.values()
+        )
         return is_same and self.catalog.is_ancestor(before.snapshot_id, after.snapshot_id)
 
-    def common(self, one: Manifest | None, other: Manifest | None) -> int:
+    def common_epoch(self, one: Manifest | None, other: Manifest | None) -> int:
         """The last epoch that two lines have in common, as it is read; -1: none. None is the beginning."""
         if one is None or other is None:
             return -1
         return common_epoch(self.catalog, one, other, [field.place for field in self.source.fields.values()])
 
-    def check(self, manifest: Manifest) -> None:
+    def check_snapshot(self, manifest: Manifest) -> None:
         """Raise UpstreamPanesError if a snapshot lacks a column, has one of another type, or gives panes of which a
         window's would all count.
         """
@@ -274,7 +285,7 @@ class ReadPipeline:
         columns = ViewColumns.from_json(manifest.schema)
         self._check_times(where, columns)
         self._check_signed(where, columns)
-        types = columns.types(View.PANES)
+        types = columns.column_types(View.PANES)
         for name, field in self.source.fields.items():
             if name in OF_PANES:
                 continue

@@ -28,22 +28,22 @@ from datetime import UTC, datetime
 from typing import Any, Final, Self
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
-from headrace.distribute.process import Beside, Stop
+from headrace.distribute.process import BackgroundThread, Stop
 from headrace.distribute.tasks.background import MOST_LAYERS, NO_MERGES, MergeStep, TableMerges
 from headrace.errors import RetryError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
-from headrace.pipeline.identity import definition, fingerprint, fingerprint_of
+from headrace.pipeline.identity import fingerprint, fingerprint_of, recorded_definition
 from headrace.pipeline.loading.code_digests import code_of
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.definition_plan import columns_after, under_new_names
 from headrace.read.snapshots.progress import StoredProgress, continuing_to_json, epoch_to_json
-from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged
+from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged_splits
 from headrace.read.views.columns import View, ViewColumns, schema_of
 from headrace.sources.landing import ByInput
-from headrace.state.files import Written
+from headrace.state.files import WrittenState
 from headrace_snapshots.catalog import Catalog, Claim
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import files as snapshot_files
 from headrace_snapshots.format import manifest as format_manifest
@@ -69,7 +69,7 @@ class NamesFiles:
     inputs: Collection[str]
     seen: NamesSeen = field(default_factory=NamesSeen)
 
-    def after(self, log: snapshot_files.FileLog, folder: str) -> snapshot_files.FileLog:
+    def update_log(self, log: snapshot_files.FileLog, folder: str) -> snapshot_files.FileLog:
         """``log`` with names files, put into a ``folder`` that nobody else has, of what it says by now."""
         if not self.inputs:
             return log
@@ -79,37 +79,41 @@ class NamesFiles:
         if log.files - names.of + sum(map(len, self.seen.confirmed.values())) < AT_LEAST:
             return log
         try:
-            return self._written(log, names, folder)
+            return self._write_names(log, names, folder)
         except BrokenObjectError:
-            return self._written(log, NO_NAMES, folder)
+            return self._write_names(log, NO_NAMES, folder)
 
-    def _written(
+    def _write_names(
         self, log: snapshot_files.FileLog, names: snapshot_files.LoggedNames, folder: str
     ) -> snapshot_files.FileLog:
-        new = logged(self.catalog, log, names.of)
+        new = logged_splits(self.catalog, log, names.of)
         files: list[snapshot_files.NamesFile] = []
         for number, name in enumerate(sorted({*new, *self.seen.confirmed} & {*self.inputs})):
-            before = [one for one in names.files if one.input == name]
+            earlier_files = [one for one in names.files if one.input == name]
             splits = [*new.get(name, ()), *self.seen.confirmed.get(name, {}).values()]
-            files += self._layers(before, splits, name, f"{folder}/names-{number}.parquet") if splits else before
+            files += (
+                self._with_new_file(earlier_files, splits, name, f"{folder}/names-{number}.parquet")
+                if splits
+                else earlier_files
+            )
         files += [one for one in names.files if one.input not in {file.input for file in files}]
         self.seen.confirmed.clear()
         return log.replace(names=snapshot_files.LoggedNames(log.files, tuple(files)))
 
-    def _layers(
-        self, before: Sequence[snapshot_files.NamesFile], splits: Sequence[SourceSplit], name: str, path: str
+    def _with_new_file(
+        self, earlier_files: Sequence[snapshot_files.NamesFile], splits: Sequence[SourceSplit], name: str, path: str
     ) -> list[snapshot_files.NamesFile]:
         """The files of input ``name`` with one more, at ``path``, that has ``splits``, and what it is merged with."""
-        from headrace.sources.names_file import merged, names_table, table_of, to_bytes
+        from headrace.sources.names_file import merge_tables, names_table, table_of, to_bytes
 
-        tables, kept = [names_table(splits)], [*before]
-        while kept and kept[-1].file.rows < min(_RATIO * (rows := sum(map(len, tables))), _MOST - rows):
-            tables.insert(0, table_of(verify(self.catalog.store, kept.pop().file)))
-        table = merged(tables)
+        tables, kept_files = [names_table(splits)], [*earlier_files]
+        while kept_files and kept_files[-1].file.rows < min(_RATIO * (rows := sum(map(len, tables))), _MOST - rows):
+            tables.insert(0, table_of(read_verified(self.catalog.store, kept_files.pop().file)))
+        table = merge_tables(tables)
         data = to_bytes(table)
         self.catalog.store.write(path, data)
         return [
-            *kept,
+            *kept_files,
             snapshot_files.NamesFile(name, snapshot_files.DataFile(path, table.num_rows, len(data), checksum(data))),
         ]
 
@@ -127,18 +131,18 @@ class Folds:
     ) -> None:
         self._engine, self._columns, self._output = engine, columns, output
         self._merges = TableMerges(tuple(unfinished))
-        self._beside = Beside[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
+        self._beside = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
-    def begin(self, layers: Layers, prefix: str) -> None:
+    def begin_step(self, layers: Layers, prefix: str) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
 
         What is folded has the columns of today, and readers take a layer's for those of its last epoch: none is made of
         layers that all have others.
         """
-        if self._beside.is_running or (layers and self._columns.names(View.CURRENT, layers[-1].last_epoch)):
+        if self._beside.is_running or (layers and self._columns.names_in_epoch(View.CURRENT, layers[-1].last_epoch)):
             return
         self._merges = self._merges.with_next(layers, self._parts_of)
-        if steps := self._merges.steps(layers):
+        if steps := self._merges.next_steps(layers):
             self._beside.begin(lambda stop: {step: self._fold(step, prefix, stop) for step in steps})
 
     def _parts_of(self, layers: Sequence[snapshot_files.Layer]) -> int:
@@ -146,7 +150,7 @@ class Folds:
 
     def _fold(self, step: MergeStep, prefix: str, stop: Stop) -> tuple[tuple[snapshot_files.DataFile, ...], ...]:
         names = {
-            file.path: self._columns.names(View.CURRENT, layer.last_epoch)
+            file.path: self._columns.names_in_epoch(View.CURRENT, layer.last_epoch)
             for layer in step.layers
             for file in layer.files
         }
@@ -161,14 +165,14 @@ class Folds:
             numbers=step.parts,
         )
 
-    def adopted(self, layers: Layers, *, wait: bool) -> Layers:
+    def adopt_folded(self, layers: Layers, *, wait: bool) -> Layers:
         """``layers`` with what was folded meanwhile; the step that is under way is waited for if the caller says so, or
         if there are very many layers. Raises the error that ended it.
         """
         wait = wait or len(layers) > MOST_LAYERS
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return layers
-        self._merges, layers = self._merges.after(self._beside.result()).applied(layers)
+        self._merges, layers = self._merges.with_finished_steps(self._beside.take_result()).apply_finished(layers)
         return layers
 
     @property
@@ -193,17 +197,22 @@ class SnapshotIdentity:
     standing: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, pipeline: Pipeline, base: format_manifest.Manifest | None, standing: Collection[str]) -> Self:
+    def from_base(cls, pipeline: Pipeline, base: format_manifest.Manifest | None, standing: Collection[str]) -> Self:
         """The identity of snapshots of ``pipeline`` after ``base``, at which outputs are ``standing``."""
-        fingerprints = {output: fingerprint(alone) for output, alone in pipeline.by_output.items()}
-        own = definition(pipeline)
+        fingerprints = {output: fingerprint(output_pipeline) for output, output_pipeline in pipeline.by_output.items()}
+        own = recorded_definition(pipeline)
         standing = [] if base is None else [name for name in standing if name in outputs_of(base)]
         if base is None or not standing:
             return cls(fingerprint(pipeline), own, fingerprints)
-        before = {name: base.definition[format_manifest.OUTPUTS][name] for name in standing}
-        mixed = {**own, format_manifest.OUTPUTS: {**own[format_manifest.OUTPUTS], **before}}
-        print_ = fingerprint(pipeline) if mixed == own else fingerprint_of(mixed)
-        return cls(print_, mixed, fingerprints, {name: base.schema[format_manifest.OUTPUTS][name] for name in standing})
+        standing_definitions = {name: base.definition[format_manifest.OUTPUTS][name] for name in standing}
+        mixed_definition = {**own, format_manifest.OUTPUTS: {**own[format_manifest.OUTPUTS], **standing_definitions}}
+        print_ = fingerprint(pipeline) if mixed_definition == own else fingerprint_of(mixed_definition)
+        return cls(
+            print_,
+            mixed_definition,
+            fingerprints,
+            {name: base.schema[format_manifest.OUTPUTS][name] for name in standing},
+        )
 
 
 MAX_IN_FLIGHT = 2
@@ -217,11 +226,11 @@ class IncompleteEpochError(RetryError, code="retry.incomplete_epoch"):
 def attempts_of(catalog: Catalog) -> Attempts:
     """Names for epochs that become snapshots of ``catalog``."""
 
-    def attempt(epoch: int) -> Attempt:
+    def new_attempt(epoch: int) -> Attempt:
         snapshot_id = catalog.new_snapshot_id()
         return Attempt(snapshot_id, catalog.data_prefix(epoch, snapshot_id))
 
-    return attempt
+    return new_attempt
 
 
 class Committer:
@@ -258,18 +267,18 @@ class Committer:
         self.code = code_of(engine.pipeline)
         self._missed = missed
         self._names = NamesFiles(catalog, ()) if names is None else names
-        self.identity = SnapshotIdentity.of(engine.pipeline, base, standing)
-        called = _called_on_main(catalog, engine.pipeline) if base is None else {}
+        self.identity = SnapshotIdentity.from_base(engine.pipeline, base, standing)
+        former_names = _called_on_main(catalog, engine.pipeline) if base is None else {}
         self.outputs = {
-            output: _OutputResults.of(
+            output: _OutputResults.from_engine(
                 engine,
                 format_manifest.OutputTables(output),
-                _begun(alone, called.get(output, ()))
+                _initial_columns(output_pipeline, former_names.get(output, ()))
                 if base is None
-                else _continued(alone, output, base, stood_at.get(output)),
+                else _continued_columns(output_pipeline, output, base, stood_at.get(output)),
                 merges,
             )
-            for output, alone in engine.pipeline.by_output.items()
+            for output, output_pipeline in engine.pipeline.by_output.items()
             if output not in self.identity.standing
         }
         self.on_commit = on_commit
@@ -295,20 +304,22 @@ class Committer:
         """Queue an epoch. Raises the failure of an earlier one."""
         self._slots.acquire()
         try:
-            self._queue(computed)
+            self._queue_epoch(computed)
         except BaseException:
             self._slots.release()  # nobody else will
             raise
 
-    def _queue(self, computed: ComputedEpoch) -> None:
+    def _queue_epoch(self, epoch_result: ComputedEpoch) -> None:
         self._raise_failure()
-        snapshot = SnapshotId(self.claim.generation, computed.epoch)
+        snapshot = SnapshotId(self.claim.generation, epoch_result.epoch)
         self._tell(coordinator.Due())
-        for level in computed.acknowledged:
+        for level in epoch_result.acknowledged:
             self._tell(coordinator.Acknowledged(level, snapshot))
-        run = self.engine.in_background(self._run)
-        queued = self._thread.submit(run, snapshot, computed, self.engine.executor)  # the next epoch may have another
-        self._pending = [*(future for future in self._pending if not future.done()), queued]
+        run = self.engine.in_background(self._run_commit)
+        future = self._thread.submit(
+            run, snapshot, epoch_result, self.engine.executor
+        )  # the next epoch may have another
+        self._pending = [*(future for future in self._pending if not future.done()), future]
 
     def drain(self) -> None:
         """Wait until every submitted epoch is committed. Raises the first failure."""
@@ -333,137 +344,146 @@ class Committer:
             effects = self._coordinator.receive(event)
             self._to_commit |= {effect.snapshot for effect in effects if isinstance(effect, coordinator.CommitSnapshot)}
 
-    def _run(self, snapshot: SnapshotId, computed: ComputedEpoch, executor: str) -> None:
+    def _run_commit(self, snapshot: SnapshotId, epoch_result: ComputedEpoch, executor: str) -> None:
         try:
             if self._failure is None:
-                self._commit_if_whole(snapshot, computed, executor)
+                self._commit_if_whole(snapshot, epoch_result, executor)
         except BaseException as error:
             self._failure = error
             self._tell(coordinator.CommitFenced(snapshot))
         finally:
             self._slots.release()
 
-    def _commit_if_whole(self, snapshot: SnapshotId, computed: ComputedEpoch, executor: str) -> None:
+    def _commit_if_whole(self, snapshot: SnapshotId, epoch_result: ComputedEpoch, executor: str) -> None:
         if snapshot not in self._to_commit:
-            missing = sorted({*range(self.engine.levels)} - computed.acknowledged)
+            missing = sorted({*range(self.engine.levels)} - epoch_result.acknowledged)
             reason = f"level {missing[0]} of its tasks is not complete" if missing else "it is not the next one"
-            raise IncompleteEpochError(f"epoch {computed.epoch} is not committed: {reason}. Run again")
+            raise IncompleteEpochError(f"epoch {epoch_result.epoch} is not committed: {reason}. Run again")
         self._to_commit.remove(snapshot)
-        self._commit(computed, executor)
+        self._commit_epoch(epoch_result, executor)
         self._tell(coordinator.Committed(snapshot))
 
-    def _commit(self, computed: ComputedEpoch, executor: str) -> None:
+    def _commit_epoch(self, epoch_result: ComputedEpoch, executor: str) -> None:
         catalog = self.catalog
-        started = time.monotonic()
+        start = time.monotonic()
         parent = self.head
         if not self._is_allowed:
             self.allowed()
             self._is_allowed = True
-        written = computed.written
-        current = self._current(parent, computed)
-        logs = self._logs(parent, computed)
-        counts = counts_with(computed, self._missed)
+        written_state = epoch_result.written
+        current = self._current_layers(parent, epoch_result)
+        logs = self._extended_logs(parent, epoch_result)
+        counts = counts_with(epoch_result, self._missed)
         continuing = format_manifest.Continuing(
             pipeline=self.engine.pipeline.name,
             fingerprint=self.identity.fingerprint,
             definition=self.identity.definition,
-            schema=self._schema(),
+            schema=self._manifest_schema(),
             code=self.code,
-            progress=continuing_to_json(computed.progress, signals_of=self._signals_of(parent, computed)),
-            tables={**written.tables, **current},
-            merges={**written.merges, **{own.names.current: own.folds.unfinished for own in self.outputs.values()}},
+            progress=continuing_to_json(epoch_result.progress, signals_of=self._signals_of(parent, epoch_result)),
+            tables={**written_state.tables, **current},
+            merges={
+                **written_state.merges,
+                **{own.names.current: own.folds.unfinished for own in self.outputs.values()},
+            },
             logs=logs,
             patch=None if parent is None else parent.patch,
         )
         epoch = format_manifest.EpochFields(
-            snapshot_id=computed.attempt.snapshot_id,
+            snapshot_id=epoch_result.attempt.snapshot_id,
             branch=self.claim.branch,
             generation=self.claim.generation,
             created_at=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
-            progress=epoch_to_json(computed.progress, signals=computed.signals, executor=executor),
+            progress=epoch_to_json(epoch_result.progress, signals=epoch_result.signals, executor=executor),
             counts=counts,
-            timings={**computed.timings, "write_seconds": time.monotonic() - started},
-            requests=self._requests(written),
+            timings={**epoch_result.timings, "write_seconds": time.monotonic() - start},
+            requests=self._count_requests(written_state),
         )
         manifest = format_manifest.Manifest.next_of(parent, continuing=continuing, epoch=epoch)
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head, self._missed = manifest, ()
-        if not computed.wait_for_merges:
+        if not epoch_result.wait_for_merges:
             self._begin_fold()
         self.on_commit(manifest)
 
-    def _signals_of(self, parent: format_manifest.Manifest | None, computed: ComputedEpoch) -> str | None:
+    def _signals_of(self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch) -> str | None:
         """Whose signals any epoch was given last."""
-        if computed.signals:
+        if epoch_result.signals:
             return self.request
-        return None if parent is None else StoredProgress.of(parent).signals_of
+        return None if parent is None else StoredProgress.from_manifest(parent).signals_of
 
-    def _requests(self, written: Written) -> dict[str, int]:
+    def _count_requests(self, written_state: WrittenState) -> dict[str, int]:
         """Requests since the manifest before (so with that one's commit), those of tasks elsewhere among them."""
         requests = self.engine.store.requests.since(self._counted)
         self._counted = self.engine.store.requests.snapshot()
-        elsewhere = [written.requests, *(again.written.requests for again in self._missed)]
+        elsewhere = [written_state.requests, *(missed_epoch.written.requests for missed_epoch in self._missed)]
         return {kind: count + sum(own.get(kind, 0) for own in elsewhere) for kind, count in requests.items()}
 
-    def _schema(self) -> dict[str, Any]:
+    def _manifest_schema(self) -> dict[str, Any]:
         columns = {output: results.columns for output, results in self.outputs.items()}
         schema = schema_of(columns, self.identity.fingerprints)
         if self.identity.standing:
             schema[format_manifest.OUTPUTS] |= self.identity.standing
         return schema
 
-    def _current(
-        self, parent: format_manifest.Manifest | None, computed: ComputedEpoch
+    def _current_layers(
+        self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch
     ) -> dict[str, tuple[snapshot_files.Layer, ...]]:
         """``current`` of each output after an epoch; of one that stands it is what it was."""
         names = [format_manifest.OutputTables(output).current for output in self.identity.standing]
         current = {name: () if parent is None else parent.tables[name] for name in names}
-        own = {r.names.current: r.current_layers(parent, (*self._missed, computed)) for r in self.outputs.values()}
+        own = {r.names.current: r.current_layers(parent, (*self._missed, epoch_result)) for r in self.outputs.values()}
         return {**current, **own}
 
     def _begin_fold(self) -> None:
         if self.head is not None:
             prefix = self.catalog.data_prefix(self.head.epoch, self.head.snapshot_id)
             for results in self.outputs.values():
-                results.folds.begin(self.head.tables.get(results.names.current, ()), prefix)
+                results.folds.begin_step(self.head.tables.get(results.names.current, ()), prefix)
 
-    def _logs(
-        self, parent: format_manifest.Manifest | None, computed: ComputedEpoch
+    def _extended_logs(
+        self, parent: format_manifest.Manifest | None, epoch_result: ComputedEpoch
     ) -> Mapping[str, snapshot_files.FileLog]:
         """The logs of ``parent`` with what an epoch added, after what others have missed."""
         # those of what came out, which readers see, are cut where snapshots have expired, and that of inputs is not
         names = [format_manifest.OutputTables(output) for output in self.engine.pipeline.by_output]
         results = [*(log for of_output in names for log in (of_output.panes, of_output.late)), format_manifest.REJECTED]
-        before = {} if parent is None else parent.logs  # which may have other outputs
-        logs = {name: before.get(name, snapshot_files.FileLog.empty()) for name in (*results, format_manifest.INPUTS)}
+        parent_logs = {} if parent is None else parent.logs  # which may have other outputs
+        logs = {
+            name: parent_logs.get(name, snapshot_files.FileLog.empty()) for name in (*results, format_manifest.INPUTS)
+        }
         logs |= {name: self.catalog.cut(logs[name], self._floor) for name in results}
-        letters = [file for again in self._missed for file in again.written.logs[format_manifest.REJECTED]]
-        for again in self._missed:
+        letters = [
+            file for missed_epoch in self._missed for file in missed_epoch.written.logs[format_manifest.REJECTED]
+        ]
+        for missed_epoch in self._missed:
             own = {
                 log
-                for name in again.chains
+                for name in missed_epoch.chains
                 for log in (format_manifest.OutputTables(name).panes, format_manifest.OutputTables(name).late)
             }
-            self._add(logs, again.epoch, {log: files for log, files in again.written.logs.items() if log in own})
+            self._append_files(
+                logs, missed_epoch.epoch, {log: files for log, files in missed_epoch.written.logs.items() if log in own}
+            )
         # dead letters of epochs before stand beside those of this one, as the log of all outputs goes on
-        own_letters = (*letters, *computed.written.logs[format_manifest.REJECTED])
-        inputs = _input_files(computed.files)
-        self._add(
+        own_letters = (*letters, *epoch_result.written.logs[format_manifest.REJECTED])
+        inputs = _input_files(epoch_result.files)
+        self._append_files(
             logs,
-            computed.epoch,
-            {**computed.written.logs, format_manifest.REJECTED: own_letters, format_manifest.INPUTS: inputs},
+            epoch_result.epoch,
+            {**epoch_result.written.logs, format_manifest.REJECTED: own_letters, format_manifest.INPUTS: inputs},
         )
-        prefix = self.catalog.data_prefix(computed.epoch, computed.attempt.snapshot_id)
-        logs[format_manifest.INPUTS] = self._names.after(logs[format_manifest.INPUTS], prefix)
+        prefix = self.catalog.data_prefix(epoch_result.epoch, epoch_result.attempt.snapshot_id)
+        logs[format_manifest.INPUTS] = self._names.update_log(logs[format_manifest.INPUTS], prefix)
         return logs
 
-    def _add(
+    def _append_files(
         self,
         logs: dict[str, snapshot_files.FileLog],
         epoch: int,
-        added: Mapping[str, Sequence[snapshot_files.LoggedFile]],
+        new_files: Mapping[str, Sequence[snapshot_files.LoggedFile]],
     ) -> None:
-        for name, files in added.items():
+        for name, files in new_files.items():
             if files:
                 logs[name] = self.catalog.append_record(logs[name], snapshot_files.FileRecord(epoch, tuple(files)))
 
@@ -477,7 +497,7 @@ class _OutputResults:
     folds: Folds
 
     @classmethod
-    def of(
+    def from_engine(
         cls,
         engine: Engine,
         names: format_manifest.OutputTables,
@@ -492,23 +512,25 @@ class _OutputResults:
     ) -> tuple[snapshot_files.Layer, ...]:
         """The layers of ``current`` after ``epochs``, with what was folded meanwhile."""
         layers = () if parent is None else parent.tables.get(self.names.current, ())
-        layers = self.folds.adopted(layers, wait=epochs[-1].wait_for_merges)
-        files = [(computed.epoch, computed.written.logs.get(self.names.panes, ())) for computed in epochs]
-        return (*layers, *(snapshot_files.Layer.of(panes, epoch, epoch) for epoch, panes in files if panes))
+        layers = self.folds.adopt_folded(layers, wait=epochs[-1].wait_for_merges)
+        files = [(epoch_result.epoch, epoch_result.written.logs.get(self.names.panes, ())) for epoch_result in epochs]
+        return (*layers, *(snapshot_files.Layer.from_files(panes, epoch, epoch) for epoch, panes in files if panes))
 
 
-def _begun(alone: Pipeline, called: tuple[str, ...]) -> ViewColumns:
-    """The columns of an output that begins with nothing, and was ``called`` so before."""
-    return replace(columns_after(alone, None), formerly=called)
+def _initial_columns(output_pipeline: Pipeline, former_names: tuple[str, ...]) -> ViewColumns:
+    """The columns of an output that begins with nothing, and had these ``former_names`` before."""
+    return replace(columns_after(output_pipeline, None), formerly=former_names)
 
 
-def _continued(alone: Pipeline, output: str, base: format_manifest.Manifest, stood_at: int | None) -> ViewColumns:
-    """The columns of an ``output`` after ``base``, with the pipeline that has it ``alone``. It ``stood_at`` an epoch
-    before (None: it did not).
+def _continued_columns(
+    output_pipeline: Pipeline, output: str, base: format_manifest.Manifest, stood_at: int | None
+) -> ViewColumns:
+    """The columns of an ``output`` after ``base``, with ``output_pipeline``, which has it alone. It ``stood_at`` an
+    epoch before (None: it did not).
     """
     if output != "" and output not in outputs_of(base):
-        return replace(columns_after(alone, None), adopted=base.epoch + 1)
-    return columns_after(alone, seen_by(base, output), stood_at)
+        return replace(columns_after(output_pipeline, None), adopted=base.epoch + 1)
+    return columns_after(output_pipeline, seen_by(base, output), stood_at)
 
 
 def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
@@ -518,14 +540,14 @@ def _called_on_main(catalog: Catalog, pipeline: Pipeline) -> dict[str, tuple[str
     """
     with suppress(BrokenObjectError, MissingSnapshotError):
         if (main := catalog.known_head().refs.get(MAIN)) is not None:
-            named = under_new_names(pipeline, catalog.manifest(main))
-            return {output: all_names_before(named, output) for output in outputs_of(named)}
+            definition = under_new_names(pipeline, catalog.manifest(main))
+            return {output: all_names_before(definition, output) for output in outputs_of(definition)}
     return {}
 
 
 def _input_files(files: ByInput) -> tuple[snapshot_files.InputFile, ...]:
     return tuple(
         snapshot_files.InputFile(file.path, file.size, file.etag, name, file.digest, file.rules or 0)
-        for name, landed in files.items()
-        for file in landed
+        for name, splits in files.items()
+        for file in splits
     )

@@ -33,13 +33,12 @@ from typing import Any
 import numpy as np
 
 from headrace.kernel.windows import count_windows
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.model.windows import CustomWindows
 from headrace.pipeline.endpoints import Input
 from headrace.pipeline.output import AnyOutput
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.sources import FilesSource, NameOrder
-from headrace.pipeline.upstream_source import UpstreamSource
+from headrace.pipeline.sources import FilesSource, NameOrder, UpstreamSource
 from headrace.read.definition_plan import changed_since
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import DroppedBefore, landed_from
@@ -120,13 +119,13 @@ def land_late(
             "nothing is late"
         )
     relanding = runs_relanding.Relanding(pipeline, root, View.LATE, [pipeline.input], to=to, at=at, output=output)
-    if relanding.manifest is not None and (changed := changed_since(pipeline, relanding.manifest)):
+    if relanding.manifest is not None and (change := changed_since(pipeline, relanding.manifest)):
         raise runs_relanding.LandingAgainError(
-            f"{changed}, and so is what was late. Take the change back for this; or run `headrace backfill "
+            f"{change}, and so is what was late. Take the change back for this; or run `headrace backfill "
             f"{pipeline.name}` (or the backfill DAG), and then this"
         )
     late = _Late(pipeline, relanding)
-    return LandedLate(late.target.uri, **relanding.land(_LATE, late.copies))
+    return LandedLate(late.target.uri, **relanding.land(_LATE, late.files_of_epoch))
 
 
 class _Late:
@@ -137,12 +136,12 @@ class _Late:
         self._counts, self._left = relanding.counts, relanding.left
         (self.target,) = relanding.targets.values()
 
-    def copies(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
+    def files_of_epoch(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Where the first has landed, all have: nothing is read."""
-        first = self.target.name(epoch)
+        first = self.target.file_name(epoch)
         if first in self.target.already_landed:
             yield runs_relanding.Copy(self.target, first, {})
-        elif (lines := runs_relanding.lines_by_file(self._records(rows))) and self.target.format.has_header:
+        elif (lines := runs_relanding.lines_by_file(self._landing_records(rows))) and self.target.format.has_header:
             yield from self._by_header(epoch, lines)
         elif lines:
             yield runs_relanding.Copy(self.target, first, lines)
@@ -151,14 +150,16 @@ class _Late:
         """A file for each header. Where one is missing, now or when the epoch landed first, a file for each that
         records came from, so that what is in it depends on no other.
         """
-        headers = {file: self.target.headers.of(file) for file in lines}
-        alone = {file: self.target.name(epoch, _ALONE, number) for number, file in enumerate(lines)}
-        landed = self.target.already_landed
-        if landed & {*alone.values()} or any(isinstance(header, str) for header in headers.values()):
-            begins, apart = f"{self.target.stem}{epoch}-", f"-{_ALONE}-"
-            begun = any(name.startswith(begins) and apart not in name for name in landed)
-            for file, name in alone.items():
-                if begun and isinstance(headers[file], bytes):  # by a stopped landing, in files told apart by headers
+        headers = {file: self.target.headers.header_of_file(file) for file in lines}
+        unknown_names = {file: self.target.file_name(epoch, _ALONE, number) for number, file in enumerate(lines)}
+        landed_names = self.target.already_landed
+        if landed_names & {*unknown_names.values()} or any(isinstance(header, str) for header in headers.values()):
+            begins, unknown_part = f"{self.target.stem}{epoch}-", f"-{_ALONE}-"
+            has_begun = any(name.startswith(begins) and unknown_part not in name for name in landed_names)
+            for file, name in unknown_names.items():
+                if has_begun and isinstance(
+                    headers[file], bytes
+                ):  # by a stopped landing, in files told apart by headers
                     self._left["of an epoch that has landed in part; the rest needs all headers"] += len(lines[file])
                 else:
                     yield runs_relanding.Copy(self.target, name, {file: lines[file]})
@@ -168,17 +169,17 @@ class _Late:
             files_of[header].append(file)
         # the one without a number is created last: where it is, all are
         for number, files in reversed([*enumerate(files_of.values())]):
-            name = self.target.name(epoch, number) if number else self.target.name(epoch)
+            name = self.target.file_name(epoch, number) if number else self.target.file_name(epoch)
             yield runs_relanding.Copy(self.target, name, {file: lines[file] for file in files})
 
-    def _records(self, rows: runs_relanding.Rows) -> Iterator[runs_relanding.DroppedRecord]:
+    def _landing_records(self, rows: runs_relanding.Rows) -> Iterator[runs_relanding.DroppedRecord]:
         """What lands of the late rows, equal records as often as they came."""
         windows: defaultdict[runs_relanding.DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for row in rows():
             window = row["window_start"], row["window_end"]
             windows[runs_relanding.DroppedRecord(row["file"], row["event_time"], row["raw"].encode())][window] += 1
-        at = np.array([instant(record.order) for record in windows], np.int64)
-        counts = count_windows(self._pipeline.where, at).tolist()
+        event_times = np.array([to_instant(record.order) for record in windows], np.int64)
+        counts = count_windows(self._pipeline.where, event_times).tolist()
         for (record, late), own_windows in zip(windows.items(), counts, strict=True):
             times = max(late.values())
             if self.target.lands_in_source and landed_from(record.file, View.LATE):
@@ -238,22 +239,24 @@ def land_rejected(
     """
     if output is not None:
         runs_relanding.output_alone(pipeline, output)
-    chosen = _chosen(pipeline, of, to)
-    relanding = runs_relanding.Relanding(pipeline, root, View.REJECTED, chosen, to=to, at=at, output=output or "")
+    chosen_inputs = _chosen_inputs(pipeline, of, to)
+    relanding = runs_relanding.Relanding(
+        pipeline, root, View.REJECTED, chosen_inputs, to=to, at=at, output=output or ""
+    )
     own = relanding.own
-    rejected = _Rejected(pipeline, relanding, output)
+    letters = _DeadLetterChoice(pipeline, relanding, output)
     columns = (*_READ, "output") if pipeline.has_names else _READ
-    common = relanding.land(columns, rejected.copies)
-    marks = {} if relanding.manifest is None else StoredProgress.of(relanding.manifest).marks
-    ordered = {
-        given.name
-        for given in chosen
-        if isinstance(given.source, FilesSource) and given.source.names is NameOrder.ORDERED
+    common = relanding.land(columns, letters.copies_of_epoch)
+    marks = {} if relanding.manifest is None else StoredProgress.from_manifest(relanding.manifest).marks
+    ordered_inputs = {
+        input_.name
+        for input_ in chosen_inputs
+        if isinstance(input_.source, FilesSource) and input_.source.names is NameOrder.ORDERED
     }
     return LandedRejected(
         {name: target.uri for name, target in relanding.targets.items()},
         needs_full_sweep=any(
-            name in marks and name in ordered and target.path(target.stem) <= marks[name].path
+            name in marks and name in ordered_inputs and target.file_path(target.stem) <= marks[name].path
             for name, target in own.items()
         ),
         late=runs_relanding.late_behind(
@@ -266,34 +269,34 @@ def land_rejected(
 def _of_main(catalog: Catalog) -> Set[str]:
     """The epochs and snapshots of main with dead letters: who continues from it reads what lands of them."""
     manifest = snapshot_at(catalog, MAIN).manifest
-    return set() if manifest is None else DroppedBefore.of(catalog, manifest, View.REJECTED).named
+    return set() if manifest is None else DroppedBefore.from_manifest(catalog, manifest, View.REJECTED).named
 
 
-def _chosen(pipeline: Pipeline, of: str | None, to: str | None) -> list[Input]:
+def _chosen_inputs(pipeline: Pipeline, input_name: str | None, target: str | None) -> list[Input]:
     """The inputs whose dead letters land. Raises LandingAgainError."""
     names = [input_.name for input_ in pipeline.inputs]
-    if of is not None and of not in names:
+    if input_name is not None and input_name not in names:
         raise runs_relanding.LandingAgainError(
-            f"pipeline {pipeline.name} has no input {of!r}; its inputs: {', '.join(names)}"
+            f"pipeline {pipeline.name} has no input {input_name!r}; its inputs: {', '.join(names)}"
         )
-    if to is not None and of is None and len(names) > 1:
+    if target is not None and input_name is None and len(names) > 1:
         raise runs_relanding.LandingAgainError(
             f"pipeline {pipeline.name} has several inputs, whose records cannot land under one prefix: choose one "
             f"(--input): {', '.join(names)}"
         )
-    return [input_ for input_ in pipeline.inputs if of in {None, input_.name}]
+    return [input_ for input_ in pipeline.inputs if input_name in {None, input_.name}]
 
 
-def _came_since(catalog: Catalog, defined: Mapping[str, AnyOutput], epoch: str) -> str:
-    """An output of main, or one that is ``defined`` and comes with the next run, that the snapshot of ``epoch`` had
+def _came_since(catalog: Catalog, defined_outputs: Mapping[str, AnyOutput], epoch: str) -> str:
+    """An output of main, or one of ``defined_outputs`` that comes with the next run, that the snapshot of ``epoch`` had
     not; "" if it had all, "of that time" if nobody can tell.
     """
     main = snapshot_at(catalog, MAIN).manifest
     if main is None:
         return ""
-    outputs, there = output_view.outputs_of(main), output_view.output_names(main)
-    for name, output in defined.items():
-        if name not in there and output.formerly not in there and not output.of:
+    outputs, main_names = output_view.outputs_of(main), output_view.output_names(main)
+    for name, output in defined_outputs.items():
+        if name not in main_names and output.formerly not in main_names and not output.of:
             return name
     if not outputs:
         return ""
@@ -305,7 +308,7 @@ def _came_since(catalog: Catalog, defined: Mapping[str, AnyOutput], epoch: str) 
     return next(new, "")
 
 
-def _called(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None], Set[str]]:
+def _output_names_at(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None], Set[str]]:
     """What the ``output`` was called in the snapshot of ``epoch``; and the names that it may have had, where the
     snapshot has expired and others have them now.
     """
@@ -314,49 +317,51 @@ def _called(catalog: Catalog, output: str, epoch: str) -> tuple[Set[str | None],
         return {output}, set()
     own = {output, *output_view.called_before(main, output)}
     try:
-        there = output_view.output_names(catalog.manifest(epoch.partition("-")[2]))
+        names_then = output_view.output_names(catalog.manifest(epoch.partition("-")[2]))
     except MissingSnapshotError:
         return own, {*output_view.all_names_before(main, output)} - own
-    called = output_view.called_where(there, main, output)
-    return (set() if called is None else {called}), set()
+    name_then = output_view.called_where(names_then, main, output)
+    return (set() if name_then is None else {name_then}), set()
 
 
-class _Rejected:
+class _DeadLetterChoice:
     """Which dead letters of ``pipeline`` land, and in which files: those of an ``output``, or those of none."""
 
     def __init__(self, pipeline: Pipeline, relanding: runs_relanding.Relanding, output: str | None) -> None:
         self._inputs, self._targets = {input_.name for input_ in pipeline.inputs}, relanding.targets
         self._output, self._name = output, pipeline.name
-        self._called = cache(partial(_called, relanding.whole, output or ""))
+        self._called = cache(partial(_output_names_at, relanding.whole, output or ""))
         self._counts, self._left = relanding.counts, relanding.left
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
         self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
 
-    def copies(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
+    def copies_of_epoch(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
         the same.
         """
-        for name, letters in self._letters(epoch, rows).items():
+        for name, letters in self._letters_by_input(epoch, rows).items():
             target = self._targets[name]
             lines = runs_relanding.lines_by_file(letters)
             if target.format.has_header:
                 for number, (file, file_lines) in enumerate(lines.items()):
-                    yield runs_relanding.Copy(target, target.name(epoch, name, number), {file: file_lines})
+                    yield runs_relanding.Copy(target, target.file_name(epoch, name, number), {file: file_lines})
             else:
-                yield runs_relanding.Copy(target, target.name(epoch, name), lines)
+                yield runs_relanding.Copy(target, target.file_name(epoch, name), lines)
 
-    def _letters(self, epoch: str, rows: runs_relanding.Rows) -> Mapping[str, list[runs_relanding.DroppedRecord]]:
+    def _letters_by_input(
+        self, epoch: str, rows: runs_relanding.Rows
+    ) -> Mapping[str, list[runs_relanding.DroppedRecord]]:
         """What lands of the dead letters of an epoch, by input; a record of which several were made, once."""
         letters: defaultdict[str, dict[runs_relanding.DroppedRecord, None]] = defaultdict(dict)
         for row in rows():
             name, file, refused_by = row["input"], row["file"], row.get("output")
             target = self._targets.get(name)
-            called, maybe = ({None}, set[str]()) if self._output is None else self._called(epoch)
-            if refused_by in maybe:
+            known_names, possible_names = ({None}, set[str]()) if self._output is None else self._called(epoch)
+            if refused_by in possible_names:
                 self._left[
                     f"refused by output {refused_by} in a snapshot that has expired, and two outputs have had that name"
                 ] += 1
-            elif refused_by not in called:
+            elif refused_by not in known_names:
                 if self._output is None:
                     self._left[
                         f"refused by output {refused_by} alone, and taken by others: correct it and run `headrace "

@@ -20,36 +20,39 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import HeadraceError, RestoreError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition, SourceSplit
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.identity import definition
+from headrace.pipeline.identity import recorded_definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import AUTO, ExecutorDecision
-from headrace.pipeline.upstream_source import UpstreamSource
+from headrace.pipeline.sources import UpstreamSource, upstream_sources
 from headrace.pipeline.validation import check_no_circle
 from headrace.read.definition_plan import under_new_names
-from headrace.read.lineage.cut import PlacedPipeline, RootStores, positions_of
 from headrace.read.snapshots.epoch_history import RecordedEpoch
 from headrace.read.snapshots.progress import StoredProgress, progress_of, unread_files
 from headrace.read.snapshots.read_names import NamesSeen
-from headrace.read.upstream import GONE, ReadPipeline, UpstreamPosition, upstreams_of
 from headrace.runs.commits import Committer
 from headrace.runs.executors.choice import WorkEstimate, check_installed, choose
 from headrace.runs.options import RunOptions
-from headrace.runs.reporting.listener import Watched
+from headrace.runs.reporting.listener import GuardedListener
 from headrace.runs.restore import check_code, check_continues
-from headrace.sources.landed.lander import LandedPortions
-from headrace.sources.landing import ByInput, Landing, PlaceError, counted
+from headrace.sources.landing import ByInput, Landing, PlaceError, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import AGAIN, MAIN
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.read.lineage.cut import PlacedPipeline, RootStores
+    from headrace.read.upstream import ReadPipeline, UpstreamPosition
+    from headrace.sources.landed.lander import LandedPortions
 
 
 @dataclass(frozen=True)
@@ -64,18 +67,18 @@ class RunContext:
     store: ObjectStore
     landing: Landing
     catalog: Catalog
-    listener: Watched
+    listener: GuardedListener
     now: Callable[[], datetime]
     warnings: list[str] = field(default_factory=list)
     names: NamesSeen = field(default_factory=NamesSeen)
 
     @classmethod
-    def of(
+    def from_options(
         cls,
         pipeline: Pipeline,
         options: RunOptions,
         store: ObjectStore,
-        listener: Watched,
+        listener: GuardedListener,
         now: Callable[[], datetime],
     ) -> "RunContext":
         """A run of ``pipeline`` on what ``store`` has of it."""
@@ -97,7 +100,7 @@ class RunContext:
             self.warnings.append(warning)
             self.listener.warned(warning)
 
-    def checked(self, manifest: Manifest) -> Manifest:
+    def checked_manifest(self, manifest: Manifest) -> Manifest:
         """``manifest``, if the run can continue from it, with outputs by their new names. Raises ChangedPipelineError;
         if strict, ChangedCodeError.
         """
@@ -123,14 +126,18 @@ class RunContext:
         main = self.catalog.head().refs.get(MAIN) if self.landing.landers else None
         if main is None:
             return
-        before, now = (
-            {given["name"]: (given.get("kind"), given["path"]) for given in defined["inputs"]}
-            for defined in (self.catalog.manifest(main).definition, definition(self.pipeline))
+        recorded_places, now = (
+            {
+                input_fields["name"]: (input_fields.get("kind"), input_fields["path"])
+                for input_fields in definition["inputs"]
+            }
+            for definition in (self.catalog.manifest(main).definition, recorded_definition(self.pipeline))
         )
         for name in self.landing.landers:
-            if before.get(name, now[name]) != now[name]:
+            if recorded_places.get(name, now[name]) != now[name]:
                 raise PlaceError(
-                    f"input {name} of {self.pipeline.name} was landed from {before[name][1]} and is {now[name][1]} "
+                    f"input {name} of {self.pipeline.name} was landed from {recorded_places[name][1]} and is "
+                    f"{now[name][1]} "
                     "now: records of both would be mixed. Give the pipeline another name, or take the change back"
                 )
 
@@ -161,7 +168,7 @@ class RunContext:
     def _warn_of_order(self, files: ByInput, progress: PipelineProgress) -> None:
         """Name files that land behind others although their names sort before those."""
         for name, enumerator in self.landing.files.items():
-            if early := enumerator.early(progress.offsets.get(name, SourcePosition()), files.get(name, ())):
+            if early := enumerator.early_files(progress.offsets.get(name, SourcePosition()), files.get(name, ())):
                 many = "1 file" if len(early) == 1 else f"{len(early):,} files"
                 self.warn(
                     f'input {name}: names="ordered" says that each file sorts after those before it, and {many} that '
@@ -189,7 +196,7 @@ class RunContext:
 
     def new_signals(self, manifest: Manifest | None) -> tuple[Signal, ...]:
         """The signals to take after ``manifest``: none if an attempt before this one has committed them."""
-        request = None if manifest is None else StoredProgress.of(manifest).signals_of
+        request = None if manifest is None else StoredProgress.from_manifest(manifest).signals_of
         return self.options.signals if request is None or request != self.options.request else ()
 
     @property
@@ -197,7 +204,7 @@ class RunContext:
         """Whether nobody has named an executor, so that AUTO takes one."""
         return (self.options.executor or self.pipeline.executor) == AUTO
 
-    def decide(self, work: Callable[[], WorkEstimate]) -> ExecutorDecision:
+    def choose_executor(self, work: Callable[[], WorkEstimate]) -> ExecutorDecision:
         """The executor to take for ``work``, which is estimated only if it counts; one that AUTO took is told.
 
         Raises NotInstalledError, SizeError.
@@ -226,35 +233,35 @@ def commit_epochs(
     *,
     isolates: bool = False,
     check: Callable[[Engine], None] = lambda engine: None,
-    accept: Callable[[ComputedEpoch], None] = lambda computed: None,
+    accept: Callable[[ComputedEpoch], None] = lambda epoch_result: None,
 ) -> None:
     """Compute ``epochs`` one after the other, and have each committed beside the next. Returns when all are.
     ``isolates``: an output that fails is parked. Before each epoch ``check`` raises if it may not be computed, and
     after it ``accept`` if it may not be committed; what was computed before is committed then.
     """
-    for planned in epochs:
+    for planned_epoch in epochs:
         try:
             check(committer.engine)
         except HeadraceError:
             committer.drain()
             raise
-        epoch = planned.epoch
-        computed = committer.engine.compute(
+        epoch = planned_epoch.epoch
+        epoch_result = committer.engine.compute(
             epoch.files,
             epoch.processing_time,
             is_last=epoch.is_last,
             signals=epoch.signals,
-            wait_for_merges=planned.wait_for_merges,
+            wait_for_merges=planned_epoch.wait_for_merges,
             hold=epoch.held_to,
-            recorded=planned.is_recorded,
+            recorded=planned_epoch.is_recorded,
             isolates=isolates,
         )
         try:
-            accept(computed)
+            accept(epoch_result)
         except HeadraceError:
             committer.drain()
             raise
-        committer.submit(computed)
+        committer.submit(epoch_result)
     committer.drain()
 
 
@@ -268,7 +275,7 @@ def micro_batches(
     signals: tuple[Signal, ...] = (),
     hold: WatermarkHold | None = None,
     is_due: bool = False,
-    portions: LandedPortions | None = None,
+    portions: "LandedPortions | None" = None,
     planned: Callable[[int], None] = lambda files: None,
 ) -> Iterator[PlannedEpoch]:
     """``files`` in epochs of bounded size, under the clock ``now``, until nothing is new or due. ``before``: epochs
@@ -280,11 +287,11 @@ def micro_batches(
     left = {} if portions is None else portions.left
     while limit is None or before < limit:
         if portions is not None:
-            more = _more(engine, files, portions)
+            more = _next_portions(engine, files, portions)
             files = {**files, **more}
             if more:
-                planned(counted(more))
-        clock = instant(now())
+                planned(count_files(more))
+        clock = to_instant(now())
         batch, files = engine.landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
         if not batch and not signals and not is_due and not engine.progress.is_due(clock, hold):
             return
@@ -293,23 +300,25 @@ def micro_batches(
         signals, is_due = (), False
 
 
-def _more(engine: Engine, files: ByInput, portions: LandedPortions) -> ByInput:
+def _next_portions(engine: Engine, files: ByInput, portions: "LandedPortions") -> ByInput:
     """The next portion of inputs of which no ``files`` are left."""
     more: dict[str, Sequence[SourceSplit]] = {}
     while read := [name for name in portions.left if name not in files and name not in more]:
-        portions.land(read)
+        portions.land_next(read)
         for name in read:
-            if splits := engine.landing.unread(name, engine.progress.offsets.get(name, SourcePosition())):
+            if splits := engine.landing.unread_splits(name, engine.progress.offsets.get(name, SourcePosition())):
                 more[name] = splits
     return more
 
 
-def batch(
+def plan_batch(
     engine: Engine, files: ByInput, now: Callable[[], datetime], signals: tuple[Signal, ...]
 ) -> Iterator[PlannedEpoch]:
     """All of ``files`` as one epoch that ends the input."""
-    clock = instant(now())
-    yield PlannedEpoch(RecordedEpoch(engine.landing.taken(files), clock, signals, is_last=True), wait_for_merges=True)
+    clock = to_instant(now())
+    yield PlannedEpoch(
+        RecordedEpoch(engine.landing.take_files(files), clock, signals, is_last=True), wait_for_merges=True
+    )
 
 
 def check_circles(run: RunContext, head: Manifest | None) -> None:
@@ -317,25 +326,31 @@ def check_circles(run: RunContext, head: Manifest | None) -> None:
     not it has published anything, reads this one: as the newest snapshots of main say, of it and of those that it
     reads. One that has no snapshot, or cannot be looked at, is found by a later run.
     """
+    if not upstream_sources(run.pipeline.inputs):
+        return
+    from headrace.read.lineage.cut import PlacedPipeline, RootStores, positions_of
+
     stores = RootStores(run.store)
     own = PlacedPipeline("", run.pipeline.name)
 
-    def upstreams(at: PlacedPipeline) -> list[PlacedPipeline]:
-        if at == own:
+    def upstream_pipelines(placed: PlacedPipeline) -> list[PlacedPipeline]:
+        if placed == own:
             read = [one for one in positions_of(stores, own, head, run.pipeline).values() if one.snapshot is None]
         else:
-            read = _of_main(stores, at)
-        return [stores.placed(one.root, one.pipeline) for one in read]
+            read = _of_main(stores, placed)
+        return [stores.place_pipeline(one.root, one.pipeline) for one in read]
 
-    check_no_circle(own, upstreams)
+    check_no_circle(own, upstream_pipelines)
 
 
-def _of_main(stores: RootStores, at: PlacedPipeline) -> list[UpstreamPosition]:
+def _of_main(stores: "RootStores", placed: "PlacedPipeline") -> "list[UpstreamPosition]":
+    from headrace.read.lineage.cut import positions_of
+
     try:
-        catalog = stores.catalog(at)
+        catalog = stores.catalog(placed)
         snapshot = catalog.head().refs.get(MAIN)
         manifest = None if snapshot is None else catalog.manifest(snapshot)
-        return [*positions_of(stores, at, manifest).values()]
+        return [*positions_of(stores, placed, manifest).values()]
     except HeadraceError:  # who reads it says what is wrong with it
         return []
 
@@ -349,17 +364,17 @@ class UpstreamMovedError(RestoreError, code="restore.upstream_moved"):
 
 def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
     """Raise UpstreamMovedError if an epoch that takes back, or repeats, what was counted has dropped any of it."""
-    again = run.landing.counting_again(computed.files)
-    if not again:
+    counted_again = run.landing.counting_again(computed.files)
+    if not counted_again:
         return
     counts = computed.counts
-    dropped = sum(counts[name] for name in _DROPS)
-    if not dropped:
+    number_dropped = sum(counts[name] for name in _DROPS)
+    if not number_dropped:
         return
-    name, split = next(iter(again.items()))
-    source = next(given.source for given in run.pipeline.inputs if given.name == name)
+    name, split = next(iter(counted_again.items()))
+    source = next(input_.source for input_ in run.pipeline.inputs if input_.name == name)
     assert isinstance(source, UpstreamSource), "no other source says so"
-    elements = "1 element" if dropped == 1 else f"{dropped:,} elements"
+    elements = "1 element" if number_dropped == 1 else f"{number_dropped:,} elements"
     raise UpstreamMovedError(
         f"{run.pipeline.name}: {source} has changed what was read of it ({split.path}), and {elements} of that would "
         f"be dropped, since their windows have expired here. Nothing of it is committed. {_way_out(run, name, source)}"
@@ -367,40 +382,50 @@ def check_counted(run: RunContext, computed: ComputedEpoch) -> None:
 
 
 def _way_out(run: RunContext, name: str, source: UpstreamSource) -> str:
+    from headrace.read.upstream import ReadPipeline
+
     reader = run.pipeline.name
-    anew = f"compute {reader} again from what is published now: `headrace backfill {reader} --promote`"
+    backfill_hint = f"compute {reader} again from what is published now: `headrace backfill {reader} --promote`"
     head = run.catalog.head().refs.get(run.options.branch)
     fits = None if head is None else newest_fitting(run.catalog, head, name, ReadPipeline(source, run.store))
     if fits is None:
-        return f"No snapshot of {reader} is from before: {anew}"
+        return f"No snapshot of {reader} is from before: {backfill_hint}"
     return (
         f"Go back to snapshot {fits} of {reader}, the newest that has read nothing of what is changed, and read on "
-        f"from there: `headrace recover {reader} {fits}`; or {anew}"
+        f"from there: `headrace recover {reader} {fits}`; or {backfill_hint}"
     )
 
 
-def newest_fitting(catalog: Catalog, head: str, name: str, upstream: ReadPipeline) -> str | None:
+def newest_fitting(catalog: Catalog, head: str, name: str, upstream: "ReadPipeline") -> str | None:
     """The newest snapshot in the line of ``head`` that has consumed, as its input ``name``, nothing of ``upstream``
     that is not part of what is published of it now; None if there is none.
     """
-    published = upstream.published()
+    published_id = upstream.published_snapshot()
     for snapshot, position in _consumed_before(catalog, head, name):
-        if position is not None and published is not None and _fits(upstream, position, published):
+        if (
+            position is not None
+            and published_id is not None
+            and _is_plain_continuation(upstream, position, published_id)
+        ):
             return snapshot
     return None
 
 
-def _consumed_before(catalog: Catalog, head: str, name: str) -> Iterator[tuple[str, UpstreamPosition | None]]:
-    for manifest in catalog.readable(head):
+def _consumed_before(catalog: Catalog, head: str, name: str) -> "Iterator[tuple[str, UpstreamPosition | None]]":
+    from headrace.read.upstream import upstreams_of
+
+    for manifest in catalog.readable_manifests(head):
         yield manifest.snapshot_id, upstreams_of(manifest).get(name)
 
 
-def _fits(upstream: ReadPipeline, position: UpstreamPosition, published: str) -> bool:
+def _is_plain_continuation(upstream: "ReadPipeline", position: "UpstreamPosition", published_id: str) -> bool:
     """Whether a reader at ``position`` only reads on: nothing is taken back, and nothing patched behind its back."""
+    from headrace.read.upstream import GONE
+
     if position.is_behind or position.snapshot is None:
         return False
     with suppress(*GONE):
-        begin, end = upstream.manifest(position.snapshot), upstream.manifest(published)
+        begin, end = upstream.manifest(position.snapshot), upstream.manifest(published_id)
         is_patched = end.patch is not None and end.patch.epoch > begin.epoch
         return not is_patched and upstream.is_line(begin, end)
     return False

@@ -48,7 +48,7 @@ def live_landed(
     """
     if not listed:
         return set()
-    reading = LandedReading.of(catalog, kept)
+    reading = LandedReading.from_snapshots(catalog, kept)
     live: set[str] = set()
     for where, infos in by_input(catalog.pipeline, listed):
         objects = [info.path for info in infos]
@@ -62,37 +62,37 @@ def live_landed(
         last = reading.read_by_all(where, has_left=has_left)
         first = last.range + (last.number == last.last)
         if not has_left:
-            first = min(first, _newest(catalog.pipeline, numbers))
+            first = min(first, _newest_range(catalog.pipeline, numbers))
         kept_objects = {path for path, number in numbers.items() if number >= first}
-        live |= kept_objects - _overtaken(catalog, kept_objects)
+        live |= kept_objects - _overtaken_files(catalog, kept_objects)
     return live
 
 
-def _newest(pipeline: str, numbers: Mapping[str, int]) -> int:
+def _newest_range(pipeline: str, numbers: Mapping[str, int]) -> int:
     """The newest range; what was written and not claimed yet is none."""
     return max(
         (number for path, number in numbers.items() if object_names.written_attempt(pipeline, path) is None), default=0
     )
 
 
-def _overtaken(catalog: Catalog, objects: Collection[str]) -> set[str]:
+def _overtaken_files(catalog: Catalog, objects: Collection[str]) -> set[str]:
     """Files that were written for a range by others than those whose files it claims. What no range claims yet may
     be on its way.
     """
     attempts: dict[int, dict[str, list[str]]] = {}
     for path in objects:
-        if (written := object_names.written_attempt(catalog.pipeline, path)) is not None:
-            number, attempt = written
+        if (attempt_of_range := object_names.written_attempt(catalog.pipeline, path)) is not None:
+            number, attempt = attempt_of_range
             attempts.setdefault(number, {}).setdefault(attempt, []).append(path)
     overtaken: set[str] = set()
     for number, several in attempts.items():
-        if len(several) > 1 and (claimed := _claimed(catalog, objects, number)) is not None:
-            named = {split.path for split in claimed.splits}
-            overtaken |= {path for paths in several.values() if named.isdisjoint(paths) for path in paths}
+        if len(several) > 1 and (claim := _claimed_range(catalog, objects, number)) is not None:
+            claimed_paths = {split.path for split in claim.splits}
+            overtaken |= {path for paths in several.values() if claimed_paths.isdisjoint(paths) for path in paths}
     return overtaken
 
 
-def _claimed(catalog: Catalog, objects: Collection[str], number: int) -> ranges.LandedRange | None:
+def _claimed_range(catalog: Catalog, objects: Collection[str], number: int) -> ranges.LandedRange | None:
     """Range ``number`` of the input that the ``objects`` are of; None if nobody has claimed it, or its claim and its
     seal are damaged, of which fsck tells.
     """
@@ -100,7 +100,7 @@ def _claimed(catalog: Catalog, objects: Collection[str], number: int) -> ranges.
     if number not in claims:
         return None
     with suppress(BrokenObjectError, SplitGoneError):
-        return place_of(catalog, claims[number]).claimed(number)
+        return place_of(catalog, claims[number]).claimed_range(number)
     return None
 
 
@@ -128,17 +128,17 @@ def _has_records(pipeline: str, path: str) -> bool:
 
 def _claim_or_seal(pipeline: str, path: str) -> int | None:
     """The range whose claim or seal is at ``path``."""
-    claimed = object_names.claimed_range(pipeline, path)
-    return object_names.sealed_range(pipeline, path) if claimed is None else claimed
+    range_number = object_names.claimed_range(pipeline, path)
+    return object_names.sealed_range(pipeline, path) if range_number is None else range_number
 
 
 def range_of(pipeline: str, path: str) -> int:
     """The range that a landed object is of."""
-    claimed, file = _claim_or_seal(pipeline, path), object_names.landed_file(pipeline, path)
-    written = object_names.written_attempt(pipeline, path)
-    if written is not None:
-        return written[0]
-    return claimed if claimed is not None else -1 if file is None else file.range
+    range_number, file = _claim_or_seal(pipeline, path), object_names.landed_file(pipeline, path)
+    attempt_of_range = object_names.written_attempt(pipeline, path)
+    if attempt_of_range is not None:
+        return attempt_of_range[0]
+    return range_number if range_number is not None else -1 if file is None else file.range
 
 
 _NEEDED_BY = "the next run, and replays of what came since"
@@ -150,17 +150,17 @@ def check_landed(
     """Each range is claimed, whole, and as its seal says; ``deep``: its files are read for that. ``repair`` writes
     claims again from seals, and seals from claims and the files as they are.
     """
-    listed = [*catalog.store.list(object_names.folder(catalog.pipeline, object_names.ObjectKind.LANDED))]
+    objects = [*catalog.store.list(object_names.object_folder(catalog.pipeline, object_names.ObjectKind.LANDED))]
     ours = [
-        info for info in listed if object_names.kind_of(catalog.pipeline, info.path) is object_names.ObjectKind.LANDED
+        info for info in objects if object_names.kind_of(catalog.pipeline, info.path) is object_names.ObjectKind.LANDED
     ]
     readable = [snapshot for snapshot in kept if _is_readable(catalog, snapshot)]  # of others fsck has told
     live = live_landed(ours, readable, {}, catalog=catalog)
-    reading = LandedReading.of(catalog, readable)
+    reading = LandedReading.from_snapshots(catalog, readable)
     for where, infos in by_input(catalog.pipeline, ours):
-        needed = {info.path: info for info in infos if info.path in live}
-        if needed:
-            yield from _InputCheck(catalog, where, needed, deep=deep, repair=repair).problems(reading)
+        needed_files = {info.path: info for info in infos if info.path in live}
+        if needed_files:
+            yield from _InputCheck(catalog, where, needed_files, deep=deep, repair=repair).problems(reading)
 
 
 def _is_readable(catalog: Catalog, snapshot: str) -> bool:
@@ -190,7 +190,7 @@ class _InputCheck:
             path for path in self.objects if object_names.written_attempt(self.catalog.pipeline, path) is not None
         }
         numbers = {range_of(self.catalog.pipeline, path) for path in self.objects.keys() - attempts}
-        read = reading.furthest(self.where)
+        read = reading.furthest_file(self.where)
         has_left = reading.has_left(self.where, [*self.objects.values()])
         if read is not None and not has_left and read.range > max(numbers, default=-1):
             numbers.add(read.range)  # it has been read, so it was there
@@ -200,27 +200,27 @@ class _InputCheck:
             yield from self._of_range(number, is_newest=number == max(numbers))
 
     def _of_range(self, number: int, *, is_newest: bool) -> Iterator[Problem]:
-        path, seal = self.place.claim_path(number), self.place.seal(number)
+        path, seal = self.place.claim_path(number), self.place.read_seal(number)
         try:
-            claimed, promises = self.place.claim_alone(number)
+            claim, promises = self.place.claim_alone(number)
         except (BrokenObjectError, NewerFormatError, ObjectNotFoundError) as error:
             problem = "it is missing" if isinstance(error, ObjectNotFoundError) else str(error)
             if seal is None or isinstance(error, NewerFormatError):
                 yield Problem(path, problem, _NEEDED_BY, self._way_on(number))
                 return
             yield self._written_again(path, problem, self.place.encoded_claim(seal.range))
-            claimed, promises = seal.range, True
-        if seal is not None and seal.range != claimed and (seal.range.is_landed or not claimed.is_landed):
+            claim, promises = seal.range, True
+        if seal is not None and seal.range != claim and (seal.range.is_landed or not claim.is_landed):
             yield Problem(path, "it is another claim than its seal says", _NEEDED_BY, self._way_on(number))
             return
-        wrong = [*self._files(claimed, seal, is_newest=is_newest)]
+        wrong = [*self._file_problems(claim, seal, is_newest=is_newest)]
         yield from wrong
         is_broken = (
             seal is None and object_names.seal_path(self.catalog.pipeline, self.place.input, number) in self.objects
         )
         is_gone = seal is None and promises and not is_newest  # of the newest, the next run makes another
         if (is_broken or is_gone) and not wrong:
-            yield self._sealed_again(claimed)
+            yield self._sealed_again(claim)
 
     def _written_again(self, path: str, problem: str, data: bytes) -> Problem:
         remedy = f"{BACKUP}; or `headrace fsck {self.catalog.pipeline} --repair` writes it again"
@@ -230,54 +230,60 @@ class _InputCheck:
         self.catalog.store.write(path, data)
         return replace(damage, remedy="it was written again from what is beside it", is_repaired=True)
 
-    def _sealed_again(self, claimed: ranges.LandedRange) -> Problem:
+    def _sealed_again(self, claim: ranges.LandedRange) -> Problem:
         """The seal is gone, or broken: its files are held against nothing until there is another."""
-        path = object_names.seal_path(self.catalog.pipeline, self.place.input, claimed.number)
+        path = object_names.seal_path(self.catalog.pipeline, self.place.input, claim.number)
         problem = "it is broken" if path in self.objects else "it is missing"
-        paths = [self.place.path(claimed, number) for number in range(len(claimed.splits))] if claimed.is_landed else []
-        files = tuple(ranges.SealedFile.of(self.catalog.store.read(path)) for path in paths) if self.repair else ()
+        paths = [self.place.file_path(claim, number) for number in range(len(claim.splits))] if claim.is_landed else []
+        files = (
+            tuple(ranges.SealedFile.from_data(self.catalog.store.read(path)) for path in paths) if self.repair else ()
+        )
         return self._written_again(
             path,
             f"{problem}: files of the range are held against nothing",
-            self.place.encoded_seal(ranges.RangeSeal(claimed, files)),
+            self.place.encoded_seal(ranges.RangeSeal(claim, files)),
         )
 
-    def _files(
-        self, claimed: ranges.LandedRange, seal: ranges.RangeSeal | None, *, is_newest: bool
+    def _file_problems(
+        self, claim: ranges.LandedRange, seal: ranges.RangeSeal | None, *, is_newest: bool
     ) -> Iterator[Problem]:
         """What is wrong with the files of a range: those that are landed, or that were written before."""
         splits = {
-            number: self.place.path(claimed, number) if claimed.is_landed else split.path
-            for number, split in enumerate(claimed.splits)
-            if claimed.is_landed or object_names.written_attempt(self.catalog.pipeline, split.path)
+            number: self.place.file_path(claim, number) if claim.is_landed else split.path
+            for number, split in enumerate(claim.splits)
+            if claim.is_landed or object_names.written_attempt(self.catalog.pipeline, split.path)
         }
         missing = [number for number, path in splits.items() if path not in self.objects]
-        remedy = self._way_on(claimed.number)
-        if missing and not (claimed.is_landed and is_newest and seal is None):  # the newest may be on its way
-            split = claimed.splits[missing[0]].path
-            problem = f"{len(missing)} of its {len(claimed.splits)} files are missing, such as that of {split}"
-            yield Problem(self.place.claim_path(claimed.number), problem, _NEEDED_BY, remedy)
+        remedy = self._way_on(claim.number)
+        if missing and not (claim.is_landed and is_newest and seal is None):  # the newest may be on its way
+            split = claim.splits[missing[0]].path
+            problem = f"{len(missing)} of its {len(claim.splits)} files are missing, such as that of {split}"
+            yield Problem(self.place.claim_path(claim.number), problem, _NEEDED_BY, remedy)
         for number, path in splits.items():
-            wrong = None if number in missing else self._content(path, claimed, seal, number)
+            wrong = None if number in missing else self._content_problem(path, claim, seal, number)
             if wrong is not None:
                 yield Problem(path, wrong, _NEEDED_BY, remedy)
 
-    def _content(
-        self, path: str, claimed: ranges.LandedRange, seal: ranges.RangeSeal | None, number: int
+    def _content_problem(
+        self, path: str, claim: ranges.LandedRange, seal: ranges.RangeSeal | None, number: int
     ) -> str | None:
         """What is wrong with a file that is there."""
-        sealed = seal.files[number] if seal is not None and seal.files else None
-        size = sealed.size if sealed is not None else None if claimed.is_landed else claimed.splits[number].size
+        sealed_file = seal.files[number] if seal is not None and seal.files else None
+        size = sealed_file.size if sealed_file is not None else None if claim.is_landed else claim.splits[number].size
         if size is not None and self.objects[path].size != size:
             return f"it has {self.objects[path].size} bytes, and had {size} when it was landed"
         if not self.deep:
             return None
         data = self.catalog.store.read(path)
-        if not claimed.is_landed:
-            is_same = ranges.digest_of(data) == claimed.splits[number].etag
+        if not claim.is_landed:
+            is_same = ranges.digest_of(data) == claim.splits[number].etag
             return None if is_same else "it has another content than when it was written"
-        if sealed is not None:
-            return "it has another content than when it was landed" if ranges.SealedFile.of(data) != sealed else None
+        if sealed_file is not None:
+            return (
+                "it has another content than when it was landed"
+                if ranges.SealedFile.from_data(data) != sealed_file
+                else None
+            )
         try:
             as_fetched(data, path)
         except ranges.LandedDamagedError as error:
@@ -288,10 +294,15 @@ class _InputCheck:
         """What helps where there is no backup."""
         name, where = self.catalog.pipeline, self.where
         main = self.catalog.head().refs.get("main")
-        before = before_range(self.catalog, where, number)
-        back = "" if before == main else f"`headrace rollback {name} --to {before or 'beginning'}`, then "
+        snapshot_before = before_range(self.catalog, where, number)
+        rollback_hint = (
+            ""
+            if snapshot_before == main
+            else f"`headrace rollback {name} --to {snapshot_before or 'beginning'}`, then "
+        )
         return (
-            f"{BACKUP}; without one {back}delete what {where} has of range {number} and later ({number:020d}-* and "
+            f"{BACKUP}; without one {rollback_hint}delete what {where} has of range {number} and later "
+            f"({number:020d}-* and "
             f"_ranges/{number:020d}.*, all behind them, _written/{number:020d}-*): the next run lands again what the "
             "source still has"
         )
@@ -305,7 +316,7 @@ _LONGEST = timedelta(days=365_000)
 _RESULT = "/result.json"
 
 
-def keeping(last: int, younger: str | timedelta | None = None, *, tags: bool = True) -> Keep:
+def keep_rule(last: int, younger: str | timedelta | None = None, *, tags: bool = True) -> Keep:
     """What to keep; ``younger`` is a length of time, such as "30d". Raises KeepError."""
     if isinstance(younger, str):
         try:
@@ -337,14 +348,14 @@ def rule_of(
         )
     retention = (None if pipeline is None else pipeline.retention) or Retention()
     retained_for = None if retention.keep_for is None else timedelta(microseconds=retention.keep_for)
-    return keeping(
+    return keep_rule(
         retention.keep_last if last is None else last,
         retained_for if younger is None else younger,
         tags=retention.keep_tags if tags is None else tags,
     )
 
 
-def expire(
+def expire_snapshots(
     catalog: Catalog,
     keep: Keep,
     *,
@@ -357,17 +368,17 @@ def expire(
     runs the newest are kept, as many as snapshots (at least 100), and the young ones. Raises RestoreError when what is
     kept is damaged.
     """
-    at = now()
-    beside: dict[object_names.ObjectKind, Live] = {
+    time = now()
+    live_by_kind: dict[object_names.ObjectKind, Live] = {
         object_names.ObjectKind.AUDITS: _live_audits,
-        object_names.ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=at),
+        object_names.ObjectKind.RUNS: partial(_live_results, store=catalog.store, keep=keep, now=time),
         object_names.ObjectKind.LANDED: partial(live_landed, catalog=catalog),
     }
     with ways_out(catalog, None):
-        expired = expiry.expire(catalog, keep, at, beside=beside, dry_run=dry_run)
+        result = expiry.expire(catalog, keep, time, beside=live_by_kind, dry_run=dry_run)
     if not dry_run:
         let_go(catalog)
-    return expired
+    return result
 
 
 def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> FsckReport:
@@ -380,32 +391,38 @@ def check(catalog: Catalog, *, deep: bool = False, repair: bool = False) -> Fsck
         catalog,
         deep=deep,
         repair=repair,
-        copies=_cached,
-        beside=(_audits, _histories, _results, _holds, partial(check_landed, deep=deep, repair=repair)),
-        witnesses=_witnesses,
+        copies=_cached_content,
+        beside=(
+            _audit_problems,
+            _history_problems,
+            _result_problems,
+            _hold_problems,
+            partial(check_landed, deep=deep, repair=repair),
+        ),
+        witnesses=_find_witnesses,
     )
 
 
-def _cached(file: DataFile) -> bytes | None:
+def _cached_content(file: DataFile) -> bytes | None:
     from headrace.state.file_cache import default_cache  # with Arrow
 
-    return default_cache().content(file)
+    return default_cache().object_content(file)
 
 
-def _live_audits(listed: Collection[ObjectInfo], kept: Collection[str], notes: dict[str, str]) -> set[str]:
-    return {info.path for info in listed if _audited(info.path).end in kept}
+def _live_audits(objects: Collection[ObjectInfo], kept_ids: Collection[str], notes: dict[str, str]) -> set[str]:
+    return {info.path for info in objects if _audited_range(info.path).end in kept_ids}
 
 
-def _audited(path: str) -> object_names.AuditedRange:
+def _audited_range(path: str) -> object_names.AuditedRange:
     """What an object of an audit is about."""
-    audited = object_names.audited_range(path.partition("/")[0], path)
-    assert audited is not None, "objects with other names are not listed"
-    return audited
+    audit_range = object_names.audited_range(path.partition("/")[0], path)
+    assert audit_range is not None, "objects with other names are not listed"
+    return audit_range
 
 
 def _live_results(
-    listed: Collection[ObjectInfo],
-    kept: Collection[str],
+    objects: Collection[ObjectInfo],
+    kept_ids: Collection[str],
     notes: dict[str, str],
     *,
     store: ObjectStore,
@@ -413,46 +430,46 @@ def _live_results(
     now: datetime,
 ) -> set[str]:
     """The newest, and the young; and what is no result, of which nobody knows whose it is. Notes when a run ended."""
-    new = [info.path for info in listed if info.path not in notes]
+    new = [info.path for info in objects if info.path not in notes]
     with ThreadPoolExecutor(_READERS, thread_name_prefix="results") as pool:
-        ended = pool.map(partial(_finished_at, store), new)
-        notes |= {path: at for path, at in zip(new, ended, strict=True) if at is not None}
-    paths = {info.path for info in listed}
+        new_ends = pool.map(partial(_finished_at, store), new)
+        notes |= {path: end_text for path, end_text in zip(new, new_ends, strict=True) if end_text is not None}
+    paths = {info.path for info in objects}
     for path in [path for path in notes if path not in paths]:
         del notes[path]
-    at = {path: datetime.fromisoformat(ended) for path, ended in notes.items()}
-    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), at, key=at.__getitem__)
-    young = [path for path, ended in at.items() if keep.younger is not None and ended >= now - keep.younger]
+    end_by_path = {path: datetime.fromisoformat(end_text) for path, end_text in notes.items()}
+    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), end_by_path, key=end_by_path.__getitem__)
+    young = [path for path, end in end_by_path.items() if keep.younger is not None and end >= now - keep.younger]
     return {*newest, *young} | (paths - notes.keys())
 
 
 def _finished_at(store: ObjectStore, path: str) -> str | None:
     """When the run ended whose result that is; None if it cannot be read."""
     with suppress(ResultDamagedError, ObjectNotFoundError):
-        return _read(store, path).finished_at
+        return _read_result(store, path).finished_at
     return None
 
 
-def _read(store: ObjectStore, path: str) -> RunResult:
+def _read_result(store: ObjectStore, path: str) -> RunResult:
     return from_json(store.read(path))
 
 
-def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+def _audit_problems(catalog: Catalog, entries: Iterable[Entry], kept_ids: Collection[str]) -> Iterator[Problem]:
     """Audits of kept snapshots: each can be read, and those that let a range be published say so."""
-    trusted = {path: entry for entry in entries for path in _trusted(entry)}
-    stored = {
+    trusted_audits = {path: entry for entry in entries for path in _trusted_audits(entry)}
+    stored_audits = {
         path.removesuffix(_RESULT)
-        for path in _stored(catalog, object_names.ObjectKind.AUDITS)
+        for path in _stored_paths(catalog, object_names.ObjectKind.AUDITS)
         if path.endswith(_RESULT)
     }
-    for path in sorted({*stored, *trusted}):
-        about = _audited(path + _RESULT)
-        if about.end not in kept:
+    for path in sorted({*stored_audits, *trusted_audits}):
+        audit_range = _audited_range(path + _RESULT)
+        if audit_range.end not in kept_ids:
             continue
-        entry, end = trusted.get(path), about.end
+        entry, end = trusted_audits.get(path), audit_range.end
         needed_by = f"the audit of {end}" if entry is None else f"entry {entry.number}, which published {end}"
         try:
-            outcome = read_audit(catalog.store, catalog.pipeline, about.begin, end, about.output)
+            outcome = read_audit(catalog.store, catalog.pipeline, audit_range.begin, end, audit_range.output)
         except AuditDamagedError as error:
             yield Problem(path + _RESULT, str(error), needed_by, f"{BACKUP}; the next run audits the range again")
             continue
@@ -461,7 +478,7 @@ def _audits(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -
             yield Problem(path + _RESULT, problem, needed_by, f"{BACKUP}; nothing but the evidence is lost")
 
 
-def _trusted(entry: Entry) -> Iterator[str]:
+def _trusted_audits(entry: Entry) -> Iterator[str]:
     """The audits by which it published: one, or of outputs with names one for each."""
     if isinstance(entry.detail, dict):
         if "audit" in entry.detail:
@@ -469,12 +486,12 @@ def _trusted(entry: Entry) -> Iterator[str]:
         yield from map(str, entry.detail.get("audits", {}).values())
 
 
-def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+def _history_problems(catalog: Catalog, entries: Iterable[Entry], kept_ids: Collection[str]) -> Iterator[Problem]:
     """Figures of earlier versions, beside kept snapshots: each can be read."""
-    for path in _stored(catalog, object_names.ObjectKind.AUDITS):
-        about = _audited(path)
-        snapshot, output = about.end, about.output
-        if snapshot in kept and path == object_names.history_path(catalog.pipeline, snapshot, output):
+    for path in _stored_paths(catalog, object_names.ObjectKind.AUDITS):
+        audit_range = _audited_range(path)
+        snapshot, output = audit_range.end, audit_range.output
+        if snapshot in kept_ids and path == object_names.history_path(catalog.pipeline, snapshot, output):
             try:
                 read_history(catalog.store, catalog.pipeline, snapshot, output)
             except HistoryDamagedError as error:
@@ -482,11 +499,11 @@ def _histories(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]
                 yield Problem(path, str(error), needed_by, f"{BACKUP}; else earlier versions count")
 
 
-def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+def _result_problems(catalog: Catalog, entries: Iterable[Entry], kept_ids: Collection[str]) -> Iterator[Problem]:
     """Results of runs: each can be read."""
-    for path in _stored(catalog, object_names.ObjectKind.RUNS):
+    for path in _stored_paths(catalog, object_names.ObjectKind.RUNS):
         try:
-            content = _read(catalog.store, path)
+            content = _read_result(catalog.store, path)
             if path != object_names.result_path(catalog.pipeline, content.run_id):
                 raise ResultDamagedError(f"it is the result of run {content.run_id} of {content.pipeline}")
         except ResultDamagedError as error:
@@ -495,28 +512,28 @@ def _results(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) 
             continue
 
 
-def _holds(catalog: Catalog, entries: Iterable[Entry], kept: Collection[str]) -> Iterator[Problem]:
+def _hold_problems(catalog: Catalog, entries: Iterable[Entry], kept_ids: Collection[str]) -> Iterator[Problem]:
     """What readers say that they need: it can be read, or nothing expires."""
     for hold in holds_of(catalog.store, catalog.pipeline)[1]:
         remedy = mended_by(catalog.pipeline, hold.reader)
         yield Problem(hold.path, str(hold.wrong).removesuffix(f". {remedy}"), "every expiry", remedy)
 
 
-def _witnesses(catalog: Catalog, stored: Collection[str]) -> Iterator[Witness]:
+def _find_witnesses(catalog: Catalog, stored_paths: Collection[str]) -> Iterator[Witness]:
     """What results of runs and audits say was committed, and published."""
-    for path in stored:
+    for path in stored_paths:
         kind = object_names.kind_of(catalog.pipeline, path)
         if kind is object_names.ObjectKind.AUDITS and path.endswith(_RESULT):
-            about = _audited(path)
-            yield Witness(path, frozenset(filter(None, [about.begin])), audited=about.end)
+            audit_range = _audited_range(path)
+            yield Witness(path, frozenset(filter(None, [audit_range.begin])), audited=audit_range.end)
         elif kind is object_names.ObjectKind.RUNS:
             with suppress(ResultDamagedError, ObjectNotFoundError):
-                content = _read(catalog.store, path)
+                content = _read_result(catalog.store, path)
                 snapshots = {snapshot for snapshot in (content.snapshot, content.published) if snapshot is not None}
                 yield Witness(path, frozenset(snapshots), published=content.published, at=content.started_at)
 
 
-def _stored(catalog: Catalog, kind: object_names.ObjectKind) -> Iterator[str]:
+def _stored_paths(catalog: Catalog, kind: object_names.ObjectKind) -> Iterator[str]:
     """The paths of the objects of ``kind``."""
-    paths = (info.path for info in catalog.store.list(object_names.folder(catalog.pipeline, kind)))
+    paths = (info.path for info in catalog.store.list(object_names.object_folder(catalog.pipeline, kind)))
     return (path for path in paths if object_names.kind_of(catalog.pipeline, path) is kind)

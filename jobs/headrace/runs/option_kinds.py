@@ -36,7 +36,7 @@ class OptionKind:
     def __init__(self, example: Any = None) -> None:
         self.example = example
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> Any:
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> Any:
         """The field's value for what was given in Python. Raises the error of ``arguments``."""
         raise NotImplementedError
 
@@ -61,8 +61,8 @@ class WholeOption(OptionKind):
     value_type = int
     annotation = "int"
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> int:
-        return arguments.whole(name, value, least=1)
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> int:
+        return arguments.whole_number(name, value, least=1)
 
     @property
     def argument(self) -> Mapping[str, Any]:
@@ -80,7 +80,7 @@ class FlagOption(OptionKind):
     annotation = "bool"
     empty = False
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> bool:
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> bool:
         return arguments.flag(name, value)
 
     @property
@@ -95,7 +95,7 @@ class FlagOption(OptionKind):
 class TextOption(OptionKind):
     """Text that is not empty."""
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> str:
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> str:
         return arguments.text(name, value, self.example)
 
 
@@ -112,8 +112,8 @@ class TimeOption(TextOption):
 
     annotation = "str | date"
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> str:
-        return super().checked(arguments, name, value.isoformat() if isinstance(value, date) else value)
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> str:
+        return super().check_value(arguments, name, value.isoformat() if isinstance(value, date) else value)
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -133,8 +133,8 @@ class TextsOption(TextOption):
     annotation = "Sequence[str]"
     empty = ()
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> Any:
-        return arguments.several(name, tuple(value) if isinstance(value, Set) else value, str, f'"{self.example}"')
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> Any:
+        return arguments.tuple_of(name, tuple(value) if isinstance(value, Set) else value, str, f'"{self.example}"')
 
     def of_text(self, text: Any) -> Any:
         return tuple(text)
@@ -161,7 +161,7 @@ class ChoiceOption(OptionKind):
     def value_type(self) -> Any:  # each has words of its own
         return type(self.example)
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> Any:
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> Any:
         return arguments.choice(name, value, self.value_type)
 
     def of_text(self, text: Any) -> Any:
@@ -175,7 +175,7 @@ class ChoiceOption(OptionKind):
 class ExecutorNameOption(OptionKind):
     """The name of an executor, or that a run looks which one fits."""
 
-    def checked(self, arguments: "Arguments", name: str, value: object) -> str:
+    def check_value(self, arguments: "Arguments", name: str, value: object) -> str:
         return executor_name(arguments, value)
 
 
@@ -204,7 +204,7 @@ class RunOption(NamedTuple):
     on_command_line: bool = True
     doors: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
-    def at(self, door: str) -> "RunOption":
+    def for_door(self, door: str) -> "RunOption":
         """The option as a command or a form has it."""
         return self._replace(**self.doors.get(door, {}))
 
@@ -222,7 +222,7 @@ class OptionField(NamedTuple):
     made: Made | None = None
 
 
-def option(default: Any, *options: RunOption, made: Made | None = None) -> Any:
+def option_field(default: Any, *options: RunOption, made: Made | None = None) -> Any:
     """A field of RunOptions with the ``options`` that it is given by; of several it is ``made``."""
-    given = options if made is not None else tuple(one._replace(default=default) for one in options)
-    return field(default=default, metadata={DECLARED: OptionField(given, made)})
+    field_options = options if made is not None else tuple(one._replace(default=default) for one in options)
+    return field(default=default, metadata={DECLARED: OptionField(field_options, made)})

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time
 from typing import Any, Final
 
 from headrace.model.arguments import Arguments
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.runs.option_kinds import Made, RunOption, RunOptionsError, SignalsOption
@@ -22,9 +22,9 @@ def parse_signal(text: str) -> Signal:
 
     Raises RunOptionsError.
     """
-    name, equals, written = text.partition("=")
+    name, equals, key_text = text.partition("=")
     try:
-        key = json.loads(written) if equals else None
+        key = json.loads(key_text) if equals else None
     except ValueError:
         key = ""
     if not name or not (key is None or isinstance(key, list)):
@@ -40,18 +40,18 @@ def parse_span(start: str | None, end: str | None) -> Window | None:
     """
     if start is None and end is None:
         return None
-    first = MIN_INSTANT if start is None else _moment(start)
-    last = GLOBAL_WINDOW_END if end is None else _moment(end)
+    first = MIN_INSTANT if start is None else _parse_instant(start)
+    last = GLOBAL_WINDOW_END if end is None else _parse_instant(end)
     if first >= last:
         raise RunOptionsError(f"the range from {start} to {end} is empty: its end must be later than its start")
     return Window(first, last)
 
 
-def _moment(text: str) -> Instant:
+def _parse_instant(text: str) -> Instant:
     with suppress(ValueError):
-        return instant(datetime.combine(date.fromisoformat(text), time(), UTC))
+        return to_instant(datetime.combine(date.fromisoformat(text), time(), UTC))
     try:
-        return instant(datetime.fromisoformat(text))
+        return to_instant(datetime.fromisoformat(text))
     except ValueError as error:
         raise RunOptionsError(
             f"{text!r} in a range: write a day like 2026-01-01, or a time with its zone like 2026-01-01T06:00:00Z"
@@ -66,8 +66,10 @@ def checked_fields(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     given for. None is as good as left out, and turns a flag off. Raises PipelineError, RunOptionsError.
     """
     arguments = Arguments(method)
-    values = {option.name: _checked(arguments, option, given[option.name]) for option in options_of_method(method)}
-    return _fields(values)
+    values = {
+        option.name: _checked_value(arguments, option, given[option.name]) for option in options_of_method(method)
+    }
+    return _fields_from_options(values)
 
 
 def fields_of_texts(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,33 +77,33 @@ def fields_of_texts(given: Mapping[str, Any]) -> dict[str, Any]:
     RunOptionsError.
     """
     options = (option for of_field in option_fields().values() for option in of_field.options)
-    return _fields({option.name: _of_text(option, given[option.name]) for option in options})
+    return _fields_from_options({option.name: _of_text(option, given[option.name]) for option in options})
 
 
-def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
+def _fields_from_options(values: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of which all options are among ``values``, and have one."""
-    made = {}
+    fields = {}
     for name, of_field in option_fields().items():
-        given = [values.get(option.name) for option in of_field.options]
-        if any(value is not None for value in given):
-            (made[name],) = given if of_field.made is None else (_MADE[of_field.made](*given),)
-    return made
+        option_values = [values.get(option.name) for option in of_field.options]
+        if any(value is not None for value in option_values):
+            (fields[name],) = option_values if of_field.made is None else (_MADE[of_field.made](*option_values),)
+    return fields
 
 
-def _checked(arguments: Arguments, option: RunOption, value: Any) -> Any:
+def _checked_value(arguments: Arguments, option: RunOption, value: Any) -> Any:
     if value is None and (option.default is None or option.kind.empty is not None):
         return None if option.default is None else option.kind.empty
     if isinstance(option.kind, SignalsOption):
-        return _signals(arguments, option.name, value)
-    return option.kind.checked(arguments, option.name, value)
+        return _parse_signals(arguments, option.name, value)
+    return option.kind.check_value(arguments, option.name, value)
 
 
-def _signals(arguments: Arguments, name: str, given: object) -> tuple[Signal, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise arguments.wrong(name, given, 'write a list, such as ["go"]')
+def _parse_signals(arguments: Arguments, name: str, value: object) -> tuple[Signal, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise arguments.refusal(name, value, 'write a list, such as ["go"]')
     return tuple(
         signal if isinstance(signal, Signal) else parse_signal(arguments.text(name, signal, 'go or go=["u1"]'))
-        for signal in given
+        for signal in value
     )
 
 

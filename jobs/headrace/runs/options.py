@@ -16,7 +16,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from headrace.runs import option_kinds
-from headrace.runs.option_kinds import option
+from headrace.runs.option_kinds import option_field
 from headrace_snapshots.names import MAIN, PUBLISHED, why_not
 
 if TYPE_CHECKING:
@@ -43,15 +43,15 @@ class RunOptions:
 
     run_id: str
     """Names the result object, so it is new for every attempt."""
-    request: str | None = option(
+    request: str | None = option_field(
         None,
         option_kinds.RunOption(option_kinds.TextOption(), "names the purpose of the run; the same in every attempt"),
     )
     """What every attempt is for, if there may be several: another one does not do again what one has done."""
-    snapshot: str | None = option(
+    snapshot: str | None = option_field(
         None, option_kinds.RunOption(option_kinds.TextOption(), "recover: the snapshot to which main moves back")
     )
-    message: str = option(
+    message: str = option_field(
         "",
         option_kinds.RunOption(
             option_kinds.TextOption(), "recover: who decided it and why, for the log of the pipeline"
@@ -63,7 +63,7 @@ class RunOptions:
     """A snapshot whose files, where they are read again, are read in the order and at the processing times that it
     recorded.
     """
-    max_epochs: int | None = option(
+    max_epochs: int | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.WholeOption(),
@@ -72,7 +72,7 @@ class RunOptions:
             about="Empty: until nothing is left.",
         ),
     )
-    files_per_epoch: int | None = option(
+    files_per_epoch: int | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.WholeOption(),
@@ -81,7 +81,7 @@ class RunOptions:
             about="Empty: as the pipeline says.",
         ),
     )
-    bytes_per_epoch: int | None = option(
+    bytes_per_epoch: int | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.WholeOption(),
@@ -90,7 +90,7 @@ class RunOptions:
             about="Empty: as the pipeline says.",
         ),
     )
-    executor: str | None = option(
+    executor: str | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.ExecutorNameOption(),
@@ -100,10 +100,10 @@ class RunOptions:
             about="Where epochs are computed.",
         ),
     )
-    reason: str = option(
+    reason: str = option_field(
         "", option_kinds.RunOption(option_kinds.TextOption(), "why this executor was chosen, for the result object")
     )
-    mode: Mode = option(
+    mode: Mode = option_field(
         Mode.MICRO_BATCH,
         option_kinds.RunOption(
             option_kinds.ChoiceOption(Mode.BATCH),
@@ -114,7 +114,7 @@ class RunOptions:
     closes. REPLAY fills an empty branch with the epochs that the branch (or tag) ``from_branch`` recorded, default
     main; or under ``clock`` with what has landed. Run again, a replay that was stopped continues. It publishes nothing.
     """
-    branch: str = option(
+    branch: str = option_field(
         MAIN,
         option_kinds.RunOption(
             option_kinds.BranchOption("trial"),
@@ -135,14 +135,14 @@ class RunOptions:
         ),
     )
     """What the run moves. A backfill forks to it, and there ``main`` stands for a branch named after the run."""
-    from_branch: str | None = option(
+    from_branch: str | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.BranchOption(MAIN),
             "replay: the branch or tag whose epochs run again; main unless --clock is given.",
         ),
     )
-    clock: "ReplayClock | None" = option(
+    clock: "ReplayClock | None" = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.MomentOption("2026-01-01T00:00:00Z"),
@@ -153,7 +153,7 @@ class RunOptions:
         ),
         made="clock",
     )
-    signals: "tuple[Signal, ...]" = option(
+    signals: "tuple[Signal, ...]" = option_field(
         (),
         option_kinds.RunOption(
             option_kinds.SignalsOption("go"),
@@ -167,7 +167,7 @@ class RunOptions:
     """Given to the run's first epoch (semantics 9.3), and not again by another attempt of the ``request`` whose signals
     were given last.
     """
-    publish: bool = option(
+    publish: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -180,7 +180,7 @@ class RunOptions:
         ),
     )
     """The run ends with a publish if its audit succeeded."""
-    create: bool = option(
+    create: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -189,7 +189,7 @@ class RunOptions:
             in_python=False,  # hr.open takes it
         ),
     )
-    full_sweep: bool = option(
+    full_sweep: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -197,7 +197,7 @@ class RunOptions:
             title="Full sweep",
         ),
     )
-    strict: bool = option(
+    strict: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -205,7 +205,7 @@ class RunOptions:
             title="Strict",
         ),
     )
-    allow_new_aggregates: bool = option(
+    allow_new_aggregates: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -215,7 +215,7 @@ class RunOptions:
         ),
     )
     """Otherwise the run refuses a snapshot that lacks aggregates."""
-    without: tuple[str, ...] = option(
+    without: tuple[str, ...] = option_field(
         (),
         option_kinds.RunOption(
             option_kinds.TextsOption("daily"),
@@ -226,7 +226,7 @@ class RunOptions:
         ),
     )
     """Outputs that are parked stay so, however long they have been."""
-    give_up_delivered: bool = option(
+    give_up_delivered: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -235,7 +235,7 @@ class RunOptions:
             about="Also below what was handed over to a sink that cannot take back.",
         ),
     )
-    with_readers: bool = option(
+    with_readers: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -243,7 +243,7 @@ class RunOptions:
             title="With readers",
         ),
     )
-    left_readers: tuple[str, ...] = option(
+    left_readers: tuple[str, ...] = option_field(
         (),
         option_kinds.RunOption(
             option_kinds.TextsOption("daily"),
@@ -252,7 +252,7 @@ class RunOptions:
             metavar="READER",
         ),
     )
-    reader_roots: tuple[str, ...] = option(
+    reader_roots: tuple[str, ...] = option_field(
         (),
         option_kinds.RunOption(
             option_kinds.TextsOption("s3://bucket/analytics"),
@@ -261,7 +261,7 @@ class RunOptions:
             metavar="URI",
         ),
     )
-    output: str | None = option(
+    output: str | None = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.OutputOption("daily"),
@@ -270,10 +270,17 @@ class RunOptions:
             about="One output alone, with what is computed of it, in the epochs of main: leave out the range then. "
             "Main adopts it, and the next run of process publishes it. A patch is always of one output.",
             needs="has_names",
+            doors={
+                "promote": {
+                    "needs": "",  # of any pipeline
+                    "about": "One of several: which the patch is of, or which main adopts from a branch that has "
+                    "computed it again. Empty: the whole branch.",
+                }
+            },
         ),
     )
     """With what is computed of it; None for all."""
-    span: "Window | None" = option(
+    span: "Window | None" = option_field(
         None,
         option_kinds.RunOption(
             option_kinds.TimeOption("2026-01-05"),
@@ -296,7 +303,7 @@ class RunOptions:
         made="span",
     )
     """The event times whose windows a backfill computes again, None for all."""
-    promotes: bool = option(
+    promotes: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -307,7 +314,7 @@ class RunOptions:
     )
     """The branch of a backfill is to be promoted, so what would stand against that whatever it computes is said first.
     """
-    patches: bool = option(
+    patches: bool = option_field(
         False,
         option_kinds.RunOption(
             option_kinds.FlagOption(),
@@ -410,7 +417,7 @@ FORMS: Final[Mapping[str, tuple[str, ...]]] = {
     "recover": ("give_up_delivered", "with_readers", "executor"),
     "backfill": ("output", "start", "end", "patch", "files_per_epoch", "bytes_per_epoch", "branch", "executor"),
     "rollback": ("give_up_delivered",),
-    "promote": ("give_up_delivered",),
+    "promote": ("patch", "output", "give_up_delivered"),
 }
 """The options that the form of a DAG has: that of a pipeline, or of a decision."""
 
@@ -418,14 +425,14 @@ FORMS: Final[Mapping[str, tuple[str, ...]]] = {
 @cache
 def option_fields() -> dict[str, option_kinds.OptionField]:
     """The fields of RunOptions that people and tasks give, each with its options, whose names are all filled in."""
-    declared = {
+    fields_by_name = {
         field.name: field.metadata[option_kinds.DECLARED]
         for field in fields(RunOptions)
         if option_kinds.DECLARED in field.metadata
     }
     return {
-        name: option_kinds.OptionField(tuple(_named(option, name) for option in of_field.options), of_field.made)
-        for name, of_field in declared.items()
+        name: option_kinds.OptionField(tuple(_with_names(option, name) for option in of_field.options), of_field.made)
+        for name, of_field in fields_by_name.items()
     }
 
 
@@ -447,14 +454,14 @@ def options_of_method(method: str) -> list[option_kinds.RunOption]:
 
 def options_of_form(form: str) -> list[option_kinds.RunOption]:
     """The options that are fields of a form, in its order."""
-    return [declared_options()[name].at(form) for name in FORMS[form]]
+    return [declared_options()[name].for_door(form) for name in FORMS[form]]
 
 
 def _at_command(command: str) -> list[option_kinds.RunOption]:
-    return [declared_options()[name].at(command) for name in COMMANDS[command]]
+    return [declared_options()[name].for_door(command) for name in COMMANDS[command]]
 
 
-def _named(option: option_kinds.RunOption, field_name: str) -> option_kinds.RunOption:
+def _with_names(option: option_kinds.RunOption, field_name: str) -> option_kinds.RunOption:
     name = option.name or field_name
     flag = option.flag or f"--{name.replace('_', '-')}"
     return option._replace(

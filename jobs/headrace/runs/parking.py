@@ -20,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import PurePosixPath
 
-from headrace.distribute.epoch import Again, ComputedEpoch, DivergedError
+from headrace.distribute.epoch import ComputedEpoch, DivergedError, RecomputedEpoch
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RetryError
 from headrace.ext.executors import Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.output import with_upstream
-from headrace.read.definition_plan import Action, plan
+from headrace.read.definition_plan import Action, plan_definition_change
 from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import landed_from
@@ -36,7 +36,7 @@ from headrace.runs.epochs import RunContext, UpstreamMovedError, check_counted
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import ChangedPipelineError, changed_outputs, definition_change
-from headrace.sources.progress import ChainClocks, Parked, PipelineProgress
+from headrace.sources.progress import ChainClocks, ParkedChain, PipelineProgress
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, Manifest, OutputTables
 from headrace_snapshots.format.output_view import as_called_in, called_since, outputs_of, seen_by
@@ -44,21 +44,24 @@ from headrace_snapshots.format.output_view import as_called_in, called_since, ou
 
 def left_out(run: RunContext) -> frozenset[str]:
     """The outputs that ``run`` is told to go on without, and all that read them: these stand with what they read."""
-    without, outputs = {*run.options.without}, run.pipeline.outputs
-    if not without:
+    names_left_out, outputs = {*run.options.without}, run.pipeline.outputs
+    if not names_left_out:
         return frozenset()
-    return frozenset(without) | {name for name in outputs if not with_upstream(outputs, {name}).isdisjoint(without)}
+    return frozenset(names_left_out) | {
+        name for name in outputs if not with_upstream(outputs, {name}).isdisjoint(names_left_out)
+    }
 
 
 def check_left_out(run: RunContext) -> None:
     """Raise RunOptionsError for a name of no output, or if no output is left."""
-    without, outputs = {*run.options.without}, [*run.pipeline.outputs]
+    names_left_out, outputs = {*run.options.without}, [*run.pipeline.outputs]
     names = f"pipeline {run.pipeline.name} has the outputs {', '.join(outputs) or 'of no name'}"
-    if without - {*outputs} or (without and without >= {*outputs}):
+    if names_left_out - {*outputs} or (names_left_out and names_left_out >= {*outputs}):
         raise RunOptionsError(f"{names}: --without names some of them, not all")
-    if without and left_out(run) >= {*outputs}:
+    if names_left_out and left_out(run) >= {*outputs}:
         raise RunOptionsError(
-            f"{names}, and all others read what would be left out ({', '.join(sorted(without))}), so none would go on"
+            f"{names}, and all others read what would be left out ({', '.join(sorted(names_left_out))}), so none "
+            "would go on"
         )
 
 
@@ -101,7 +104,7 @@ NOTHING = CaughtUp()
 def waiting_outputs(run: RunContext, head: Manifest) -> tuple[str, ...]:
     """The outputs that are parked or new at ``head``, and that ``run`` is not told to go on without."""
     new = {*run.pipeline.outputs} - {*outputs_of(head)}
-    return tuple(sorted({*StoredProgress.of(head).parked, *new} - left_out(run)))
+    return tuple(sorted({*StoredProgress.from_manifest(head).parked, *new} - left_out(run)))
 
 
 def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
@@ -111,54 +114,59 @@ def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
     Raises RetryError and GiveUpError: they are not of the output.
     """
     standing: dict[tuple[int, str | None], list[str]] = defaultdict(list)
-    changed, standing_still = _changed(run, head), left_out(run)
-    for output, where in {**run.progress(head).parked, **_new(run, head)}.items():
+    changes_by_output, standing_still = _changed_outputs(run, head), left_out(run)
+    for output, where in {**run.progress(head).parked, **_new_outputs(run, head)}.items():
         if output not in run.pipeline.outputs or output in standing_still:
             continue
-        if changed.keys().isdisjoint(with_upstream(run.pipeline.outputs, {output})):
+        if changes_by_output.keys().isdisjoint(with_upstream(run.pipeline.outputs, {output})):
             standing[where.epoch, where.snapshot].append(output)
     caught_up = NOTHING
-    for (epoch, snapshot), outputs in sorted(standing.items(), key=lambda at: at[0][0]):
-        missed = _Missed(run, head, snapshot, frozenset(outputs))
+    for (epoch, snapshot), outputs in sorted(standing.items(), key=lambda item: item[0][0]):
+        missed_epochs = _MissedEpochs(run, head, snapshot, frozenset(outputs))
         names, count = ", ".join(outputs), number_of(head.epoch - epoch, "epoch")
         run.listener.noted(f"output {names} stands at epoch {epoch}: computing {count} again for it")
-        caught_up = _together(caught_up, _attempt(missed, side))
+        caught_up = _merge_caught_up(caught_up, _try_to_catch_up(missed_epochs, side))
     return caught_up
 
 
-def _attempt(missed: "_Missed", side: Execution) -> CaughtUp:
-    """What outputs come to that have ``missed`` the same epochs, or that they still stand, and why."""
+def _try_to_catch_up(missed_epochs: "_MissedEpochs", side: Execution) -> CaughtUp:
+    """What outputs come to that have missed the same ``missed_epochs``, or that they still stand, and why."""
     try:
-        return missed.computed(side)
+        return missed_epochs.compute_missed(side)
     except (RetryError, GiveUpError):
         raise
     except HeadraceError as error:
-        if isinstance(error, UpstreamMovedError) and len(missed.outputs) > 1:  # it may be about one of them alone
-            alone = (_attempt(replace(missed, outputs=frozenset([name])), side) for name in sorted(missed.outputs))
-            return reduce(_together, alone)
-        return CaughtUp({name: missed.still(name, error) for name in missed.outputs})
+        if (
+            isinstance(error, UpstreamMovedError) and len(missed_epochs.outputs) > 1
+        ):  # it may be about one of them alone
+            one_by_one = (
+                _try_to_catch_up(replace(missed_epochs, outputs=frozenset([name])), side)
+                for name in sorted(missed_epochs.outputs)
+            )
+            return reduce(_merge_caught_up, one_by_one)
+        return CaughtUp({name: missed_epochs.clocks_after_failure(name, error) for name in missed_epochs.outputs})
 
 
-def _changed(run: RunContext, head: Manifest) -> dict[str, str]:
+def _changed_outputs(run: RunContext, head: Manifest) -> dict[str, str]:
     """The outputs that mean something else than at ``head``, and what to do."""
     return changed_outputs(run.pipeline, head, allow_new_aggregates=run.options.allow_new_aggregates)
 
 
-def _new(run: RunContext, head: Manifest) -> dict[str, Parked]:
+def _new_outputs(run: RunContext, head: Manifest) -> dict[str, ParkedChain]:
     """Outputs that ``head`` has not: each stands at the beginning."""
     had, why = outputs_of(head), "it is new, and has not been computed of what was read before"
     names = [name for name in run.pipeline.outputs if name not in had]
-    return {name: Parked(-1, None, "config.new_output", why, head.epoch + 1) for name in names}
+    return {name: ParkedChain(-1, None, "config.new_output", why, head.epoch + 1) for name in names}
 
 
-def _together(one: CaughtUp, other: CaughtUp) -> CaughtUp:
-    epochs = sorted((*one.epochs, *other.epochs), key=lambda computed: computed.epoch)
+def _merge_caught_up(one: CaughtUp, other: CaughtUp) -> CaughtUp:
+    epochs = sorted((*one.epochs, *other.epochs), key=lambda epoch_result: epoch_result.epoch)
     tables = {**one.tables, **other.tables}
     return CaughtUp({**one.clocks, **other.clocks}, tables, {**one.since, **other.since}, tuple(epochs))
 
 
 @dataclass(frozen=True)
-class _Missed:
+class _MissedEpochs:
     """What ``outputs`` that stand at the same ``snapshot`` (None: at the beginning) have missed up to ``head``."""
 
     run: RunContext
@@ -171,28 +179,32 @@ class _Missed:
         """The snapshot where they stand, with outputs by the names that they have now."""
         return None if self.snapshot is None else as_called_in(self.run.catalog.manifest(self.snapshot), self.head)
 
-    def computed(self, side: Execution) -> CaughtUp:
+    def compute_missed(self, side: Execution) -> CaughtUp:
         """What they come to. Raises the error of an output that is the last to fail."""
-        above = self._above(side)
+        upstream_results = self._compute_upstream(side)
         engine = side.engine(attempts_of(self.run.catalog))
         try:
-            self._restore(engine, above)
+            self._restore(engine, upstream_results)
             with self.run.listener.following(engine.find_level):
-                epochs = tuple(self._again(engine, *past) for past in self._past())
+                epochs = tuple(self._recompute_epoch(engine, *past) for past in self._missed_epochs())
             clocks, tables = engine.progress.chains, engine.tables
         finally:
             engine.close()
-        failed = {name: parked for name in self.outputs if (parked := clocks[name].parked) is not None}
-        if not failed:
-            since = dict.fromkeys(self.outputs, -1 if self.base is None else self.base.epoch)
-            return CaughtUp({name: clocks[name] for name in self.outputs}, self._own(tables), since, epochs)
+        failures = {name: chain for name in self.outputs if (chain := clocks[name].parked) is not None}
+        if not failures:
+            missed_since = dict.fromkeys(self.outputs, -1 if self.base is None else self.base.epoch)
+            return CaughtUp(
+                {name: clocks[name] for name in self.outputs}, self._own_tables(tables), missed_since, epochs
+            )
         # files of one epoch are of all its outputs: those that failed later have their part in them
-        others = self.outputs - {*failed}
-        rest = replace(self, outputs=others).computed(side) if others else NOTHING
-        still = {name: self._parked(name, parked.code, parked.message) for name, parked in failed.items()}
-        return _together(rest, CaughtUp(still))
+        others = self.outputs - {*failures}
+        rest = replace(self, outputs=others).compute_missed(side) if others else NOTHING
+        standing_clocks = {
+            name: self._parked_clocks(name, chain.code, chain.message) for name, chain in failures.items()
+        }
+        return _merge_caught_up(rest, CaughtUp(standing_clocks))
 
-    def _past(self) -> Iterable[tuple[RecordedEpoch, Manifest, Again]]:
+    def _missed_epochs(self) -> Iterable[tuple[RecordedEpoch, Manifest, RecomputedEpoch]]:
         """The missed epochs with their manifests, and what was recorded of each."""
         epochs = epochs_since(self.run.catalog, self.head.snapshot_id, self.snapshot)
         if len(epochs) > AT_ONCE:
@@ -200,79 +212,83 @@ class _Missed:
                 f"{len(epochs):,} epochs are too many to compute while other outputs wait. Run `headrace backfill "
                 f"{self.run.pipeline.name}.{min(self.outputs)} --promote`, which computes it in a branch of its own"
             )
-        before = self.base
-        letters = {log.epoch: log.files for log in self.run.catalog.files(self.head.logs[REJECTED])}
+        previous = self.base
+        letters = {log.epoch: log.files for log in self.run.catalog.file_records(self.head.logs[REJECTED])}
         for manifest, epoch in epochs:
-            ids = () if before is None else tuple(before.tables.get(IDS, ()))
+            ids = () if previous is None else tuple(previous.tables.get(IDS, ()))
             of_epoch = tuple(file for file in letters.get(manifest.epoch, ()) if isinstance(file, DataFile))
-            ids_after, asked = tuple(manifest.tables.get(IDS, ())), self._asked(manifest, of_epoch)
-            yield epoch, manifest, Again(self.outputs, ids, ids_after, of_epoch, asked)
-            before = manifest
+            ids_after, asked_outputs = tuple(manifest.tables.get(IDS, ())), self._outputs_in_epoch(manifest, of_epoch)
+            yield epoch, manifest, RecomputedEpoch(self.outputs, ids, ids_after, of_epoch, asked_outputs)
+            previous = manifest
 
-    def _asked(self, manifest: Manifest, letters: Sequence[DataFile]) -> frozenset[str]:
+    def _outputs_in_epoch(self, manifest: Manifest, letters: Sequence[DataFile]) -> frozenset[str]:
         """The outputs that there were in an epoch, under whatever name: it was looked what they take. All, if some of
         its dead ``letters`` have landed again: a new output has these records twice.
         """
         if any(PurePosixPath(file.path).parent.name in self._landed_again for file in letters):
             return self.outputs
-        then = {*called_since(manifest, self.head).values()}
-        return self.outputs & then
+        outputs_then = {*called_since(manifest, self.head).values()}
+        return self.outputs & outputs_then
 
     @cached_property
     def _landed_again(self) -> frozenset[str]:
         """The epochs and snapshots whose dead letters are among the files that main has read, or reads next."""
-        read = (file.path for record in self.run.catalog.files(self.head.logs[INPUTS]) for file in record.files)
+        read = (file.path for record in self.run.catalog.file_records(self.head.logs[INPUTS]) for file in record.files)
         unread = self.run.new_files(self.head, full_sweep=True).values()
         paths = (*read, *(file.path for files in unread for file in files))
         return frozenset(name for path in paths if (name := landed_from(path, View.REJECTED)) is not None)
 
-    def _above(self, side: Execution) -> CaughtUp:
+    def _compute_upstream(self, side: Execution) -> CaughtUp:
         """What the outputs that these read come to up to where these stand, as far as they stood still earlier there:
         that is computed again for these alone. Raises OutputHeldError if one fails.
         """
         base = self.base
         if base is None:
             return NOTHING
-        behind: dict[tuple[int, str | None], set[str]] = defaultdict(set)
-        parked = self.run.progress(base).parked
+        standing: dict[tuple[int, str | None], set[str]] = defaultdict(set)
+        parked_chains = self.run.progress(base).parked
         for name in with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs:
-            if (where := parked.get(name)) is not None:
-                behind[where.epoch, where.snapshot].add(name)
-        above = NOTHING
-        for (_, snapshot), names in sorted(behind.items(), key=lambda at: at[0][0]):
-            above = _together(above, _Missed(self.run, base, snapshot, frozenset(names)).computed(side))
-        for name, clocks in above.clocks.items():
+            if (where := parked_chains.get(name)) is not None:
+                standing[where.epoch, where.snapshot].add(name)
+        upstream_results = NOTHING
+        for (_, snapshot), names in sorted(standing.items(), key=lambda item: item[0][0]):
+            upstream_results = _merge_caught_up(
+                upstream_results, _MissedEpochs(self.run, base, snapshot, frozenset(names)).compute_missed(side)
+            )
+        for name, clocks in upstream_results.clocks.items():
             if clocks.parked is not None:
                 raise OutputHeldError(f"output {name}, which it reads, is parked: {clocks.parked.message}")
-        return above
+        return upstream_results
 
     def _restore(self, engine: Engine, caught_up_above: CaughtUp) -> None:
         progress = self.run.progress(self.base)
-        chains = {**progress.chains, **{name: replace(self._clocks(name), parked=None) for name in self.outputs}}
+        chains = {**progress.chains, **{name: replace(self._stored_clocks(name), parked=None) for name in self.outputs}}
         chains |= caught_up_above.clocks
         by_output = self.run.pipeline.by_output
-        renamed: dict[str, tuple[Formerly, ...]] = {
-            name: tuple(plan(by_output[name], seen_by(self.head, name)).columns)
+        renames: dict[str, tuple[Formerly, ...]] = {
+            name: tuple(plan_definition_change(by_output[name], seen_by(self.head, name)).columns)
             for name in self.outputs
             if name in outputs_of(self.head)
         }
         epoch = -1 if self.base is None else self.base.epoch
-        tables = self._own(self.head.tables)
+        tables = self._own_tables(self.head.tables)
         if self.base is not None:  # what they read goes on from there, too, for them alone
-            above = with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs
-            plans = {name: plan(by_output[name], seen_by(self.base, name)) for name in above}
+            upstream_names = with_upstream(self.run.pipeline.outputs, self.outputs) - self.outputs
+            plans = {name: plan_definition_change(by_output[name], seen_by(self.base, name)) for name in upstream_names}
             for name, difference in plans.items():
                 if difference.action is Action.REPLAY:  # its state there is of no use
                     raise ChangedPipelineError(
                         f"{definition_change(difference, name)}, and {', '.join(sorted(self.outputs))} reads it: run "
                         f"`headrace backfill {self.run.pipeline.name}.{name} --promote`, which computes both again"
                     )
-            renamed |= {name: tuple(difference.columns) for name, difference in plans.items()}
-            tables |= {**replace(self, outputs=above)._own(self.base.tables), **caught_up_above.tables}
-        engine.restore(epoch, replace(progress, chains=chains), tables, renamed, snapshot=self.snapshot)
+            renames |= {name: tuple(difference.columns) for name, difference in plans.items()}
+            tables |= {**replace(self, outputs=upstream_names)._own_tables(self.base.tables), **caught_up_above.tables}
+        engine.restore(epoch, replace(progress, chains=chains), tables, renames, snapshot=self.snapshot)
 
-    def _again(self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, again: Again) -> ComputedEpoch:
-        computed = engine.compute(
+    def _recompute_epoch(
+        self, engine: Engine, epoch: RecordedEpoch, manifest: Manifest, recomputed: RecomputedEpoch
+    ) -> ComputedEpoch:
+        epoch_result = engine.compute(
             epoch.files,
             epoch.processing_time,
             is_last=epoch.is_last,
@@ -281,34 +297,36 @@ class _Missed:
             hold=epoch.held_to,
             recorded=True,
             isolates=True,
-            again=again,
+            again=recomputed,
         )
-        recorded = StoredProgress.of(manifest).watermark
-        if (computed.epoch, computed.progress.watermark) != (manifest.epoch, recorded):
+        recorded_watermark = StoredProgress.from_manifest(manifest).watermark
+        if (epoch_result.epoch, epoch_result.progress.watermark) != (manifest.epoch, recorded_watermark):
             raise DivergedError(
-                f"epoch {manifest.epoch} left the watermark at {render(recorded)}; computed again, at "
-                f"{render(computed.progress.watermark)}: what other outputs take of the records has changed since. "
+                f"epoch {manifest.epoch} left the watermark at {render(recorded_watermark)}; computed again, at "
+                f"{render(epoch_result.progress.watermark)}: what other outputs take of the records has changed since. "
                 f"Run `headrace backfill {self.run.pipeline.name}`, which computes all of them again"
             )
-        check_counted(self.run, computed)
-        return computed
+        check_counted(self.run, epoch_result)
+        return epoch_result
 
-    def _own(self, tables: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
+    def _own_tables(self, tables: Mapping[str, tuple[Layer, ...]]) -> dict[str, tuple[Layer, ...]]:
         """The tables of the outputs."""
         names = [OutputTables(output) for output in self.outputs]
-        return {table: layers for table, layers in tables.items() if any(own.plain(table) is not None for own in names)}
+        return {
+            table: layers for table, layers in tables.items() if any(own.plain_name(table) is not None for own in names)
+        }
 
-    def still(self, output: str, error: HeadraceError) -> ChainClocks:
+    def clocks_after_failure(self, output: str, error: HeadraceError) -> ChainClocks:
         """Where an output stands that failed with ``error``."""
-        return self._parked(output, error.code, str(error))
+        return self._parked_clocks(output, error.code, str(error))
 
-    def _clocks(self, output: str) -> ChainClocks:
+    def _stored_clocks(self, output: str) -> ChainClocks:
         """What is stored of an output at the head."""
-        new = _new(self.run, self.head)
+        new = _new_outputs(self.run, self.head)
         return ChainClocks(parked=new[output]) if output in new else self.run.progress(self.head).chains[output]
 
-    def _parked(self, output: str, code: str, message: str) -> ChainClocks:
-        own = self._clocks(output)
+    def _parked_clocks(self, output: str, code: str, message: str) -> ChainClocks:
+        own = self._stored_clocks(output)
         assert own.parked is not None
         return replace(own, parked=replace(own.parked, code=code, message=message))
 
@@ -317,16 +335,18 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
     """Raise OutputHeldError if some output has missed too many epochs up to ``epoch``, unless the run is told to go on
     without it.
     """
-    held = {
+    held_outputs = {
         output: where
         for output, where in progress.parked.items()
         if epoch + 1 - where.since >= HOLD and output not in left_out(run)
     }
-    if not held:
+    if not held_outputs:
         return
     name = run.pipeline.name
-    reasons = "; ".join(f"{output} since epoch {where.since}: {where.message}" for output, where in held.items())
-    flags = " ".join(f"--without {output}" for output in held)
+    reasons = "; ".join(
+        f"{output} since epoch {where.since}: {where.message}" for output, where in held_outputs.items()
+    )
+    flags = " ".join(f"--without {output}" for output in held_outputs)
     raise OutputHeldError(
         f"pipeline {name} has gone on for {HOLD} epochs without an output that is parked ({reasons}). Mend what it "
         "says, and run again: the run computes first what the output has missed. Or take the output out of the "
@@ -347,14 +367,14 @@ def standing_at(run: RunContext, head: Manifest | None, caught_up: CaughtUp) -> 
     epoch, snapshot = -1, None
     if head is not None:
         epoch, snapshot = head.epoch, head.snapshot_id
-        chains |= {name: ChainClocks(parked=parked) for name, parked in _new(run, head).items()}
-        reasons |= {name: (ChangedPipelineError.code, message) for name, message in _changed(run, head).items()}
+        chains |= {name: ChainClocks(parked=chain) for name, chain in _new_outputs(run, head).items()}
+        reasons |= {name: (ChangedPipelineError.code, message) for name, message in _changed_outputs(run, head).items()}
     chains |= caught_up.clocks
     for name, (code, message) in reasons.items():
         chains.setdefault(name, ChainClocks())
         stands = chains[name].parked
         if stands is None:
-            stands = Parked(epoch, snapshot, code, message, epoch + 1)
+            stands = ParkedChain(epoch, snapshot, code, message, epoch + 1)
         elif code != LEFT_OUT[0]:
             stands = replace(stands, code=code, message=message)
         chains[name] = replace(chains[name], parked=stands)

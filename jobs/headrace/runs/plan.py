@@ -11,31 +11,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.pipeline_reader import check_root
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.runs import stages as runs_stages
-from headrace.runs.backfill.replay import MainsReading, next_number, open_replay, replay_head, reread
-from headrace.runs.epochs import PlannedEpoch, RunContext, batch, check_circles, micro_batches
+from headrace.runs.epochs import PlannedEpoch, RunContext, check_circles, micro_batches, plan_batch
 from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_run
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import waiting_outputs
 from headrace.runs.reporting.results import Action
 from headrace.runs.restore import RestoredRun
-from headrace.sources.landed.lander import LandedPortions
-from headrace.sources.landing import ByInput, check_places, counted
+from headrace.sources.landing import ByInput, check_places, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import do_both
+
+if TYPE_CHECKING:  # which few runs need
+    from headrace.runs.backfill.replay import MainsReading
+    from headrace.sources.landed.lander import LandedPortions
 
 
 @dataclass(frozen=True)
@@ -58,20 +60,20 @@ def plan_from(run: RunContext, snapshot: str | None) -> tuple[runs_stages.RunSta
     """The stages of ``run``, whose branch will be at ``snapshot`` by then."""
     is_first = run.catalog.head().entry < 0
     begin, _ = do_both(
-        run.store, lambda: _found(run, snapshot), lambda: check_places(run.pipeline, run.store, is_first=is_first)
+        run.store, lambda: _find_branch(run, snapshot), lambda: check_places(run.pipeline, run.store, is_first=is_first)
     )
     if not begin.is_broken and (inputs := _inputs_to_land(run)):
         run.check_landed()
         all_at_once = run.options.mode is not Mode.MICRO_BATCH
         return (runs_stages.LandRecords(inputs, begin.progress.offsets, all_at_once, begin),)
-    return _stages(run, begin, {})
+    return _remaining_stages(run, begin, {})
 
 
 def stages_after_landing(
     run: RunContext, landed: runs_stages.LandRecords, left: Mapping[str, int]
 ) -> tuple[runs_stages.RunStage, ...]:
     """The stages of ``run`` once records have ``landed``, of which about so many bytes are ``left``, by input."""
-    return _stages(run, landed.begin, left)
+    return _remaining_stages(run, landed.begin, left)
 
 
 def looked_ahead(run: RunContext, stages: tuple[runs_stages.RunStage, ...]) -> tuple[runs_stages.RunStage, ...]:
@@ -79,22 +81,22 @@ def looked_ahead(run: RunContext, stages: tuple[runs_stages.RunStage, ...]) -> t
     and nothing lands. What follows a replay's landing stays untold: its epochs are cut from what has landed.
     """
     match stages:
-        case (*before, runs_stages.LandRecords() as stage):
+        case (*earlier_stages, runs_stages.LandRecords() as stage):
             waiting = run.landing.to_land(stage.offsets)
             landing = replace(stage, waiting=waiting)
             if waiting and run.options.mode is Mode.REPLAY:
-                return (*before, landing)
+                return (*earlier_stages, landing)
             left = {name: sum(split.size for split in splits) for name, splits in waiting.items()}
-            return (*before, landing, *stages_after_landing(run, landing, left))
+            return (*earlier_stages, landing, *stages_after_landing(run, landing, left))
     return stages
 
 
-def _found(run: RunContext, snapshot: str | None) -> runs_stages.FoundBranch:
+def _find_branch(run: RunContext, snapshot: str | None) -> runs_stages.FoundBranch:
     if run.options.mode is Mode.REPLAY:
         return runs_stages.FoundBranch(snapshot)
-    history = _history(run, run.options.as_read_by)
+    history = _read_history(run, run.options.as_read_by)
     try:
-        manifest = None if snapshot is None else run.checked(run.catalog.manifest(snapshot))
+        manifest = None if snapshot is None else run.checked_manifest(run.catalog.manifest(snapshot))
         progress = run.progress(manifest)
     except (BrokenObjectError, MissingSnapshotError):  # restoring names what is broken, and falls back
         return runs_stages.FoundBranch(snapshot, history=history, is_broken=True)
@@ -111,42 +113,46 @@ def _inputs_to_land(run: RunContext) -> tuple[str, ...]:
 _ToCompute = tuple[ExecutorDecision, tuple[runs_stages.CatchUpOutputs, ...], runs_stages.ComputeEpochs | None]
 
 
-def _stages(
+def _remaining_stages(
     run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]
 ) -> tuple[runs_stages.RunStage, ...]:
     options = run.options
-    executor, waiting, epochs = (_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
+    executor, waiting, epochs = (_plan_replay if options.mode is Mode.REPLAY else _new_input)(run, begin, left)
     compute: tuple[runs_stages.RunStage, ...] = ()
     if epochs is not None:
-        taken = runs_stages.TakeBranch(options.branch, begin.snapshot, epochs.replay)
-        compute = (taken, runs_stages.RestoreState(begin.snapshot, executor), *waiting, epochs)
+        take_branch = runs_stages.TakeBranch(options.branch, begin.snapshot, epochs.replay)
+        compute = (take_branch, runs_stages.RestoreState(begin.snapshot, executor), *waiting, epochs)
     publish = (runs_stages.PublishAudited(options.branch),) if options.publish else ()
     return (*compute, runs_stages.AuditBranch(options.branch, executor), *publish)
 
 
-def _replay(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
+def _plan_replay(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
+    from headrace.runs.backfill.replay import next_number, open_replay, replay_head
+
     replay = open_replay(run.catalog, run.options, run.landing)
     if run.options.clock is not None and replay.epochs:
         run.warn_of_expired(replay.epochs[0].files, PipelineProgress())
     head = replay_head(run.catalog, run.pipeline, run.options.branch, begin.snapshot, replay)
     first = replay.epoch(next_number(head), run.progress(head))
-    executor = run.decide(lambda: WorkEstimate.after(head, input_bytes({} if first is None else first.files)))
+    executor = run.choose_executor(
+        lambda: WorkEstimate.from_head(head, input_bytes({} if first is None else first.files))
+    )
     epochs = None if first is None else runs_stages.ComputeEpochs(begin.snapshot, replay=replay, left=left)
     return executor, (), epochs
 
 
 def _new_input(run: RunContext, begin: runs_stages.FoundBranch, left: Mapping[str, int]) -> _ToCompute:
     if begin.is_broken:
-        executor = run.decide(lambda: work_of_run(run.catalog, run.landing, begin.snapshot, full_sweep=True))
+        executor = run.choose_executor(lambda: work_of_run(run.catalog, run.landing, begin.snapshot, full_sweep=True))
         return executor, (), runs_stages.ComputeEpochs(begin.snapshot, history=begin.history)
     manifest, progress, history = begin.manifest, begin.progress, begin.history
     sweeps = run.options.full_sweep or run.sweep_is_due(manifest)
     files = run.new_files(manifest, full_sweep=sweeps)
-    executor = run.decide(lambda: WorkEstimate.after(manifest, input_bytes(_first_epoch(run, files))))
+    executor = run.choose_executor(lambda: WorkEstimate.from_head(manifest, input_bytes(_first_epoch(run, files))))
     _warn_of_empty_inputs(run, {*files, *left}, progress)
     waiting = _catching_up(run, manifest)
     has_news = bool(files or left or waiting or run.new_signals(manifest))
-    if not has_news and not progress.is_due(instant(run.now()), _hold(run.options, history)):
+    if not has_news and not progress.is_due(to_instant(run.now()), _watermark_hold(run.options, history)):
         return executor, (), None
     if run.options.mode is Mode.BATCH:
         _check_batch(run.options, manifest)
@@ -168,8 +174,8 @@ def _catching_up(run: RunContext, head: Manifest | None) -> tuple[runs_stages.Ca
     """The stage in which outputs catch up that are parked or new at ``head``, if there are any."""
     if head is None or run.options.mode is not Mode.MICRO_BATCH:
         return ()
-    behind = waiting_outputs(run, head)
-    return (runs_stages.CatchUpOutputs(behind),) if behind else ()
+    waiting = waiting_outputs(run, head)
+    return (runs_stages.CatchUpOutputs(waiting),) if waiting else ()
 
 
 def stages_after_restoring(
@@ -179,21 +185,21 @@ def stages_after_restoring(
     it continues from where it was planned. After a fall-back, input is read again as ``claimed`` had read it.
     """
     (epochs,) = (stage for stage in then if isinstance(stage, runs_stages.ComputeEpochs))
-    behind = then[then.index(epochs) + 1 :]
+    later_stages = then[then.index(epochs) + 1 :]
     if epochs.replay is not None:
-        return (epochs, *behind)
+        return (epochs, *later_stages)
     has_fallen = restored.warning is not None
     # what such sweeps had found is below the mark of older snapshots
     full_sweep = run.options.full_sweep or epochs.sweeps or has_fallen
     history = epochs.history
     if has_fallen and history is None and run.options.mode is Mode.MICRO_BATCH:
-        history = _history(run, claimed)
+        history = _read_history(run, claimed)
     snapshot = None if restored.head is None else restored.head.snapshot_id
     files = epochs.files
     if files is None or (snapshot, full_sweep) != (epochs.snapshot, epochs.sweeps):
         files = run.new_files(restored.head, full_sweep=full_sweep)
     epochs = replace(epochs, snapshot=snapshot, files=files, history=history)
-    return (*_catching_up(run, restored.head), epochs, *behind)
+    return (*_catching_up(run, restored.head), epochs, *later_stages)
 
 
 def planned_epochs(
@@ -202,7 +208,7 @@ def planned_epochs(
     engine: Engine,
     head: Manifest | None,
     *,
-    portions: LandedPortions | None = None,
+    portions: "LandedPortions | None" = None,
     is_due: bool = False,
 ) -> Iterable[PlannedEpoch]:
     """The epochs of ``plan`` after ``head``, which ``engine`` has restored. Tells how many files they will read.
@@ -211,45 +217,51 @@ def planned_epochs(
     options = run.options
     if plan.replay is not None:
         run.listener.planned(plan.replay.files_left(head))
-        return plan.replay.planned(engine, options.max_epochs)
+        return plan.replay.plan_epochs(engine, options.max_epochs)
     files, history = plan.files or {}, plan.history
     if options.mode is Mode.BATCH:
         _check_batch(options, head)  # somebody may have been here since it was planned
-        return batch(engine, files, run.now, options.signals)
-    run.listener.planned(counted(files))
-    behind = partial(
+        return plan_batch(engine, files, run.now, options.signals)
+    run.listener.planned(count_files(files))
+    plan_new_files = partial(
         micro_batches,
         engine,
         options=options,
         now=run.now,
         signals=run.new_signals(head if history is None else history.head),
-        hold=_hold(options, history),
+        hold=_watermark_hold(options, history),
         portions=portions,
         planned=run.listener.planned,
     )
     if history is None:
-        return behind(files, is_due=is_due)
-    again = reread(
+        return plan_new_files(files, is_due=is_due)
+    from headrace.runs.backfill.replay import plan_rereading
+
+    rereading = plan_rereading(
         run.pipeline,
-        history.since(head),
+        history.epochs_since(head),
         files,
-        history.begun(head),
+        history.branch_progress(head),
         max_files=options.files_per_epoch,
         max_bytes=options.bytes_per_epoch,
         counts_again=run.landing.counting_again,
-        repeats=run.landing.repeats,
+        repeats=run.landing.is_repeatable,
     )
-    first = again.planned(run.landing.taken, options.max_epochs)
-    count = len(again.epochs)
-    return chain(first, behind(again.rest, before=count, is_due=is_due and not count))
+    first = rereading.plan_epochs(run.landing.take_files, options.max_epochs)
+    count = len(rereading.epochs)
+    return chain(first, plan_new_files(rereading.rest, before=count, is_due=is_due and not count))
 
 
-def _history(run: RunContext, snapshot: str | None) -> MainsReading | None:
+def _read_history(run: RunContext, snapshot: str | None) -> "MainsReading | None":
     """What ``snapshot`` and those before it have read; None if there is nothing, or nothing of it can be read."""
-    return None if snapshot is None else MainsReading.of(run.catalog, run.pipeline, snapshot)
+    if snapshot is None:
+        return None
+    from headrace.runs.backfill.replay import MainsReading
+
+    return MainsReading.from_snapshot(run.catalog, run.pipeline, snapshot)
 
 
-def _hold(options: RunOptions, history: MainsReading | None) -> WatermarkHold | None:
+def _watermark_hold(options: RunOptions, history: "MainsReading | None") -> WatermarkHold | None:
     """What input is held to that was never read: where main is, if main goes on beside this branch."""
     is_beside = options.as_read_by is not None and options.branch != MAIN
     return history.hold if is_beside and history is not None else None
@@ -297,7 +309,7 @@ class DryRun:
         for stage in self.stages:
             yield str(stage)
             for name, splits in reads_of(stage).items():
-                yield from _listed(name, [split.path for split in splits])
+                yield from _path_lines(name, [split.path for split in splits])
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -313,7 +325,7 @@ def look_ahead(prepared: PreparedRun) -> DryRun:
     far as that can be seen.
     """
     run = prepared.context
-    with run.landing.connected(), ways_out(run.catalog, run.options.branch):
+    with run.landing.keep_connected(), ways_out(run.catalog, run.options.branch):
         stages = looked_ahead(run, prepared.plan(run))
     return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
@@ -333,7 +345,7 @@ def _as_json(stage: runs_stages.Stage) -> dict[str, Any]:
     return {"stage": stage.word, "does": str(stage), **({"reads": reads} if reads else {})}
 
 
-def _listed(name: str, paths: list[str]) -> Iterator[str]:
+def _path_lines(name: str, paths: list[str]) -> Iterator[str]:
     if len(paths) <= runs_stages.NAMED:
         return
     for path in paths[:_LISTED]:

@@ -11,44 +11,44 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.audit.run import expectations_checked
-from headrace.audit.store import failing, stale_error
+from headrace.audit.store import failing_limits, stale_error
 from headrace.ext.executors import EXECUTORS, Engine, Execution
 from headrace.model.time import render
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import LOCAL, ExecutorDecision
-from headrace.read.definition_plan import plan as definition_plan
+from headrace.read.definition_plan import plan_definition_change as definition_plan
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.read_names import left_out
 from headrace.read.snapshots.snapshot_refs import damage_under, ways_out
 from headrace.runs import plan as run_plan
 from headrace.runs import stages as runs_stages
-from headrace.runs.backfill.branches import fork_branch
-from headrace.runs.backfill.replay import replay_head
 from headrace.runs.commits import Committer, NamesFiles, attempts_of
 from headrace.runs.epochs import RunContext, check_counted, commit_epochs
 from headrace.runs.executors.choice import FittingExecution, WorkEstimate
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import NOTHING, CaughtUp, catch_up, check_held, check_none_parked, standing_at
 from headrace.runs.publishing.audits import Auditor, BranchAudits
-from headrace.runs.publishing.publish import PlannedPublish, output_results, reference
-from headrace.runs.reporting.listener import Listener, Watched, watched
-from headrace.runs.reporting.results import RunResult, Tally, noticed
+from headrace.runs.publishing.publish import PlannedPublish, audit_reference, output_results
+from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
+from headrace.runs.reporting.results import RunResult, Tally, data_warnings
 from headrace.runs.reporting.results import now as timestamp
-from headrace.runs.restore import RestoredRun, definition_change, merges_to_continue, restore
-from headrace.runs.upstream_holds import hold
-from headrace.sources.landed.lander import LandedPortions
+from headrace.runs.restore import RestoredRun, definition_change, merges_to_continue, restore_head
+from headrace.runs.upstream_holds import hold_upstreams
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.catalog import Claim
-from headrace_snapshots.datafiles import check as check_file
+from headrace_snapshots.datafiles import check_data_file as check_file
 from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import output_names, seen_by
 from headrace_snapshots.store import ObjectInfo, open_store
+
+if TYPE_CHECKING:
+    from headrace.sources.landed.lander import LandedPortions
 
 _logger = logging.getLogger(__name__)
 
@@ -67,14 +67,18 @@ def process(
 
     Raises typed errors; what was committed before an error stays committed. A ``listener`` that fails ends nothing.
     """
-    return perform(prepared_process(pipeline, root, options, watched(listener), now), spark)
+    return perform_run(prepared_process(pipeline, root, options, wrap_listener(listener), now), spark)
 
 
 def prepared_process(
-    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    listener: GuardedListener,
+    now: Callable[[], datetime] | None = None,
 ) -> run_plan.PreparedRun:
     """A run of ``process``, before it is planned."""
-    context = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
+    context = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
     return run_plan.PreparedRun(context, run_plan.plan_run, "process")
 
 
@@ -90,16 +94,18 @@ def audit(
 
     Nothing happens if the stored audit of exactly that range stands. A failed expectation is in the result, no error.
     """
-    return perform(prepared_audit(pipeline, root, options, watched(listener)), spark)
+    return perform_run(prepared_audit(pipeline, root, options, wrap_listener(listener)), spark)
 
 
-def prepared_audit(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> run_plan.PreparedRun:
+def prepared_audit(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
+) -> run_plan.PreparedRun:
     """An ``audit``, before it is planned."""
-    context = RunContext.of(pipeline, options, open_store(root), listener, wall_clock)
+    context = RunContext.from_options(pipeline, options, open_store(root), listener, wall_clock)
     return run_plan.PreparedRun(context, lambda run: (runs_stages.AuditBranch(run.options.branch),), "audit")
 
 
-def perform(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
+def perform_run(prepared: run_plan.PreparedRun, spark: Any = None) -> RunResult:
     """Plan a run, and perform its stages, one after the other."""
     with _Run(prepared, spark) as run:
         return run.execute()
@@ -135,7 +141,7 @@ class _Run:
         self._made: dict[str, int] = {}
 
     def __enter__(self) -> Self:
-        self._connected.enter_context(self.context.landing.connected())
+        self._connected.enter_context(self.context.landing.keep_connected())
         return self
 
     def __exit__(
@@ -144,7 +150,7 @@ class _Run:
         """Let go of what the run holds. An error that ends the run is kept with what its executor said."""
         try:
             self._checking.close()
-            self.catalog.settle()
+            self.catalog.settle_hint()
             if self._side is not None:
                 self._side.close(error)
         finally:
@@ -155,9 +161,9 @@ class _Run:
         with ways_out(self.catalog, self.options.branch):
             stages = self.prepared.plan(self.context)
             while stages:
-                stage, *then = stages
-                stages = self.perform(stage, tuple(then))
-        return self._result()
+                stage, *later_stages = stages
+                stages = self.perform(stage, tuple(later_stages))
+        return self._run_result()
 
     def perform(
         self, stage: runs_stages.RunStage, then: tuple[runs_stages.RunStage, ...]
@@ -166,7 +172,7 @@ class _Run:
         _logger.info("%s", stage)
         match stage:
             case runs_stages.ForkBranch() | runs_stages.ContinueBranch():
-                return self._begin(stage, then)
+                return self._begin_branch(stage, then)
             case runs_stages.MoveBack():
                 return self._move_back(stage, then)
             case runs_stages.TakeReadersBack():
@@ -174,96 +180,102 @@ class _Run:
 
                 self._given_up += take_readers_back(self.catalog, self.options)
             case runs_stages.LandRecords():
-                return run_plan.stages_after_landing(self.context, stage, self._land(stage))
+                return run_plan.stages_after_landing(self.context, stage, self._land_records(stage))
             case runs_stages.TakeBranch():
-                self._take(stage)
+                self._take_branch(stage)
             case runs_stages.RestoreState():
-                return self._restore(stage, then)
+                return self._restore_state(stage, then)
             case runs_stages.CatchUpOutputs():
                 self._caught_up = self._catch_up()
             case runs_stages.ComputeEpochs():
-                self._compute(stage)
+                self._compute_epochs(stage)
             case runs_stages.AuditBranch():
-                self._audits = self._audited(stage)
+                self._audits = self._audit_branch(stage)
             case runs_stages.PublishAudited():
-                self._publish(self._audits)
+                self._publish_outputs(self._audits)
         return then
 
-    def _begin(
-        self, stage: runs_stages.ForkBranch | runs_stages.ContinueBranch, then: tuple[runs_stages.RunStage, ...]
+    def _begin_branch(
+        self, stage: runs_stages.ForkBranch | runs_stages.ContinueBranch, later_stages: tuple[runs_stages.RunStage, ...]
     ) -> tuple[runs_stages.RunStage, ...]:
         """Begin a branch, or go on with it. What comes next: another plan if an expiry has marked the snapshot."""
         if isinstance(stage, runs_stages.ForkBranch):
+            from headrace.runs.backfill.branches import fork_branch
+
             if not fork_branch(self.catalog, stage.branch, stage.point):
                 return self.prepared.plan(self.context)
             self._forked_from = stage.point.snapshot
         else:
             self._forked_from = stage.begun
-        return then
+        return later_stages
 
     def _move_back(
-        self, stage: runs_stages.MoveBack, then: tuple[runs_stages.RunStage, ...]
+        self, stage: runs_stages.MoveBack, later_stages: tuple[runs_stages.RunStage, ...]
     ) -> tuple[runs_stages.RunStage, ...]:
         """Move a branch back. What comes next: where somebody has moved it meanwhile, what that read is read again as
         it was.
         """
         from headrace.runs.recovery_target import move_back
 
-        moved = move_back(self.catalog, stage, give_up_delivered=self.options.give_up_delivered)
-        self._given_up += moved.warnings
-        if moved.given_up == stage.given_up:
-            return then
-        self.options = replace(self.options, as_read_by=moved.given_up)
+        moved_branch = move_back(self.catalog, stage, give_up_delivered=self.options.give_up_delivered)
+        self._given_up += moved_branch.warnings
+        if moved_branch.given_up == stage.given_up:
+            return later_stages
+        self.options = replace(self.options, as_read_by=moved_branch.given_up)
         self.context = replace(self.context, options=self.options)
-        readers = (behind for behind in then if isinstance(behind, runs_stages.TakeReadersBack))
+        readers = (
+            stage_behind for stage_behind in later_stages if isinstance(stage_behind, runs_stages.TakeReadersBack)
+        )
         return (*readers, *run_plan.plan_from(self.context, stage.snapshot))
 
-    def _land(self, stage: runs_stages.LandRecords) -> Mapping[str, int]:
+    def _land_records(self, stage: runs_stages.LandRecords) -> Mapping[str, int]:
         """Land records. About how many bytes of inputs are left, which land while epochs are computed. Raises what
         sources raise.
         """
         landing, options = self.context.landing, self.options
         if stage.all_at_once:
-            landing.land(stage.offsets)
+            landing.land_all(stage.offsets)
             return {}
         self._portions = landing.land_first(stage.offsets, options.files_per_epoch, options.bytes_per_epoch)
         return dict(self._portions.left)
 
-    def _publish(self, audits: BranchAudits) -> None:
+    def _publish_outputs(self, audits: BranchAudits) -> None:
         """Let readers see of each output what its audit found good. Raises what holds others back, unless who comes
         next says that.
         """
         is_deferred = self.options.defer_verdict
         heads = {outcome.to_snapshot for outcome in audits.outcomes.values() if outcome is not None}
         if not heads:
-            if (stale := failing(audits.all_limits)) and not is_deferred:
+            if (stale := failing_limits(audits.all_limits)) and not is_deferred:
                 raise stale_error(self.pipeline.name, stale)
             return
         (head,) = heads
-        planned = PlannedPublish.after_audits(self.catalog, head, audits.outcomes)
-        if planned.moves:
+        planned_publish = PlannedPublish.after_audits(self.catalog, head, audits.outcomes)
+        if planned_publish.moves:
             for problem in damage_under(self.catalog, self.catalog.manifest(head)):
                 self.warn(f"readers will miss this: {problem}")
         try:
-            planned.publish(self.options.run_id)
+            planned_publish.publish(self.options.run_id)
         except (PublishConflictError, RefusedError) as error:
             if not is_deferred:
                 raise
             self.listener.noted(f"this run publishes nothing, since somebody was quicker: {error}")
-        for note in planned.notes:
+        for note in planned_publish.notes:
             self.listener.noted(note)
         if not is_deferred:
-            planned.check()
+            planned_publish.check_publishable()
 
-    def _take(self, stage: runs_stages.TakeBranch) -> None:
+    def _take_branch(self, stage: runs_stages.TakeBranch) -> None:
         """Claim the branch, and look meanwhile whether the audit could be made."""
         self._allowed = self._checking.enter_context(expectations_checked(self.pipeline))
         self._claim = self.catalog.claim(stage.branch, owner=self.options.run_id)
         if stage.replay is not None:  # who wrote the branch until now may have gone on meanwhile
+            from headrace.runs.backfill.replay import replay_head
+
             replay_head(self.catalog, self.pipeline, stage.branch, self._claim.snapshot_id, stage.replay)
 
-    def _restore(
-        self, stage: runs_stages.RestoreState, then: tuple[runs_stages.RunStage, ...]
+    def _restore_state(
+        self, stage: runs_stages.RestoreState, later_stages: tuple[runs_stages.RunStage, ...]
     ) -> tuple[runs_stages.RunStage, ...]:
         """Restore what was claimed; what comes next from there."""
         claim = self._claim
@@ -271,32 +283,34 @@ class _Run:
         self.executor = stage.executor
         self.side.begin()
         self._counted = self.store.requests.snapshot()
-        self._restored = restore(self.catalog, claim, self.context.checked, self._verify, self._gone)
+        self._restored = restore_head(
+            self.catalog, claim, self.context.checked_manifest, self._verify_state_file, self._missing_files
+        )
         if self._restored.warning is not None:
             self.warn(self._restored.warning)
-        then = run_plan.stages_after_restoring(self.context, then, claim.snapshot_id, self._restored)
-        for epochs in (stage for stage in then if isinstance(stage, runs_stages.ComputeEpochs)):
-            hold(self.context, epochs.reads)
-        return then
+        later_stages = run_plan.stages_after_restoring(self.context, later_stages, claim.snapshot_id, self._restored)
+        for epochs in (stage for stage in later_stages if isinstance(stage, runs_stages.ComputeEpochs)):
+            hold_upstreams(self.context, epochs.reads)
+        return later_stages
 
     def _catch_up(self) -> CaughtUp:
         assert self._restored is not None, "outputs stand at a snapshot"
         assert self._restored.head is not None, "outputs stand at a snapshot"
         return catch_up(self.context, self.side, self._restored.head)
 
-    def _compute(self, stage: runs_stages.ComputeEpochs) -> None:
+    def _compute_epochs(self, stage: runs_stages.ComputeEpochs) -> None:
         """Compute and commit the epochs of ``stage``."""
-        restored, caught_up = self._restored, self._caught_up
-        assert restored is not None, "a branch is restored before its epochs are computed"
-        progress = standing_at(self.context, restored.head, caught_up)
-        merges = merges_to_continue(self.catalog, self.pipeline, restored.head, self._verify)
+        restored_run, caught_up = self._restored, self._caught_up
+        assert restored_run is not None, "a branch is restored before its epochs are computed"
+        progress = standing_at(self.context, restored_run.head, caught_up)
+        merges = merges_to_continue(self.catalog, self.pipeline, restored_run.head, self._verify_state_file)
         engine = self.side.engine(attempts_of(self.catalog))
         committer = Committer(
             engine,
             self.catalog,
-            restored.claim,
-            restored.head,
-            self._committed,
+            restored_run.claim,
+            restored_run.head,
+            self._record_commit,
             request=self.options.request,
             counted=self._counted,
             allowed=self._allowed,
@@ -307,38 +321,40 @@ class _Run:
             merges=merges,
         )
         try:
-            self._restore_engine(engine, restored.head, progress, caught_up, merges)
+            self._restore_engine(engine, restored_run.head, progress, caught_up, merges)
             is_due = bool(caught_up.since)
             epochs = run_plan.planned_epochs(
-                self.context, stage, engine, restored.head, portions=self._portions, is_due=is_due
+                self.context, stage, engine, restored_run.head, portions=self._portions, is_due=is_due
             )
             accept = partial(check_counted, self.context)
             with self.listener.following(engine.find_level):
                 commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
-            hold(self.context, stage.reads)  # an expiry may have trimmed it meanwhile
+            hold_upstreams(self.context, stage.reads)  # an expiry may have trimmed it meanwhile
         finally:
             committer.close()
             engine.close()
         self._checking.close()
 
-    def _committed(self, manifest: Manifest) -> None:
-        self.tally.add(manifest)
+    def _record_commit(self, manifest: Manifest) -> None:
+        self.tally.add_epoch(manifest)
         self._made[manifest.snapshot_id] = manifest.epoch
         self.listener.committed(manifest)
 
-    def _verify(self, manifest: Manifest, table: str, file: DataFile, info: ObjectInfo | None = None) -> None:
+    def _verify_state_file(
+        self, manifest: Manifest, table: str, file: DataFile, info: ObjectInfo | None = None
+    ) -> None:
         """State of another definition has not the columns of this one: it is read when it is migrated."""
         if manifest.fingerprint == fingerprint(self.pipeline):
             self.side.verify(table, file, info)
         else:
             check_file(self.store, file)
 
-    def _gone(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
+    def _missing_files(self, manifest: Manifest | None, files: Iterable[InputFile]) -> list[str]:
         """The paths of those ``files`` that a run from ``manifest`` would not find as they were when they were read."""
         read = [*files]
         copies = left_out(self.catalog, manifest, (file.path for file in read))
-        listed = self.context.new_files(manifest, full_sweep=True)
-        return self.context.landing.gone((file for file in read if file.path not in copies), listed)
+        new_files = self.context.new_files(manifest, full_sweep=True)
+        return self.context.landing.missing_paths((file for file in read if file.path not in copies), new_files)
 
     def _check_parked(self, engine: Engine) -> None:
         """Raise OutputHeldError once epochs have gone on for too long without some output; where an output that fails
@@ -382,29 +398,29 @@ class _Run:
     def _new_side(self) -> Execution:
         assert self.executor is not None, "the plan or the audit has decided"
         if self.context.is_auto and self.executor.name == LOCAL:
-            return FittingExecution(self.context, self.spark, self._turn)
+            return FittingExecution(self.context, self.spark, self._set_executor)
         return EXECUTORS[self.executor.name].open(self.context, self.spark)
 
-    def _turn(self, decision: ExecutorDecision) -> None:
+    def _set_executor(self, decision: ExecutorDecision) -> None:
         self.executor = decision
 
-    def _audited(self, stage: runs_stages.AuditBranch) -> BranchAudits:
+    def _audit_branch(self, stage: runs_stages.AuditBranch) -> BranchAudits:
         """The audits of what the branch has and readers have not; made now where they are not stored."""
         self.executor = self.executor or stage.executor  # the epochs may have changed it
-        return Auditor(self.context, self._side_for, self._made).audits()
+        return Auditor(self.context, self._side_for, self._made).audit_outputs()
 
     def _side_for(self, work: Callable[[], WorkEstimate]) -> Execution:
         if self.executor is None:
-            self.executor = self.context.decide(work)
+            self.executor = self.context.choose_executor(work)
         return self.side
 
-    def _result(self) -> RunResult:
+    def _run_result(self) -> RunResult:
         """What the run did, and where the branch and ``published`` are now."""
         audits = self._audits
         refs = self.catalog.head().refs
         head = refs.get(self.options.branch)
         manifest = None if head is None else self.catalog.manifest(head)
-        unnamed = audits.outcomes.get("")
+        unnamed_audit = audits.outcomes.get("")
         return RunResult(
             run_id=self.options.run_id,
             pipeline=self.pipeline.name,
@@ -416,14 +432,14 @@ class _Run:
             snapshot=head,
             epoch=None if manifest is None else manifest.epoch,
             published=self.catalog.published_by_all(refs),
-            audit=None if unnamed is None else reference(unnamed),
+            audit=None if unnamed_audit is None else audit_reference(unnamed_audit),
             counts=dict(self.tally.counts),
-            watermark=None if manifest is None else render(StoredProgress.of(manifest).watermark),
+            watermark=None if manifest is None else render(StoredProgress.from_manifest(manifest).watermark),
             branch=self.options.branch,
             warnings=(
                 *self._given_up,
                 *self.context.warnings,
-                *noticed(self.tally, self.pipeline.limits),
+                *data_warnings(self.tally, self.pipeline.limits),
                 *self.listener.warnings(),
             ),
             executor=self.executor,

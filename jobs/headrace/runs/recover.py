@@ -15,9 +15,9 @@ from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import check_installed
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import PreparedRun, plan_from
-from headrace.runs.process import perform, wall_clock
+from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.recovery_target import check_can_follow, given_up_by, gone_since, moved_back_before, recovery_of
-from headrace.runs.reporting.listener import Listener, Watched, watched
+from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError, check_continues
 from headrace.runs.stages import MoveBack, RunStage, TakeReadersBack
@@ -53,22 +53,26 @@ def recover(
     before anything is replayed. Raises ReadersCannotFollowError, before anything moves: another attempt takes those
     back that can go, and warns of others.
     """
-    return perform(prepared_recovery(pipeline, root, options, watched(listener)), spark)
+    return perform_run(prepared_recovery(pipeline, root, options, wrap_listener(listener)), spark)
 
 
 def prepared_recovery(
-    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    listener: GuardedListener,
+    now: Callable[[], datetime] | None = None,
 ) -> PreparedRun:
     """A run of ``recover``, before it is planned. Raises what stands against it."""
     if options.snapshot is None:
         raise RecoverOptionsError("a recovery needs the snapshot to go back to; `headrace log` lists their ids")
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    run = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
-    begin = _begin(run, options.snapshot)
+    run = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
+    begin = _plan_beginning(run, options.snapshot)
     given_up = begin.given_up
     # What full sweeps had found since is below the mark of the snapshot.
     run = replace(run, options=replace(options, full_sweep=True, as_read_by=given_up))
-    return PreparedRun(run, begin.plan, "recover")
+    return PreparedRun(run, begin.plan_stages, "recover")
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class _Beginning:
     given_up: str | None
     move: MoveBack | None = None
 
-    def plan(self, run: RunContext) -> tuple[RunStage, ...]:
+    def plan_stages(self, run: RunContext) -> tuple[RunStage, ...]:
         """The stages of the recovery. Raises what stands against it."""
         stages: list[RunStage] = [] if self.move is None else [self.move]
         if run.options.with_readers:
@@ -90,7 +94,7 @@ class _Beginning:
         return (*stages, *plan_from(run, where))
 
 
-def _begin(run: RunContext, snapshot: str) -> _Beginning:
+def _plan_beginning(run: RunContext, snapshot: str) -> _Beginning:
     """What is to be moved where. Raises what stands against that."""
     catalog, pipeline, options = run.catalog, run.pipeline, run.options
     request = options.request or options.run_id
@@ -122,14 +126,16 @@ def _check_input(catalog: Catalog, pipeline: Pipeline, head: str | None, snapsho
     """Raise InputGoneError if input that was read up to ``head``, after ``snapshot``, is gone. What cannot be read any
     more says nothing of its input, and is what people recover from.
     """
-    lost: list[str] = []
+    lost_paths: list[str] = []
     with suppress(BrokenObjectError, MissingSnapshotError):
         if head is not None and catalog.is_ancestor(snapshot, head):
-            lost = gone_since(catalog, pipeline, catalog.manifest(head), catalog.manifest(snapshot))
-    if lost:
-        more = f"; and {len(lost) - _NAMED} more" if len(lost) > _NAMED else ""
+            lost_paths = gone_since(catalog, pipeline, catalog.manifest(head), catalog.manifest(snapshot))
+    if lost_paths:
+        more = f"; and {len(lost_paths) - _NAMED} more" if len(lost_paths) > _NAMED else ""
         raise InputGoneError(
-            f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and {len(lost)} of "
-            f"these files are gone: {'; '.join(lost[:_NAMED])}{more}. Put them back; choose a newer snapshot; or give "
+            f"{catalog.pipeline}: a recovery to snapshot {snapshot} reads again what came after it, and "
+            f"{len(lost_paths)} of "
+            f"these files are gone: {'; '.join(lost_paths[:_NAMED])}{more}. Put them back; choose a newer snapshot; "
+            "or give "
             f"their records up with `headrace rollback {catalog.pipeline} --to {snapshot}`, and run. Nothing has moved"
         )

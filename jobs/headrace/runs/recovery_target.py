@@ -31,14 +31,21 @@ from headrace.runs.reporting.listener import number_of
 from headrace.runs.stages import MoveBack
 from headrace.sources.landing import Landing
 from headrace_snapshots.catalog import Catalog, Link
-from headrace_snapshots.datafiles import look, verify
+from headrace_snapshots.datafiles import check_size, read_verified
 from headrace_snapshots.errors import MissingSnapshotError, RefusedError
 from headrace_snapshots.format.codec import JSON, BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile
 from headrace_snapshots.format.manifest import INPUTS, Manifest
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, is_published, output_of, published_ref
-from headrace_snapshots.output_catalog import GivenUp, patches_given_up, seen_catalog, short_of, told, would_give_up
+from headrace_snapshots.output_catalog import (
+    GivenUp,
+    describe_given_up,
+    patches_given_up,
+    seen_catalog,
+    short_of,
+    would_give_up,
+)
 from headrace_snapshots.protocol import Kind
 from headrace_snapshots.store import ObjectStore
 
@@ -82,22 +89,22 @@ class Recovery:
 
 def recovery_targets(catalog: Catalog, limit: int) -> list[RecoveryTarget]:
     """The newest snapshots of main whose manifests can be read, newest first. Their files are looked for, not read."""
-    refs, files = catalog.head().refs, _Files(catalog, look)
+    refs, files = catalog.head().refs, _Files(catalog, check_size)
     targets: list[RecoveryTarget] = []
-    keeps_readers, published = True, catalog.published_by_any(refs)
-    for link in islice(_line(catalog, refs.get(MAIN)), limit):
+    keeps_readers, published_id = True, catalog.published_by_any(refs)
+    for link in islice(_main_links(catalog, refs.get(MAIN)), limit):
         if link.manifest is not None:
             manifest, problems = link.manifest, files.problems(link.manifest)
-            problem = _told(problems) if problems else None
+            problem = _problems_text(problems) if problems else None
             targets.append(RecoveryTarget(link.snapshot_id, link.epoch, manifest.created_at, keeps_readers, problem))
-        keeps_readers = keeps_readers and link.snapshot_id != published
+        keeps_readers = keeps_readers and link.snapshot_id != published_id
     return targets
 
 
 def check_whole(catalog: Catalog, snapshot: str) -> int:
     """How many files the tables of ``snapshot`` name, each found as it was written. Raises TargetBrokenError."""
     manifest = catalog.manifest(snapshot)
-    if problems := _Files(catalog, verify).problems(manifest):
+    if problems := _Files(catalog, read_verified).problems(manifest):
         raise _target_broken(manifest, problems)
     return len({file.path for layer in catalog.layers(manifest, manifest.tables) for file in layer.files})
 
@@ -105,36 +112,38 @@ def check_whole(catalog: Catalog, snapshot: str) -> int:
 def check_there(catalog: Catalog, snapshot: str) -> None:
     """Look for the files of ``snapshot`` without reading them. Raises TargetBrokenError where one is gone or cut."""
     manifest = catalog.manifest(snapshot)
-    if problems := _Files(catalog, look).problems(manifest):
+    if problems := _Files(catalog, check_size).problems(manifest):
         raise _target_broken(manifest, problems)
 
 
 def _target_broken(manifest: Manifest, problems: Sequence[str]) -> TargetBrokenError:
     """What is wrong with a snapshot as a target."""
     return TargetBrokenError(
-        f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) cannot be restored: {_told(problems)}. "
+        f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) cannot be restored: {_problems_text(problems)}. "
         "Choose an older one"
     )
 
 
-def _told(problems: Sequence[str]) -> str:
+def _problems_text(problems: Sequence[str]) -> str:
     more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
     return f"{'; '.join(problems[:_NAMED])}{more}"
 
 
 def with_epochs(catalog: Catalog, given_up: GivenUp) -> GivenUp:
     """``given_up`` by a recovery, which also says what is computed again, and what readers lose until then."""
-    line = f"{_counted(catalog, *given_up.moves[MAIN])} will be given up and computed again"
-    lost = [
-        _counted(seen_catalog(catalog, output), *move) + (f" of {output}" if output else "")
+    line = f"{_lost_counts_text(catalog, *given_up.moves[MAIN])} will be given up and computed again"
+    lost_outputs = [
+        _lost_counts_text(seen_catalog(catalog, output), *move) + (f" of {output}" if output else "")
         for ref, move in given_up.moves.items()
         if is_published(ref)
         for output in (output_of(ref),)
     ]
-    if not lost:
+    if not lost_outputs:
         readers = "readers lose nothing: what they see is not newer than the snapshot"
     else:
-        readers = f"readers lose {' and '.join(lost)} at once, until what is computed again is audited and published"
+        readers = (
+            f"readers lose {' and '.join(lost_outputs)} at once, until what is computed again is audited and published"
+        )
     return replace(given_up, told=(line, readers, *given_up.told))
 
 
@@ -143,21 +152,21 @@ def way_back(catalog: Catalog, pipeline: Pipeline) -> Recovery | None:
     refs = catalog.head().refs
     if (head := refs.get(MAIN)) is None:
         return None
-    broken: list[Link] = []
-    files = _Files(catalog, verify)
-    for link in _line(catalog, head):
+    broken_links: list[Link] = []
+    files = _Files(catalog, read_verified)
+    for link in _main_links(catalog, head):
         if link.manifest is not None and not files.problems(link.manifest):
             break
-        broken.append(link)
+        broken_links.append(link)
     else:
         return Recovery(head, None, False, "no snapshot of main is whole")
-    if not broken:
+    if not broken_links:
         return Recovery(head, None, False, f"snapshot {head} is whole: a recovery would not help")
     target = link.snapshot_id
     if _is_newer_for_readers(catalog, target):
         return Recovery(head, target, False, f"readers see a snapshot that is newer than {target}")
-    if (lost := _lost_input(catalog, pipeline, broken[0], link.epoch)) is not None:
-        return Recovery(head, target, False, lost)
+    if (lost_input := _lost_input(catalog, pipeline, broken_links[0], link.epoch)) is not None:
+        return Recovery(head, target, False, lost_input)
     return Recovery(head, target, True, "readers lose nothing, and all input since then is there")
 
 
@@ -169,7 +178,7 @@ def _is_newer_for_readers(catalog: Catalog, target: str) -> bool:
         return True
 
 
-def _line(catalog: Catalog, head: str | None) -> Iterator[Link]:
+def _main_links(catalog: Catalog, head: str | None) -> Iterator[Link]:
     """Main's snapshots, newest first, as far as they are kept."""
     if head is not None:
         with suppress(MissingSnapshotError):  # what came before has expired
@@ -190,18 +199,18 @@ class _Files:
         except BrokenObjectError as error:
             return [str(error)]
         files = {file.path: file for layer in layers for file in layer.files}
-        if not (broken := self._broken(files)):
+        if not (broken_files := self._known_problems(files)):
             unread = [file for path, file in files.items() if path not in self._known]
             with ThreadPoolExecutor(_READERS) as pool:
-                results = list(pool.map(self._problem, unread))
+                results = list(pool.map(self._file_problem, unread))
             self._known |= dict(zip((file.path for file in unread), results, strict=True))
-            broken = self._broken(files)
-        return broken or self._offsets_problem(manifest)
+            broken_files = self._known_problems(files)
+        return broken_files or self._offsets_problem(manifest)
 
-    def _broken(self, paths: Iterable[str]) -> list[str]:
+    def _known_problems(self, paths: Iterable[str]) -> list[str]:
         return [problem for path in paths if (problem := self._known.get(path)) is not None]
 
-    def _problem(self, file: DataFile) -> str | None:
+    def _file_problem(self, file: DataFile) -> str | None:
         try:
             self._check(self._catalog.store, file)
         except BrokenObjectError as error:
@@ -216,55 +225,57 @@ class _Files:
         return []
 
 
-def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after: int) -> str | None:
-    """Why input that was read since epoch ``after`` could not be read again; None if it could."""
+def _lost_input(catalog: Catalog, pipeline: Pipeline, newest: Link, after_epoch: int) -> str | None:
+    """Why input that was read since epoch ``after_epoch`` could not be read again; None if it could."""
     unknown = "nobody can tell whether all input is still there: what names it is broken"
     if newest.manifest is None:
         return unknown
     try:
-        records = [*catalog.files(newest.manifest.logs[INPUTS], since_epoch=after)]
+        records = [*catalog.file_records(newest.manifest.logs[INPUTS], since_epoch=after_epoch)]
     except BrokenObjectError:
         return unknown
     read = [file for record in records for file in record.files if isinstance(file, InputFile)]
     landing = Landing(pipeline, catalog.store)
-    gone = [path for name in dict.fromkeys(file.input for file in read) for path in _gone(landing, name, read)]
-    if not gone:
+    gone_paths = [
+        path for name in dict.fromkeys(file.input for file in read) for path in _missing_paths(landing, name, read)
+    ]
+    if not gone_paths:
         return None
-    return f"{len(gone)} files that would be read again are gone or changed: {'; '.join(gone[:_NAMED])}"
+    return f"{len(gone_paths)} files that would be read again are gone or changed: {'; '.join(gone_paths[:_NAMED])}"
 
 
 def gone_since(catalog: Catalog, pipeline: Pipeline, newest: Manifest, to: Manifest) -> list[str]:
     """The paths of input that ``newest`` and what is between had read after ``to``, and that nobody can read again. A
     file with other content than it had is read as it is; of files in another place than now nothing is said.
     """
-    records = catalog.files(newest.logs[INPUTS], since_epoch=to.epoch)
+    records = catalog.file_records(newest.logs[INPUTS], since_epoch=to.epoch)
     read = [file for record in records for file in record.files if isinstance(file, InputFile)]
     copies = left_out(catalog, to, (file.path for file in read))
     landing = Landing(pipeline, catalog.store)
-    gone: list[str] = []
-    for name in filter(landing.repeats, landing.enumerators):
+    gone_paths: list[str] = []
+    for name in filter(landing.is_repeatable, landing.enumerators):
         splits = [input_file(file) for file in read if file.input == name and file.path not in copies]
         if name in landing.files:
-            here = [split for split in splits if split.path.startswith(landing.files[name].prefix)]
-            gone += [split.path for split, how in landing.missing(name, here) if how == "is gone"]
+            landed_splits = [split for split in splits if split.path.startswith(landing.files[name].prefix)]
+            gone_paths += [split.path for split, how in landing.missing_splits(name, landed_splits) if how == "is gone"]
         else:
-            gone += [split.path for split, _ in landing.missing(name, splits)]
-    return gone
+            gone_paths += [split.path for split, _ in landing.missing_splits(name, splits)]
+    return gone_paths
 
 
-def _gone(landing: Landing, name: str, read: Sequence[InputFile]) -> list[str]:
+def _missing_paths(landing: Landing, name: str, read: Sequence[InputFile]) -> list[str]:
     """The paths of what was ``read`` of input ``name`` and is gone or changed: all, if there is no such input now."""
     splits = [input_file(file) for file in read if file.input == name]
     if name not in landing.enumerators:
         return [split.path for split in splits]
-    return [split.path for split, _ in landing.missing(name, splits)]
+    return [split.path for split, _ in landing.missing_splits(name, splits)]
 
 
-def _counted(catalog: Catalog, newest: str | None, to: str | None) -> str:
-    """How much the line of ``newest`` has beyond ``to``, as far as it can be read."""
+def _lost_counts_text(catalog: Catalog, newest: str | None, target_id: str | None) -> str:
+    """How much the line of ``newest`` has beyond ``target_id``, as far as it can be read."""
     panes = epochs = 0
-    for link in _line(catalog, newest):
-        if link.snapshot_id == to:
+    for link in _main_links(catalog, newest):
+        if link.snapshot_id == target_id:
             break
         epochs += 1
         counts = {} if link.manifest is None else link.manifest.counts
@@ -357,27 +368,27 @@ def recovery_cut(
     """
     stores = RootStores(catalog.store)
     first = PlacedPipeline("", catalog.pipeline)
-    searched = known_readers(
+    readers_found = known_readers(
         catalog.store, dict.fromkeys([catalog.pipeline, *pipelines_under(catalog.store)]), reader_roots
     )
-    heads = heads_of(stores, searched.pipelines)
+    heads = heads_of(stores, readers_found.pipelines)
     head = catalog.head().refs.get(MAIN)
-    planned = {first: _first_move(catalog, first, head, snapshot, give_up_delivered)}
+    moves = {first: _first_move(catalog, first, head, snapshot, give_up_delivered)}
     for reader in [*heads][::-1]:
-        read = {stores.placed(at.root, at.pipeline) for at in heads[reader].consumed.values()}
-        if reader in planned or not read & planned.keys():
+        read = {stores.place_pipeline(position.root, position.pipeline) for position in heads[reader].consumed.values()}
+        if reader in moves or not read & moves.keys():
             continue
         if reader.name in leave:
-            planned[reader] = CutMove(reader, heads[reader].snapshot, heads[reader].snapshot, is_left=True)
+            moves[reader] = CutMove(reader, heads[reader].snapshot, heads[reader].snapshot, is_left=True)
         else:
-            planned[reader] = _Choice(stores, planned, give_up_delivered).move(reader, heads[reader])
-    for hidden in searched.unseen:
-        if hidden.upstream in planned:
-            is_left = hidden.reader.name in leave
-            planned[hidden.reader] = CutMove(
-                hidden.reader, None, None, problem=None if is_left else hidden.why, is_left=is_left
+            moves[reader] = _Choice(stores, moves, give_up_delivered).choose_move(reader, heads[reader])
+    for hidden_reader in readers_found.unseen:
+        if hidden_reader.upstream in moves:
+            is_left = hidden_reader.reader.name in leave
+            moves[hidden_reader.reader] = CutMove(
+                hidden_reader.reader, None, None, problem=None if is_left else hidden_reader.why, is_left=is_left
             )
-    return RecoveryCut(tuple(planned.values()), searched)
+    return RecoveryCut(tuple(moves.values()), readers_found)
 
 
 def _first_move(
@@ -397,13 +408,13 @@ class _Choice:
     planned: Mapping[PlacedPipeline, CutMove]
     give_up_delivered: bool
 
-    def move(self, reader: PlacedPipeline, head: PipelineHead) -> CutMove:
+    def choose_move(self, reader: PlacedPipeline, head: PipelineHead) -> CutMove:
         catalog = self.stores.catalog(reader)
         assert head.snapshot is not None, "it has consumed something"
-        to = next(self._targets(catalog, head.snapshot), None)
-        if to == head.snapshot:
-            return CutMove(reader, to, to)
-        if to is None:
+        target_id = next(self._fitting_snapshots(catalog, head.snapshot), None)
+        if target_id == head.snapshot:
+            return CutMove(reader, target_id, target_id)
+        if target_id is None:
             return CutMove(
                 reader,
                 head.snapshot,
@@ -412,27 +423,27 @@ class _Choice:
                 f"{reader.name} --promote` computes it again",
             )
         try:
-            given_up = would_give_up(catalog, MAIN, to, give_up_delivered=self.give_up_delivered)
+            given_up = would_give_up(catalog, MAIN, target_id, give_up_delivered=self.give_up_delivered)
         except RefusedError as error:
             return CutMove(reader, head.snapshot, head.snapshot, problem=str(error))
-        return CutMove(reader, head.snapshot, to, with_epochs(catalog, given_up))
+        return CutMove(reader, head.snapshot, target_id, with_epochs(catalog, given_up))
 
-    def _targets(self, catalog: Catalog, head: str) -> Iterator[str]:
+    def _fitting_snapshots(self, catalog: Catalog, head: str) -> Iterator[str]:
         """Snapshots that fit, newest first."""
         for link in catalog.lineage(head):
             manifest = link.manifest
-            if manifest is not None and self._fits(manifest):
+            if manifest is not None and self._fits_upstreams(manifest):
                 with suppress(TargetBrokenError):  # an older one may be whole
                     if link.snapshot_id != head:
                         check_there(catalog, link.snapshot_id)
                     yield link.snapshot_id
 
-    def _fits(self, manifest: Manifest) -> bool:
+    def _fits_upstreams(self, manifest: Manifest) -> bool:
         """Whether the snapshot has consumed only what the planned pipelines publish once they have moved."""
         return all(map(self._is_published, upstreams_of(manifest).values()))
 
     def _is_published(self, position: UpstreamPosition) -> bool:
-        upstream = self.stores.placed(position.root, position.pipeline)
+        upstream = self.stores.place_pipeline(position.root, position.pipeline)
         move = self.planned.get(upstream)
         if move is None:
             return True  # it stays as it is
@@ -440,14 +451,14 @@ class _Choice:
             return False
         if position.snapshot is None:
             return True
-        seen = self.stores.catalog(upstream, position.output)
+        upstream_catalog = self.stores.catalog(upstream, position.output)
         ref = published_ref(position.output)
-        after = {} if move.given_up is None else move.given_up.moves
-        published = after[ref][1] if ref in after else seen.head().refs.get(PUBLISHED)
-        if published is None:
+        moved_refs = {} if move.given_up is None else move.given_up.moves
+        published_id = moved_refs[ref][1] if ref in moved_refs else upstream_catalog.head().refs.get(PUBLISHED)
+        if published_id is None:
             return False
         with suppress(*GONE):
-            return seen.is_ancestor(position.snapshot, published)
+            return upstream_catalog.is_ancestor(position.snapshot, published_id)
         return False
 
 
@@ -482,12 +493,12 @@ def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
         if not moves:
             break
         for move in moves:
-            if not _moved(RootStores(catalog.store), move, catalog.pipeline, options, warnings):
+            if not _move_reader(RootStores(catalog.store), move, catalog.pipeline, options, warnings):
                 stuck.add(move.pipeline.name)
     return tuple(warnings)
 
 
-def _moved(stores: RootStores, move: CutMove, first: str, options: RunOptions, warnings: dict[str, None]) -> bool:
+def _move_reader(stores: RootStores, move: CutMove, first: str, options: RunOptions, warnings: dict[str, None]) -> bool:
     assert move.given_up is not None, "only what moves is moved"
     message = f"recovery of {first} with its readers, {options.request or options.run_id}"
     try:
@@ -530,7 +541,7 @@ def move_back(catalog: Catalog, stage: MoveBack, *, give_up_delivered: bool) -> 
         give_up_delivered=give_up_delivered,
     )
     given_up, _ = entry.moves.get(stage.branch, (head, None))
-    warnings = (*short_of(catalog, entry.moves, stage.snapshot), *told(catalog, patches, stage.snapshot))
+    warnings = (*short_of(catalog, entry.moves, stage.snapshot), *describe_given_up(catalog, patches, stage.snapshot))
     return MovedBack(given_up, warnings)
 
 
@@ -551,11 +562,11 @@ def moved_back_before(catalog: Catalog, branch: str, snapshot: str, request: str
     What the branch has next was committed under another claim then, and before that claim stands the rollback. So few
     entries are read, however many epochs there have been.
     """
-    head, at = catalog.head(), catalog.link(snapshot)
-    after = catalog.successor(at, head.refs[branch]) if branch in head.refs else None
-    if after is None:
+    head, target_link = catalog.head(), catalog.link(snapshot)
+    successor = catalog.successor(target_link, head.refs[branch]) if branch in head.refs else None
+    if successor is None:
         return None
-    claims = [None if link.manifest is None else link.manifest.generation for link in (at, after)]
+    claims = [None if link.manifest is None else link.manifest.generation for link in (target_link, successor)]
     if claims[0] == claims[1] is not None:
         return None
     return given_up_by(catalog, head.entry if claims[1] is None else claims[1], branch, snapshot, request)
@@ -566,9 +577,9 @@ def given_up_by(catalog: Catalog, until: int, branch: str, snapshot: str, reques
     entry of number ``until``.
     """
     for entry in catalog.entries(before=until + 1):
-        reached = any(moved == snapshot for _, moved in entry.moves.values())
-        if reached and is_recovery(entry, request):
+        has_target = any(new_id == snapshot for _, new_id in entry.moves.values())
+        if has_target and is_recovery(entry, request):
             return entry.moves.get(branch, (None, None))[0]
-        if reached and entry.kind is Kind.COMMIT:
+        if has_target and entry.kind is Kind.COMMIT:
             return None
     return None

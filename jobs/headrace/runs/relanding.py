@@ -24,19 +24,19 @@ import pyarrow as pa
 from headrace.errors import FixConfigError, FixDataError
 from headrace.ext.sources import SourceSplit
 from headrace.formats.file_format import FileFormat, UnreadableFileError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.endpoints import Input
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.sources import FilesSource
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.read.snapshots.read_names import dropped, landed_from
+from headrace.read.snapshots.read_names import dropped_files, landed_from
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at, ways_out
 from headrace.read.views.arrow_types import python_rows, schema_of
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.row_files import tables
+from headrace.read.views.row_files import read_tables
 from headrace.runs.publishing.audits import files_as_read
 from headrace.sources.file_planning import open_source
-from headrace.sources.landing import ByInput, Landing, overlap
+from headrace.sources.landing import ByInput, Landing, overlap_problem
 from headrace_snapshots import store as object_stores
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import files as stored
@@ -100,14 +100,14 @@ class Target:
         """How the names of the files begin."""
         return f"{AGAIN if self.lands_in_source else ''}{self.view}-"
 
-    def name(self, *parts: object) -> str:
+    def file_name(self, *parts: object) -> str:
         """The name of a file, with ``parts`` in its middle."""
         return f"{self.stem}{'-'.join(map(str, parts))}{self.suffix}"
 
-    def look(self) -> None:
+    def find_landed(self) -> None:
         """Find what has landed before."""
-        folder = self.path("")
-        self.already_landed = {info.path.removeprefix(folder) for info in self.store.list(self.path(self.stem))}
+        folder = self.file_path("")
+        self.already_landed = {info.path.removeprefix(folder) for info in self.store.list(self.file_path(self.stem))}
 
     def check_there(self, catalog: Catalog, dropped: Iterable[str], at: At) -> None:
         """Raise LandingAgainError for files from snapshots that the one at ``at`` does not come from. ``dropped``: the
@@ -116,10 +116,14 @@ class Target:
         """
         if self.lands_in_source:
             return
-        known, horizon = set(dropped), catalog.head().horizon
+        known_epochs, horizon = set(dropped), catalog.head().horizon
         floor = 0 if horizon is None else horizon.floor
-        named = ((name, landed_from(name, self.view)) for name in self.already_landed)
-        stale = sorted(name for name, of in named if of is not None and of not in known and int(of[:8]) >= floor)
+        names_with_epochs = ((name, landed_from(name, self.view)) for name in self.already_landed)
+        stale = sorted(
+            name
+            for name, epoch in names_with_epochs
+            if epoch is not None and epoch not in known_epochs and int(epoch[:8]) >= floor
+        )
         if stale:
             raise LandingAgainError(
                 f"{self.uri} has {len(stale)} files of {self.view} records (such as {stale[0]}) from snapshots that "
@@ -127,17 +131,17 @@ class Target:
                 "would count twice: remove them, or name another landing prefix (--to)"
             )
 
-    def create(self, name: str, content: bytes) -> bool:
+    def create_file(self, name: str, content: bytes) -> bool:
         """Land ``content``, packed as the end of ``name`` says, unless it has landed before; whether it was landed."""
-        packed = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
+        packed_content = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
         try:
-            info = self.store.create(self.path(name), packed)
+            info = self.store.create(self.file_path(name), packed_content)
         except object_stores.ObjectExistsError:
             return False
         self.created.append(SourceSplit(info.path, info.size, info.etag))
         return True
 
-    def path(self, name: str) -> str:
+    def file_path(self, name: str) -> str:
         """Where a file of that name is."""
         return f"{self.prefix}/{name}" if self.prefix else name
 
@@ -146,28 +150,34 @@ def late_behind(catalog: Catalog, pipeline: Pipeline, files: ByInput) -> int | N
     """How many records of ``files`` would be late in the next epoch of main, for the output that drops the most; None
     where only Spark could tell, or one of them cannot be read.
     """
-    read = {name: landed for name, landed in files.items() if landed}
+    read = {name: splits for name, splits in files.items() if splits}
     head = catalog.head().refs.get(MAIN)
     if head is None or not read:
         return 0
     if any(input_.source.transform is not None for input_ in pipeline.inputs if input_.name in read):
         return None
     from headrace.distribute.records import in_arrival_order, read_records  # with Arrow
-    from headrace.kernel.delta import Disposition, aggregate
+    from headrace.kernel.delta import Disposition, aggregate_rows
+    from headrace.kernel.joins.sides import compile_joins
     from headrace.kernel.stage import CompiledStage
 
-    progress, landing = StoredProgress.of(catalog.manifest(head)), Landing(pipeline, catalog.store)
+    progress, landing = StoredProgress.from_manifest(catalog.manifest(head)), Landing(pipeline, catalog.store)
     late = 0
-    for output, alone in pipeline.of_records.items():
-        stage = CompiledStage(alone.edges or alone.stages[0])
+    for output, output_pipeline in pipeline.of_records.items():
+        stage = CompiledStage(output_pipeline.edges or output_pipeline.stages[0])
+        joins = compile_joins(output_pipeline) if output_pipeline.join else None
         try:
-            pieces = in_arrival_order(alone, read)
-            records = read_records(alone, [stage], landing, pieces, instant(datetime.now(UTC))).records
+            pieces = in_arrival_order(output_pipeline, read)
+            records = read_records(
+                output_pipeline, [joins or stage], landing, pieces, to_instant(datetime.now(UTC))
+            ).records
         except FixDataError:  # which the next run says
             return None
-        if records is not None:
+        if records is not None and joins is not None:
+            late = max(late, int(joins.late_mask(records.columns, progress.watermark).sum()))
+        elif records is not None:
             watermark = progress.watermark_of(progress.chains.get(output))
-            fates = aggregate(stage, records.columns, watermark).accounting.rows
+            fates = aggregate_rows(stage, records.columns, watermark).accounting.rows
             late = max(late, fates.get(Disposition.LATE, 0) + fates.get(Disposition.LATE_RETRACTION, 0))
     return late
 
@@ -178,21 +188,21 @@ def root_beside(catalog: Catalog, root: str, view: View, output: str | None) -> 
 
     Raises LandingAgainError if another output has that folder.
     """
-    beside = f"{root.rstrip('/')}/{view}"
+    default_root = f"{root.rstrip('/')}/{view}"
     if not output:
-        return beside
+        return default_root
     head = catalog.head().refs.get(MAIN)
     if head is None:
-        return f"{beside}/{output}"
+        return f"{default_root}/{output}"
     main = catalog.manifest(head)
     folder = first_name(main, output)
     for other in outputs_of(main):
         if other != output and first_name(main, other) == folder:
             raise LandingAgainError(
                 f"outputs {output} and {other} of {catalog.pipeline} were both called {folder}, at different times: "
-                f"their records would land below the same root {beside}/{folder}. Name a landing prefix (--to)"
+                f"their records would land below the same root {default_root}/{folder}. Name a landing prefix (--to)"
             )
-    return f"{beside}/{folder}"
+    return f"{default_root}/{folder}"
 
 
 def target_of(own: Target, store: object_stores.ObjectStore, beside: str | None, to: str | None) -> Target:
@@ -201,16 +211,18 @@ def target_of(own: Target, store: object_stores.ObjectStore, beside: str | None,
 
     Raises LandingAgainError if there is no such default, or it lies in the folder of a pipeline.
     """
-    target = _target(own, store, beside, to)
-    if (problem := overlap(store, target.store, target.prefix)) is not None:
+    target = _resolve_target(own, store, beside, to)
+    if (problem := overlap_problem(store, target.store, target.prefix)) is not None:
         raise LandingAgainError(f"{problem}, where files are no input: name another landing prefix (--to)")
     return target
 
 
-def _target(own: Target, store: object_stores.ObjectStore, beside: str | None, to: str | None) -> Target:
+def _resolve_target(
+    own: Target, store: object_stores.ObjectStore, default_root: str | None, landing_uri: str | None
+) -> Target:
     path = own.source.path
-    if to is not None:
-        store_named, prefix = open_source(store, to)
+    if landing_uri is not None:
+        store_named, prefix = open_source(store, landing_uri)
         target = replace(own, store=store_named, prefix=prefix, lands_in_source=False)
         own_uri, target_uri = (side.uri.rstrip("/") for side in (own, target))
         return own if own_uri == target_uri else replace(target, lands_in_source=target_uri.startswith(f"{own_uri}/"))
@@ -219,8 +231,8 @@ def _target(own: Target, store: object_stores.ObjectStore, beside: str | None, t
             f"the source {path} is the same under every root, so its {own.view} records need a landing prefix of "
             "their own: name one (--to)"
         )
-    assert beside is not None
-    return replace(own, store=object_stores.open_store(beside), prefix=path.strip("/"), lands_in_source=False)
+    assert default_root is not None
+    return replace(own, store=object_stores.open_store(default_root), prefix=path.strip("/"), lands_in_source=False)
 
 
 def suffix_of(source: FilesSource) -> str:
@@ -228,13 +240,13 @@ def suffix_of(source: FilesSource) -> str:
     form: FileFormat = source.file_format
     if not source.suffixes:
         return form.suffix
-    unpacked = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
-    if not unpacked:
+    unpacked_suffixes = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
+    if not unpacked_suffixes:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
             f"let it take {form.suffix} too"
         )
-    return min(unpacked, key=lambda suffix: suffix.endswith(_GZIP))
+    return min(unpacked_suffixes, key=lambda suffix: suffix.endswith(_GZIP))
 
 
 @dataclass(frozen=True)
@@ -250,15 +262,15 @@ class Headers:
     name: str
     _known: dict[str, bytes | str] = field(default_factory=dict, init=False)
 
-    def of(self, path: str) -> bytes | str:
+    def header_of_file(self, path: str) -> bytes | str:
         """The header of a file, for which all of the file is read, once; or as text why records of it cannot land."""
         if path not in self._known:
-            self._known[path] = self._read(path)
+            self._known[path] = self._read_header(path)
         return self._known[path]
 
-    def _read(self, path: str) -> bytes | str:
+    def _read_header(self, path: str) -> bytes | str:
         try:
-            return self.format.header(self._content(path), path)
+            return self.format.header(self._file_content(path), path)
         except object_stores.ObjectNotFoundError:
             problem = "is gone: put it back"
         except object_stores.ObjectChangedError:
@@ -267,7 +279,7 @@ class Headers:
             problem = "cannot be read"
         return f"{path}, which has the header of their columns, {problem}"
 
-    def _content(self, path: str) -> bytes:
+    def _file_content(self, path: str) -> bytes:
         was = self._as_read.get(path)
         if was is None:
             return self.store.read(path)
@@ -327,7 +339,7 @@ class Copy:
     def content(self) -> bytes | str:
         """The content of the file; or as text why there is none."""
         lines = [line for file_lines in self.lines.values() for line in file_lines]
-        header = self.target.headers.of(next(iter(self.lines))) if self.target.format.has_header else None
+        header = self.target.headers.header_of_file(next(iter(self.lines))) if self.target.format.has_header else None
         if isinstance(header, str):
             return header
         return self.target.format.copied(lines, self.target.source.as_read.fields, header)
@@ -359,11 +371,11 @@ class Relanding:
         self.catalog = seen_catalog(self.whole, output)
         self._snapshot = snapshot_at(self.catalog, at)
         self.manifest = self._snapshot.manifest
-        self.targets = {input_.name: self._target(input_, to) for input_ in inputs}
+        self.targets = {input_.name: self._target_for_input(input_, to) for input_ in inputs}
         self.counts: Counter[str] = Counter()
         self.left: Counter[str] = Counter()
 
-    def _target(self, input_: Input, to: str | None) -> Target:
+    def _target_for_input(self, input_: Input, landing_uri: str | None) -> Target:
         source = input_.source
         if not isinstance(source, FilesSource):
             raise LandingAgainError(
@@ -373,7 +385,7 @@ class Relanding:
         store, prefix = open_source(self._store, source.path)
         headers = Headers(source.file_format, store, self.catalog, self.manifest, input_.name)
         own = Target(self._view, source, suffix_of(source), headers, store, prefix, lands_in_source=True)
-        target = target_of(own, self._store, self._beside, to)
+        target = target_of(own, self._store, self._beside, landing_uri)
         if self._output and target.lands_in_source:
             raise LandingAgainError(
                 f"{target.uri} is read by pipeline {self._pipeline.name}, whose other outputs have taken what output "
@@ -390,15 +402,15 @@ class Relanding:
         """Land the ``copies`` that are made of each epoch and its rows, which have ``columns``. Returns the fields that
         the result has for every view.
         """
-        epochs = dropped(self.catalog, self.manifest, self._view)
+        epochs = dropped_files(self.catalog, self.manifest, self._view)
         for target in self.targets.values():
-            target.look()
+            target.find_landed()
             target.check_there(self.catalog, epochs, self._at)
-        types = self._columns.types(self._view)
+        types = self._columns.column_types(self._view)
         schema = schema_of({name: types[name] for name in columns})
         with ways_out(self.catalog, self._snapshot.ref or ""):
             for epoch, files in epochs.items():
-                for copy in copies(epoch, partial(self._rows, files, schema)):
+                for copy in copies(epoch, partial(self._dropped_rows, files, schema)):
                     self._land(copy)
         left = dict(sorted(self.left.items()))
         return {**self.counts, "left": left, "lands_in_source": bool(self.own), "beside": self._beside}
@@ -408,10 +420,10 @@ class Relanding:
         """The columns of the rows; dead letters are those of all outputs."""
         if self._view is View.REJECTED:
             return ViewColumns({}, {}, {}, output=self._output or next(iter(self._pipeline.outputs), ""))
-        return ViewColumns.of(self._pipeline)
+        return ViewColumns.from_pipeline(self._pipeline)
 
-    def _rows(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[Mapping[str, Any]]:
-        for table in tables(self._store, files, schema):
+    def _dropped_rows(self, files: Sequence[DataFile], schema: pa.Schema) -> Iterator[Mapping[str, Any]]:
+        for table in read_tables(self._store, files, schema):
             yield from python_rows(table)
 
     def _land(self, copy: Copy) -> None:
@@ -419,14 +431,14 @@ class Relanding:
             self.counts["already_landed"] += 1
             return
         sound = copy.that_stand_alone()
-        if torn := copy.records - sound.records:
-            self.left[_TORN] += torn
+        if torn_records := copy.records - sound.records:
+            self.left[_TORN] += torn_records
         copy = sound
         if not copy.records:
             return
         if isinstance(content := copy.content(), str):
             self.left[content] += copy.records
-        elif copy.target.create(copy.name, content):
+        elif copy.target.create_file(copy.name, content):
             self.counts.update(files=1, records=copy.records)
         else:
             self.counts["already_landed"] += 1

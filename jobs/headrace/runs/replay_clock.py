@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from headrace.model.time import Duration, Instant, instant, parse_duration
+from headrace.model.time import Duration, Instant, parse_duration, to_instant
 from headrace.runs.option_kinds import RunOptionsError
 
-_LAST = instant(datetime.max.replace(tzinfo=UTC))
+_LAST = to_instant(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class ReplayClock:
         if self.step <= 0:
             raise RunOptionsError("the step of a replay's clock must be longer than zero")
 
-    def at(self, tick: int) -> Instant:
+    def time_at(self, tick: int) -> Instant:
         """What it shows at tick number ``tick``, counted from 0. Raises RunOptionsError after the year 9999."""
         moment = Instant(self.start + tick * self.step)
         if moment > _LAST:
@@ -34,7 +34,7 @@ class ReplayClock:
         """Whether it ever shows ``moment``."""
         return moment >= self.start and (moment - self.start) % self.step == 0
 
-    def tick(self, due: Instant) -> int:
+    def first_tick_from(self, due: Instant) -> int:
         """The first tick at or after ``due``."""
         return max(0, -((self.start - due) // self.step))
 
@@ -49,7 +49,7 @@ def parse_clock(start: str | None, step: str | None) -> ReplayClock | None:
     if start is None or step is None:
         raise RunOptionsError("a clock of a replay needs both where it starts and its step: --clock and --clock-step")
     try:
-        begin = instant(datetime.fromisoformat(start))
+        begin = to_instant(datetime.fromisoformat(start))
     except ValueError as error:
         raise RunOptionsError(f"clock {start!r}: write a time with its zone like 2026-01-01T00:00:00Z") from error
     try:

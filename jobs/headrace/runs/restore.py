@@ -30,16 +30,16 @@ from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.loading.code_digests import changed_code
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.definition_plan import Action, Plan, named, plan
+from headrace.read.definition_plan import Action, Plan, describe_changes, plan_definition_change
 from headrace.read.snapshots.progress import StoredProgress, progress_of
 from headrace_snapshots.catalog import Catalog, Claim, Link
-from headrace_snapshots.datafiles import listed, look
+from headrace_snapshots.datafiles import check_size, list_objects
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, InputFile, UnfinishedMerge
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.format.output_view import outputs_of, seen_by
 from headrace_snapshots.names import MAIN
-from headrace_snapshots.output_catalog import how_back, patches_given_up, told, warned
+from headrace_snapshots.output_catalog import describe_given_up, given_up_warning, how_back, patches_given_up
 from headrace_snapshots.store import ObjectInfo, do_all
 
 
@@ -58,32 +58,36 @@ def check_continues(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggrega
     """
     had = outputs_of(manifest)
     if parks and pipeline.has_names and had:
-        changed = changed_outputs(pipeline, manifest, allow_new_aggregates=allow_new_aggregates)
-        if any(output in had and output not in changed for output in pipeline.outputs):
+        changed_names = changed_outputs(pipeline, manifest, allow_new_aggregates=allow_new_aggregates)
+        if any(output in had and output not in changed_names for output in pipeline.outputs):
             return
     check_same_outputs(pipeline, manifest)
-    for output, alone in pipeline.by_output.items():
-        _check_output(output, plan(alone, seen_by(manifest, output)), allow_new_aggregates=allow_new_aggregates)
+    for output, output_pipeline in pipeline.by_output.items():
+        _check_output(
+            output,
+            plan_definition_change(output_pipeline, seen_by(manifest, output)),
+            allow_new_aggregates=allow_new_aggregates,
+        )
 
 
 def changed_outputs(pipeline: Pipeline, manifest: Manifest, *, allow_new_aggregates: bool) -> dict[str, str]:
     """The outputs of ``pipeline`` that mean something else than in ``manifest``, which has them; what to do."""
-    changed: dict[str, str] = {}
+    reason_by_output: dict[str, str] = {}
     for output in (name for name in outputs_of(manifest) if name in pipeline.outputs):
-        difference = plan(pipeline.by_output[output], seen_by(manifest, output))
+        difference = plan_definition_change(pipeline.by_output[output], seen_by(manifest, output))
         try:
             _check_output(output, difference, allow_new_aggregates=allow_new_aggregates)
         except ChangedPipelineError as error:
-            changed[output] = str(error)
-    return changed
+            reason_by_output[output] = str(error)
+    return reason_by_output
 
 
 def check_same_outputs(pipeline: Pipeline, manifest: Manifest) -> None:
     """Raise ChangedPipelineError unless ``manifest`` has the outputs of ``pipeline``, by their names."""
-    now, then = set(pipeline.outputs), set(outputs_of(manifest))
-    if now == then:
+    now, recorded_outputs = set(pipeline.outputs), set(outputs_of(manifest))
+    if now == recorded_outputs:
         return
-    has, had = (", ".join(sorted(names)) or "one without a name" for names in (now, then))
+    has, had = (", ".join(sorted(names)) or "one without a name" for names in (now, recorded_outputs))
     raise ChangedPipelineError(
         f"pipeline {pipeline.name} has other outputs since snapshot {manifest.snapshot_id} (epoch {manifest.epoch}): "
         f"now {has}, then {had}. Run `headrace backfill {pipeline.name}` (or the backfill DAG), which computes all of "
@@ -93,7 +97,7 @@ def check_same_outputs(pipeline: Pipeline, manifest: Manifest) -> None:
 
 def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) -> None:
     if difference.action is Action.REPLAY:
-        again = (
+        next_step = (
             f"`headrace backfill {difference.pipeline}.{output} --promote`, which computes it again in a branch that "
             "main adopts it from"
             if output
@@ -106,7 +110,7 @@ def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) 
             else "Its state means something else now (`headrace plan` says of which aggregations)"
         )
         raise ChangedPipelineError(
-            f"{definition_change(difference, output)}. {means}. Run {again}; or take the change back"
+            f"{definition_change(difference, output)}. {means}. Run {next_step}; or take the change back"
         )
     if difference.starting_empty and not allow_new_aggregates:
         raise ChangedPipelineError(
@@ -117,20 +121,20 @@ def _check_output(output: str, difference: Plan, *, allow_new_aggregates: bool) 
 
 def definition_change(difference: Plan, output: str = "") -> str:
     """The parts of the definition of an ``output`` that have changed since the snapshot, in a line."""
-    at = f"snapshot {difference.snapshot} (epoch {difference.epoch})"
+    snapshot_text = f"snapshot {difference.snapshot} (epoch {difference.epoch})"
     what = f"output {output} of pipeline" if output else "pipeline"
-    return f"{what} {difference.pipeline} has changed since {at}: {named(difference.changes)}"
+    return f"{what} {difference.pipeline} has changed since {snapshot_text}: {describe_changes(difference.changes)}"
 
 
 def check_code(pipeline: Pipeline, manifest: Manifest, *, strict: bool) -> str | None:
     """A warning if code of the user's own has changed since ``manifest``. Raises ChangedCodeError where it is
     ``strict``.
     """
-    changed = changed_code(pipeline, manifest.code)
-    if not changed:
+    changed_modules = changed_code(pipeline, manifest.code)
+    if not changed_modules:
         return None
     reason = (
-        f"the code of {', '.join(changed)} has changed since snapshot {manifest.snapshot_id} (epoch "
+        f"the code of {', '.join(changed_modules)} has changed since snapshot {manifest.snapshot_id} (epoch "
         f"{manifest.epoch}): the code as it was made the results so far"
     )
     if strict:
@@ -171,7 +175,7 @@ class RestoredRun:
     warning: str | None = None
 
 
-def restore(
+def restore_head(
     catalog: Catalog,
     claim: Claim,
     checked: Callable[[Manifest], Manifest],
@@ -186,31 +190,31 @@ def restore(
     if claim.snapshot_id is None:
         return RestoredRun(claim, None)
     files = _Restorable(catalog, verify)
-    broken: list[Link] = []
+    broken_links: list[Link] = []
     whole: Manifest | None = None
     for link in catalog.lineage(claim.snapshot_id):
         if link.manifest is not None and not files.problems(manifest := checked(link.manifest)):
             whole = manifest
             break
-        broken.append(link)
-    if not broken:
+        broken_links.append(link)
+    if not broken_links:
         return RestoredRun(claim, whole)
-    reason = _reason(broken, files)
-    _check_published(catalog, claim, broken, whole, reason)
+    reason = _broken_reason(broken_links, files)
+    _check_published(catalog, claim, broken_links, whole, reason)
     warning = f"{catalog.pipeline}: {reason}"
-    if not _check_input(catalog, broken, whole, gone, reason):
+    if not _check_input(catalog, broken_links, whole, gone, reason):
         warning += (
             "; the manifest that named its input is broken, so Headrace cannot tell whether all of it is still there"
         )
-    if signals := _signals(broken):
-        warning += f"; signals given since then are lost, give them again: {_joined(signals)}"
-    to = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
-    back = None if whole is None else whole.snapshot_id
-    patches = patches_given_up(catalog, claim.snapshot_id, back)
-    lost = [*told(catalog, patches, back)]
-    claim = catalog.step_back(claim, back, f"fell back to the newest whole snapshot: {reason}", patches=patches)
-    warning += f". Branch {claim.branch} fell back to {to}; what came after is read again"
-    warning += f". Output patches are lost: {'; '.join(lost)}" if lost else ""
+    if signals := _lost_signals(broken_links):
+        warning += f"; signals given since then are lost, give them again: {_join_first_names(signals)}"
+    target_text = "its beginning" if whole is None else f"snapshot {whole.snapshot_id} (epoch {whole.epoch})"
+    target_id = None if whole is None else whole.snapshot_id
+    patches = patches_given_up(catalog, claim.snapshot_id, target_id)
+    lost_patches = [*describe_given_up(catalog, patches, target_id)]
+    claim = catalog.step_back(claim, target_id, f"fell back to the newest whole snapshot: {reason}", patches=patches)
+    warning += f". Branch {claim.branch} fell back to {target_text}; what came after is read again"
+    warning += f". Output patches are lost: {'; '.join(lost_patches)}" if lost_patches else ""
     _logger.warning(warning)
     return RestoredRun(claim, whole, warning)
 
@@ -227,11 +231,11 @@ def merges_to_continue(
     def is_whole(table: str, merge: UnfinishedMerge) -> bool:
         def check(file: DataFile) -> None:
             info = infos.get(file.path)
-            look(catalog.store, file, info) if is_current(table) else verify(head, table, file, info)
+            check_size(catalog.store, file, info) if is_current(table) else verify(head, table, file, info)
 
         try:
             files = [*chain(*merge.files)]
-            infos = listed(catalog.store, (file.path for file in files))
+            infos = list_objects(catalog.store, (file.path for file in files))
             do_all(catalog.store, check, files)
         except BrokenObjectError as error:
             _logger.info("a merge begins again: %s", error)
@@ -256,20 +260,20 @@ class _Restorable:
             self._catalog.layers(manifest, tables)
         except BrokenObjectError as error:
             return [error]
-        named = {
+        files_by_path = {
             file.path: (manifest, name, file)
             for name in tables
             for layer in manifest.tables[name]
             for file in layer.files
         }
-        if not (broken := self._known(named)):
-            unread = [named_file for path, named_file in named.items() if path not in self._found]
-            self._infos = listed(self._catalog.store, (file.path for *_, file in unread))
+        if not (broken_files := self._known_problems(files_by_path)):
+            unread = [named_file for path, named_file in files_by_path.items() if path not in self._found]
+            self._infos = list_objects(self._catalog.store, (file.path for *_, file in unread))
             with ThreadPoolExecutor(_READERS) as pool:
-                results = list(pool.map(self._problem, unread))
+                results = list(pool.map(self._file_problem, unread))
             self._found |= dict(zip((file.path for *_, file in unread), results, strict=True))
-            broken = self._known(named)
-        return broken or self._offsets_problem(manifest)
+            broken_files = self._known_problems(files_by_path)
+        return broken_files or self._offsets_problem(manifest)
 
     def _offsets_problem(self, manifest: Manifest) -> list[BrokenObjectError]:
         try:
@@ -278,11 +282,11 @@ class _Restorable:
             return [error]
         return []
 
-    def _known(self, paths: Iterable[str]) -> list[BrokenObjectError]:
+    def _known_problems(self, paths: Iterable[str]) -> list[BrokenObjectError]:
         return [problem for path in paths if (problem := self._found.get(path)) is not None]
 
-    def _problem(self, named: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
-        manifest, table, file = named
+    def _file_problem(self, named_file: tuple[Manifest, str, DataFile]) -> BrokenObjectError | None:
+        manifest, table, file = named_file
         try:
             self._verify(manifest, table, file, self._infos.get(file.path))
         except BrokenObjectError as error:
@@ -290,59 +294,64 @@ class _Restorable:
         return None
 
 
-def _reason(broken: list[Link], files: _Restorable) -> str:
+def _broken_reason(broken_links: list[Link], files: _Restorable) -> str:
     """Which snapshot cannot be restored, and what is broken: of it, or of those below it."""
     problems = list(
         dict.fromkeys(
             str(problem)
-            for link in broken
+            for link in broken_links
             for problem in (files.problems(link.manifest) if link.manifest is not None else [link.problem])
         )
     )
     more = f"; and {len(problems) - _NAMED} more" if len(problems) > _NAMED else ""
-    return f"snapshot {broken[0].snapshot_id} (epoch {broken[0].epoch}) cannot be restored: {_joined(problems)}{more}"
+    snapshot = f"snapshot {broken_links[0].snapshot_id} (epoch {broken_links[0].epoch})"
+    return f"{snapshot} cannot be restored: {_join_first_names(problems)}{more}"
 
 
-def _check_published(catalog: Catalog, claim: Claim, broken: list[Link], whole: Manifest | None, reason: str) -> None:
+def _check_published(
+    catalog: Catalog, claim: Claim, broken_links: list[Link], whole: Manifest | None, reason: str
+) -> None:
     catalog.look_again()  # a publish of what is broken may have come while it was verified: it fences nobody
-    published = catalog.published_by_any(catalog.head().refs) if claim.branch == MAIN else None
-    if published not in {link.snapshot_id for link in broken}:
+    published_id = catalog.published_by_any(catalog.head().refs) if claim.branch == MAIN else None
+    if published_id not in {link.snapshot_id for link in broken_links}:
         return
     name = catalog.pipeline
     target = "there is no whole one before it" if whole is None else f"the newest whole one is {whole.snapshot_id}"
-    back = None if whole is None else whole.snapshot_id
-    lost = warned(catalog, claim.snapshot_id, back)
+    target_id = None if whole is None else whole.snapshot_id
+    losses = given_up_warning(catalog, claim.snapshot_id, target_id)
     raise BelowPublishedError(
-        f"{name}: {reason}. Readers see snapshot {published}, which is not whole either, and {target}. Bring the "
-        f"file back from a backup; or {how_back(catalog, back)} and run "
-        f"again (readers go back too, until the replay is audited){lost}; or run `headrace backfill {name}` (or the "
+        f"{name}: {reason}. Readers see snapshot {published_id}, which is not whole either, and {target}. Bring the "
+        f"file back from a backup; or {how_back(catalog, target_id)} and run "
+        f"again (readers go back too, until the replay is audited){losses}; or run `headrace backfill {name}` (or the "
         "backfill DAG), which leaves readers where they are"
     )
 
 
 def _check_input(
     catalog: Catalog,
-    broken: list[Link],
+    broken_links: list[Link],
     whole: Manifest | None,
-    gone: Gone,
+    list_missing: Gone,
     reason: str,
 ) -> bool:
     """Raise InputGoneError if input of the broken epochs is gone; False if it is not known what all of them had read.
 
     File logs only grow, so the newest that can be read names the input of all before it.
     """
-    newest, read = next(_inputs_since(catalog, broken, -1 if whole is None else whole.epoch), (None, []))
+    newest, read = next(_inputs_since(catalog, broken_links, -1 if whole is None else whole.epoch), (None, []))
     if newest is None:
         return False
-    lost = gone(whole, read)
-    if lost:
+    lost_paths = list_missing(whole, read)
+    if lost_paths:
         raise InputGoneError(
             f"{catalog.pipeline}: {reason}. A run that goes back to an older snapshot reads again what came after it, "
-            f"and {len(lost)} of these files are gone or changed: {_joined(lost)}. Put them back as they were, or "
+            f"and {len(lost_paths)} of these files are gone or changed: {_join_first_names(lost_paths)}. Put them "
+            "back as they "
+            "were, or "
             "bring the broken object back from a backup; or give their records up with `headrace rollback`"
-            + warned(catalog, broken[0].snapshot_id, None if whole is None else whole.snapshot_id)
+            + given_up_warning(catalog, broken_links[0].snapshot_id, None if whole is None else whole.snapshot_id)
         )
-    return newest.epoch == broken[0].epoch
+    return newest.epoch == broken_links[0].epoch
 
 
 def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[tuple[Manifest | None, list[InputFile]]]:
@@ -350,19 +359,19 @@ def _inputs_since(catalog: Catalog, links: list[Link], epoch: int) -> Iterator[t
     for link in links:
         if link.manifest is not None:
             with suppress(BrokenObjectError):
-                records = [*catalog.files(link.manifest.logs[INPUTS], since_epoch=epoch)]
+                records = [*catalog.file_records(link.manifest.logs[INPUTS], since_epoch=epoch)]
                 yield link.manifest, [f for record in records for f in record.files if isinstance(f, InputFile)]
 
 
-def _signals(links: list[Link]) -> list[str]:
+def _lost_signals(links: list[Link]) -> list[str]:
     """The names of the signals that the epochs of ``links`` were given, as far as that can be read; oldest first."""
     names: list[str] = []
     for link in reversed(links):
         if link.manifest is not None:
             with suppress(BrokenObjectError):
-                names += [signal.name for signal in StoredProgress.of(link.manifest).signals]
+                names += [signal.name for signal in StoredProgress.from_manifest(link.manifest).signals]
     return list(dict.fromkeys(names))
 
 
-def _joined(names: list[str]) -> str:
+def _join_first_names(names: list[str]) -> str:
     return "; ".join(names[:_NAMED])

@@ -2,17 +2,19 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.scheduling import ExecutorDecision
-from headrace.runs.backfill.branches import ForkPoint
-from headrace.runs.backfill.replay import MainsReading, Replay
 from headrace.runs.reporting.listener import number_of
 from headrace.sources.landing import ByInput
 from headrace.sources.progress import PipelineProgress
 from headrace_snapshots.format.manifest import Manifest
+
+if TYPE_CHECKING:  # which few runs need
+    from headrace.runs.backfill.branches import ForkPoint
+    from headrace.runs.backfill.replay import MainsReading, Replay
 
 NAMED = 3
 """So many splits of an input a sentence names; of more, the first and the last."""
@@ -28,7 +30,7 @@ class FoundBranch:
     snapshot: str | None
     manifest: Manifest | None = None
     progress: PipelineProgress = field(default_factory=PipelineProgress)
-    history: MainsReading | None = None
+    history: "MainsReading | None" = None
     is_broken: bool = False
 
 
@@ -51,7 +53,7 @@ class LandRecords:
             return f"land what is new of {', '.join(self.inputs)}; what follows is planned from that"
         if not self.waiting:
             return f"land nothing: all that {', '.join(self.inputs)} has was landed"
-        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.waiting.items())
+        what = "; ".join(f"{_split_names(splits)} of {name}" for name, splits in self.waiting.items())
         return f"land {what}{'' if self.all_at_once else ', in portions as large as epochs'}; what follows reads it"
 
 
@@ -62,11 +64,11 @@ class TakeBranch:
     word: ClassVar[str] = "claim"
     branch: str
     snapshot: str | None
-    replay: Replay | None = field(default=None, repr=False)
+    replay: "Replay | None" = field(default=None, repr=False)
 
     def __str__(self) -> str:
-        at = "which is empty" if self.snapshot is None else f"at snapshot {self.snapshot}"
-        return f"claim branch {self.branch}, {at}: nobody else writes it then"
+        place = "which is empty" if self.snapshot is None else f"at snapshot {self.snapshot}"
+        return f"claim branch {self.branch}, {place}: nobody else writes it then"
 
 
 @dataclass(frozen=True)
@@ -105,20 +107,20 @@ class ComputeEpochs:
     word: ClassVar[str] = "compute"
     snapshot: str | None
     files: ByInput | None = None
-    replay: Replay | None = None
-    history: MainsReading | None = None
+    replay: "Replay | None" = None
+    history: "MainsReading | None" = None
     left: Mapping[str, int] = field(default_factory=dict)
     sweeps: bool = False
 
     def __str__(self) -> str:
         if self.files is None and self.replay is None:
             return "compute epochs of what is new after the newest whole snapshot"
-        again = " again what was read before, and" if self.history is not None else ""
-        what = "; ".join(f"{_named(splits)} of {name}" for name, splits in self.reads.items() if splits)
+        history_text = " again what was read before, and" if self.history is not None else ""
+        what = "; ".join(f"{_split_names(splits)} of {name}" for name, splits in self.reads.items() if splits)
         if not what and self.left:
-            return f"compute epochs:{again} what lands of {', '.join(self.left)}"
+            return f"compute epochs:{history_text} what lands of {', '.join(self.left)}"
         more = f"; more of {', '.join(self.left)} lands meanwhile" if self.left else ""
-        return f"compute epochs:{again} {what or 'what is due'}{more}"
+        return f"compute epochs:{history_text} {what or 'what is due'}{more}"
 
     @property
     def reads(self) -> ByInput:
@@ -163,7 +165,7 @@ class ForkBranch:
 
     word: ClassVar[str] = "fork"
     branch: str
-    point: ForkPoint
+    point: "ForkPoint"
 
     def __str__(self) -> str:
         return f"begin branch {self.branch} with {self.point.begin}: {self.point.reason}"
@@ -178,8 +180,8 @@ class ContinueBranch:
     begun: str | None
 
     def __str__(self) -> str:
-        begun = "nothing" if self.begun is None else f"snapshot {self.begun}"
-        return f"go on with branch {self.branch}, which has begun with {begun}"
+        fork_text = "nothing" if self.begun is None else f"snapshot {self.begun}"
+        return f"go on with branch {self.branch}, which has begun with {fork_text}"
 
 
 @dataclass(frozen=True)
@@ -217,20 +219,26 @@ BeginStage = ForkBranch | ContinueBranch | MoveBack | TakeReadersBack
 
 @dataclass(frozen=True)
 class CutOver:
-    """Let main have what ``branch`` has computed: all; of an ``output`` that main adopts; or as a patch of it."""
+    """Let main have what ``branch`` has computed: all; of an ``output`` that main adopts; or as a patch of it.
+    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
+    """
 
     word: ClassVar[str] = "cut_over"
     branch: str
     output: str | None = None
     patches: bool = False
+    give_up_delivered: bool = False
 
     def __str__(self) -> str:
         if self.patches:
-            of = f" of output {self.output}" if self.output else ""
-            return f"replace rows{of} by those of branch {self.branch} where windows have expired on both; publish that"
+            output_text = f" of output {self.output}" if self.output else ""
+            return (
+                f"replace rows{output_text} by those of branch {self.branch} where windows have expired on both; "
+                "publish that"
+            )
         if self.output is not None:
-            of = f"output {self.output} of branch {self.branch}, with what is computed of it"
-            return f"let main adopt {of}; audit that, and publish it"
+            output_text = f"output {self.output} of branch {self.branch}, with what is computed of it"
+            return f"let main adopt {output_text}; audit that, and publish it"
         return f"make branch {self.branch} main, and publish it, if its audit is good"
 
 
@@ -254,19 +262,22 @@ class DeliverOutput:
     refill: bool = False
 
     def __str__(self) -> str:
-        of = f" of output {self.output}" if self.output else ""
-        seen, unseen = f"snapshot {self.snapshot}, which readers see{of}", f"nothing{of}: none is published"
-        held = unseen if self.snapshot is None else seen
+        output_text = f" of output {self.output}" if self.output else ""
+        seen_text, unseen = (
+            f"snapshot {self.snapshot}, which readers see{output_text}",
+            f"nothing{output_text}: none is published",
+        )
+        content_text = unseen if self.snapshot is None else seen_text
         how = ", all of it again" if self.refill else ""
-        instead = ", in place of what others have delivered there" if self.take_over else ""
-        return f"make sink {self.sink.name} hold {held}{how}{instead}"
+        take_over_text = ", in place of what others have delivered there" if self.take_over else ""
+        return f"make sink {self.sink.name} hold {content_text}{how}{take_over_text}"
 
 
 Stage = RunStage | CutOver | DeliverOutput
 """With what follows a backfill, and what follows a publish."""
 
 
-def _named(splits: Sequence[SourceSplit]) -> str:
+def _split_names(splits: Sequence[SourceSplit]) -> str:
     """Some of ``splits`` by name; of more than a few, the first and the last."""
     names = [split.path for split in splits]
     if len(names) > NAMED:

@@ -8,14 +8,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from headrace.errors import FixConfigError, HeadraceError
-from headrace.pipeline.upstream_source import upstream_sources
-from headrace.read.upstream import ReadPipeline, UpstreamStep, upstreams_of
+from headrace.pipeline.sources import upstream_sources
 from headrace.sources.landing import ByInput
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.holds import ReaderHold, dropped, hold_at, holds_of
-from headrace_snapshots.names import ObjectKind, folder, kind_of
+from headrace_snapshots.holds import ReaderHold, drop_holds, hold_at, holds_of
+from headrace_snapshots.names import ObjectKind, kind_of, object_folder
 from headrace_snapshots.store import ObjectStore, open_store
 
 if TYPE_CHECKING:
@@ -29,19 +28,24 @@ class UnknownReaderError(FixConfigError, code="config.unknown_reader"):
 _log = logging.getLogger(__name__)
 
 
-def hold(run: "RunContext", files: ByInput) -> None:
+def hold_upstreams(run: "RunContext", files: ByInput) -> None:
     """Let the pipelines that are read keep what ``files`` name, before any of that is read. Who may not write there is
     told what may happen, and reads all the same.
     """
-    for name, source in upstream_sources(run.pipeline).items():
-        steps = [UpstreamStep.of(split) for split in files.get(name, ())]
+    sources = upstream_sources(run.pipeline.inputs)
+    if not sources:
+        return
+    from headrace.read.upstream import ReadPipeline, UpstreamStep
+
+    for name, source in sources.items():
+        steps = [UpstreamStep.from_split(split) for split in files.get(name, ())]
         snapshots = [side for step in steps for side in (step.begin, step.end) if side is not None]
         if not snapshots:
             continue
         upstream = ReadPipeline(source, run.store)
         own = ReaderHold(run.store.uri, run.pipeline.name, name, source.output, tuple(dict.fromkeys(snapshots)))
         try:
-            _add(run.catalog, upstream.store, source.pipeline, own)
+            _add_hold(run.catalog, upstream.store, source.pipeline, own)
         except HeadraceError as error:
             run.warn(
                 f"input {name}: {source.upstream} cannot be told what is still needed of it ({error.code}: "
@@ -52,25 +56,28 @@ def hold(run: "RunContext", files: ByInput) -> None:
             )
 
 
-def _add(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHold) -> None:
+def _add_hold(catalog: Catalog, store: ObjectStore, upstream: str, own: ReaderHold) -> None:
     try:
-        before = hold_at(store, own.path(upstream))
-        held: Sequence[str] = () if before is None else before.snapshots
+        old_hold = hold_at(store, own.path(upstream))
+        old_snapshots: Sequence[str] = () if old_hold is None else old_hold.snapshots
     except BrokenObjectError:  # what was in it follows from what the reader keeps
-        before, held = None, _consumed(catalog).get((store.uri, upstream, own.input, own.output), ())
-    snapshots = tuple(dict.fromkeys([*held, *own.snapshots]))
-    if before is None or snapshots != before.snapshots:
+        old_hold, old_snapshots = (
+            None,
+            _consumed_snapshots(catalog).get((store.uri, upstream, own.input, own.output), ()),
+        )
+    snapshots = tuple(dict.fromkeys([*old_snapshots, *own.snapshots]))
+    if old_hold is None or snapshots != old_hold.snapshots:
         replace(own, snapshots=snapshots).put(store, upstream)
 
 
 def drop_reader(catalog: Catalog, reader: str) -> list[str]:
     """End the holds of ``reader`` on the pipeline of ``catalog``; what ended. Raises UnknownReaderError."""
-    ended = dropped(catalog.store, catalog.pipeline, reader)
-    if not ended:
-        readable, damaged = holds_of(catalog.store, catalog.pipeline)
-        there = ", ".join(sorted({*(one.name for one in readable), *(one.reader for one in damaged)}))
-        raise UnknownReaderError(f"{reader} holds nothing of {catalog.pipeline}; {there or 'nobody'} does")
-    return ended
+    dropped_holds = drop_holds(catalog.store, catalog.pipeline, reader)
+    if not dropped_holds:
+        readable, damaged_holds = holds_of(catalog.store, catalog.pipeline)
+        reader_names = ", ".join(sorted({*(one.name for one in readable), *(one.reader for one in damaged_holds)}))
+        raise UnknownReaderError(f"{reader} holds nothing of {catalog.pipeline}; {reader_names or 'nobody'} does")
+    return dropped_holds
 
 
 def let_go(catalog: Catalog) -> None:
@@ -78,40 +85,44 @@ def let_go(catalog: Catalog) -> None:
     after, which a run may be about to commit. A hold that cannot be read is put again. What cannot be told them, they
     keep.
     """
-    for (root, pipeline, name, output), snapshots in _consumed(catalog).items():
+    for (root, pipeline, name, output), snapshots in _consumed_snapshots(catalog).items():
         own = ReaderHold(catalog.store.uri, catalog.pipeline, name, output, ())
         try:
             store = catalog.store if root == catalog.store.uri else open_store(root)
-            _trim(store, pipeline, own, snapshots)
+            _trim_hold(store, pipeline, own, snapshots)
         except HeadraceError as error:
             _log.warning("%s keeps what %s does not need any more: %s", pipeline, catalog.pipeline, error.code)
 
 
-def _trim(store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str]) -> None:
+def _trim_hold(store: ObjectStore, upstream: str, own: ReaderHold, snapshots: Sequence[str]) -> None:
     """Let the hold begin with the first of ``snapshots`` that it has."""
     try:
-        before = hold_at(store, own.path(upstream))
+        old_hold = hold_at(store, own.path(upstream))
     except BrokenObjectError:
         replace(own, snapshots=tuple(snapshots)).put(store, upstream)
         return
-    held = () if before is None else before.snapshots
-    first = next((number for number, snapshot in enumerate(held) if snapshot in snapshots), 0)
+    old_snapshots = () if old_hold is None else old_hold.snapshots
+    first = next((number for number, snapshot in enumerate(old_snapshots) if snapshot in snapshots), 0)
     if first:
-        replace(own, snapshots=held[first:]).put(store, upstream)
+        replace(own, snapshots=old_snapshots[first:]).put(store, upstream)
 
 
-def _consumed(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
+def _consumed_snapshots(catalog: Catalog) -> Mapping[tuple[str, str, str, str], Sequence[str]]:
     """What snapshots have consumed to which something may go back, oldest first, by root, pipeline, input and output:
     also to those that main had before a promotion or a rollback.
     """
-    consumed: dict[tuple[str, str, str, str], dict[str, int]] = {}
+    from headrace.read.upstream import upstreams_of
+
+    epochs_by_upstream: dict[tuple[str, str, str, str], dict[str, int]] = {}
     horizon = catalog.head().horizon
-    marked = () if horizon is None else catalog.marks.read(horizon.mark)
-    for info in catalog.store.list(folder(catalog.pipeline, ObjectKind.MANIFESTS)):
-        if info.path in marked or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
+    marked_paths = () if horizon is None else catalog.marks.read(horizon.mark)
+    for info in catalog.store.list(object_folder(catalog.pipeline, ObjectKind.MANIFESTS)):
+        if info.path in marked_paths or kind_of(catalog.pipeline, info.path) is not ObjectKind.MANIFESTS:
             continue
         with suppress(MissingSnapshotError, BrokenObjectError):  # nothing goes back to it
-            for name, at in upstreams_of(catalog.manifest(PurePosixPath(info.path).stem)).items():
-                if at.snapshot is not None:
-                    consumed.setdefault((at.root, at.pipeline, name, at.output), {})[at.snapshot] = at.epoch
-    return {what: sorted(epochs, key=epochs.__getitem__) for what, epochs in consumed.items()}
+            for name, position in upstreams_of(catalog.manifest(PurePosixPath(info.path).stem)).items():
+                if position.snapshot is not None:
+                    epochs_by_upstream.setdefault((position.root, position.pipeline, name, position.output), {})[
+                        position.snapshot
+                    ] = position.epoch
+    return {what: sorted(epochs, key=epochs.__getitem__) for what, epochs in epochs_by_upstream.items()}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from headrace.connections import Connection, SqlAnswer, answer_of, failure, hide_secrets, variable
+from headrace.connections import Connection, SqlAnswer, answer_of, describe_failure, hide_secrets, variable_name
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
 from headrace.pipeline.endpoints import Sink
@@ -37,16 +37,16 @@ def refuses_for_good(text: str) -> bool:
     return _FOR_GOOD.search(text) is not None
 
 
-def refusal(text: str, error: "psycopg.Error", connection: Connection) -> HeadraceError:
+def sink_error(text: str, error: "psycopg.Error", connection: Connection) -> HeadraceError:
     """The error of a sink that an ``error`` of PostgreSQL is, in a ``text`` without secrets."""
     import psycopg  # not for who lacks the extra, and is told so
 
     state = error.sqlstate or ""
     if not state and not isinstance(error, psycopg.OperationalError):  # an option that makes no sense
-        return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?")
+        return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable_name(connection.name)} right?")
     match answer_of(state, text):
         case SqlAnswer.LOGIN:
-            return SinkRefusedError(f"{text}. Is {variable(connection.name)} right?")
+            return SinkRefusedError(f"{text}. Is {variable_name(connection.name)} right?")
         case SqlAnswer.DATA:
             return UndeliverableError(f"{text}. Nothing was delivered")
         case SqlAnswer.PASSING:
@@ -71,10 +71,12 @@ def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
         hide_secrets(error, connection)
         raise
     except Exception as error:
-        of = f" of {connection}" if sink.connection else ""
+        connection_text = f" of {connection}" if sink.connection else ""
         # without what was caught: it may quote a secret
         raise SinkFailedError(
-            f"sink {sink.name} ({sink.kind}{of}) failed: {failure(error, connection)}. It holds what its last whole "
+            f"sink {sink.name} ({sink.kind}{connection_text}) failed: {describe_failure(error, connection)}. It "
+            "holds what its "
+            "last whole "
             "delivery left, if it takes changes in one step. Code of a sink says SinkUnreachableError of what passes, "
             "which is tried again"
         ) from None
@@ -82,10 +84,10 @@ def named_failures(sink: Sink, connection: Connection) -> Iterator[None]:
 
 def check_columns(table: str, wanted: Sequence[str], there: Iterable[str]) -> None:
     """Raise SinkRefusedError for the first of the ``wanted`` columns that a ``table`` does not have."""
-    known = [*there]
+    known_columns = [*there]
     for name in wanted:
-        if name not in known:
+        if name not in known_columns:
             raise SinkRefusedError(
-                f"table {table} has no column {name!r}; it has {', '.join(known)}. Say what it is called "
+                f"table {table} has no column {name!r}; it has {', '.join(known_columns)}. Say what it is called "
                 f"(--column {name}=THEIRS), or leave it out (--without {name})"
             )

@@ -24,23 +24,23 @@ Server = psycopg.Connection
 
 
 @contextmanager
-def watched(servers: Callable[[], Iterable[Server]], connect: Callable[[], Server], place: str) -> Iterator[None]:
+def watch_servers(servers: Callable[[], Iterable[Server]], connect: Callable[[], Server], place: str) -> Iterator[None]:
     """Inside, a server that does not answer any more ends what is asked of it by the connections that ``servers`` gives
     then; ``connect`` makes another one. Raises SinkUnreachableError where it was given up.
     """
     is_over, was_given_up = threading.Event(), threading.Event()
 
-    def watch() -> None:
+    def watch_until_over() -> None:
         silent = 0
         while silent < LOOKS:
             if is_over.wait(LOOK_SECONDS):
                 return
-            silent = 0 if _answers(connect) else silent + 1
+            silent = 0 if _is_answering(connect) else silent + 1
         was_given_up.set()
         for server in servers():
-            _cut(server)
+            _cut_connection(server)
 
-    watcher = threading.Thread(target=watch, name="watch", daemon=True)
+    watcher = threading.Thread(target=watch_until_over, name="watch", daemon=True)
     watcher.start()
     try:
         yield
@@ -58,16 +58,16 @@ def watched(servers: Callable[[], Iterable[Server]], connect: Callable[[], Serve
         watcher.join()
 
 
-def _cut(server: Server) -> None:
+def _cut_connection(server: Server) -> None:
     """End a connection, also while somebody waits for its answer."""
     with (
         suppress(psycopg.OperationalError),  # it has ended by itself
-        socket.socket(fileno=os.dup(server.fileno())) as shared,
+        socket.socket(fileno=os.dup(server.fileno())) as shared_socket,
     ):
-        shared.shutdown(socket.SHUT_RDWR)
+        shared_socket.shutdown(socket.SHUT_RDWR)
 
 
-def _answers(connect: Callable[[], Server]) -> bool:
+def _is_answering(connect: Callable[[], Server]) -> bool:
     try:
         connect().close()
     except ConnectionTimeout:

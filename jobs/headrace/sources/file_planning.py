@@ -25,8 +25,8 @@ from headrace.ext.stores import lists_in_pages, names_in, sort_key
 from headrace.model.time import Instant
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.known_names import KnownNames
-from headrace.sources.known_version import KnownVersion, hashed
 from headrace.sources.parallel_listing import listed_in_parallel, listed_of
+from headrace.sources.progress import KnownVersion, hashed
 from headrace_snapshots import store as object_stores
 
 UNFINISHED: Final = (".tmp", ".part", ".filepart", ".crdownload", ".inprogress")
@@ -63,12 +63,12 @@ def inputs_of(
     folder = folder_of(prefix)
     if lists_in_pages(store):
         return listed_of(store, folder, wanted)
-    last, there = max(map(sort_key, wanted)), dict[str, object_stores.ObjectInfo]()
+    last, infos_by_path = max(map(sort_key, wanted)), dict[str, object_stores.ObjectInfo]()
     listing = store.list(folder, min(wanted, key=sort_key)[:-1])
     for info in takewhile(lambda info: sort_key(info.path) <= last, listing):
         if info.path in wanted:
-            there[info.path] = info
-    return there
+            infos_by_path[info.path] = info
+    return infos_by_path
 
 
 def folder_of(prefix: str) -> str:
@@ -153,7 +153,7 @@ class FilesEnumerator(SplitEnumerator):
         """
 
     @abstractmethod
-    def early(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+    def early_files(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
         """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
 
 
@@ -164,27 +164,27 @@ def open_source(root: object_stores.ObjectStore, path: str) -> tuple[object_stor
     return root, path.strip("/")
 
 
-def discover(
+def discover_splits(
     store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, source: FilesSource
 ) -> list[SourceSplit]:
     """Files to read that sort after the mark of ``offsets``, in the order of their names.
 
     Raises ChangedFileError if a file of ``offsets.recent`` has another content now.
     """
-    return [*unread(store, prefix, offsets, source.suffixes)]
+    return [*list_unread(store, prefix, offsets, source.suffixes)]
 
 
-def unread(
+def list_unread(
     store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, suffixes: tuple[str, ...]
 ) -> Iterator[SourceSplit]:
-    """What ``discover`` gives, one by one as they are listed, of a source with these ``suffixes``."""
-    known = {file.path: file for file in offsets.recent}
-    for file in _listed(store, prefix, offsets.mark, suffixes):
-        recorded = known.get(file.path)
-        if recorded is None:
+    """What ``discover_splits`` gives, one by one as they are listed, of a source with these ``suffixes``."""
+    known_files = {file.path: file for file in offsets.recent}
+    for file in _list_splits(store, prefix, offsets.mark, suffixes):
+        recorded_file = known_files.get(file.path)
+        if recorded_file is None:
             yield file
-        elif not is_unchanged(store, recorded, file):
-            raise ChangedFileError(file.path, f"it was {_version(recorded)}, now it is {_version(file)}")
+        elif not is_unchanged(store, recorded_file, file):
+            raise ChangedFileError(file.path, f"it was {_version_text(recorded_file)}, now it is {_version_text(file)}")
 
 
 def unread_names(
@@ -194,34 +194,36 @@ def unread_names(
 
     Raises ChangedFileError if one that is known has another content now.
     """
-    for info, was in known.news(listed_inputs(store, prefix, suffixes, bounds=known.bounds())):
+    for info, was in known.find_news(listed_inputs(store, prefix, suffixes, bounds=known.listing_bounds())):
         if was is None:
             yield SourceSplit(info.path, info.size, info.etag)
         else:
-            _confirm(store, known, info, was)
+            _confirm_version(store, known, info, was)
 
 
-def _confirm(
-    store: object_stores.ObjectStore, known: KnownNames, info: object_stores.ObjectInfo, was: KnownVersion
+def _confirm_version(
+    store: object_stores.ObjectStore, known_names: KnownNames, info: object_stores.ObjectInfo, was: KnownVersion
 ) -> None:
     """Take ``info`` in as known if only its ETag differs from what it was. Raises ChangedFileError."""
     try:
-        there = store.digested(info.path) if was.size == info.size and was.digest is not None else None
+        digested_split = store.digested(info.path) if was.size == info.size and was.digest is not None else None
     except object_stores.ObjectNotFoundError:  # it went since it was listed
         return
-    if there is None or there.digest is None or hashed(there.digest) != was.digest:
-        before = f"{was.size} bytes" if was.size != info.size else "other content"
-        raise ChangedFileError(info.path, f"it was {before}, now it is {_version(_split_of(info))}")
-    known.confirmed[info.path] = SourceSplit(there.path, there.size, there.etag, there.digest)
+    if digested_split is None or digested_split.digest is None or hashed(digested_split.digest) != was.digest:
+        old_text = f"{was.size} bytes" if was.size != info.size else "other content"
+        raise ChangedFileError(info.path, f"it was {old_text}, now it is {_version_text(_split_of(info))}")
+    known_names.confirmed[info.path] = SourceSplit(
+        digested_split.path, digested_split.size, digested_split.etag, digested_split.digest
+    )
 
 
 def newest_landed(store: object_stores.ObjectStore, prefix: str, mark: str, source: FilesSource) -> Instant | None:
     """When the newest of the files that sort after ``mark`` landed; None if there are none, or the store does not say.
 
-    A listing, as ``discover`` makes one.
+    A listing, as ``discover_splits`` makes one.
     """
     times = (info.modified for info in listed_inputs(store, prefix, source.suffixes, mark))
-    return max((Instant(at) for at in times if at is not None), default=None)
+    return max((Instant(time) for time in times if time is not None), default=None)
 
 
 def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: SourceSplit) -> bool:
@@ -230,8 +232,8 @@ def is_unchanged(store: object_stores.ObjectStore, was: SourceSplit, now: Source
         return True
     if was.size != now.size or was.digest is None:
         return False
-    there = store.digested(was.path)
-    return there is not None and was.digest == there.digest
+    digested_split = store.digested(was.path)
+    return digested_split is not None and was.digest == digested_split.digest
 
 
 def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit:
@@ -239,48 +241,52 @@ def taken_in(store: object_stores.ObjectStore, file: SourceSplit) -> SourceSplit
     is what it is then. Raises VanishedFileError, ChangingFileError.
     """
     try:
-        digested = store.digested(file.path)
+        digested_split = store.digested(file.path)
     except object_stores.ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
     except object_stores.ObjectChangedError as error:
         raise ChangingFileError([file.path]) from error
-    return file if digested is None else SourceSplit(digested.path, digested.size, digested.etag, digested.digest)
+    return (
+        file
+        if digested_split is None
+        else SourceSplit(digested_split.path, digested_split.size, digested_split.etag, digested_split.digest)
+    )
 
 
 def listed_again(store: object_stores.ObjectStore, prefix: str, files: Sequence[SourceSplit]) -> list[SourceSplit]:
     """``files``, which landed under ``prefix``, as they are now. Raises VanishedFileError."""
-    wanted = {file.path for file in files}
-    listed = inputs_of(store, prefix, wanted)
-    if gone := sorted(wanted - listed.keys()):
-        raise VanishedFileError(gone[0])
-    now = (listed[file.path] for file in files)
+    wanted_paths = {file.path for file in files}
+    listed_files = inputs_of(store, prefix, wanted_paths)
+    if gone_paths := sorted(wanted_paths - listed_files.keys()):
+        raise VanishedFileError(gone_paths[0])
+    now = (listed_files[file.path] for file in files)
     return [SourceSplit(info.path, info.size, info.etag) for info in now]
 
 
-def gone(
+def missing_splits(
     store: object_stores.ObjectStore, prefix: str, files: Iterable[SourceSplit]
 ) -> Iterator[tuple[SourceSplit, str]]:
     """Name the ``files`` that are gone or have changed, each with which of it. A listing of ``prefix`` as far as they
     are, and a request for each that is elsewhere: the pipeline may read elsewhere since.
     """
-    wanted = {file.path: file for file in files}
-    listed = inputs_of(store, prefix, wanted)
-    for file in wanted.values():
-        now = listed.get(file.path) or _stat(store, file.path)
+    wanted_files = {file.path: file for file in files}
+    listed_files = inputs_of(store, prefix, wanted_files)
+    for file in wanted_files.values():
+        now = listed_files.get(file.path) or _stat_object(store, file.path)
         if now is None:
             yield file, "is gone"
         elif not is_unchanged(store, file, SourceSplit(now.path, now.size, now.etag)):
             yield file, "has changed"
 
 
-def _stat(store: object_stores.ObjectStore, path: str) -> object_stores.ObjectInfo | None:
+def _stat_object(store: object_stores.ObjectStore, path: str) -> object_stores.ObjectInfo | None:
     try:
         return store.stat(path)
     except object_stores.ObjectNotFoundError:
         return None
 
 
-def content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
+def read_content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
     """What ``file`` held when it was taken in. Raises VanishedFileError, and ChangedFileError if it has another content
     now.
     """
@@ -289,19 +295,19 @@ def content(store: object_stores.ObjectStore, file: SourceSplit) -> bytes:
     except object_stores.ObjectNotFoundError as error:
         raise VanishedFileError(file.path) from error
     except object_stores.ObjectChangedError as error:
-        raise ChangedFileError(file.path, f"it was {_version(file)}, and now it is another file") from error
+        raise ChangedFileError(file.path, f"it was {_version_text(file)}, and now it is another file") from error
 
 
 def full_sweep(
     store: object_stores.ObjectStore, prefix: str, offsets: SourcePosition, known: Iterable[str], source: FilesSource
 ) -> list[SourceSplit]:
-    """Stragglers: files that sort at or before the mark, where ``discover`` does not look, and were never read.
+    """Stragglers: files that sort at or before the mark, where ``discover_splits`` does not look, and were never read.
 
     ``known`` are the paths of all files that were read. Lists the whole prefix up to the mark.
     """
     read = frozenset(known)
     stragglers: list[SourceSplit] = []
-    for file in _listed(store, prefix, "", source.suffixes):
+    for file in _list_splits(store, prefix, "", source.suffixes):
         if file.path > offsets.mark:
             break
         if file.path not in read:
@@ -321,13 +327,13 @@ def next_batch(files: Sequence[SourceSplit], max_files: int, max_bytes: int) -> 
     return batch
 
 
-def advance(offsets: SourcePosition, batch: Sequence[SourceSplit], look_back: int) -> SourcePosition:
+def advance_position(offsets: SourcePosition, batch: Sequence[SourceSplit], look_back: int) -> SourcePosition:
     """``offsets`` after ``batch`` has been read; the newest ``look_back`` files stay in the window."""
     if not batch:
         return offsets
     by_name = sorted((*offsets.recent, *batch), key=lambda file: file.path)
-    passed = by_name[: max(0, len(by_name) - look_back)]
-    mark = max([offsets.mark, *(file.path for file in passed)])
+    passed_files = by_name[: max(0, len(by_name) - look_back)]
+    mark = max([offsets.mark, *(file.path for file in passed_files)])
     return SourcePosition(
         mark=mark,
         recent=tuple(file for file in by_name if file.path > mark),
@@ -336,7 +342,7 @@ def advance(offsets: SourcePosition, batch: Sequence[SourceSplit], look_back: in
     )
 
 
-def _listed(
+def _list_splits(
     store: object_stores.ObjectStore, prefix: str, start_after: str, suffixes: tuple[str, ...]
 ) -> Iterator[SourceSplit]:
     for info in listed_inputs(store, prefix, suffixes, start_after):
@@ -347,58 +353,61 @@ def _split_of(info: object_stores.ObjectInfo) -> SourceSplit:
     return SourceSplit(info.path, info.size, info.etag, info.digest)
 
 
-def _version(file: SourceSplit) -> str:
+def _version_text(file: SourceSplit) -> str:
     return f"{file.size} bytes with ETag {file.etag}"
 
 
 SHOWN = 5
 
 
-def exists(store: object_stores.ObjectStore) -> bool:
+def root_exists(store: object_stores.ObjectStore) -> bool:
     """Whether there is a root: a local folder, or anything under a prefix."""
     if isinstance(store, object_stores.LocalStore):
         return store.root.is_dir()
     return next(iter(store.list("")), None) is not None
 
 
-def around(store: object_stores.ObjectStore) -> str:
+def describe_surroundings(store: object_stores.ObjectStore) -> str:
     """What there is instead of a root that does not exist."""
     if not isinstance(store, object_stores.LocalStore):
         return "nothing lies under it"
-    there = next(folder for folder in store.root.parents if folder.is_dir())
-    return _holding(str(there), [f"{path.name}/" if path.is_dir() else path.name for path in _some(there)])
+    existing_folder = next(folder for folder in store.root.parents if folder.is_dir())
+    return _contents_text(
+        str(existing_folder),
+        [f"{path.name}/" if path.is_dir() else path.name for path in _first_entries(existing_folder)],
+    )
 
 
 def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tuple[str, ...]) -> str:
     """Why there are no files, though there never was one: the prefix, and what is in it or around it."""
     folder = f"{prefix}/" if prefix else ""
     where = f"{store.uri.rstrip('/')}/{folder}"
-    if there := [*islice(store.list(folder), SHOWN)]:
-        such = ", ".join(info.path.removeprefix(folder) for info in there)
-        return f"no file under {where} is input, such as {such}: {_taken(suffixes)}"
-    if not exists(store):
-        return f"{where} does not exist; {around(store)}"
-    above = folder
-    while above:
-        above = above.rstrip("/").rpartition("/")[0]
-        above = f"{above}/" if above else ""
-        if names := [*islice(names_in(store, above), SHOWN + 1)]:  # one more than are shown
-            return f"nothing lies under {where}; " + _holding(f"{store.uri}/{above}", names)
+    if existing_infos := [*islice(store.list(folder), SHOWN)]:
+        such = ", ".join(info.path.removeprefix(folder) for info in existing_infos)
+        return f"no file under {where} is input, such as {such}: {_accepted_names_text(suffixes)}"
+    if not root_exists(store):
+        return f"{where} does not exist; {describe_surroundings(store)}"
+    parent_folder = folder
+    while parent_folder:
+        parent_folder = parent_folder.rstrip("/").rpartition("/")[0]
+        parent_folder = f"{parent_folder}/" if parent_folder else ""
+        if names := [*islice(names_in(store, parent_folder), SHOWN + 1)]:  # one more than are shown
+            return f"nothing lies under {where}; " + _contents_text(f"{store.uri}/{parent_folder}", names)
     return f"nothing lies under {where}"
 
 
-def _taken(suffixes: tuple[str, ...]) -> str:
+def _accepted_names_text(suffixes: tuple[str, ...]) -> str:
     if suffixes:
         return f"names must end in {' or '.join(suffixes)}, and those that begin with _ or . are left out"
     return LEFT_OUT
 
 
-def _holding(where: str, names: list[str]) -> str:
+def _contents_text(where: str, names: list[str]) -> str:
     if not names:
         return f"{where} is empty"
     more = ", ..." if len(names) > SHOWN else ""
     return f"{where} holds {', '.join(names[:SHOWN])}{more}"
 
 
-def _some(folder: Path) -> list[Path]:
+def _first_entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())[: SHOWN + 1]

@@ -2,7 +2,7 @@
 or one for each item of a list.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.columns import Ints, arrow_type, as_numpy, constant, valid
+from headrace.kernel.columns import Ints, arrow_scalar, arrow_type, as_numpy, list_numbers, take_rows, valid_mask
 from headrace.model.expressions.data_types import in_words
 from headrace.pipeline.endpoints import BatchFunction, Source
-from headrace.pipeline.loading.code_digests import named_function
+from headrace.pipeline.loading.code_digests import load_function
+from headrace.pipeline.sources import IS_RETRACTION
 from headrace.sources.changelogs import with_signs
 
 ROW = "_row"
@@ -53,14 +54,7 @@ class FlatMap:
 
 def batch_call(function: BatchFunction) -> Call:
     """The function itself. Raises BatchFunctionError."""
-    try:
-        return named_function(function.in_words, function.name, function.package, BatchFunctionError).function
-    except HeadraceError:
-        raise
-    except Exception as error:  # a module of the user's own may raise anything
-        raise BatchFunctionError(
-            f"{function.in_words}: its module fails as it is imported: {type(error).__name__}: {error}"
-        ) from error
+    return load_function(function, BatchFunctionError)
 
 
 def flat_mapped(source: Source, records: ScannedRecords, call: Call, places_of: PlacesOf) -> FlatMap:
@@ -69,56 +63,72 @@ def flat_mapped(source: Source, records: ScannedRecords, call: Call, places_of: 
     """
     function = source.transform
     assert isinstance(function, BatchFunction)
-    parsed = np.flatnonzero(~valid(records.unparsed))
-    given = pa.RecordBatch.from_pydict({name: records.columns[name] for name in source.types})
-    if len(parsed) < len(records):
-        given = given.take(pa.array(parsed))
-    made: list[pa.RecordBatch] = []
-    for begin in range(0, len(parsed), BATCH_ROWS):
-        numbers = parsed[begin : begin + BATCH_ROWS]
-        asked = _Asked(function, call, partial(_places, places_of, numbers))
-        result = asked.of(given.slice(begin, BATCH_ROWS), 0)
-        if function.deterministic and not begin:
-            asked.check_again(given.slice(0, min(_SAMPLE, len(numbers))), result)
-        made.append(_numbered(result, numbers[as_numpy(result.column(ROW))]))
-    with _held_to_size(records, places_of):
-        rows = pa.concat_batches([pa.RecordBatch.from_pylist([], schema=_schema_of(function)), *made])
-    flat = with_unparsed(records, as_numpy(rows.column(ROW)), {name: rows.column(name) for name in function.returns})
+    parsed_rows = np.flatnonzero(~valid_mask(records.unparsed))
+    names = [
+        name for name in source.types if name not in source.carried or name != IS_RETRACTION
+    ]  # as it came, it goes
+    batch_given = pa.RecordBatch.from_pydict({name: records.columns[name] for name in names})
+    if len(parsed_rows) < len(records):
+        batch_given = batch_given.take(pa.array(parsed_rows))
+    result = apply_function(function, call, batch_given, partial(_places_of_rows, places_of, parsed_rows))
+    rows = parsed_rows[as_numpy(result.column(ROW))]
+    columns = {name: result.column(name) for name in function.returns}
+    columns |= {name: records.columns[name].take(pa.array(rows)) for name in source.carried}
+    flat = with_unparsed(records, rows, columns)
     return replace(flat, records=with_signs(source, flat.records))
 
 
-def exploded(name: str, records: ScannedRecords, places_of: PlacesOf) -> FlatMap:
-    """One of ``records`` for each item of the list that column ``name`` is; those that do not parse stay. Raises
-    FlatMapSizeError.
+def apply_function(function: BatchFunction, call: Call, given: pa.RecordBatch, places_of: PlacesOf) -> pa.RecordBatch:
+    """What ``function``, which is ``call``, makes of the rows ``given``, in their order, ``ROW`` being the number of
+    the row. Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
-    lists = records.columns[name]
-    rows, items = as_numpy(pc.list_parent_indices(lists)).astype(np.int64), pc.list_flatten(lists)
-    if records.unparsed.null_count < len(records):
-        parsed = ~valid(records.unparsed)[rows]
-        rows, items = rows[parsed], items.filter(pa.array(parsed))
-    with _held_to_size(records, places_of):
+    results = [pa.RecordBatch.from_pylist([], schema=_schema_of(function))]
+    for begin in range(0, given.num_rows, BATCH_ROWS):
+        batch = given.slice(begin, BATCH_ROWS)
+        checked_call = _BatchCall(function, call, partial(_shifted_places, places_of, begin))
+        result = checked_call.call_batch(batch, 0)
+        if function.deterministic and not begin:
+            checked_call.check_again(batch.slice(0, _SAMPLE), result)
+        results.append(_with_row_numbers(result, as_numpy(result.column(ROW)) + begin))
+    with _held_to_size(given.num_rows, places_of):
+        return pa.concat_batches(results)
+
+
+def explode_records(names: Collection[str], records: ScannedRecords, places_of: PlacesOf) -> FlatMap:
+    """One of ``records`` for each item of the lists that the columns ``names`` are, which are equally long; those that
+    do not parse stay. Raises FlatMapSizeError.
+    """
+    parsed_rows = np.flatnonzero(~valid_mask(records.unparsed))
+    lists = {name: take_rows(records.columns[name], parsed_rows) for name in names}
+    rows = parsed_rows[list_numbers(next(iter(lists.values())))]
+    with _held_to_size(len(records), places_of):
         columns = {
-            other: items if other == name else values.take(pa.array(rows)) for other, values in records.columns.items()
+            name: pc.list_flatten(lists[name]) if name in lists else values.take(pa.array(rows))
+            for name, values in records.columns.items()
         }
         return with_unparsed(records, rows, columns)
 
 
 @contextmanager
-def _held_to_size(records: ScannedRecords, places_of: PlacesOf) -> Iterator[None]:
+def _held_to_size(rows: int, places_of: PlacesOf) -> Iterator[None]:
     try:
         yield
     except pa.ArrowInvalid as error:
         raise FlatMapSizeError(
-            f"more than 2 GB in one column are made of the records of {places_of(0, len(records) - 1)} ({error}): land "
+            f"more than 2 GB in one column are made of the records of {places_of(0, rows - 1)} ({error}): land "
             "them in smaller files, or read fewer columns beside what is made of each"
         ) from error
 
 
-def _places(places_of: PlacesOf, numbers: Ints, first: int, last: int) -> str:
+def _places_of_rows(places_of: PlacesOf, numbers: Ints, first: int, last: int) -> str:
     return places_of(int(numbers[first]), int(numbers[last]))
 
 
-def _numbered(result: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
+def _shifted_places(places_of: PlacesOf, begin: int, first: int, last: int) -> str:
+    return places_of(begin + first, begin + last)
+
+
+def _with_row_numbers(result: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
     return result.set_column(0, ROW, pa.array(numbers))
 
 
@@ -126,20 +136,20 @@ def with_unparsed(records: ScannedRecords, rows: Ints, columns: Mapping[str, pa.
     """``columns`` made of the ``records`` whose numbers ``rows`` has, ascending, and records that do not parse where
     they are.
     """
-    unparsed = np.flatnonzero(valid(records.unparsed))
-    if len(unparsed):
-        every = np.concatenate([rows, unparsed])
+    unparsed_rows = np.flatnonzero(valid_mask(records.unparsed))
+    if len(unparsed_rows):
+        every = np.concatenate([rows, unparsed_rows])
         order = np.argsort(every, kind="stable")
         rows = every[order]
         columns = {
-            name: pa.concat_arrays([values, pa.nulls(len(unparsed), values.type)]).take(pa.array(order))
+            name: pa.concat_arrays([values, pa.nulls(len(unparsed_rows), values.type)]).take(pa.array(order))
             for name, values in columns.items()
         }
     flat = ScannedRecords(
         columns,
         records.unparsed.take(pa.array(rows)),
         records.position[rows],
-        lambda chosen: records.raw(rows[chosen]),
+        lambda chosen_rows: records.raw(rows[chosen_rows]),
         records.lacks,
         records.has_text,
     )
@@ -151,14 +161,14 @@ def _schema_of(function: BatchFunction) -> pa.Schema:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _BatchCall:
     """A ``function`` that is asked about the records of a batch, which are at ``places``."""
 
     function: BatchFunction
     call: Call
     places: PlacesOf
 
-    def of(self, given: pa.RecordBatch, first: int) -> pa.RecordBatch:
+    def call_batch(self, given: pa.RecordBatch, first: int) -> pa.RecordBatch:
         """What it makes of the records that begin at number ``first``, in their order."""
         numbers = pa.array(np.arange(given.num_rows))
         wrong = partial(self.error, first, first + given.num_rows - 1)
@@ -170,7 +180,7 @@ class _Asked:
             raise wrong(f"failed: {type(error).__name__}: {error}") from error
         if not isinstance(result, pa.RecordBatch):
             raise wrong(f"gave {type(result).__name__}, and must give a pyarrow.RecordBatch")
-        for problem in self._wrong(result, given.num_rows):
+        for problem in self._result_problems(result, given.num_rows):
             raise wrong(problem)
         schema = _schema_of(self.function)
         return _in_order(pa.RecordBatch.from_arrays([result.column(name) for name in schema.names], schema=schema))
@@ -179,29 +189,32 @@ class _Asked:
         """Hold the ``result`` for records that begin with those ``given`` to what it makes of these in two parts."""
         half = (given.num_rows + 1) // 2
         parts = [(begin, given.slice(begin, half)) for begin in (0, half) if begin < given.num_rows]
-        answers = [(begin, self.of(part, begin)) for begin, part in parts]
-        again = pa.concat_batches([_numbered(rows, as_numpy(rows.column(ROW)) + begin) for begin, rows in answers])
-        once = result.filter(pc.less(result.column(ROW), constant(given.num_rows)))
-        if once.equals(again):
+        answers = [(begin, self.call_batch(part, begin)) for begin, part in parts]
+        second_result = pa.concat_batches(
+            [_with_row_numbers(rows, as_numpy(rows.column(ROW)) + begin) for begin, rows in answers]
+        )
+        first_result = result.filter(pc.less(result.column(ROW), arrow_scalar(given.num_rows)))
+        if first_result.equals(second_result):
             return
-        first, second = (_rows_by_number(rows, given.num_rows) for rows in (once, again))
-        for number, (before, after) in enumerate(zip(first, second, strict=True)):
-            if before != after:  # NaN equals itself as text
+        first, second = (_rows_by_number(rows, given.num_rows) for rows in (first_result, second_result))
+        for number, (first_row, second_row) in enumerate(zip(first, second, strict=True)):
+            if first_row != second_row:  # NaN equals itself as text
                 raise self.error(
                     number,
                     number,
-                    f"gave {before} at first, and {after} when it was asked again with fewer records beside this one. "
+                    f"gave {first_row} at first, and {second_row} when it was asked again with fewer records beside "
+                    "this one. "
                     "It is declared deterministic, so it may keep nothing between two calls, use no clock and nothing "
                     "random, and look at each row alone. Correct it; if it only comes out otherwise each time, declare "
                     "deterministic=False",
                 )
 
-    def _wrong(self, result: pa.RecordBatch, rows: int) -> Iterator[str]:
+    def _result_problems(self, result: pa.RecordBatch, rows: int) -> Iterator[str]:
         """What is wrong with a ``result`` for so many ``rows``."""
         names = result.schema.names
         expected = _schema_of(self.function)
-        if twice := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
-            yield f"gave column {twice[0]} twice"
+        if duplicates := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            yield f"gave column {duplicates[0]} twice"
         if ROW not in names:
             yield (
                 f"gave no column {ROW}: each row says by it which one of the batch it was made of, as "
@@ -215,18 +228,18 @@ class _Asked:
                 yield f"gave column {name}, which it does not declare: leave it out, or add it to returns="
         for field in expected:
             if (kind := result.schema.field(field.name).type) != field.type:
-                yield f"{self._declared(field)}, and gave {kind}: cast it"
+                yield f"{self._declared_text(field)}, and gave {kind}: cast it"
         try:
             result.validate(full=True)
         except pa.ArrowInvalid as error:
             yield f"gave a batch that is none: {error}"
         numbers = result.column(ROW)
-        unknown = pc.or_(pc.less(numbers, constant(0)), pc.greater_equal(numbers, constant(rows)))
+        unknown = pc.or_(pc.less(numbers, arrow_scalar(0)), pc.greater_equal(numbers, arrow_scalar(rows)))
         if pc.any(unknown.fill_null(True)).as_py():
             number = numbers.filter(unknown.fill_null(True))[0].as_py()
             yield f"gave {ROW} {'NULL' if number is None else number}, and the batch has {ROW} 0 to {rows - 1}"
 
-    def _declared(self, field: pa.Field) -> str:
+    def _declared_text(self, field: pa.Field) -> str:
         kind = self.function.returns.get(field.name)
         begin = f"must give column {field.name} as" if kind is None else f"declares column {field.name} as"
         return f"{begin} {field.type}" if kind is None else f"{begin} {in_words(kind)}, which is {field.type} in Arrow"
@@ -246,7 +259,7 @@ def _in_order(result: pa.RecordBatch) -> pa.RecordBatch:
 
 def _rows_by_number(result: pa.RecordBatch, rows: int) -> list[str]:
     """What was made of each row, as text."""
-    made: list[list[object]] = [[] for _ in range(rows)]
+    rows_by_number: list[list[object]] = [[] for _ in range(rows)]
     for row in result.to_pylist():
-        made[row.pop(ROW)].append(row)
-    return [str(given) if given else "no row" for given in made]
+        rows_by_number[row.pop(ROW)].append(row)
+    return [str(row_values) if row_values else "no row" for row_values in rows_by_number]

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from headrace.ext.sources import SourceSplit
-from headrace.sources.known_version import KnownVersion
+from headrace.sources.progress import KnownVersion
 from headrace_snapshots.store import ObjectInfo
 
 if TYPE_CHECKING:  # with Arrow, which an input of few files does without
@@ -32,37 +32,37 @@ class KnownNames:
     stored: Sequence[bytes] = ()
     confirmed: MutableMapping[str, SourceSplit] = field(default_factory=dict)
 
-    def news(self, listing: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, KnownVersion | None]]:
+    def find_news(self, listing: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, KnownVersion | None]]:
         """What in a ``listing`` was never read, with None; and what is listed otherwise than it was, with that."""
-        lookup = self._lookup()
-        ahead = iter(listing)
-        while infos := [*islice(ahead, AT_ONCE)]:
+        lookup = self._open_lookup()
+        remaining = iter(listing)
+        while infos := [*islice(remaining, AT_ONCE)]:
             left = [info for info in infos if info.path not in self.recent]
             old = (info for info in infos if info.path in self.recent) if len(left) < len(infos) else ()
-            changed = {info.path: was for info in old if (was := self._changed(info)) is not None}
+            changed_versions = {info.path: was for info in old if (was := self._version_if_changed(info)) is not None}
             unknown = {info.path for info in left}
             if lookup is not None and left:
-                unknown, others = lookup.news(left)
-                changed |= others
+                unknown, others = lookup.find_news(left)
+                changed_versions |= others
             for info in infos:
                 if info.path in unknown:
                     yield info, None
-                elif info.path in changed:
-                    yield info, changed[info.path]
+                elif info.path in changed_versions:
+                    yield info, changed_versions[info.path]
 
-    def bounds(self) -> list[str]:
+    def listing_bounds(self) -> list[str]:
         """Names that cut a listing into ranges of similar size, ascending; none where few are stored."""
         if not self.stored:
             return []
-        from headrace.sources.names_file import bounds
+        from headrace.sources.names_file import group_bounds
 
-        return bounds(max(self.stored, key=len))
+        return group_bounds(max(self.stored, key=len))
 
-    def _changed(self, info: ObjectInfo) -> KnownVersion | None:
+    def _version_if_changed(self, info: ObjectInfo) -> KnownVersion | None:
         was = self.recent[info.path]
         return None if (was.size, was.etag) == (info.size, info.etag) else KnownVersion.of(was)
 
-    def _lookup(self) -> "NamesLookup | None":
+    def _open_lookup(self) -> "NamesLookup | None":
         if not self.stored:
             return None
         from headrace.sources.names_file import NamesLookup

@@ -18,13 +18,10 @@ from typing import TYPE_CHECKING, Protocol
 from headrace.errors import FixConfigError, FixDataError
 from headrace.ext import sources as source_ports
 from headrace.model.time import Instant
-from headrace.pipeline.endpoints import BatchFunction, Source
+from headrace.pipeline.endpoints import BatchFunction, FunctionKey, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.sources.file_planning import MAX_READS, ChangingFileError, FilesEnumerator, next_batch
 from headrace.sources.known_names import KnownNames
-from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader, LandedEnumerator, LandedReader, landed_as
-from headrace.sources.landed.lander import Lander, PortionSize, WritingLander
-from headrace.sources.landed.ranges import LandingPlace
 from headrace_snapshots.format import files as stored
 from headrace_snapshots.log import has_log
 from headrace_snapshots.names import kind_of, landed_file
@@ -32,7 +29,8 @@ from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
     from headrace.sources.flat_maps import Call
-    from headrace.sources.landed.lander import LandedPortions
+    from headrace.sources.landed.lander import LandedPortions, Lander
+    from headrace.sources.landed.ranges import LandingPlace
 
 
 ByInput = Mapping[str, Sequence[source_ports.SourceSplit]]
@@ -51,46 +49,50 @@ class KnownFiles(Protocol):
 
 class Landing:
     """The inputs of ``pipeline``; what is not elsewhere lies below ``root``. ``batch_calls``: its batch functions by
-    input, where they cannot be imported.
+    what they are known by, where they cannot be imported.
     """
 
-    def __init__(self, pipeline: Pipeline, root: ObjectStore, batch_calls: "Mapping[str, Call] | None" = None) -> None:
-        self._sources = {given.name: given.source for given in pipeline.inputs}
-        self._knows_splits = {given.name for given in pipeline.inputs if given.has_own_split}
-        self._pipeline = pipeline.name
-        self._batch_calls: dict[str, Call] = {**(batch_calls or {})}
+    def __init__(
+        self, pipeline: Pipeline, root: ObjectStore, batch_calls: "Mapping[FunctionKey, Call] | None" = None
+    ) -> None:
+        self._sources = {input_.name: input_.source for input_ in pipeline.inputs}
+        self._knows_splits = {input_.name for input_ in pipeline.inputs if input_.has_own_split}
+        self._pipeline = pipeline
+        self._batch_calls: dict[FunctionKey, Call] = {**(batch_calls or {})}
         self.landers: dict[str, Lander] = {}
-        opened = {name: self._open(name, source, root) for name, source in self._sources.items()}
+        open_sources = {name: self._open(name, source, root) for name, source in self._sources.items()}
         self.enumerators: Mapping[str, source_ports.SplitEnumerator] = {
-            name: one.enumerator for name, one in opened.items()
+            name: one.enumerator for name, one in open_sources.items()
         }
-        self.readers: Mapping[str, source_ports.SourceReader] = {name: one.reader for name, one in opened.items()}
+        self.readers: Mapping[str, source_ports.SourceReader] = {name: one.reader for name, one in open_sources.items()}
 
     def _open(self, name: str, source: Source, root: ObjectStore) -> source_ports.OpenSource:
-        opened = source_ports.SOURCES[source.kind].open_for(self._pipeline, source.as_read, root)
-        lander, opened = landed_first(source, opened, LandingPlace(root, self._pipeline, name))
+        open_source = source_ports.SOURCES[source.kind].open_for(self._pipeline.name, source.as_read, root)
+        if source.is_durable and source.plans_alike:
+            return open_source
+        from headrace.sources.landed.ranges import LandingPlace
+
+        lander, open_source = landed_first(source, open_source, LandingPlace(root, self._pipeline.name, name))
         if lander is not None:
             self.landers[name] = lander
-        return opened
+        return open_source
 
-    def batch_call(self, name: str) -> "Call":
-        """The batch function of input ``name``, which has one. Raises BatchFunctionError."""
+    def batch_call(self, function: BatchFunction) -> "Call":
+        """``function`` of the pipeline's, as it is called. Raises BatchFunctionError."""
         from headrace.sources.flat_maps import batch_call  # with Arrow
 
-        function = self._sources[name].transform
-        assert isinstance(function, BatchFunction)
-        if name not in self._batch_calls:
-            self._batch_calls[name] = batch_call(function)
-        return self._batch_calls[name]
+        if function.known_by not in self._batch_calls:
+            self._batch_calls[function.known_by] = batch_call(function)
+        return self._batch_calls[function.known_by]
 
     @property
-    def batch_calls(self) -> "Mapping[str, Call]":
-        """The batch functions by input. Raises BatchFunctionError."""
-        named = [name for name, source in self._sources.items() if isinstance(source.transform, BatchFunction)]
-        return {name: self.batch_call(name) for name in named}
+    def batch_calls(self) -> "Mapping[FunctionKey, Call]":
+        """The batch functions by what they are known by. Raises BatchFunctionError."""
+        functions = [function for function in self._pipeline.own_functions if isinstance(function, BatchFunction)]
+        return {function.known_by: self.batch_call(function) for function in functions}
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
+    def keep_connected(self) -> Iterator[None]:
         """While this lasts what sources connect to stays connected in this process."""
         with ExitStack() as open_:
             for kind in {source.kind: None for source in self._sources.values()}:
@@ -106,7 +108,7 @@ class Landing:
         """Land what makes an epoch of what inputs have that cannot give it again, as ``next_epoch`` takes it; what is
         left lands when it is asked for. All that was read up to ``offsets`` is landed.
         """
-        from headrace.sources.landed.lander import LandedPortions
+        from headrace.sources.landed.lander import LandedPortions, PortionSize
 
         most = {
             name: PortionSize(max_files or source.max_files, max_bytes or source.max_bytes)
@@ -114,19 +116,19 @@ class Landing:
         }
         return LandedPortions(self.landers, {name: one.mark for name, one in offsets.items()}, most)
 
-    def land(self, offsets: Mapping[str, source_ports.SourcePosition]) -> None:
+    def land_all(self, offsets: Mapping[str, source_ports.SourcePosition]) -> None:
         """Land all of it at once."""
         for name, lander in self.landers.items():
             lander.land(offsets.get(name, source_ports.SourcePosition()).mark)
 
-    def unread(self, name: str, position: source_ports.SourcePosition) -> list[source_ports.SourceSplit]:
+    def unread_splits(self, name: str, position: source_ports.SourcePosition) -> list[source_ports.SourceSplit]:
         """What input ``name`` has behind ``position``."""
-        return [*self.enumerators[name].unread(self._known(name, position))]
+        return [*self.enumerators[name].unread(self._checked_position(name, position))]
 
     def to_land(self, offsets: Mapping[str, source_ports.SourcePosition]) -> dict[str, list[source_ports.SourceSplit]]:
-        """What ``land`` would land, as splits of the sources; writes nothing."""
+        """What ``land_all`` would land, as splits of the sources; writes nothing."""
         waiting = {
-            name: lander.waiting(offsets.get(name, source_ports.SourcePosition()).mark)
+            name: lander.waiting_splits(offsets.get(name, source_ports.SourcePosition()).mark)
             for name, lander in self.landers.items()
         }
         return {name: splits for name, splits in waiting.items() if splits}
@@ -158,7 +160,7 @@ class Landing:
         """
         new: dict[str, list[source_ports.SourceSplit]] = {}
         for name, enumerator in self.enumerators.items():
-            position = self._known(name, offsets.get(name, source_ports.SourcePosition()))
+            position = self._checked_position(name, offsets.get(name, source_ports.SourcePosition()))
             if isinstance(enumerator, FilesEnumerator):
                 looks_behind = enumerator.is_ordered and not full_sweep
                 names = KnownNames() if known is None or looks_behind else known.of_input(name)
@@ -175,7 +177,7 @@ class Landing:
             name: one.newest(source_ports.SourcePosition(marks.get(name, ""))) for name, one in self.enumerators.items()
         }
 
-    def _known(self, name: str, position: source_ports.SourcePosition) -> source_ports.SourcePosition:
+    def _checked_position(self, name: str, position: source_ports.SourcePosition) -> source_ports.SourcePosition:
         """``position`` of input ``name``, which its source can read. Raises UnknownPositionError."""
         source = self._sources[name]
         if position == source_ports.SourcePosition() or source.kind == position.kind == source_ports.FILES:
@@ -193,39 +195,39 @@ class Landing:
             )
         return position
 
-    def after(
+    def position_after(
         self, name: str, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
     ) -> source_ports.SourcePosition:
         """The position of input ``name`` once ``splits`` have been read."""
-        kind, after = self._sources[name].kind, self.enumerators[name].after(position, splits)
-        if kind == source_ports.FILES or after == source_ports.SourcePosition():
-            return after
-        return replace(after, kind=kind, format=source_ports.SOURCES[kind].format)
+        kind, new_position = self._sources[name].kind, self.enumerators[name].after(position, splits)
+        if kind == source_ports.FILES or new_position == source_ports.SourcePosition():
+            return new_position
+        return replace(new_position, kind=kind, format=source_ports.SOURCES[kind].format)
 
     def watermarks(self, files: ByInput) -> dict[str, dict[str, Instant]]:
         """What sources know of how far parts of inputs have come once ``files`` are read, by input and part."""
-        known: dict[str, dict[str, Instant]] = {}
+        marks_by_input: dict[str, dict[str, Instant]] = {}
         for name, splits in files.items():
             for split in splits if name in self._knows_splits else ():
                 for part, watermark in self.enumerators[name].watermarks(split).items():
-                    parts = known.setdefault(name, {})
+                    parts = marks_by_input.setdefault(name, {})
                     parts[part] = max(watermark, parts.get(part, watermark))
-        return known
+        return marks_by_input
 
     def counting_again(self, files: ByInput) -> dict[str, source_ports.SourceSplit]:
         """The first of ``files`` of each input whose records take back, or repeat, what was counted before."""
         again_of = {}
         for name, splits in files.items():
-            again = next((split for split in splits if self.enumerators[name].is_correction(split)), None)
-            if again is not None:
-                again_of[name] = again
+            counted_again = next((split for split in splits if self.enumerators[name].is_correction(split)), None)
+            if counted_again is not None:
+                again_of[name] = counted_again
         return again_of
 
-    def repeats(self, name: str) -> bool:
+    def is_repeatable(self, name: str) -> bool:
         """Whether splits of input ``name`` that were read come again after an older position."""
         return source_ports.SOURCES[self._sources[name].kind].repeats
 
-    def missing(
+    def missing_splits(
         self, name: str, splits: Iterable[source_ports.SourceSplit]
     ) -> Iterable[tuple[source_ports.SourceSplit, str]]:
         """Name the ``splits`` of input ``name`` that could not be read again as they were, each with why."""
@@ -237,7 +239,7 @@ class Landing:
         """What ``first_epoch`` gives, taken in, and the rest."""
         first = self.first_epoch(files, max_files, max_bytes)
         rest = {name: [*waiting[len(first.get(name, ())) :]] for name, waiting in files.items()}
-        return self.taken(first), {name: waiting for name, waiting in rest.items() if waiting}
+        return self.take_files(first), {name: waiting for name, waiting in rest.items() if waiting}
 
     def first_epoch(
         self, files: ByInput, max_files: int | None = None, max_bytes: int | None = None
@@ -250,17 +252,19 @@ class Landing:
             source = self._sources[name]
             batch = next_batch(waiting, max_files or source.max_files, max_bytes or source.max_bytes)
             first[name] = self._until_again(name, batch)
-        alone = next((name for name, batch in first.items() if self.enumerators[name].is_correction(batch[0])), None)
-        return first if alone is None else {alone: first[alone]}
+        correcting_input = next(
+            (name for name, batch in first.items() if self.enumerators[name].is_correction(batch[0])), None
+        )
+        return first if correcting_input is None else {correcting_input: first[correcting_input]}
 
     def _until_again(self, name: str, batch: list[source_ports.SourceSplit]) -> list[source_ports.SourceSplit]:
         """What of ``batch`` comes before the first split that counts again; that one alone, if it is the first."""
-        again = [number for number, split in enumerate(batch) if self.enumerators[name].is_correction(split)]
-        return batch[: max(again[0], 1)] if again else batch
+        corrections = [number for number, split in enumerate(batch) if self.enumerators[name].is_correction(split)]
+        return batch[: max(corrections[0], 1)] if corrections else batch
 
-    def taken(self, files: ByInput) -> dict[str, list[source_ports.SourceSplit]]:
+    def take_files(self, files: ByInput) -> dict[str, list[source_ports.SourceSplit]]:
         """``files`` with what will tell whether they have changed. Raises VanishedFileError, ChangingFileError."""
-        return {name: [self.enumerators[name].taken(split) for split in landed] for name, landed in files.items()}
+        return {name: [self.enumerators[name].taken(split) for split in splits] for name, splits in files.items()}
 
     def reading_attempts(self, files: ByInput) -> Iterator[ByInput]:
         """``files``; then, as often as the next ones are asked for since some changed before they were read, these as
@@ -270,9 +274,9 @@ class Landing:
         files = self._by_rules_of_today(files)
         for _ in range(MAX_READS):
             yield files
-            now = {name: self.enumerators[name].taken_again(landed) for name, landed in files.items()}
-            pairs = [pair for name, landed in now.items() for pair in zip(files[name], landed, strict=True)]
-            changing |= {file.path: None for before, file in pairs if file != before}
+            now = {name: self.enumerators[name].taken_again(splits) for name, splits in files.items()}
+            pairs = [pair for name, splits in now.items() for pair in zip(files[name], splits, strict=True)]
+            changing |= {file.path: None for old_file, file in pairs if file != old_file}
             files = self._by_rules_of_today(now)
         raise ChangingFileError([*changing])
 
@@ -281,68 +285,83 @@ class Landing:
         rules = {name: self.readers[name].rules for name in files}
         return {name: [replace(split, rules=rules[name]) for split in splits] for name, splits in files.items()}
 
-    def gone(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
+    def missing_paths(self, read: Iterable[stored.InputFile], listed: ByInput) -> list[str]:
         """The paths of the files that were ``read`` and are not in ``listed`` with the content that they had."""
-        there = {name: {file.path: file for file in landed} for name, landed in listed.items()}
+        listed_files = {name: {file.path: file for file in splits} for name, splits in listed.items()}
 
         def is_lost(was: stored.InputFile) -> bool:
             enumerator = self.enumerators.get(was.input)
-            return enumerator is None or enumerator.is_lost(_split(was), there.get(was.input, {}))
+            return enumerator is None or enumerator.is_lost(_split_from_file(was), listed_files.get(was.input, {}))
 
         files = [*read]
-        lost = {name: {*self.lost(name, [_split(file) for file in files if file.input == name])} for name in there}
-        return [file.path for file in files if is_lost(file) or file.path in lost.get(file.input, ())]
+        lost_paths = {
+            name: {*self.lost_paths(name, [_split_from_file(file) for file in files if file.input == name])}
+            for name in listed_files
+        }
+        return [file.path for file in files if is_lost(file) or file.path in lost_paths.get(file.input, ())]
 
-    def lost(self, name: str, claimed: Sequence[source_ports.SourceSplit]) -> list[str]:
+    def lost_paths(self, name: str, claimed: Sequence[source_ports.SourceSplit]) -> list[str]:
         """The paths of ``claimed`` splits of input ``name`` that its source has no more, where claims are all that the
         root has of them; of other inputs nothing is asked.
         """
         is_claimed = name in self.landers and self.landers[name].reader is None
-        return [split.path for split, _ in self.missing(name, claimed)] if is_claimed else []
+        return [split.path for split, _ in self.missing_splits(name, claimed)] if is_claimed else []
 
     def expired_before(
         self, files: ByInput, offsets: Mapping[str, source_ports.SourcePosition]
     ) -> dict[str, source_ports.SourceSplit]:
         """The first of ``files`` of inputs that are read from the beginning, where that was landed and has expired."""
-        begun = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
-        begun = {
-            name: split for name, split in begun.items() if not offsets.get(name, source_ports.SourcePosition()).mark
+        first_splits = {name: splits[0] for name, splits in files.items() if splits and name in self.landers}
+        if not first_splits:
+            return {}
+        first_splits = {
+            name: split
+            for name, split in first_splits.items()
+            if not offsets.get(name, source_ports.SourcePosition()).mark
         }
-        places = {name: landed_file(self._pipeline, landed_as(self._pipeline, split)) for name, split in begun.items()}
-        return {name: begun[name] for name, place in places.items() if place is not None and place.range > 0}
+        from headrace.sources.landed.files import landed_as
+
+        own = self._pipeline.name
+        places = {name: landed_file(own, landed_as(own, split)) for name, split in first_splits.items()}
+        return {name: first_splits[name] for name, place in places.items() if place is not None and place.range > 0}
 
 
 def landed_first(
-    source: Source, opened: source_ports.OpenSource, place: LandingPlace
-) -> tuple[Lander | None, source_ports.OpenSource]:
+    source: Source, opened: source_ports.OpenSource, place: "LandingPlace"
+) -> "tuple[Lander | None, source_ports.OpenSource]":
     """What lands, or notes, at ``place`` what there is of a ``source``, and what finds and reads it there; of a source
     that is read where it is, and plans alike each time, nothing and itself.
     """
+    from headrace.sources.landed.files import LandedEnumerator, LandedReader
+    from headrace.sources.landed.lander import Lander, WritingLander
+
     reader = opened.reader
     if source.is_durable:
         if source.plans_alike:
             return None, opened
-        return Lander(place, opened.enumerator, None), _claimed(place, opened)
+        return Lander(place, opened.enumerator, None), _claimed_source(place, opened)
     if isinstance(reader, source_ports.WritingReader):
-        return WritingLander(place, opened.enumerator, writer=reader), _claimed(place, opened)
+        return WritingLander(place, opened.enumerator, writer=reader), _claimed_source(place, opened)
     assert isinstance(reader, source_ports.FetchingReader), (
         f"{source.kind} is not durable: its reader fetches, or writes"
     )
-    landed = source_ports.OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
-    return Lander(place, opened.enumerator, reader), landed
+    landed_source = source_ports.OpenSource(LandedEnumerator(place, opened.enumerator), LandedReader(place, reader))
+    return Lander(place, opened.enumerator, reader), landed_source
 
 
-def _claimed(place: LandingPlace, opened: source_ports.OpenSource) -> source_ports.OpenSource:
-    return source_ports.OpenSource(ClaimedEnumerator(place, opened.enumerator), ClaimedReader(opened.reader))
+def _claimed_source(place: "LandingPlace", open_source: source_ports.OpenSource) -> source_ports.OpenSource:
+    from headrace.sources.landed.files import ClaimedEnumerator, ClaimedReader
+
+    return source_ports.OpenSource(ClaimedEnumerator(place, open_source.enumerator), ClaimedReader(open_source.reader))
 
 
-def _split(file: stored.InputFile) -> source_ports.SourceSplit:
+def _split_from_file(file: stored.InputFile) -> source_ports.SourceSplit:
     return source_ports.SourceSplit(file.path, file.size, file.etag, file.digest)
 
 
-def counted(files: ByInput) -> int:
+def count_files(files: ByInput) -> int:
     """How many files these are."""
-    return sum(len(landed) for landed in files.values())
+    return sum(len(splits) for splits in files.values())
 
 
 class PlaceError(FixConfigError, code="config.place"):
@@ -354,12 +373,12 @@ def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> No
     input; before its first run another, for what its folder holds.
     """
     for name, place in Landing(pipeline, root).files.items():
-        if (problem := overlap(root, place.store, place.prefix, own=pipeline.name)) is not None:
+        if (problem := overlap_problem(root, place.store, place.prefix, own=pipeline.name)) is not None:
             raise PlaceError(
                 f"pipeline {pipeline.name}: {problem}. What Headrace stores would be read as records of the input "
                 f"{name}: move its files elsewhere, such as landing/{pipeline.name}, and let the pipeline read there"
             )
-    foreign = next(_foreign(root, pipeline.name), None) if is_first else None
+    foreign = next(_foreign_objects(root, pipeline.name), None) if is_first else None
     if foreign is not None:
         raise PlaceError(
             f"pipeline {pipeline.name} has not run under {root.uri} yet, and its folder there holds files that are not "
@@ -367,12 +386,12 @@ def check_places(pipeline: Pipeline, root: ObjectStore, *, is_first: bool) -> No
         )
 
 
-def overlap(root: ObjectStore, store: ObjectStore, prefix: str, own: str = "") -> str | None:
+def overlap_problem(root: ObjectStore, store: ObjectStore, prefix: str, own: str = "") -> str | None:
     """What is wrong with a prefix of input; None if it shares nothing with the folder of a pipeline under ``root``.
 
     ``own``: the name of a pipeline that counts as one though it may not have run.
     """
-    for top, place in dict.fromkeys(zip(_locations(root, ""), _locations(store, prefix), strict=False)):
+    for top, place in dict.fromkeys(zip(_place_locations(root, ""), _place_locations(store, prefix), strict=False)):
         if top.is_relative_to(place):
             return f"{place} holds the folders of all pipelines under {root.uri}"
         if place.is_relative_to(top):
@@ -382,17 +401,17 @@ def overlap(root: ObjectStore, store: ObjectStore, prefix: str, own: str = "") -
     return None
 
 
-def _locations(store: ObjectStore, prefix: str) -> Iterator[PurePosixPath]:
+def _place_locations(store: ObjectStore, prefix: str) -> Iterator[PurePosixPath]:
     """The place as it is written and, in a local store, as links lead to it."""
     if isinstance(store, LocalStore):
-        written = store.root / prefix
-        yield PurePosixPath(os.path.normpath(written))
-        yield PurePosixPath(written.resolve())
+        written_path = store.root / prefix
+        yield PurePosixPath(os.path.normpath(written_path))
+        yield PurePosixPath(written_path.resolve())
     else:
         yield PurePosixPath(f"{store.uri}/{prefix}")
 
 
-def _foreign(root: ObjectStore, pipeline: str) -> Iterator[str]:
+def _foreign_objects(root: ObjectStore, pipeline: str) -> Iterator[str]:
     """The objects in the folder of a pipeline that Headrace has not written."""
     return (info.path for info in root.list(f"{pipeline}/") if kind_of(pipeline, info.path) is None)
 
@@ -411,10 +430,10 @@ def check_budgets(
     """Raise DeadLetterBudgetError if more records of an input are ``rejected`` than its source allows; ``sample`` shows
     some of them.
     """
-    for given in pipeline.inputs:
-        budget, count = given.source.max_rejected, rejected.get(given.name, 0)
+    for input_ in pipeline.inputs:
+        budget, count = input_.source.max_rejected, rejected.get(input_.name, 0)
         if budget is not None and count > budget:
             raise DeadLetterBudgetError(
-                f"epoch {epoch} rejects {count} records of input {given.name} and max_rejected is {budget}: "
-                f"{'; '.join(sample.get(given.name, ()))}. Correct the files, or raise max_rejected of the source"
+                f"epoch {epoch} rejects {count} records of input {input_.name} and max_rejected is {budget}: "
+                f"{'; '.join(sample.get(input_.name, ()))}. Correct the files, or raise max_rejected of the source"
             )

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import sort_key
 from headrace.kernel.columns import as_numpy
-from headrace.sources.known_version import KnownVersion, hashed
+from headrace.sources.progress import KnownVersion, hashed
 from headrace_snapshots.store import ObjectInfo
 
 SCHEMA = pa.schema([("path", pa.binary()), ("size", pa.int64()), ("etag", pa.uint64()), ("digest", pa.uint64())])
@@ -29,20 +29,20 @@ class NamesLookup:
         self._last = b""
         self._cursors = [_Cursor(data) for data in files]
 
-    def news(self, infos: Sequence[ObjectInfo]) -> tuple[set[str], dict[str, KnownVersion]]:
+    def find_news(self, infos: Sequence[ObjectInfo]) -> tuple[set[str], dict[str, KnownVersion]]:
         """Which of ``infos`` are in no file, and what those were that are listed otherwise now, by name."""
-        listed = _Listed(sorted(infos, key=lambda info: sort_key(info.path)))
-        if listed.first <= self._last:
+        listed_objects = _ListedObjects(sorted(infos, key=lambda info: sort_key(info.path)))
+        if listed_objects.first <= self._last:
             self._cursors = [_Cursor(data) for data in self._files]
-        self._last = listed.last
+        self._last = listed_objects.last
         for cursor in self._cursors:  # the newest comes last, and counts
-            cursor.look_up(listed)
-        names = [info.path for info in listed.infos]
-        unknown = {names[row] for row in np.flatnonzero(listed.is_unknown).tolist()}
-        return unknown, {names[row]: version for row, version in listed.changed.items()}
+            cursor.look_up(listed_objects)
+        names = [info.path for info in listed_objects.infos]
+        unknown = {names[row] for row in np.flatnonzero(listed_objects.is_unknown).tolist()}
+        return unknown, {names[row]: version for row, version in listed_objects.changed.items()}
 
 
-class _Listed:
+class _ListedObjects:
     """Objects of a listing in the order of their names, and what was found of each."""
 
     def __init__(self, infos: Sequence[ObjectInfo]) -> None:
@@ -55,41 +55,41 @@ class _Listed:
         self.is_unknown = np.ones(len(infos), bool)
         self.changed: dict[int, KnownVersion] = {}
 
-    def match(self, rows: pa.RecordBatch) -> None:
+    def match_rows(self, rows: pa.RecordBatch) -> None:
         """Take in what ``rows`` of a names file say."""
         place = pc.index_in(rows.column("path"), value_set=self.paths)
-        rows, here = rows.filter(place.is_valid()), as_numpy(place.drop_null())
-        if not len(here):
+        rows, rows_here = rows.filter(place.is_valid()), as_numpy(place.drop_null())
+        if not len(rows_here):
             return
-        is_same = (as_numpy(rows.column("size")) == self.sizes[here]) & (
-            as_numpy(rows.column("etag")) == self.etags[here]
+        is_same = (as_numpy(rows.column("size")) == self.sizes[rows_here]) & (
+            as_numpy(rows.column("etag")) == self.etags[rows_here]
         )
-        self.is_unknown[here] = False
+        self.is_unknown[rows_here] = False
         if self.changed:
-            for row in here[is_same].tolist():
+            for row in rows_here[is_same].tolist():
                 self.changed.pop(row, None)
         if not is_same.all():
             others = rows.filter(pa.array(~is_same))
             columns = [others.column(name).to_pylist() for name in ("size", "etag", "digest")]
             versions = (KnownVersion(*version) for version in zip(*columns, strict=True))
-            self.changed |= dict(zip(here[~is_same].tolist(), versions, strict=True))
+            self.changed |= dict(zip(rows_here[~is_same].tolist(), versions, strict=True))
 
 
 class _Cursor:
     """Reads a names file from its beginning to its end, as far as names are looked up."""
 
     def __init__(self, data: bytes) -> None:
-        self._batches = _batches(data)
+        self._batches = _row_batches(data)
         self._batch = next(self._batches, None)
 
-    def look_up(self, listed: _Listed) -> None:
+    def look_up(self, listed: _ListedObjects) -> None:
         """Match all rows up to the last of ``listed``."""
         while self._batch is not None:
             paths = self._batch.column("path")
             if paths[0].as_py() > listed.last:
                 return
             if paths[len(paths) - 1].as_py() >= listed.first:
-                listed.match(self._batch)
+                listed.match_rows(self._batch)
             if paths[len(paths) - 1].as_py() > listed.last:
                 return
             self._batch = next(self._batches, None)
@@ -104,7 +104,7 @@ def names_table(files: Iterable[SourceSplit]) -> pa.Table:
     return pa.table([pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)], SCHEMA)
 
 
-def merged(tables: Sequence[pa.Table]) -> pa.Table:
+def merge_tables(tables: Sequence[pa.Table]) -> pa.Table:
     """All rows of ``tables``, oldest first; of one name that of the newest."""
     full = [table for table in tables if table.num_rows]
     if len(full) < 2:
@@ -131,18 +131,18 @@ def table_of(data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data), schema=SCHEMA)
 
 
-def bounds(data: bytes) -> list[str]:
+def group_bounds(data: bytes) -> list[str]:
     """The last name of each group of rows but the last."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     statistics = (metadata.row_group(group).column(0).statistics for group in range(metadata.num_row_groups - 1))
-    return [_text(one.max) for one in statistics if one is not None and one.has_min_max]
+    return [_decode_path(one.max) for one in statistics if one is not None and one.has_min_max]
 
 
-def _batches(data: bytes) -> Iterator[pa.RecordBatch]:
+def _row_batches(data: bytes) -> Iterator[pa.RecordBatch]:
     for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS):
         if batch.num_rows:
             yield batch
 
 
-def _text(path: bytes) -> str:
+def _decode_path(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")

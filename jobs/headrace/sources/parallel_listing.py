@@ -51,45 +51,45 @@ def listed_in_parallel(
     """
     bounds = [name for name in bounds if sort_key(name) > sort_key(start_after)]
     if not bounds:  # most listings are one page, which needs no thread
-        page = _page(store, folder, start_after)
+        page = _list_page(store, folder, start_after)
         yield from page
         if len(page) < PAGE:
             return
         start_after = page[-1].path
-    yield from _Listing(store, folder, start_after, bounds).infos()
+    yield from _Listing(store, folder, start_after, bounds).list_infos()
 
 
 def listed_of(store: ObjectStore, folder: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
     """Look up which of the ``wanted`` names below ``folder`` are listed; passes over pages that have none of them."""
-    ordered = sorted(wanted, key=sort_key)
-    share = max(_SOUGHT, -(-len(ordered) // AT_ONCE))
-    shares = [ordered[begin : begin + share] for begin in range(0, len(ordered), share)]
-    there: dict[str, ObjectInfo] = {}
+    names_in_order = sorted(wanted, key=sort_key)
+    share = max(_SOUGHT, -(-len(names_in_order) // AT_ONCE))
+    shares = [names_in_order[begin : begin + share] for begin in range(0, len(names_in_order), share)]
+    infos_by_path: dict[str, ObjectInfo] = {}
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
-        for listed in pool.map(lambda names: _sought(store, folder, names), shares):
-            there |= listed
-    return there
+        for infos_of_share in pool.map(lambda names: _look_up_names(store, folder, names), shares):
+            infos_by_path |= infos_of_share
+    return infos_by_path
 
 
-def _sought(store: ObjectStore, folder: str, names: Sequence[str]) -> dict[str, ObjectInfo]:
+def _look_up_names(store: ObjectStore, folder: str, names: Sequence[str]) -> dict[str, ObjectInfo]:
     """Look up which of ``names``, which ascend, are listed."""
-    wanted, there = frozenset(names), dict[str, ObjectInfo]()
-    position, after = 0, ""
+    wanted_names, infos_by_path = frozenset(names), dict[str, ObjectInfo]()
+    position, last_path = 0, ""
     while position < len(names):
-        page = _page(store, folder, max(after, names[position][:-1], key=sort_key))
-        there |= {info.path: info for info in page if info.path in wanted}
+        page = _list_page(store, folder, max(last_path, names[position][:-1], key=sort_key))
+        infos_by_path |= {info.path: info for info in page if info.path in wanted_names}
         if len(page) < PAGE:
             break
-        after = page[-1].path
-        position = bisect_right(names, sort_key(after), key=sort_key)
-    return there
+        last_path = page[-1].path
+        position = bisect_right(names, sort_key(last_path), key=sort_key)
+    return infos_by_path
 
 
-def _page(store: ObjectStore, folder: str, start_after: str) -> list[ObjectInfo]:
+def _list_page(store: ObjectStore, folder: str, start_after: str) -> list[ObjectInfo]:
     return [*islice(store.list(folder, start_after), PAGE)]
 
 
-def _until(infos: list[ObjectInfo], end: str | None) -> list[ObjectInfo]:
+def _infos_until(infos: list[ObjectInfo], end: str | None) -> list[ObjectInfo]:
     """What sorts up to ``end``, and with it."""
     if end is None or not infos or sort_key(infos[-1].path) <= sort_key(end):
         return infos
@@ -112,9 +112,9 @@ class _Range:
     is_being_cut: bool = False
     is_listed: bool = False
 
-    def take(self, infos: list[ObjectInfo]) -> None:
+    def take_page(self, infos: list[ObjectInfo]) -> None:
         """Take a page that was listed after ``after``."""
-        page = _until(infos, self.end)
+        page = _infos_until(infos, self.end)
         self.is_listed = len(page) < PAGE
         if page:
             self.after, self.newest = page[-1].path, page
@@ -134,12 +134,12 @@ class _Listing:
         self._error: BaseException | None = None
         self._is_over = False
 
-    def infos(self) -> Iterator[ObjectInfo]:
+    def list_infos(self) -> Iterator[ObjectInfo]:
         """All, in order."""
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
             try:
                 for _ in range(AT_ONCE):
-                    pool.submit(self._work)
+                    pool.submit(self._work_until_done)
                 while (page := self._next_page()) is not None:
                     yield from page
             finally:
@@ -162,14 +162,14 @@ class _Listing:
                     return self._ranges[0].pages.popleft()
                 self._changed.wait()
 
-    def _work(self) -> None:
+    def _work_until_done(self) -> None:
         try:
             while (work := self._next_work()) is not None:
                 todo, is_cut = work
                 if is_cut:
-                    self._cut(todo)
+                    self._split_range(todo)
                 else:
-                    self._list(todo)
+                    self._list_next_page(todo)
         except BaseException as error:
             with self._changed:
                 self._error = self._error or error
@@ -183,7 +183,7 @@ class _Listing:
                 if not left:
                     return None
                 has_room = sum(len(one.pages) for one in self._ranges) < _AHEAD
-                for one in left if has_room else self._awaited():
+                for one in left if has_room else self._awaited_ranges():
                     if not one.is_busy:
                         one.is_busy = True
                         return one, False
@@ -194,64 +194,66 @@ class _Listing:
                 self._changed.wait()
             return None
 
-    def _awaited(self) -> list[_Range]:
+    def _awaited_ranges(self) -> list[_Range]:
         """The range that the reader waits for a page of, if it does."""
         return [one for one in self._ranges[:1] if not one.pages and not one.is_listed]
 
-    def _list(self, one: _Range) -> None:
-        infos = _page(self._store, self._folder, one.after)
+    def _list_next_page(self, one: _Range) -> None:
+        infos = _list_page(self._store, self._folder, one.after)
         with self._changed:
-            one.take(infos)
+            one.take_page(infos)
             one.is_busy = False
             self._changed.notify_all()
 
-    def _cut(self, one: _Range) -> None:
+    def _split_range(self, one: _Range) -> None:
         """Give what is far behind in a range to one of its own, unless it was listed meanwhile."""
         with self._changed:
             first, last, end = one.newest[0].path, one.newest[-1].path, one.end
-        behind = self._behind(first, last, end)
+        later_range = self._later_part(first, last, end)
         with self._changed:
             one.cut_at, one.is_being_cut = 2 * one.listed, False
-            if behind is not None and not one.is_listed and sort_key(one.after) < sort_key(behind.after):
-                one.end = behind.after
-                behind.take(behind.newest)
-                self._ranges.insert(self._ranges.index(one) + 1, behind)
+            if later_range is not None and not one.is_listed and sort_key(one.after) < sort_key(later_range.after):
+                one.end = later_range.after
+                later_range.take_page(later_range.newest)
+                self._ranges.insert(self._ranges.index(one) + 1, later_range)
             self._changed.notify_all()
 
-    def _behind(self, first: str, last: str, end: str | None) -> _Range | None:
+    def _later_part(self, first: str, last: str, end: str | None) -> _Range | None:
         """The later part of what sorts after ``last``, up to ``end``, if names branch there as high as they do between
         ``first`` and ``last``: its first page is the ``newest``, not taken yet.
         """
-        least = len(self._folder) if end is None else _alike(last, end)
-        most = min(_alike(first, last) + 1, len(last))
-        behind, length = None, 0
+        least = len(self._folder) if end is None else _common_prefix_length(last, end)
+        most = min(_common_prefix_length(first, last) + 1, len(last))
+        later_range, length = None, 0
         low, high = least + 1, most
         while low <= high:  # the fewest letters that names after this one do not all begin with
             middle = (low + high) // 2
-            part = self._after(_next_to(last[:middle]), end)
+            part = self._range_from(_next_to(last[:middle]), end)
             if part is None:
                 low = middle + 1
             else:
-                behind, length, high = part, middle, middle - 1
-        if behind is None:
+                later_range, length, high = part, middle, middle - 1
+        if later_range is None:
             return None
-        alike, letter = last[: length - 1], ord(behind.newest[0].path[length - 1 : length] or "\0")
+        shared_prefix, letter = last[: length - 1], ord(later_range.newest[0].path[length - 1 : length] or "\0")
         top = _LAST_ASCII if letter <= _LAST_ASCII else letter | _ALPHABET
-        if end is not None and end.startswith(alike) and len(end) >= length:
+        if end is not None and end.startswith(shared_prefix) and len(end) >= length:
             top = ord(end[length - 1])
         while top - letter > 1:  # about half of the letters that come there
             middle = (letter + top) // 2
-            if (part := self._after(None if middle in _SURROGATES else alike + chr(middle), end)) is not None:
+            if (
+                part := self._range_from(None if middle in _SURROGATES else shared_prefix + chr(middle), end)
+            ) is not None:
                 return part
             top = middle
-        return behind
+        return later_range
 
-    def _after(self, begin: str | None, end: str | None) -> _Range | None:
+    def _range_from(self, begin: str | None, end: str | None) -> _Range | None:
         """The range from ``begin`` on with its first page, if it has names up to ``end``."""
         if begin is None or (end is not None and sort_key(begin) >= sort_key(end)):
             return None
-        page = _page(self._store, self._folder, begin)
-        return _Range(begin, end, newest=page) if _until(page, end) else None
+        page = _list_page(self._store, self._folder, begin)
+        return _Range(begin, end, newest=page) if _infos_until(page, end) else None
 
 
 def _next_to(begin: str) -> str | None:
@@ -261,6 +263,6 @@ def _next_to(begin: str) -> str | None:
     return begin[:-1] + chr(following) if following <= _LAST else None
 
 
-def _alike(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """How many letters both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

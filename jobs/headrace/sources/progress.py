@@ -1,12 +1,16 @@
 """How far a pipeline has come at a barrier: offsets, splits and clocks of its inputs, and the clocks of its chains.
 
+What is remembered of a file that was read, beside its name.
+
 It is stored in the manifest, for people as well as machines (``headrace.read.snapshots.progress`` reads it there), with
 times that may lie beyond the calendar.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import xxhash
 
 from headrace.ext.sources import SourcePosition, SourceSplit
 from headrace.model import time as model_time
@@ -21,20 +25,20 @@ def in_calendar(watermark: model_time.Instant) -> model_time.Instant:
 
 
 def instant_of(fields: Fields, name: str) -> model_time.Instant:
-    return _parsed(fields.text(name), fields, name)
+    return _parse_instant(fields.text(name), fields, name)
 
 
 def instants_of(fields: Fields, name: str) -> tuple[model_time.Instant, ...]:
-    return tuple(_parsed(text, fields, name) for text in fields.array(name))
+    return tuple(_parse_instant(text, fields, name) for text in fields.array(name))
 
 
 def optional_instant_of(fields: Fields, name: str) -> model_time.Instant | None:
     return None if fields.json(name) is None else instant_of(fields, name)
 
 
-def _parsed(text: Any, fields: Fields, name: str) -> model_time.Instant:
+def _parse_instant(text: Any, fields: Fields, name: str) -> model_time.Instant:
     try:
-        return model_time.parse(text)
+        return model_time.parse_instant(text)
     except (ValueError, TypeError, AttributeError) as error:
         raise MalformedError(f"{fields.where}.{name} has {text!r}, which is not a time") from error
 
@@ -43,7 +47,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Parked:
+class ParkedChain:
     """Why the output of a chain goes no further, an error with its ``code`` and ``message``; and where it is: as the
     ``epoch`` left it, whose snapshot has the id ``snapshot`` (-1 and None: it has not begun). ``since``: the first
     epoch that went on without it.
@@ -65,13 +69,13 @@ class Parked:
         return f"since epoch {self.since}: {self.message} ({self.code})"
 
     @classmethod
-    def from_json(cls, fields: Fields) -> "Parked | None":
+    def from_json(cls, fields: Fields) -> "ParkedChain | None":
         """The inverse of ``to_json``; None for a chain that is not parked. Raises MalformedError."""
         reason = fields.optional_fields("parked")
         if reason is None:
             return None
-        code, message, since = reason.text("code"), reason.text("message"), reason.integer("since")
-        return cls(fields.integer("epoch"), fields.optional_text("snapshot"), code, message, since)
+        code, message, since_epoch = reason.text("code"), reason.text("message"), reason.integer("since")
+        return cls(fields.integer("epoch"), fields.optional_text("snapshot"), code, message, since_epoch)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class ChainClocks:
     due_event: model_time.Instant = model_time.NEVER
     due_time: model_time.Instant = model_time.NEVER
     watermark: model_time.Instant | None = None
-    parked: Parked | None = None
+    parked: ParkedChain | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Instants as ISO 8601 in UTC, or -inf and +inf; a due that never comes is null."""
@@ -104,10 +108,10 @@ class ChainClocks:
         """The inverse of ``to_json``. Raises MalformedError."""
         return cls(
             output_watermarks=instants_of(fields, "output_watermarks"),
-            due_event=_due(fields, "next_event_time_deadline"),
-            due_time=_due(fields, "next_processing_time_deadline"),
+            due_event=_parse_deadline(fields, "next_event_time_deadline"),
+            due_time=_parse_deadline(fields, "next_processing_time_deadline"),
             watermark=instant_of(fields, INPUT_WATERMARK) if INPUT_WATERMARK in fields.value else None,
-            parked=Parked.from_json(fields),
+            parked=ParkedChain.from_json(fields),
         )
 
 
@@ -120,10 +124,10 @@ def by_output_to_json(chains: Mapping[str, T], to_json: Callable[[T], dict[str, 
 
 def by_output(fields: Fields, from_json: Callable[[Fields], T]) -> dict[str, T]:
     """The inverse of ``by_output_to_json``. Raises MalformedError."""
-    named = fields.optional_fields(OUTPUTS)
-    if named is None:
+    fields_by_output = fields.optional_fields(OUTPUTS)
+    if fields_by_output is None:
         return {UNNAMED.output: from_json(fields)}
-    return {output: from_json(named.fields(output)) for output in named.value}
+    return {output: from_json(fields_by_output.fields(output)) for output in fields_by_output.value}
 
 
 def _due_to_json(due: model_time.Instant) -> str | None:
@@ -131,7 +135,7 @@ def _due_to_json(due: model_time.Instant) -> str | None:
     return None if due >= model_time.NEVER else "+inf" if due > model_time.END_OF_CALENDAR else model_time.render(due)
 
 
-def _due(fields: Fields, name: str) -> model_time.Instant:
+def _parse_deadline(fields: Fields, name: str) -> model_time.Instant:
     """At or below the due that was written: a due is a lower bound."""
     due = optional_instant_of(fields, name)
     return model_time.NEVER if due is None else min(due, model_time.END_OF_CALENDAR)
@@ -159,7 +163,9 @@ class InputProgress:
             **self.offsets.to_json(),
             "splits": {name: _split_to_json(split) for name, split in self.splits.items()},
             "watermark": model_time.render(self.watermark),
-            "percentile_watermarks": {str(q): model_time.render(at) for q, at in self.percentiles.items()},
+            "percentile_watermarks": {
+                str(q): model_time.render(watermark) for q, watermark in self.percentiles.items()
+            },
         }
 
     @classmethod
@@ -180,13 +186,13 @@ class InputHold:
     watermark: model_time.Instant
     percentiles: Mapping[float, model_time.Instant] = field(default_factory=dict)
 
-    def percentile(self, q: float) -> model_time.Instant:
+    def percentile_limit(self, q: float) -> model_time.Instant:
         """What the watermark of the fastest ``q`` % does not pass: where nothing is said of it, what all of it does."""
         return self.percentiles.get(q, self.watermark)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value; the inverse of ``from_json``."""
-        percentiles = {str(q): model_time.render(at) for q, at in self.percentiles.items()}
+        percentiles = {str(q): model_time.render(watermark) for q, watermark in self.percentiles.items()}
         return {"watermark": model_time.render(self.watermark), "percentile_watermarks": percentiles}
 
     @classmethod
@@ -216,7 +222,7 @@ class WatermarkHold:
         """What the watermark does not pass that comes to the first stage, in the chain of that ``output``."""
         return self.given.get(output, self.watermark)
 
-    def output(self, stage: int, output: str) -> model_time.Instant:
+    def output_limit(self, stage: int, output: str) -> model_time.Instant:
         """What the output watermark of a stage does not pass, in the chain of that ``output``."""
         stages = self.chains.get(output, ())
         return stages[stage] if stage < len(stages) else self.watermark
@@ -245,7 +251,7 @@ class WatermarkHold:
             instant_of(fields, "watermark"),
             {output: stages for output, (stages, _) in chains.items()},
             fields.mapping("inputs", lambda inputs, name: InputHold.from_json(inputs.fields(name))),
-            {output: given for output, (_, given) in chains.items() if given is not None},
+            {output: input_watermark for output, (_, input_watermark) in chains.items() if input_watermark is not None},
         )
 
 
@@ -274,7 +280,7 @@ class HeldBack:
 
 
 @dataclass(frozen=True)
-class Ahead:
+class RecordsAhead:
     """Records of one input in an epoch that lay too far ahead of processing time to move its watermark (12.14): how
     many, and of the first its file, its number there (None if it has none) and the time that it gives.
     """
@@ -285,7 +291,7 @@ class Ahead:
     position: int | None
     at: model_time.Instant
 
-    def and_more(self, records: int) -> "Ahead":
+    def and_more(self, records: int) -> "RecordsAhead":
         """The same with so many more ``records``."""
         return replace(self, records=self.records + records)
 
@@ -295,7 +301,7 @@ class Ahead:
         return {**document, "at": model_time.render(self.at)}
 
     @classmethod
-    def from_json(cls, fields: Fields) -> "Ahead":
+    def from_json(cls, fields: Fields) -> "RecordsAhead":
         """The inverse of ``to_json``. Raises MalformedError."""
         return cls(
             input=fields.text("input"),
@@ -363,7 +369,7 @@ class EpochReading:
 
     min_event_time: model_time.Instant | None = None
     max_event_time: model_time.Instant | None = None
-    ahead: tuple[Ahead, ...] = ()
+    ahead: tuple[RecordsAhead, ...] = ()
     lacking: tuple[Lacking, ...] = ()
     rejects: tuple[Rejects, ...] = ()
     behind: Mapping[int, int] = field(default_factory=dict)
@@ -436,7 +442,7 @@ class EpochClocks(EpochReading):
         )
 
     @property
-    def parked(self) -> dict[str, Parked]:
+    def parked(self) -> dict[str, ParkedChain]:
         """The outputs that stand still."""
         return {output: clocks.parked for output, clocks in self.chains.items() if clocks.parked is not None}
 
@@ -488,10 +494,10 @@ class PipelineProgress(EpochClocks):
         Raises MalformedError.
         """
 
-        def read(inputs: Fields, name: str) -> InputProgress:
+        def read_input(inputs: Fields, name: str) -> InputProgress:
             return InputProgress.from_json(inputs.fields(name), recent[name])
 
-        return cls(inputs=fields.mapping("inputs", read), **clocks_from_json(fields))
+        return cls(inputs=fields.mapping("inputs", read_input), **clocks_from_json(fields))
 
 
 def reading_from_json(fields: Fields) -> dict[str, Any]:
@@ -499,7 +505,7 @@ def reading_from_json(fields: Fields) -> dict[str, Any]:
     return {
         "min_event_time": optional_instant_of(fields, "min_event_time"),
         "max_event_time": optional_instant_of(fields, "max_event_time"),
-        "ahead": fields.items("ahead", Ahead.from_json),
+        "ahead": fields.items("ahead", RecordsAhead.from_json),
         "rejects": fields.items("rejects", Rejects.from_json) if "rejects" in fields.value else (),
         "lacking": fields.items("lacking", Lacking.from_json) if "lacking" in fields.value else (),
         "behind": _by_number(int, fields.mapping("behind", Fields.integer)),
@@ -534,23 +540,23 @@ def _counts_to_json(counts: Mapping[int, int]) -> dict[str, int]:
 
 
 def _times_to_json(times: Mapping[str, model_time.Instant]) -> dict[str, str]:
-    return {name: model_time.render(at) for name, at in sorted(times.items())}
+    return {name: model_time.render(time) for name, time in sorted(times.items())}
 
 
 def _chain_to_json(clocks: tuple[tuple[model_time.Instant, ...], model_time.Instant | None]) -> dict[str, Any]:
-    outputs, given = clocks
-    own = {} if given is None else {INPUT_WATERMARK: model_time.render(in_calendar(given))}
-    return {**own, "output_watermarks": [model_time.render(in_calendar(at)) for at in outputs]}
+    outputs, input_watermark = clocks
+    own = {} if input_watermark is None else {INPUT_WATERMARK: model_time.render(in_calendar(input_watermark))}
+    return {**own, "output_watermarks": [model_time.render(in_calendar(watermark)) for watermark in outputs]}
 
 
 def _chain_from_json(fields: Fields) -> tuple[tuple[model_time.Instant, ...], model_time.Instant | None]:
-    given = instant_of(fields, INPUT_WATERMARK) if INPUT_WATERMARK in fields.value else None
-    return instants_of(fields, "output_watermarks"), given
+    input_watermark = instant_of(fields, INPUT_WATERMARK) if INPUT_WATERMARK in fields.value else None
+    return instants_of(fields, "output_watermarks"), input_watermark
 
 
 def later_of(one: model_time.Instant | None, other: model_time.Instant | None) -> model_time.Instant | None:
     """The later of two times, either of which may not be known."""
-    return max((at for at in (one, other) if at is not None), default=None)
+    return max((time for time in (one, other) if time is not None), default=None)
 
 
 def _split_to_json(split: Split) -> dict[str, Any]:
@@ -573,3 +579,21 @@ def _by_number(number: Callable[[str], N], values: Mapping[str, V]) -> dict[N, V
         return {number(name): value for name, value in values.items()}
     except ValueError as error:
         raise MalformedError(f"a name that should be a number: {error}") from error
+
+
+class KnownVersion(NamedTuple):
+    """What tells the content that a file had when it was read: its size, and hashes of its ETag and of its digest."""
+
+    size: int
+    etag: int
+    digest: int | None
+
+    @classmethod
+    def of(cls, file: SourceSplit) -> "KnownVersion":
+        """What is remembered of ``file``."""
+        return cls(file.size, hashed(file.etag), None if file.digest is None else hashed(file.digest))
+
+
+def hashed(text: str) -> int:
+    """64 bits of ``text``: enough to tell one version of one file from another."""
+    return xxhash.xxh3_64_intdigest(text.encode())

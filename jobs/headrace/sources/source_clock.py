@@ -26,14 +26,14 @@ def newest_read(pipeline: Pipeline, clocks: EpochClocks) -> Instant | None:
     """
     if clocks.newest_read != NOT_SAID:
         return clocks.newest_read
-    if not _drops(pipeline):
+    if not _can_drop_records(pipeline):
         return clocks.newest
-    return max(given.event_time.latest(clocks.processing_time) for given in pipeline.inputs)
+    return max(input_.event_time.latest_watermark(clocks.processing_time) for input_ in pipeline.inputs)
 
 
-def _drops(pipeline: Pipeline) -> bool:
-    is_filtered = any(alone.filter is not None for alone in pipeline.of_records.values())
-    return is_filtered or any(given.source.is_flat_mapped for given in pipeline.inputs)
+def _can_drop_records(pipeline: Pipeline) -> bool:
+    is_filtered = any(output_pipeline.filter is not None for output_pipeline in pipeline.of_records.values())
+    return is_filtered or any(input_.source.is_flat_mapped for input_ in pipeline.inputs)
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class SourceClock:
     percentiles: Mapping[float, Instant] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, event_time: model_event_time.EventTime, progress: InputProgress) -> Self:
+    def from_progress(cls, event_time: model_event_time.EventTime, progress: InputProgress) -> Self:
         """The clock of an input that has come as far as ``progress``."""
         return cls(event_time, progress.splits, progress.watermark, progress.percentiles)
 
-    def percentile(self, q: float) -> Instant:
+    def percentile_watermark(self, q: float) -> Instant:
         """The watermark of the fastest ``q`` % of the input, never below the watermark."""
         return Instant(max(self.watermark, self.percentiles.get(q, MIN_INSTANT)))
 
-    def after(
+    def after_epoch(
         self,
         facts: Mapping[str, model_event_time.SplitFacts],
         processing_time: Instant,
@@ -64,18 +64,20 @@ class SourceClock:
         """The clock after an epoch with ``facts``; ``wanted`` are the percentile watermarks that triggers look at.
         ``hold``: what its watermarks do not pass.
         """
-        splits = model_event_time.heard(self.splits, facts, processing_time)
+        splits = model_event_time.update_splits(self.splits, facts, processing_time)
         strategy = self.event_time.watermark
         percentiles = dict(self.percentiles)
         if isinstance(strategy, model_event_time.BoundedOutOfOrderness):
             for q in wanted:
                 old = percentiles.get(q, MIN_INSTANT)
-                reached = strategy.percentile_after(q, splits, processing_time, old)
-                percentiles[q] = reached if hold is None else Instant(max(old, min(reached, hold.percentile(q))))
-        after = strategy.watermark_after(splits, processing_time, self.watermark)
-        latest = self.event_time.latest(processing_time)  # 12.14
+                new_percentile = strategy.percentile_after(q, splits, processing_time, old)
+                percentiles[q] = (
+                    new_percentile if hold is None else Instant(max(old, min(new_percentile, hold.percentile_limit(q))))
+                )
+        watermark_after = strategy.watermark_after(splits, processing_time, self.watermark)
+        latest = self.event_time.latest_watermark(processing_time)  # 12.14
         limit = latest if hold is None else min(latest, hold.watermark)
-        watermark = Instant(max(self.watermark, min(after, limit)))
+        watermark = Instant(max(self.watermark, min(watermark_after, limit)))
         return replace(self, splits=splits, watermark=watermark, percentiles=percentiles)
 
     def idle_deadline(self, processing_time: Instant) -> Instant:
@@ -89,7 +91,7 @@ class SourceClock:
         """Whether all its splits are idle: then it holds back no other input."""
         return self.event_time.watermark.is_idle(self.splits, processing_time)
 
-    def slowest(self, processing_time: Instant) -> str | None:
+    def slowest_split(self, processing_time: Instant) -> str | None:
         """The split that holds it back, None if there is none."""
         strategy = self.event_time.watermark
         return (
@@ -119,19 +121,19 @@ def slowest_of(
     """What ``clocks`` of all inputs come to together (12.9); ``wanted`` are the percentile watermarks asked for."""
     speaking = {name: clock for name, clock in clocks.items() if not clock.is_idle(processing_time)} or clocks
     slowest = min(speaking, key=lambda name: speaking[name].watermark)
-    split = speaking[slowest].slowest(processing_time)
-    since = None if split is None else speaking[slowest].splits[split].since
+    split = speaking[slowest].slowest_split(processing_time)
+    since_time = None if split is None else speaking[slowest].splits[split].since
     return SourceWatermarks(
         speaking[slowest].watermark,
-        {q: min(clock.percentile(q) for clock in clocks.values()) for q in wanted},
+        {q: min(clock.percentile_watermark(q) for clock in clocks.values()) for q in wanted},
         min(clock.idle_deadline(processing_time) for clock in clocks.values()),
-        HeldBack(slowest, split, since),
+        HeldBack(slowest, split, since_time),
         _by_time(speaking.values()),
     )
 
 
 def _by_time(clocks: Collection[SourceClock]) -> Instant:
-    held = [
+    watermarks = [
         clock.watermark for clock in clocks if not isinstance(clock.event_time.watermark, model_event_time.Ingestion)
     ]
-    return MIN_INSTANT if len(held) == len(clocks) else min(held, default=NEVER)
+    return MIN_INSTANT if len(watermarks) == len(clocks) else min(watermarks, default=NEVER)

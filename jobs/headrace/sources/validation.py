@@ -10,6 +10,7 @@ Which columns of the files of each input are read, and what for: those a file mu
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -17,35 +18,34 @@ import pyarrow.compute as pc
 
 from headrace.errors import HeadraceError, PipelineError, ValueOverflowError
 from headrace.formats.file_format import RequiredColumns, ScannedRecords
-from headrace.kernel.columns import TIMESTAMP, constant
-from headrace.kernel.delta import Columns, decide, inputs_of, rejecting, with_size
+from headrace.kernel.columns import TIMESTAMP, arrow_scalar, arrow_type
+from headrace.kernel.delta import Columns, decide_participation, inputs_of, reject_overflows, with_size
 from headrace.kernel.expressions.evaluation import Overflow, RowOverflowsError, column_apart
 from headrace.kernel.stage import CompiledStage
-from headrace.model.changelog import DebeziumEnvelope, DeltaChangeType, SignedBy
+from headrace.model.changelog import CHANGED_AT, DebeziumEnvelope, DebeziumVersions, DeltaChangeType, SignedBy
 from headrace.model.event_time import EventTime, FromSource, SplitStrategy
-from headrace.model.expressions.data_types import Schema
+from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Column, Expr
-from headrace.model.expressions.typing import columns_of
-from headrace.model.time import Instant
+from headrace.model.expressions.typing import columns_of, type_of
+from headrace.model.time import EARLIEST, LATEST, Instant
 from headrace.model.triggers.custom import CustomTrigger
 from headrace.model.windows import CustomWindows, ShiftedOutputTime
 from headrace.pipeline.endpoints import OWN, Input, OnMissing
+from headrace.pipeline.joins import columns_of_right
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.stages import trigger_nodes
 from headrace.program import columns as c
-from headrace.program.columns import substitute
+from headrace.program.columns import substitute_columns
 
-EARLIEST, LATEST = -2_208_988_800_000_000, 253_370_764_799_999_999
-"""Event times and marks are of the years 1900 to 9998: what lies outside is a mistake (9999-12-31 mostly means never),
-and would move the watermark there."""
-
+if TYPE_CHECKING:
+    from headrace.kernel.joins.sides import CompiledJoins
 
 ISOLATED = (PipelineError, ValueOverflowError)
 """Errors of expressions, and of users' own code, which are of one chain."""
 
 
 @dataclass(frozen=True)
-class Apart:
+class ParkedChains:
     """Which chains are ``parked``, by number: of these only what they take is looked at. ``isolates``: an error of one
     chain is kept beside what others make of the records.
     """
@@ -54,7 +54,7 @@ class Apart:
     isolates: bool = False
 
 
-NOT_APART = Apart()
+NOT_APART = ParkedChains()
 
 
 @dataclass(frozen=True)
@@ -71,22 +71,22 @@ class JudgedRecords:
     errors: Mapping[int, HeadraceError] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, chains: Sequence[Columns], errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
+    def from_chains(cls, chains: Sequence[Columns], errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
         """What is common to all ``chains``; of one chain it is all. Raises an error if no chain says what it takes."""
         if len(chains) == 1:
             return cls(chains[0], (chains[0],), errors)
-        decided = [chain for chain in chains if c.ADMITTED in chain]
-        if not decided:
+        deciding_chains = [chain for chain in chains if c.ADMITTED in chain]
+        if not deciding_chains:
             raise next(iter(errors.values()))
-        first = decided[0]
-        rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in decided))
-        admitted = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in decided)
+        first = deciding_chains[0]
+        rejects = reduce(pc.and_, (pc.is_valid(chain[c.REJECT]) for chain in deciding_chains))
+        admissions = (pc.and_(chain[c.ADMITTED], chain[c.REJECT].is_null()) for chain in deciding_chains)
         common = {name: first[name] for name in _COMMON if name in first}
         common[c.REJECT] = pc.if_else(rejects, first[c.REJECT], pa.scalar(None, first[c.REJECT].type))
-        common[c.ADMITTED] = reduce(pc.or_, admitted)
+        common[c.ADMITTED] = reduce(pc.or_, admissions)
         return cls(common, tuple(chains), errors)
 
-    def failing(self, errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
+    def with_errors(self, errors: Mapping[int, HeadraceError]) -> "JudgedRecords":
         """These, which some more chains, by number, cannot take."""
         return replace(self, errors={**errors, **self.errors})
 
@@ -94,15 +94,15 @@ class JudgedRecords:
 _COMMON = (c.EVENT_TIME, c.SPLIT, c.MARK, c.ID, c.SIGN)
 
 
-def judged(
+def judge_records(
     pipeline: Pipeline,
-    stages: Sequence[CompiledStage],
+    stages: "Sequence[CompiledStage | CompiledJoins]",
     given: Input,
     records: ScannedRecords,
     processing_time: Instant,
     *,
     path_of: Callable[[int], str] = lambda row: "the input",
-    apart: Apart = NOT_APART,
+    apart: ParkedChains = NOT_APART,
 ) -> JudgedRecords:
     """``records`` of the input ``given``, judged for the first ``stages`` of chains. ``path_of``: the file of a row.
     ``processing_time`` is that of the epoch, the event time of records that have none of their own (``Ingestion``).
@@ -112,27 +112,35 @@ def judged(
     parses = records.unparsed.is_null()
     unfit = records.unparsed
 
-    def fitting(what: str, expr: Expr, rows: Mapping[str, pa.Array], schema: Schema) -> pa.Array:
+    def evaluate_or_mark_unfit(what: str, expr: Expr, rows: Mapping[str, pa.Array], schema: Schema) -> pa.Array:
         """``expr`` of each record, NULL if it does not parse, or overflows, which makes it ``unfit``."""
         nonlocal unfit
-        values, overflows = _of(expr, rows, schema, parses, length)
-        unfit = rejecting(unfit, what, overflows)
+        values, overflows = _evaluate_or_null(expr, rows, schema, parses, length)
+        unfit = reject_overflows(unfit, what, overflows)
         return values
 
-    rows = _in_form(pipeline, given, records, fitting)
-    stamps = _stamps(given.event_time, records, own, processing_time, fitting)
+    rows = _in_form(pipeline, given, records, evaluate_or_mark_unfit)
+    stamps = _stamp_columns(given.event_time, records, own, processing_time, evaluate_or_mark_unfit)
+    is_left = pipeline.is_left(given)
     if pipeline.deduplicate is not None:
-        stamps[c.ID] = fitting("id", pipeline.deduplicate.id, rows, pipeline.schema)
+        stamps[c.ID] = _ids(
+            pipeline, pipeline.deduplicate.id, rows, length, evaluate_or_mark_unfit if is_left else None
+        )
     control = _is_control(given.event_time, unfit.is_null(), stamps)
-    rejects = _reasons(given, records, unfit, stamps, control)
+    rejects = _rejection_reasons(given, records, unfit, stamps, control, has_id=is_left and c.ID in stamps)
 
     elements: Columns = {**rows, c.EVENT_TIME: stamps[c.EVENT_TIME]}
     if pipeline.withdraws_records:
-        elements = {**elements, c.SIGN: _signs(records)}
+        elements = {**elements, c.SIGN: _record_signs(records)}
         stamps[c.SIGN] = elements[c.SIGN]
 
-    def decided_for(stage: CompiledStage, elements: Columns) -> Columns:
-        columns = decide(stage, elements, rejects)
+    def decided_for(stage: "CompiledStage | CompiledJoins", elements: Columns) -> Columns:
+        if isinstance(stage, CompiledStage):
+            columns = decide_participation(stage, elements, rejects)
+        else:
+            columns = stage.judge_records(given.name, elements, rejects, is_left=is_left)
+        if not is_left and isinstance(stage, CompiledStage):  # others join it
+            columns |= {c.REJECT: rejects, c.ADMITTED: pa.repeat(arrow_scalar(False), length)}
         if control is not None:  # it needs no key
             columns[c.REJECT] = pc.if_else(control, rejects, columns[c.REJECT])
         if records.unparsed.null_count < length:  # an expression may make something of a record that does not parse
@@ -144,18 +152,27 @@ def judged(
     for number, stage in enumerate(stages):
         columns: Columns = {}
         try:
-            elements = with_size(stage, elements)
-            columns = decided_for(stage, elements)
-            if number not in apart.parked:
-                columns = {**columns, **inputs_of(stage, elements, columns)}
+            read = elements
+            if isinstance(stage, CompiledStage):
+                read = with_size(stage, elements if is_left else _elements_without_values(stage, elements))
+            columns = decided_for(stage, read)
+            if number not in apart.parked and isinstance(stage, CompiledStage):
+                columns = {**columns, **inputs_of(stage, read, columns)}
         except RowOverflowsError as overflows:
-            errors[number] = _located(overflows, path_of(overflows.row), records)
+            errors[number] = _overflow_error(overflows, path_of(overflows.row), records)
         except ISOLATED as error:
             errors[number] = error
         if number in errors and not apart.isolates:
             raise errors[number]
         chains.append(columns)
-    return JudgedRecords.of(chains, errors)
+    return JudgedRecords.from_chains(chains, errors)
+
+
+def _elements_without_values(stage: CompiledStage, elements: Columns) -> Columns:
+    """Elements without values, as many as these, for a ``stage`` that takes none of them."""
+    length = len(elements[c.EVENT_TIME])
+    columns = {name: pa.nulls(length, arrow_type(kind)) for name, kind in stage.stage.schema.items()}
+    return columns | {name: elements[name] for name in (c.EVENT_TIME, c.SIGN) if name in elements}
 
 
 def mark_of(event_time: EventTime) -> Expr | None:
@@ -171,13 +188,20 @@ Fitting = Callable[[str, Expr, Mapping[str, pa.Array], Schema], pa.Array]
 """Gives an expression of each record; what it is called, and the columns that it is over, with their types."""
 
 
-def _located(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:
+def _ids(pipeline: Pipeline, id_: Expr, rows: Mapping[str, pa.Array], length: int, fitting: Fitting | None) -> pa.Array:
+    """The ids by which duplicates are told; of records that are joined, without ``fitting``, NULL."""
+    if fitting is None:
+        return pa.nulls(length, arrow_type(type_of(id_, pipeline.schema) or DataType.STRING))
+    return fitting("id", id_, rows, pipeline.schema)
+
+
+def _overflow_error(overflows: RowOverflowsError, path: str, records: ScannedRecords) -> ValueOverflowError:
     """The error of a record, with where it is."""
     position = int(records.position[overflows.row])
     return type(overflows.error)(f"{path}, position {position}: {overflows.error}")
 
 
-def _of(
+def _evaluate_or_null(
     expr: Expr, rows: Mapping[str, pa.Array], schema: Schema, parses: pa.Array, length: int
 ) -> tuple[pa.Array, tuple[Overflow, ...]]:
     """``expr`` of each record, NULL if it does not parse; and where it overflows."""
@@ -187,31 +211,38 @@ def _of(
     return values, overflows
 
 
-def _in_form(pipeline: Pipeline, given: Input, records: ScannedRecords, fitting: Fitting) -> dict[str, pa.Array]:
-    """The records in the form of the pipeline's own."""
-    columns = given.expressions(pipeline.schema)
+def _in_form(pipeline: Pipeline, input_: Input, records: ScannedRecords, fitting: Fitting) -> dict[str, pa.Array]:
+    """The records in the form of the pipeline's own; those that are joined as they are."""
+    if not pipeline.is_left(input_):
+        return dict(records.columns)
+    columns = input_.expressions(pipeline.schema)
     if all(isinstance(expr, Column) and expr.name == name for name, expr in columns.items()):
         return dict(records.columns)
-    own = given.source.columns
+    own = input_.source.columns
     return {name: fitting(f"column {name}", expr, records.columns, own) for name, expr in columns.items()}
 
 
-def _stamps(
+def _stamp_columns(
     event_time: EventTime, records: ScannedRecords, schema: Schema, processing_time: Instant, fitting: Fitting
 ) -> dict[str, pa.Array]:
     """Event time, mark and split, over the columns of the input."""
     parses, length = records.unparsed.is_null(), len(records)
 
-    def instants(what: str, expr: Expr) -> pa.Array:
+    def evaluate_instants(what: str, expr: Expr) -> pa.Array:
         return fitting(what, expr, records.columns, schema).cast(TIMESTAMP).cast(pa.int64())
 
     mark, stamps = mark_of(event_time), {}
     if mark is not None:  # it is judged first
-        stamps[c.MARK] = instants("asserted watermark", mark)
+        stamps[c.MARK] = evaluate_instants("asserted watermark", mark)
     if event_time.expr is None:
-        stamps[c.EVENT_TIME] = pc.if_else(parses, constant(int(processing_time)), pa.scalar(None, pa.int64()))
+        stamps[c.EVENT_TIME] = pc.if_else(parses, arrow_scalar(int(processing_time)), pa.scalar(None, pa.int64()))
     else:
-        stamps[c.EVENT_TIME] = instants("event time", event_time.expr)
+        stamps[c.EVENT_TIME] = evaluate_instants("event time", event_time.expr)
+        if c.TOMBSTONE_AT in records.columns:
+            deleted_at = records.columns[c.TOMBSTONE_AT].cast(pa.int64())
+            stamps[c.EVENT_TIME] = pc.coalesce(
+                pc.if_else(parses, deleted_at, pa.scalar(None, pa.int64())), stamps[c.EVENT_TIME]
+            )
     stamps.setdefault(c.MARK, stamps[c.EVENT_TIME])
     if event_time.split is None:
         stamps[c.SPLIT] = pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), pa.array([""], pa.string()))
@@ -230,59 +261,67 @@ def _is_control(event_time: EventTime, is_fit: pa.Array, stamps: Mapping[str, pa
     return pc.and_(is_fit, pc.and_(stamps[c.EVENT_TIME].is_null(), stamps[c.MARK].is_valid()))
 
 
-def _signs(records: ScannedRecords) -> pa.Array:
+def _record_signs(records: ScannedRecords) -> pa.Array:
     """Whether records add a row or withdraw it; 1 for those that do not say it, which are rejected."""
     if c.SIGN not in records.columns:
         return pa.array(np.ones(len(records), np.int64))
-    return pc.if_else(_is_sign(records.columns[c.SIGN]), records.columns[c.SIGN], constant(1))
+    return pc.if_else(_is_sign(records.columns[c.SIGN]), records.columns[c.SIGN], arrow_scalar(1))
 
 
 def _is_sign(signs: pa.Array) -> pa.Array:
-    return pc.equal(pc.abs(signs), constant(1)).fill_null(False)
+    return pc.equal(pc.abs(signs), arrow_scalar(1)).fill_null(False)
 
 
-def _reasons(
-    given: Input, records: ScannedRecords, unfit: pa.Array, stamps: Mapping[str, pa.Array], control: pa.Array | None
+def _rejection_reasons(
+    input_: Input,
+    records: ScannedRecords,
+    unfit: pa.Array,
+    stamps: Mapping[str, pa.Array],
+    control: pa.Array | None,
+    *,
+    has_id: bool,
 ) -> pa.Array:
     """Why records are rejected, but for their keys; the first reason counts, and what makes them ``unfit`` comes
     before all.
     """
-    event_time, changelog = given.event_time, given.source.changelog
-    at = stamps[c.EVENT_TIME]
-    reason = _unless(unfit, at.is_null(), "event time is null")
+    event_time, changelog = input_.event_time, input_.source.changelog
+    event_times = stamps[c.EVENT_TIME]
+    reason = _add_reason(unfit, event_times.is_null(), "event time is null")
     if not isinstance(event_time.watermark, FromSource):  # which knows better
-        reason = _unless(reason, _is_outside(at), "event time is outside the years 1900 to 9998")
+        reason = _add_reason(reason, _is_outside(event_times), "event time is outside the years 1900 to 9998")
     if changelog is not None and c.SIGN in records.columns:
-        reason = _unless(reason, pc.invert(_is_sign(records.columns[c.SIGN])), changelog.wrong)
-    if c.ID in stamps:
-        reason = _unless(reason, stamps[c.ID].is_null(), "id is null")
+        reason = _add_reason(reason, pc.invert(_is_sign(records.columns[c.SIGN])), changelog.wrong)
+    if has_id:
+        reason = _add_reason(reason, stamps[c.ID].is_null(), "id is null")
     if control is None:
         return reason
     reason = pc.if_else(control, pa.scalar(None, pa.string()), reason)
-    outside = "asserted watermark is outside the years 1900 to 9998"
-    return pc.if_else(_is_outside(stamps[c.MARK]), constant(outside), reason)
+    mark_reason = "asserted watermark is outside the years 1900 to 9998"
+    return pc.if_else(_is_outside(stamps[c.MARK]), arrow_scalar(mark_reason), reason)
 
 
-def _is_outside(at: pa.Array) -> pa.Array:
-    ends = pc.min_max(at)
+def _is_outside(event_times: pa.Array) -> pa.Array:
+    ends = pc.min_max(event_times)
     if not (ends["min"].is_valid and (ends["min"].as_py() < EARLIEST or ends["max"].as_py() > LATEST)):
-        return pa.repeat(constant(False), len(at))
-    return pc.or_(pc.less(at, constant(EARLIEST)), pc.greater(at, constant(LATEST))).fill_null(False)
+        return pa.repeat(arrow_scalar(False), len(event_times))
+    return pc.or_(
+        pc.less(event_times, arrow_scalar(EARLIEST)), pc.greater(event_times, arrow_scalar(LATEST))
+    ).fill_null(False)
 
 
-def _unless(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
+def _add_reason(reason: pa.Array, wrong: pa.Array, why: str) -> pa.Array:
     """``reason``, or ``why`` where there is none yet and ``wrong`` holds."""
     if not pc.any(wrong).as_py():
         return reason
-    return pc.if_else(pc.and_(wrong, reason.is_null()), constant(why), reason)
+    return pc.if_else(pc.and_(wrong, reason.is_null()), arrow_scalar(why), reason)
 
 
 def newest_of(given: Input, times: pa.Array, processing_time: Instant) -> Instant | None:
     """The newest of the event ``times`` of records of an input; None if there is none. Those too far ahead of the clock
     are left out (semantics 12.14): one that is wrong would count for ever.
     """
-    latest = min(int(given.event_time.latest(processing_time)), LATEST)
-    newest = pc.max(times.filter(pc.less_equal(times, constant(latest)).fill_null(False))).as_py()
+    latest = min(int(given.event_time.latest_watermark(processing_time)), LATEST)
+    newest = pc.max(times.filter(pc.less_equal(times, arrow_scalar(latest)).fill_null(False))).as_py()
     return None if newest is None else Instant(newest)
 
 
@@ -297,7 +336,7 @@ def newest_handed_on(given: Input, records: ScannedRecords, processing_time: Ins
     if event_time.expr is None:
         return processing_time
     if any(source.types.get(name) != source.columns[name] for name in columns_of(event_time.expr)):
-        return event_time.latest(processing_time)
+        return event_time.latest_watermark(processing_time)
     times, _ = column_apart(event_time.expr, records.columns, source.types, len(records))
     times = times.cast(TIMESTAMP).cast(pa.int64())
     return newest_of(given, times.filter(parses), processing_time)
@@ -315,23 +354,33 @@ def columns_read(pipeline: Pipeline, given: Input) -> Mapping[str, str]:
     own = [*given.event_time.expressions()]
     if isinstance(changelog := given.source.changelog, SignedBy):
         own.append(("the changelog", changelog.sign))
-    if given.source.explode is not None:
-        own.append(("explode", Column(given.source.explode)))
+    if given.source.versions is not None:
+        own += given.source.versions.said_by
+    own += [("explode", Column(name)) for name in given.source.exploded]
     for purpose, expr in own:
         for name in columns_of(expr):
             purposes.setdefault(name, purpose)
+    version_columns = () if given.source.versions is None else given.source.versions.columns
+    if joins_of_input := [join for join in pipeline.joins_of_inputs if join.name == given.name]:
+        read = {name: purpose for join in joins_of_input for name, purpose in columns_of_right(join).items()}
+        purposes = {**read, **purposes}
+        return {name: purpose for name, purpose in purposes.items() if name not in version_columns}
     form = given.expressions(pipeline.schema)
     elsewhere = {name for other in pipeline.union for name in other.columns} if given.name == OWN else set()
-    for purpose, expr in (read for alone in pipeline.of_records.values() for read in _of_records(alone)):
-        for column in columns_of(expr) - elsewhere:
+    for purpose, expr in (
+        read for output_pipeline in pipeline.of_records.values() for read in _of_records(output_pipeline)
+    ):
+        for column in (columns_of(expr) & {*form}) - elsewhere:
             for name in columns_of(form[column]):
                 purposes.setdefault(name, purpose)
-    return purposes
+    return {name: purpose for name, purpose in purposes.items() if name not in version_columns}
 
 
 def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
     """What is computed of records in the form of the pipeline's own."""
     first, loop = pipeline.first, pipeline.loop
+    for join in pipeline.join:
+        yield from ((f"on of {join.made_by}", join.computed.get(name, Column(name))) for name in join.on)
     if loop is None:
         yield from first.expressions()
     else:
@@ -351,30 +400,37 @@ def _of_records(pipeline: Pipeline) -> Iterator[tuple[str, Expr]]:
 
 def required_by(pipeline: Pipeline, given: Input) -> RequiredColumns:
     """What a file of ``given`` must have, by the columns that it is read with."""
-    required = _of_rows(pipeline, given)
-    match given.source.changelog:
+    required_columns = _of_rows(pipeline, given)
+    match given.source.changelog or given.source.versions:
         case DeltaChangeType() as changelog:
-            sign = {"changelog": Column(changelog.column(given.source.schema))}
-            return replace(required, identities={**sign, **required.identities}, fields=given.source.as_read.fields)
-        case DebeziumEnvelope() as envelope:
+            sign = {"changelog": Column(changelog.column_name(given.source.schema))}
+            return replace(
+                required_columns, identities={**sign, **required_columns.identities}, fields=given.source.as_read.fields
+            )
+        case DebeziumEnvelope() | DebeziumVersions() as envelope:
             read = {
                 envelope.of_row(row, name): reader
-                for name, reader in required.columns.items()
+                for name, reader in required_columns.columns.items()
                 if name not in given.source.metadata
                 for row in (envelope.before, envelope.after)
             }
-            return RequiredColumns({"changelog": Column(envelope.op)}, read, given.source.as_read.fields)
-    return required
+            fields, names = given.source.as_read.fields, {"changelog": envelope.op, "time of a change": CHANGED_AT}
+            identities = {what: Column(name) for what, name in names.items() if name in fields}
+            return RequiredColumns(identities, read, fields)
+    return required_columns
 
 
-def _of_rows(pipeline: Pipeline, given: Input) -> RequiredColumns:
+def _of_rows(pipeline: Pipeline, input_: Input) -> RequiredColumns:
     """What must be there of the columns of its schema."""
-    read = columns_read(pipeline, given) if given.source.missing is OnMissing.FAIL else {}
-    if given.source.transform is not None:
-        return RequiredColumns(columns=read, fields=given.source.fields)
-    columns = given.expressions(pipeline.schema)
+    read = columns_read(pipeline, input_) if input_.source.missing is OnMissing.FAIL else {}
+    if input_.source.transform is not None:
+        return RequiredColumns(columns=read, fields=input_.source.fields)
+    expr = input_.event_time.expr
+    if pipeline.joins_of_inputs:
+        return RequiredColumns({} if expr is None else {"event time": expr}, read, input_.source.fields)
+    columns = input_.expressions(pipeline.schema)
     outputs = [*pipeline.of_records.values()]
-    key = outputs[0].key if len(outputs) == 1 else {}  # of several, others take records that have none
-    keys = {f"key {name}": substitute(expr, columns) for name, expr in key.items()}
-    expr = given.event_time.expr
-    return RequiredColumns(keys if expr is None else {"event time": expr, **keys}, read, given.source.fields)
+    is_needed = len(outputs) == 1 and not outputs[0].null_keys  # of several, others take records that have none
+    key = outputs[0].key if is_needed else {}
+    keys = {f"key {name}": substitute_columns(expr, columns) for name, expr in key.items()}
+    return RequiredColumns(keys if expr is None else {"event time": expr, **keys}, read, input_.source.fields)

@@ -45,17 +45,17 @@ class KeyGroupRange:
         """Whether some of ``groups`` (first, last; None: of nobody knows which) may be among its own."""
         return groups is None or (groups[0] <= self.last and self.first <= groups[1])
 
-    def holds(self, groups: tuple[int, int] | None) -> bool:
+    def contains(self, groups: tuple[int, int] | None) -> bool:
         """Whether all of ``groups`` are among its own."""
         return groups is not None and self.first <= groups[0] and groups[1] <= self.last
 
-    def cut(self, number: int) -> "tuple[KeyGroupRange, ...]":
+    def split_evenly(self, number: int) -> "tuple[KeyGroupRange, ...]":
         """Itself in ``number`` parts of nearly one size, or in as many as it has groups."""
         size = self.last + 1 - self.first
         bounds = [self.first + index * size // min(number, size) for index in range(min(number, size) + 1)]
-        return tuple(KeyGroupRange(first, after - 1) for first, after in pairwise(bounds))
+        return tuple(KeyGroupRange(first, end - 1) for first, end in pairwise(bounds))
 
-    def span(self, hashes: Hashes) -> slice:
+    def row_slice(self, hashes: Hashes) -> slice:
         """Where its rows stand in ascending ``hashes``."""
         low = np.uint64(self.first) << _SHIFT
         high = (np.uint64(self.last) << _SHIFT) | np.uint64((1 << 48) - 1)
@@ -66,10 +66,10 @@ class KeyGroupRange:
 WHOLE = KeyGroupRange(0, GROUPS - 1)
 
 
-def parts(number: int) -> tuple[KeyGroupRange, ...]:
+def key_group_ranges(number: int) -> tuple[KeyGroupRange, ...]:
     """All key groups in ``number`` parts of nearly one size."""
     bounds = [-(-index * GROUPS // number) for index in range(number + 1)]
-    return tuple(KeyGroupRange(first, after - 1) for first, after in pairwise(bounds))
+    return tuple(KeyGroupRange(first, end - 1) for first, end in pairwise(bounds))
 
 
 def part_of(hashes: Hashes, number: int) -> Ints:
@@ -111,17 +111,17 @@ class Chunk(JsonRecord, frozen=True, array_like=True):
     windows: Pair | None
 
 
-def listed(chunks: Iterable[Chunk]) -> bytes:
+def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
     """What the footer says of ``chunks``."""
     return json.dumps([chunk.to_json() for chunk in chunks], separators=(",", ":")).encode()
 
 
-def spanned(pairs: Iterable[Pair | None]) -> Pair | None:
+def enclosing_range(pairs: Iterable[Pair | None]) -> Pair | None:
     """The least span that all of ``pairs`` lie in; None if that of some is not known."""
-    known = list(pairs)
-    if not known or None in known:
+    known_pairs = list(pairs)
+    if not known_pairs or None in known_pairs:
         return None
-    return min(pair[0] for pair in known if pair), max(pair[1] for pair in known if pair)
+    return min(pair[0] for pair in known_pairs if pair), max(pair[1] for pair in known_pairs if pair)
 
 
 _WINDOW, _INSTANT = (WINDOW_START, WINDOW_END), (EVENT_TIME,)
@@ -131,12 +131,14 @@ def windows_of(rows: pa.RecordBatch) -> Pair | None:
     """When the first window of ``rows`` begins and the last one ends, of rows without windows their first and last
     instant; None where no window is finite.
     """
-    there = rows.schema.names
-    are_rows = tuple(there[-len(ROW_COLUMNS) :]) == ROW_COLUMNS  # whose own columns may be called as ends of windows
-    names = _INSTANT if are_rows else next((names for names in (_WINDOW, _INSTANT) if {*names} <= {*there}), ())
+    column_names = rows.schema.names
+    are_rows = (
+        tuple(column_names[-len(ROW_COLUMNS) :]) == ROW_COLUMNS
+    )  # whose own columns may be called as ends of windows
+    names = _INSTANT if are_rows else next((names for names in (_WINDOW, _INSTANT) if {*names} <= {*column_names}), ())
     ends = [pc.min_max(rows.column(name).cast(pa.int64())) for name in names]
-    known = [extremes[end].as_py() for extremes in ends for end in ("min", "max") if extremes[end].is_valid]
-    return (min(known), max(known)) if known else None
+    known_bounds = [extremes[end].as_py() for extremes in ends for end in ("min", "max") if extremes[end].is_valid]
+    return (min(known_bounds), max(known_bounds)) if known_bounds else None
 
 
 def in_order(rows: pa.RecordBatch, hashed: Hashes) -> tuple[pa.RecordBatch, Hashes]:
@@ -166,19 +168,19 @@ def some_rows(
     tail = verified_range(store, file, [(start, footer.bytes, footer.sha256)])
     content = np.zeros(file.bytes, np.uint8)  # of which no page is there until it is written to
     content[start:] = np.frombuffer(tail, np.uint8)
-    opened = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
-    chunks = [Chunk.from_json(chunk) for chunk in json.loads(opened.metadata.metadata[KEY])]
-    wanted = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
-    if sum(chunks[number].bytes for number in wanted) > MOST_OF_A_FILE * file.bytes:
+    parquet_file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
+    chunks = [Chunk.from_json(chunk) for chunk in json.loads(parquet_file.metadata.metadata[KEY])]
+    wanted_chunks = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
+    if sum(chunks[number].bytes for number in wanted_chunks) > MOST_OF_A_FILE * file.bytes:
         return None
-    for run in _runs(wanted):
+    for run in _consecutive_runs(wanted_chunks):
         parts = [(chunks[number].start, chunks[number].bytes, chunks[number].sha256) for number in run]
         data = verified_range(store, file, parts)
         content[parts[0][0] :][: len(data)] = np.frombuffer(data, np.uint8)
-    return opened.read_row_groups(wanted, use_threads=False)
+    return parquet_file.read_row_groups(wanted_chunks, use_threads=False)
 
 
-def _runs(numbers: Sequence[int]) -> list[list[int]]:
+def _consecutive_runs(numbers: Sequence[int]) -> list[list[int]]:
     """``numbers``, which ascend, in runs of those that follow each other."""
     runs = groupby(enumerate(numbers), key=lambda place: place[1] - place[0])
     return [[number for _, number in run] for _, run in runs]

@@ -37,12 +37,12 @@ import pyarrow.compute as pc
 from headrace.errors import FixConfigError
 from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
-from headrace.state.files import decoded, parquet
-from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release
-from headrace_snapshots.datafiles import info_of, verify
+from headrace.state.files import decode_parquet, encode_parquet
+from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release_pages
+from headrace_snapshots.datafiles import info_of, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectInfo, ObjectStore
-from headrace_snapshots.store.local import sweep, unnamed_file
+from headrace_snapshots.store.local import sweep_folder, unnamed_file
 
 FORM = 2
 """Changes with whatever would be read as something else."""
@@ -53,12 +53,15 @@ _INDEXES = ("event", "time", "hold")
 
 def write_run(path: Path, run: SortedFile, notes: Mapping[str, str]) -> None:
     """Write ``run`` to the file ``path``, with some ``notes``."""
-    columns = {_ROWS: _one(pa.StructArray.from_arrays(run.rows.columns, fields=list(run.rows.schema)))}
+    columns = {_ROWS: _as_single_row(pa.StructArray.from_arrays(run.rows.columns, fields=list(run.rows.schema)))}
     if c.DUE_EVENT in run.rows.schema.names:
         for name in _INDEXES:
             index: DeadlineIndex = getattr(run.deadlines, name)
-            columns |= {f"{name}_times": _one(pa.array(index.times)), f"{name}_rows": _one(pa.array(index.rows))}
-    metadata = {**notes, _CONSTANT: json.dumps(_constant(run.rows))}
+            columns |= {
+                f"{name}_times": _as_single_row(pa.array(index.times)),
+                f"{name}_rows": _as_single_row(pa.array(index.rows)),
+            }
+    metadata = {**notes, _CONSTANT: json.dumps(_constant_columns(run.rows))}
     batch = pa.RecordBatch.from_pydict(columns).replace_schema_metadata(metadata)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -73,9 +76,9 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, st
             file = source.read_buffer()
         notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}
         constant = json.loads(notes.pop(_CONSTANT, "[]"))
-        if batch.schema.remove_metadata() == _form(schema):
-            run = _run(batch, schema, constant, file)
-            release(file)
+        if batch.schema.remove_metadata() == _stored_schema(schema):
+            run = _sorted_file_from_batch(batch, schema, constant, file)
+            release_pages(file)
             return run, notes
     return None
 
@@ -88,15 +91,19 @@ def stored_rows(path: Path) -> pa.RecordBatch | None:
     return None
 
 
-def _run(batch: pa.RecordBatch, schema: pa.Schema, constant: Sequence[str], file: pa.Buffer) -> SortedFile:
+def _sorted_file_from_batch(
+    batch: pa.RecordBatch, schema: pa.Schema, constant: Sequence[str], file: pa.Buffer
+) -> SortedFile:
     rows = pa.RecordBatch.from_arrays(batch.column(_ROWS).values.flatten(), schema=schema)
     values = {name: rows.column(name)[0] for name in constant}
     if c.DUE_EVENT not in schema.names:
         return SortedFile(rows, None, file, values)
-    return SortedFile(rows, Deadlines(*(_index(batch, name, rows.num_rows) for name in _INDEXES)), file, values)
+    return SortedFile(
+        rows, Deadlines(*(_deadline_index(batch, name, rows.num_rows) for name in _INDEXES)), file, values
+    )
 
 
-def _constant(rows: pa.RecordBatch) -> list[str]:
+def _constant_columns(rows: pa.RecordBatch) -> list[str]:
     """The columns of whole numbers, times and truths that have one value in all ``rows``, if there are several."""
     several = rows.num_rows > 1
     return [
@@ -116,12 +123,12 @@ def _is_one(column: pa.Array) -> bool:
     return bool(column[-1] == first and pc.all(pc.equal(column, first)).as_py())
 
 
-def _index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
+def _deadline_index(batch: pa.RecordBatch, name: str, length: int) -> DeadlineIndex:
     times, rows = (as_numpy(batch.column(f"{name}_{what}").values) for what in ("times", "rows"))
     return DeadlineIndex(times, rows, 0, length)
 
 
-def _form(schema: pa.Schema) -> pa.Schema:
+def _stored_schema(schema: pa.Schema) -> pa.Schema:
     fields = [(_ROWS, pa.large_list(pa.struct(list(schema))))]
     if c.DUE_EVENT in schema.names:
         for name in _INDEXES:
@@ -129,7 +136,7 @@ def _form(schema: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _one(values: pa.Array) -> pa.Array:
+def _as_single_row(values: pa.Array) -> pa.Array:
     """A column of one row that holds all ``values``."""
     return pa.LargeListArray.from_arrays(pa.array(np.array([0, len(values)])), values)
 
@@ -156,10 +163,10 @@ class CacheFolderError(FixConfigError, code="config.cache_folder"):
 class RowCache(Protocol):
     """Where the rows of data files are, once somebody has read or written them."""
 
-    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+    def load_file(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
         """The rows of ``file``, as ``schema`` says."""
 
-    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+    def add_file(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now; ``info`` is what the store said of it."""
 
 
@@ -169,14 +176,14 @@ class RowsInMemory:
     def __init__(self) -> None:
         self._runs: dict[str, SortedFile] = {}
 
-    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+    def load_file(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
         """The rows of ``file``, as ``schema`` says. Raises BrokenObjectError."""
-        cached = self._runs.get(file.path)
-        if cached is None:
-            cached = self._runs[file.path] = SortedFile(decoded(verify(store, file), schema))
-        return cached
+        cached_run = self._runs.get(file.path)
+        if cached_run is None:
+            cached_run = self._runs[file.path] = SortedFile(decode_parquet(read_verified(store, file), schema))
+        return cached_run
 
-    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+    def add_file(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now."""
         del store, info
         self._runs[file.path] = run
@@ -193,16 +200,16 @@ class LayerCache:
         self._lock = threading.Lock()
         self._decoding = threading.BoundedSemaphore(_DECODED)
         self._grown: int | None = None
-        with _errors(folder):
+        with _folder_errors(folder):
             self._make_folders()
 
-    def run(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
+    def load_file(self, store: ObjectStore, file: DataFile, schema: pa.Schema) -> SortedFile:
         """The rows of ``file``, as ``schema`` says: mapped, or read from ``store`` first.
 
         Raises BrokenObjectError for an object that is not what was written.
         """
-        cached = self._opened(file, schema)
-        return self._read(store, file, schema, None) if cached is None else cached
+        cached_run = self._open_cached(file, schema)
+        return self._read_from_store(store, file, schema, None) if cached_run is None else cached_run
 
     def check(self, store: ObjectStore, file: DataFile, schema: pa.Schema, info: ObjectInfo | None = None) -> None:
         """Make sure that the object of ``file`` is what was written, and that its rows are here.
@@ -211,87 +218,91 @@ class LayerCache:
         came here; else it is read. Raises BrokenObjectError.
         """
         info = info_of(store, file) if info is None else info
-        notes = _notes(store, file, info.etag)
-        if info.size != file.bytes or not self._has(file, schema, notes):
-            self._read(store, file, schema, info.etag)
+        notes = _cache_notes(store, file, info.etag)
+        if info.size != file.bytes or not self._has_rows(file, schema, notes):
+            self._read_from_store(store, file, schema, info.etag)
 
-    def enter(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
+    def add_file(self, store: ObjectStore, file: DataFile, run: SortedFile, info: ObjectInfo) -> SortedFile:
         """``run``, which was stored as ``file`` just now, mapped; ``info`` is what the store said of it."""
-        return self._enter(file, run, _notes(store, file, info.etag))
+        return self._write_and_open(file, run, _cache_notes(store, file, info.etag))
 
-    def content(self, file: DataFile) -> bytes | None:
+    def object_content(self, file: DataFile) -> bytes | None:
         """What an object with the checksum of ``file`` holds, if its rows are here: they are written as they were then.
 
         The caller compares checksums before storing it: another version of Arrow may write the same rows otherwise.
         """
-        rows = stored_rows(self._path(file))
-        return None if rows is None else parquet(rows).data
+        rows = stored_rows(self._cache_path(file))
+        return None if rows is None else encode_parquet(rows).data
 
-    def _has(self, file: DataFile, schema: pa.Schema, notes: Mapping[str, str]) -> bool:
+    def _has_rows(self, file: DataFile, schema: pa.Schema, notes: Mapping[str, str]) -> bool:
         """Whether the rows of ``file`` are here with these ``notes``: mapped by this process, or else in the folder."""
         with self._lock:
-            mapped = self._open.get(self._path(file).name)
-        if mapped is not None and mapped[1] == notes and mapped[0].rows.schema == schema:
+            open_run_and_notes = self._open.get(self._cache_path(file).name)
+        if (
+            open_run_and_notes is not None
+            and open_run_and_notes[1] == notes
+            and open_run_and_notes[0].rows.schema == schema
+        ):
             return True
-        opened = open_run(self._path(file), schema)
-        if opened is None or opened[1] != notes:
+        run_and_notes = open_run(self._cache_path(file), schema)
+        if run_and_notes is None or run_and_notes[1] != notes:
             return False
-        self._remember(file, *opened)
+        self._keep_open(file, *run_and_notes)
         return True
 
-    def _read(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
-        data = verify(store, file)
+    def _read_from_store(self, store: ObjectStore, file: DataFile, schema: pa.Schema, etag: str | None) -> SortedFile:
+        data = read_verified(store, file)
         with self._decoding:
-            return self._enter(file, SortedFile(decoded(data, schema)), _notes(store, file, etag))
+            return self._write_and_open(file, SortedFile(decode_parquet(data, schema)), _cache_notes(store, file, etag))
 
-    def _enter(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
-        with _errors(self.folder):
+    def _write_and_open(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+        with _folder_errors(self.folder):
             try:
-                opened = self._written(file, run, notes)
+                written_run = self._write_file(file, run, notes)
             except FileNotFoundError:  # somebody has removed the folder: nothing in it is missed
                 self._make_folders()
-                opened = self._written(file, run, notes)
-        self._remember(file, opened, notes)
-        return opened
+                written_run = self._write_file(file, run, notes)
+        self._keep_open(file, written_run, notes)
+        return written_run
 
     def _make_folders(self) -> None:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._unnamed.mkdir(exist_ok=True)
 
-    def _written(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
+    def _write_file(self, file: DataFile, run: SortedFile, notes: dict[str, str]) -> SortedFile:
         self._make_room()
         with unnamed_file(self._unnamed) as (path, content):
             write_run(path, run, notes)
             if not _BOOT:
                 os.fsync(content.fileno())
             self._grown = (self._grown or 0) + path.stat().st_size
-            opened = open_run(path, run.rows.schema)
-            path.replace(self._path(file))  # raises if it was removed meanwhile
-        assert opened is not None
-        return opened[0]
+            run_and_notes = open_run(path, run.rows.schema)
+            path.replace(self._cache_path(file))  # raises if it was removed meanwhile
+        assert run_and_notes is not None
+        return run_and_notes[0]
 
-    def _opened(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
-        path = self._path(file)
+    def _open_cached(self, file: DataFile, schema: pa.Schema) -> SortedFile | None:
+        path = self._cache_path(file)
         with self._lock:
-            opened = self._open.get(path.name)
-            if opened is not None:
+            run_and_notes = self._open.get(path.name)
+            if run_and_notes is not None:
                 self._open.move_to_end(path.name)
-        if opened is None or opened[0].rows.schema != schema:
-            opened = open_run(path, schema)
-            if opened is None or opened[1].get(_CHECKSUM) != file.sha256:
+        if run_and_notes is None or run_and_notes[0].rows.schema != schema:
+            run_and_notes = open_run(path, schema)
+            if run_and_notes is None or run_and_notes[1].get(_CHECKSUM) != file.sha256:
                 return None
-            self._remember(file, *opened)
+            self._keep_open(file, *run_and_notes)
         with suppress(OSError):  # evicted meanwhile
             os.utime(path)
-        return opened[0]
+        return run_and_notes[0]
 
-    def _remember(self, file: DataFile, run: SortedFile, notes: Mapping[str, str]) -> None:
+    def _keep_open(self, file: DataFile, run: SortedFile, notes: Mapping[str, str]) -> None:
         with self._lock:
-            self._open[self._path(file).name] = run, notes
+            self._open[self._cache_path(file).name] = run, notes
             while len(self._open) > _OPEN:
                 self._open.popitem(last=False)
 
-    def _path(self, file: DataFile) -> Path:
+    def _cache_path(self, file: DataFile) -> Path:
         return self.folder / f"{file.sha256}-{FORM}{_BOOT}{_ENDING}"
 
     def _make_room(self) -> None:
@@ -303,10 +314,10 @@ class LayerCache:
                 return
             is_first, self._grown = self._grown is None, 0
         if is_first:
-            sweep(self._unnamed)
+            sweep_folder(self._unnamed)
         left: set[str] = set()
         total = 0
-        for _, size, name in sorted(_files(self.folder), reverse=True):
+        for _, size, name in sorted(_cached_files(self.folder), reverse=True):
             total += size
             if total <= self.limit_bytes and len(left) < MAX_FILES:
                 left.add(name)
@@ -322,15 +333,15 @@ def default_cache() -> LayerCache:
     """The cache of this process: in the folder HEADRACE_CACHE (``${XDG_CACHE_HOME:-~/.cache}/headrace/state`` if it is
     not set), limited to HEADRACE_CACHE_BYTES (20 GB, but no more than a quarter of what the disk has free for it).
     """
-    folder = _folder()
+    folder = _cache_folder()
     layer_cache = LayerCache(folder, 0)
-    layer_cache.limit_bytes = _limit(folder)
+    layer_cache.limit_bytes = _byte_limit(folder)
     return layer_cache
 
 
-def _folder() -> Path:
-    if stated := os.environ.get(FOLDER_VARIABLE):
-        return Path(stated)
+def _cache_folder() -> Path:
+    if setting := os.environ.get(FOLDER_VARIABLE):
+        return Path(setting)
     if base := os.environ.get("XDG_CACHE_HOME"):
         return Path(base) / "headrace" / "state"
     try:
@@ -341,18 +352,18 @@ def _folder() -> Path:
         ) from error
 
 
-def _limit(folder: Path) -> int:
-    stated = os.environ.get(BYTES_VARIABLE)
-    if stated is None:
-        with _errors(folder):
-            own = sum(size for _, size, _ in _files(folder))
+def _byte_limit(folder: Path) -> int:
+    setting = os.environ.get(BYTES_VARIABLE)
+    if setting is None:
+        with _folder_errors(folder):
+            own = sum(size for _, size, _ in _cached_files(folder))
             return min(DEFAULT_BYTES, (shutil.disk_usage(folder).free + own) // _FREE_SHARE)
-    if not stated.isdecimal():
-        raise CacheFolderError(f"{BYTES_VARIABLE} is {stated!r}: give a number of bytes, or leave it out")
-    return int(stated)
+    if not setting.isdecimal():
+        raise CacheFolderError(f"{BYTES_VARIABLE} is {setting!r}: give a number of bytes, or leave it out")
+    return int(setting)
 
 
-def _files(folder: Path) -> Iterator[tuple[int, int, str]]:
+def _cached_files(folder: Path) -> Iterator[tuple[int, int, str]]:
     """When each file of the cache was used last, its size and its name."""
     with os.scandir(folder) as scan:
         for entry in scan:
@@ -362,24 +373,24 @@ def _files(folder: Path) -> Iterator[tuple[int, int, str]]:
                     yield status.st_mtime_ns, status.st_size, entry.name
 
 
-def _notes(store: ObjectStore, file: DataFile, etag: str | None) -> dict[str, str]:
+def _cache_notes(store: ObjectStore, file: DataFile, etag: str | None) -> dict[str, str]:
     """What a file of the cache says of itself: the content that it is made of, and the object that was verified."""
-    verified = {} if etag is None else {_OBJECT: f"{store.uri}/{file.path}", _ETAG: etag}
-    return {_CHECKSUM: file.sha256, **verified}
+    object_notes = {} if etag is None else {_OBJECT: f"{store.uri}/{file.path}", _ETAG: etag}
+    return {_CHECKSUM: file.sha256, **object_notes}
 
 
-def _boot() -> str:
+def _boot_suffix() -> str:
     with suppress(OSError):
         return "-" + Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
-_BOOT = _boot()
+_BOOT = _boot_suffix()
 """Which boot of the machine this is; empty where nobody says."""
 
 
 @contextmanager
-def _errors(folder: Path) -> Iterator[None]:
+def _folder_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -414,19 +425,19 @@ class RunWriter:
 
     def add(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
-        for part in _cut(rows):
+        for part in _split_by_size(rows):
             if self._held and self._size + part.nbytes > RUN_BYTES:
-                self._put()
+                self._put_file()
             self._held.append(part)
             self._size += part.nbytes
 
-    def done(self) -> tuple[StoredRun, ...]:
+    def finish(self) -> tuple[StoredRun, ...]:
         """All files; none for no rows."""
         if self._held:
-            self._put()
+            self._put_file()
         return tuple(self._stored)
 
-    def _put(self) -> None:
+    def _put_file(self) -> None:
         rows = self._held[0] if len(self._held) == 1 else pa.concat_batches(self._held)
         self._held, self._size = [], 0
         path = f"{self._name}-{len(self._stored)}.parquet"
@@ -435,10 +446,10 @@ class RunWriter:
 
 def put_run(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) -> StoredRun:
     """Store rows in the order of their hashes as one file, which enters the cache."""
-    written = parquet(rows)
-    info = store.write(path, written.data)
-    file = written.file(path)
-    return StoredRun(file, cache.enter(store, file, SortedFile(rows), info))
+    encoded_file = encode_parquet(rows)
+    info = store.write(path, encoded_file.data)
+    file = encoded_file.data_file(path)
+    return StoredRun(file, cache.add_file(store, file, SortedFile(rows), info))
 
 
 def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa.RecordBatch]) -> tuple[StoredRun, ...]:
@@ -446,9 +457,9 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
     writer = RunWriter(store, cache, name)
     for rows in pieces:
         writer.add(rows)
-    return writer.done()
+    return writer.finish()
 
 
-def _cut(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def _split_by_size(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     rows = max(1, int(RUN_BYTES * piece.num_rows / max(piece.nbytes, 1)))
     return (piece.slice(begin, rows) for begin in range(0, piece.num_rows, rows))

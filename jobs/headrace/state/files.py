@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.kernel.columns import Names, as_now, as_numpy
-from headrace.kernel.state import together
+from headrace.kernel.state import concat_rows
 from headrace.program import columns as c
-from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, in_order, listed, spanned
-from headrace_snapshots.datafiles import verify
+from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, enclosing_range, encode_chunks, in_order
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile, Footer, Layer, UnfinishedMerge
 from headrace_snapshots.store import ObjectStore
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenState:
     """What is stored of one epoch. ``tables``: the layers of each table of state after it; ``logs``: files of the epoch
     by the log that they go to, none where there were no rows. ``requests`` were not made through this process's stores.
     ``merges`` go on with the next epoch, by table.
@@ -58,27 +58,27 @@ class ParquetWriter:
         self._files: list[DataFile] = []
         self._open: _Parquet | None = None
 
-    def add(self, rows: pa.RecordBatch) -> None:
+    def add_rows(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
-        for at in range(0, rows.num_rows, _BATCH_ROWS):
+        for start in range(0, rows.num_rows, _BATCH_ROWS):
             self._open = self._open or _Parquet(rows, self._hashed)
-            self._open.add(rows.slice(at, _BATCH_ROWS))
+            self._open.add(rows.slice(start, _BATCH_ROWS))
             if self._open.size >= FILE_BYTES:
-                self._put()
+                self._put_file()
 
-    def done(self) -> tuple[DataFile, ...]:
+    def finish(self) -> tuple[DataFile, ...]:
         """All files; none for no rows."""
-        self._put()
+        self._put_file()
         return tuple(self._files)
 
-    def _put(self) -> None:
+    def _put_file(self) -> None:
         if self._open is None:
             return
-        written = self._open.done()
+        encoded_file = self._open.finish()
         self._open = None
         path = f"{self._name}-{len(self._files)}.parquet"
-        self._store.write(path, written.data)
-        self._files.append(written.file(path))
+        self._store.write(path, encoded_file.data)
+        self._files.append(encoded_file.data_file(path))
 
 
 def put_rows(
@@ -87,15 +87,15 @@ def put_rows(
     """``rows`` as ``ParquetWriter`` stores them."""
     putting = ParquetWriter(store, name, hashed)
     for batch in rows:
-        putting.add(batch)
-    return putting.done()
+        putting.add_rows(batch)
+    return putting.finish()
 
 
-def parquet(rows: pa.RecordBatch) -> "Encoded":
+def encode_parquet(rows: pa.RecordBatch) -> "EncodedFile":
     """A Parquet file of ``rows``; those that have a hash stand in its order."""
-    made = _Parquet(rows, _stored_hash if c.HASH in rows.schema.names else None)
-    made.add(rows)
-    return made.done()
+    parquet = _Parquet(rows, _stored_hash if c.HASH in rows.schema.names else None)
+    parquet.add(rows)
+    return parquet.finish()
 
 
 def _stored_hash(rows: pa.RecordBatch) -> Hashes:
@@ -104,7 +104,7 @@ def _stored_hash(rows: pa.RecordBatch) -> Hashes:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedFile:
     """The content of a data file, and what a manifest says of it."""
 
     data: bytes
@@ -113,7 +113,7 @@ class Encoded:
     windows: tuple[int, int] | None
     footer: Footer | None
 
-    def file(self, path: str) -> DataFile:
+    def data_file(self, path: str) -> DataFile:
         """The file, at ``path``."""
         return DataFile(path, self.rows, len(self.data), checksum(self.data), self.groups, self.windows, self.footer)
 
@@ -127,7 +127,11 @@ class _Parquet:
         self._chunks: list[Chunk] = []
         self._buffer = io.BytesIO()
         self._writer = pq.ParquetWriter(
-            self._buffer, first.schema, compression="zstd", write_page_checksum=True, **_encodings(first[:CHUNK_ROWS])
+            self._buffer,
+            first.schema,
+            compression="zstd",
+            write_page_checksum=True,
+            **_column_encodings(first[:CHUNK_ROWS]),
         )
 
     @property
@@ -135,33 +139,33 @@ class _Parquet:
         return self._buffer.tell()
 
     def add(self, rows: pa.RecordBatch) -> None:
-        hashed = None
+        hashes = None
         if self._hashed is not None:
-            rows, hashed = in_order(rows, self._hashed(rows))
-        for at in range(0, rows.num_rows, CHUNK_ROWS):
-            chunk = slice(at, at + CHUNK_ROWS)
-            self._add_chunk(rows[chunk], None if hashed is None else hashed[chunk])
+            rows, hashes = in_order(rows, self._hashed(rows))
+        for start in range(0, rows.num_rows, CHUNK_ROWS):
+            chunk = slice(start, start + CHUNK_ROWS)
+            self._add_chunk(rows[chunk], None if hashes is None else hashes[chunk])
         self._rows += rows.num_rows
 
-    def _add_chunk(self, rows: pa.RecordBatch, hashed: Hashes | None) -> None:
+    def _add_chunk(self, rows: pa.RecordBatch, hashes: Hashes | None) -> None:
         start = self.size
         self._writer.write_batch(rows)
         with self._buffer.getbuffer() as content:
-            self._chunks.append(chunk_at(start, content[start:], rows, hashed))
+            self._chunks.append(chunk_at(start, content[start:], rows, hashes))
 
-    def done(self) -> Encoded:
+    def finish(self) -> EncodedFile:
         """Once, at the end."""
         end, chunks = self.size, self._chunks
         if len(chunks) > 1:
-            self._writer.add_key_value_metadata({KEY: listed(chunks)})
+            self._writer.add_key_value_metadata({KEY: encode_chunks(chunks)})
         self._writer.close()
         data = self._buffer.getvalue()
         footer = Footer(len(data) - end, checksum(memoryview(data)[end:])) if len(chunks) > 1 else None
-        groups = spanned(chunk.groups for chunk in chunks)
-        return Encoded(data, self._rows, groups, spanned(chunk.windows for chunk in chunks), footer)
+        groups = enclosing_range(chunk.groups for chunk in chunks)
+        return EncodedFile(data, self._rows, groups, enclosing_range(chunk.windows for chunk in chunks), footer)
 
 
-def _encodings(rows: pa.RecordBatch) -> dict[str, Any]:
+def _column_encodings(rows: pa.RecordBatch) -> dict[str, Any]:
     """Numbers and times as differences, which takes a third of the time of a dictionary, and less room; but for times
     of which ``rows`` have few different ones, as ends of windows are.
     """
@@ -183,26 +187,26 @@ def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, 
     """The rows of ``files``, one below the other, as ``schema`` says; ``names``: what they call columns, if not by
     their name. Raises BrokenObjectError for a damaged one.
     """
-    return together(schema, [decoded(verify(store, file), schema, names) for file in files])
+    return concat_rows(schema, [decode_parquet(read_verified(store, file), schema, names) for file in files])
 
 
 def read_some(store: ObjectStore, file: DataFile, schema: pa.Schema, names: Names = _OWN) -> Iterator[pa.RecordBatch]:
     """Reads one file as ``read_rows`` does, some rows at a time."""
-    opened = pq.ParquetFile(pa.BufferReader(verify(store, file)))
-    for batch in opened.iter_batches(_SOME_ROWS, use_threads=False):
-        yield together(schema, as_now(pa.Table.from_batches([batch]), schema, names).to_batches())
+    parquet_file = pq.ParquetFile(pa.BufferReader(read_verified(store, file)))
+    for batch in parquet_file.iter_batches(_SOME_ROWS, use_threads=False):
+        yield concat_rows(schema, as_now(pa.Table.from_batches([batch]), schema, names).to_batches())
 
 
-def decoded(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+def decode_parquet(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
     """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
-    return as_stored(stored(data), schema, names)
+    return as_stored(decode_table(data), schema, names)
 
 
 def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
     """``rows`` of a file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
-    return together(schema, as_now(rows, schema, names).to_batches())
+    return concat_rows(schema, as_now(rows, schema, names).to_batches())
 
 
-def stored(data: bytes) -> pa.Table:
+def decode_table(data: bytes) -> pa.Table:
     """The rows of a Parquet file, with the columns that it has."""
     return pq.ParquetFile(pa.BufferReader(data)).read(use_threads=False)

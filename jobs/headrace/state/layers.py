@@ -12,20 +12,29 @@ how many windows are due at once. Nothing is stored here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, as_numpy, constant
+from headrace.kernel.columns import ARROW_TYPES, arrow_scalar, as_numpy
 from headrace.kernel.delta import Disposition, takes_part
-from headrace.kernel.keys import grouped
-from headrace.kernel.keys import hashes as key_hashes
-from headrace.kernel.loops import CompiledLoop
+from headrace.kernel.keys import group_by_key
+from headrace.kernel.keys import hash_keys as key_hashes
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import Hashes, distinct, hashes_of, newest, remaining, there, together, told
-from headrace.kernel.step import StageResult, step
+from headrace.kernel.state import (
+    Hashes,
+    concat_rows,
+    distinct_hashes,
+    hashes_of,
+    newest_rows,
+    present_rows,
+    remaining_rows,
+    rows_with_signal,
+)
+from headrace.kernel.step import StageResult, step_stage
 from headrace.model.event_time import Deduplicate
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.typing import type_of
@@ -36,12 +45,15 @@ from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state.chunks import WHOLE, KeyGroupRange, in_part, some_rows
 from headrace.state.file_cache import RowCache
-from headrace.state.files import as_stored, decoded
+from headrace.state.files import as_stored, decode_parquet
 from headrace.state.sorted_file import SortedFile, StateLayer, in_turn
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import IDS, OutputTables
 from headrace_snapshots.store import ObjectStore, do_all
+
+if TYPE_CHECKING:
+    from headrace.kernel.joins.sides import CompiledJoins
 
 _AT = "at"
 
@@ -57,7 +69,7 @@ class RememberedIds:
     is_signed: bool = False
 
     @classmethod
-    def of(cls, pipeline: Pipeline, watermark: Instant = MIN_INSTANT) -> "RememberedIds":
+    def from_pipeline(cls, pipeline: Pipeline, watermark: Instant = MIN_INSTANT) -> "RememberedIds":
         """The ids of ``pipeline``, which has some, without their layers."""
         assert pipeline.deduplicate is not None
         return cls(pipeline.deduplicate, pipeline.schema, (), watermark, is_signed=pipeline.withdraws_records)
@@ -74,54 +86,63 @@ class RememberedIds:
         """Columns that are the same for duplicates."""
         return [c.ID, c.SIGN] if self.is_signed else [c.ID]
 
-    def seen(self, judged: Mapping[str, pa.Array]) -> pa.Array:
+    def find_duplicates(self, judged: Mapping[str, pa.Array]) -> pa.Array:
         """What ids say of judged records, which stand in their order of arrival. DUPLICATE: the id is known, or another
         of its records came before in this epoch. FORGOTTEN: nobody can tell any more. NULL: the first of an id, and
         records that take no part.
         """
-        counting = takes_part(judged)
-        at = as_numpy(judged[c.EVENT_TIME].fill_null(0))
-        beyond = counting & self._is_beyond(at)
-        counts = np.flatnonzero(counting & ~beyond)
-        again = np.zeros(len(at), np.bool_)
+        counting = _has_id(judged)
+        event_times = as_numpy(judged[c.EVENT_TIME].fill_null(0))
+        is_forgotten = counting & self._is_beyond(event_times)
+        counts = np.flatnonzero(counting & ~is_forgotten)
+        is_repeated = np.zeros(len(event_times), np.bool_)
         own = [judged[name].take(pa.array(counts)) for name in self._identity]
-        hashed = key_hashes(own[:1])
-        known = self._alive(distinct([hashed]))
-        both = grouped(
-            np.concatenate([as_numpy(known.column(c.HASH)), hashed]),
-            [pa.concat_arrays([known.column(name), new]) for name, new in zip(self._identity, own, strict=True)],
+        hashes = key_hashes(own[:1])
+        unexpired_rows = self._unexpired_rows(distinct_hashes([hashes]))
+        both = group_by_key(
+            np.concatenate([as_numpy(unexpired_rows.column(c.HASH)), hashes]),
+            [
+                pa.concat_arrays([unexpired_rows.column(name), new])
+                for name, new in zip(self._identity, own, strict=True)
+            ],
         )
         first = both.first_rows[both.of_each]
         is_first = first == np.arange(len(first))
-        again[counts] = ~is_first[known.num_rows :]
-        fates = np.where(beyond, int(Disposition.FORGOTTEN), int(Disposition.DUPLICATE)).astype(np.int8)
-        return pa.array(fates, mask=~(beyond | again))
+        is_repeated[counts] = ~is_first[unexpired_rows.num_rows :]
+        fates = np.where(is_forgotten, int(Disposition.FORGOTTEN), int(Disposition.DUPLICATE)).astype(np.int8)
+        return pa.array(fates, mask=~(is_forgotten | is_repeated))
 
-    def _alive(self, wanted: NDArray[np.uint64]) -> pa.RecordBatch:
+    def _unexpired_rows(self, wanted_hashes: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
-        batches = [run.rows_of(wanted) for layer in self.layers for run in in_turn(layer.runs)]
-        rows = together(self.schema, batches)
-        return rows.filter(pa.array(self.counts(rows)))
+        batches = [run.rows_of(wanted_hashes) for layer in self.layers for run in in_turn(layer.runs)]
+        rows = concat_rows(self.schema, batches)
+        return rows.filter(pa.array(self.unexpired_mask(rows)))
 
-    def counts(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
+    def unexpired_mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Which stored rows are not forgotten."""
         return ~self._is_beyond(as_numpy(rows.column(_AT)))
 
-    def _is_beyond(self, at: NDArray[np.int64]) -> NDArray[np.bool_]:
-        beyond: NDArray[np.bool_] = int(self.watermark) > at + int(self.deduplicate.horizon)
-        return beyond
+    def _is_beyond(self, event_times: NDArray[np.int64]) -> NDArray[np.bool_]:
+        is_beyond_horizon: NDArray[np.bool_] = int(self.watermark) > event_times + int(self.deduplicate.horizon)
+        return is_beyond_horizon
 
-    def new(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
+    def new_rows(self, judged: Mapping[str, pa.Array], epoch: int) -> pa.RecordBatch:
         """The rows to remember of the records of ``epoch``, in the order of their hashes."""
-        rows = pa.array(np.flatnonzero(takes_part(judged) & as_numpy(judged[c.SEEN].is_null())))
+        rows = pa.array(np.flatnonzero(_has_id(judged) & as_numpy(judged[c.SEEN].is_null())))
         ids = [judged[name].take(rows) for name in self._identity]
         columns = [pa.array(key_hashes(ids[:1])), *ids, judged[c.EVENT_TIME].take(rows)]
         columns.append(pa.repeat(pa.scalar(epoch, pa.int64()), len(rows)))
         return _in_order(pa.RecordBatch.from_arrays(columns, schema=self.schema))
 
-    def expiry(self, rows: pa.RecordBatch) -> Instant:
+    def expiry_watermark(self, rows: pa.RecordBatch) -> Instant:
         """The watermark that must be exceeded for all of ``rows`` to be forgotten."""
         return Instant(pc.max(rows.column(_AT)).as_py() + int(self.deduplicate.horizon))
+
+
+def _has_id(judged_rows: Mapping[str, pa.Array]) -> NDArray[np.bool_]:
+    """Which judged records take part and have an id: all but those of inputs that are joined."""
+    has_id: NDArray[np.bool_] = takes_part(judged_rows) & as_numpy(judged_rows[c.ID].is_valid())
+    return has_id
 
 
 def _in_order(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -138,11 +159,11 @@ def open_rows(
     runs = []
     for file in stored.files:
         if part.overlaps(file.groups):
-            run = cache.run(store, file, schema)
-            runs.append(run if part.holds(file.groups) else run.cut(part))
+            run = cache.load_file(store, file, schema)
+            runs.append(run if part.contains(file.groups) else run.slice_keys(part))
     expires = NEVER if stored.expires is None else Instant(stored.expires)
-    filled = tuple(run for run in runs if run.rows.num_rows)
-    return StateLayer(filled, stored.first_epoch, stored.last_epoch, expires)
+    nonempty_runs = tuple(run for run in runs if run.rows.num_rows)
+    return StateLayer(nonempty_runs, stored.first_epoch, stored.last_epoch, expires)
 
 
 def some_of(
@@ -152,27 +173,45 @@ def some_of(
     and few others. What is not needed for them is not read. Raises BrokenObjectError.
     """
 
-    def load(file: DataFile) -> pa.RecordBatch:
+    def load_rows(file: DataFile) -> pa.RecordBatch:
         rows = some_rows(store, file, in_part(part))
-        return decoded(verify(store, file), schema) if rows is None else as_stored(rows, schema)
+        return decode_parquet(read_verified(store, file), schema) if rows is None else as_stored(rows, schema)
 
-    return do_all(store, load, [file for layer in layers for file in layer.files if part.overlaps(file.groups)])
+    return do_all(store, load_rows, [file for layer in layers for file in layer.files if part.overlaps(file.groups)])
+
+
+def compiled_joins(pipeline: Pipeline) -> "CompiledJoins | None":
+    """The joins of ``pipeline``, which has one output; None if it has none."""
+    if not pipeline.join:
+        return None
+    from headrace.kernel.joins.sides import compile_joins  # which few pipelines need
+
+    return compile_joins(pipeline)
 
 
 def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
     """What a row is of each table that holds state."""
     schemas = {
-        OutputTables(output).state(number): CompiledStage(stage).state_schema
-        for output, alone in pipeline.by_output.items()
-        for number, stage in enumerate(alone.stages)
+        OutputTables(output).state_table(number): CompiledStage(stage).state_schema
+        for output, output_pipeline in pipeline.by_output.items()
+        for number, stage in enumerate(output_pipeline.stages)
     }
-    for output, alone in pipeline.by_output.items():
-        if alone.loop is not None and alone.edges is not None:
-            loop = CompiledLoop.of(alone.loop, alone.edges, CompiledStage(alone.stages[0]))
+    for output, output_pipeline in pipeline.by_output.items():
+        joins = compiled_joins(output_pipeline)
+        for join in () if joins is None else joins.joins:
+            names = OutputTables(output)
+            schemas[names.join_left(join.number)] = join.left_schema
+            schemas[names.join_right(join.number)] = join.right_schema
+        if output_pipeline.loop is not None and output_pipeline.edges is not None:
+            from headrace.kernel.loops import CompiledLoop  # which few pipelines need
+
+            loop = CompiledLoop.from_loop(
+                output_pipeline.loop, output_pipeline.edges, CompiledStage(output_pipeline.stages[0])
+            )
             names = OutputTables(output)
             schemas |= {names.edges: loop.edge_schema, names.in_flight: loop.message_schema}
     if pipeline.deduplicate is not None:
-        schemas[IDS] = RememberedIds.of(pipeline).schema
+        schemas[IDS] = RememberedIds.from_pipeline(pipeline).schema
     return schemas
 
 
@@ -192,34 +231,38 @@ class Layers:
         """Sorted files of all layers: of several rows of one (key, window), that of the last file counts."""
         return [run for layer in self.layers for run in layer.runs]
 
-    def lookup(self, touched: Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:
+    def affected_rows(self, touched: Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:
         """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
-        heard = self._heard(signals)
+        relevant_signals = self._relevant_signals(signals)
         if not self.runs:
-            return remaining(self.stage, ())
-        wanted = [touched, *(run.due(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
-        if heard:
-            wanted += [hashes_of(run.rows, told(self.stage, run.rows, heard)) for run in in_turn(self.runs)]
-        hashes = distinct(wanted)
-        return remaining(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
+            return remaining_rows(self.stage, ())
+        wanted_hashes = [touched, *(run.due_hashes(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
+        if relevant_signals:
+            wanted_hashes += [
+                hashes_of(run.rows, rows_with_signal(self.stage, run.rows, relevant_signals))
+                for run in in_turn(self.runs)
+            ]
+        hashes = distinct_hashes(wanted_hashes)
+        return remaining_rows(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
 
     def most_found(self, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> int:
-        """An upper bound of how many rows ``lookup`` would find besides those of keys that are touched."""
-        if self._heard(signals):
+        """An upper bound of how many rows ``affected_rows`` would find besides those of keys that are touched."""
+        if self._relevant_signals(signals):
             return sum(layer.row_count for layer in self.layers)
         return sum(run.most_due(clocks) for run in in_turn(self.runs))
 
-    def _heard(self, signals: Sequence[Signal]) -> list[Signal]:
+    def _relevant_signals(self, signals: Sequence[Signal]) -> list[Signal]:
         return [signal for signal in signals if signal.name in self.stage.trigger.signals]
 
-    def within(self, part: KeyGroupRange) -> "Layers":
+    def slice_keys(self, part: KeyGroupRange) -> "Layers":
         """The rows of a part of the keys."""
-        cut = (tuple(run.cut(part) for run in in_turn(layer.runs)) for layer in self.layers)
-        filled = (tuple(run for run in runs if run.rows.num_rows) for runs in cut)
+        cut = (tuple(run.slice_keys(part) for run in in_turn(layer.runs)) for layer in self.layers)
+        nonempty_runs = (tuple(run for run in runs if run.rows.num_rows) for runs in cut)
         return replace(
-            self, layers=tuple(replace(layer, runs=runs) for layer, runs in zip(self.layers, filled, strict=True))
+            self,
+            layers=tuple(replace(layer, runs=runs) for layer, runs in zip(self.layers, nonempty_runs, strict=True)),
         )
 
     def next_due(self, watermark: Instant, now: Instant) -> tuple[Instant, Instant]:
@@ -236,31 +279,31 @@ class Layers:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
-            rows = newest(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
-            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), constant(c.OPEN)))).as_py()
+            rows = newest_rows(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
+            holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), arrow_scalar(c.OPEN)))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
         return watermark
 
-    def kept(self, changes: pa.RecordBatch) -> pa.RecordBatch:
+    def changes_to_keep(self, changes: pa.RecordBatch) -> pa.RecordBatch:
         """The rows of ``changes`` that belong on top: where there is nothing to hide, those that say that a window is
         gone do not.
         """
-        return changes if self.layers else there(changes)
+        return changes if self.layers else present_rows(changes)
 
-    def grown(self, runs: Sequence[SortedFile], epoch: int) -> "Layers":
-        """With a layer on top of ``runs``, what ``epoch`` changed and is ``kept``."""
-        filled = tuple(run for run in runs if run.rows.num_rows)
-        if not filled:
+    def with_layer(self, runs: Sequence[SortedFile], epoch: int) -> "Layers":
+        """With a layer on top of ``runs``, what ``epoch`` changed and is ``changes_to_keep``."""
+        nonempty_runs = tuple(run for run in runs if run.rows.num_rows)
+        if not nonempty_runs:
             return self
-        ends = [_latest_end(run.rows) for run in in_turn(filled)]
-        expires = self.stage.expiry(max((Instant(end) for end in ends if end is not None), default=None))
-        return replace(self, layers=(*self.layers, StateLayer(filled, epoch, epoch, expires)))
+        ends = [_latest_end(run.rows) for run in in_turn(nonempty_runs)]
+        expires = self.stage.expiry_watermark(max((Instant(end) for end in ends if end is not None), default=None))
+        return replace(self, layers=(*self.layers, StateLayer(nonempty_runs, epoch, epoch, expires)))
 
 
 def _latest_end(rows: pa.RecordBatch) -> int | None:
     """The latest end of a window that is there."""
-    is_there = pc.not_equal(rows.column(c.STATUS), constant(c.DELETED))
+    is_there = pc.not_equal(rows.column(c.STATUS), arrow_scalar(c.DELETED))
     latest: int | None = pc.max(rows.column(c.WINDOW_END).filter(is_there)).as_py()
     return latest
 
@@ -281,7 +324,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
             for index, end in zip(indexes, ends, strict=True)
         ]
         places = zip(in_turn(runs), indexes, begins, ends, strict=True)
-        yield bound, distinct([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
+        yield bound, distinct_hashes([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
         begins, few = ends, few * 8
 
 
@@ -309,15 +352,15 @@ class StageEpoch:
         """Whose epoch it is."""
         return self.layers.stage
 
-    def results(self) -> Iterator[StageResult]:
+    def compute_results(self) -> Iterator[StageResult]:
         """Compute it, a slice of the keys at a time, in the order of their hashes; slices in which there is nothing to
         look at give no result. One that is let go takes no memory while the next one is computed.
         """
-        for layers, delta in self._slices():
-            touched = np.zeros(0, np.uint64) if delta is None else as_numpy(delta.column(c.HASH))
-            result = step(
+        for layers, delta in self._key_slices():
+            touched_hashes = np.zeros(0, np.uint64) if delta is None else as_numpy(delta.column(c.HASH))
+            result = step_stage(
                 self.stage,
-                layers.lookup(touched, self.clocks, self.signals),
+                layers.affected_rows(touched_hashes, self.clocks, self.signals),
                 delta,
                 self.clocks,
                 self.number,
@@ -329,18 +372,18 @@ class StageEpoch:
                 yield result
             del result
 
-    def _slices(self) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
+    def _key_slices(self) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
         """The layers and the delta of each slice."""
         rows = sum(delta.num_rows for delta in self.deltas) + self.layers.most_found(self.clocks, self.signals)
-        slices = self.keys.cut(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
+        slices = self.keys.split_evenly(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
         if not slices:
             yield self.layers, one_below_the_other(self.deltas)
         for keys in slices:
-            spans = [keys.span(as_numpy(delta.column(c.HASH))) for delta in self.deltas]
+            spans = [keys.row_slice(as_numpy(delta.column(c.HASH))) for delta in self.deltas]
             cut = [
                 delta.slice(span.start, span.stop - span.start) for delta, span in zip(self.deltas, spans, strict=True)
             ]
-            yield self.layers.within(keys), one_below_the_other([rows for rows in cut if rows.num_rows])
+            yield self.layers.slice_keys(keys), one_below_the_other([rows for rows in cut if rows.num_rows])
 
 
 def one_below_the_other(pieces: Sequence[pa.RecordBatch]) -> pa.RecordBatch | None:

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from headrace.kernel.columns import Ints, Names, as_now, as_numpy
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import newest, there, together
+from headrace.kernel.state import concat_rows, newest_rows, present_rows
 from headrace.pipeline.identity import Formerly
 from headrace.program import columns as c
 from headrace.state.chunks import Hashes
 from headrace.state.file_cache import RowCache, put_runs
-from headrace.state.files import stored
+from headrace.state.files import decode_table
 from headrace.state.sorted_file import SortedFile, StateLayer
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
 
@@ -41,10 +41,10 @@ def merge_layers(stage: CompiledStage, layers: Sequence[StateLayer], *, is_lowes
     """Yields the newest row of every (key, window) in the order of (hash, window). ``layers`` stand oldest first.
     Rows that say that a window is gone are left out if the oldest layer ``is_lowest``: there is nothing to hide.
     """
-    for pieces in _ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):
-        rows = newest(stage, pieces)
+    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], c.WINDOW_START):
+        rows = newest_rows(stage, pieces)
         if is_lowest:
-            rows = there(rows)
+            rows = present_rows(rows)
         if rows.num_rows:
             yield rows
 
@@ -53,44 +53,52 @@ def merge_ids(
     schema: pa.Schema, layers: Sequence[StateLayer], counts: Callable[[pa.RecordBatch], NDArray[np.bool_]]
 ) -> Iterator[pa.RecordBatch]:
     """The rows of all ``layers`` that still count, in the order of their hashes."""
-    for pieces in _ranges([run for layer in layers for run in layer.runs], None):
-        rows = together(schema, pieces)
+    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], None):
+        rows = concat_rows(schema, pieces)
         order = np.argsort(as_numpy(rows.column(c.HASH)), kind="stable")
-        kept = order[counts(rows)[order]]
-        if len(kept):
-            yield rows.take(pa.array(kept))
+        kept_rows = order[counts(rows)[order]]
+        if len(kept_rows):
+            yield rows.take(pa.array(kept_rows))
 
 
 def merge_rows(
     layers: Sequence[StateLayer], kept: Callable[[pa.RecordBatch], pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """What is ``kept`` of the rows of all ``layers``, given those of some hashes at a time, in the order of hashes."""
-    for pieces in _ranges([run for layer in layers for run in layer.runs], None):
-        rows = kept(pa.concat_batches(pieces))
-        if rows.num_rows:
-            yield rows
+    for rows in sorted_ranges(layers, None):
+        kept_rows = kept(rows)
+        if kept_rows.num_rows:
+            yield kept_rows
 
 
-def _ranges(runs: Sequence[SortedFile], within: str | None) -> Iterator[list[pa.RecordBatch]]:
-    """The rows of ``runs``, each in the order of its hashes and of the column ``within`` them, in ranges of that order:
-    the pieces that are not empty, in the order of the runs. Equal rows of the order are in one range.
+def sorted_ranges(layers: Sequence[StateLayer], within: str | None) -> Iterator[pa.RecordBatch]:
+    """The rows of all ``layers``, each in the order of hashes and of the column ``within`` them, in ranges of that
+    order: about ``RANGE_BYTES`` in each, and equal rows of the order in one. Those of a range are in no order.
     """
-    ordered = [_Ordered(run, within) for run in runs if run.rows.num_rows]
-    begins = [0] * len(ordered)
-    for bound in _bounds(ordered):
-        ends = [run.end(bound) for run in ordered]
-        pieces = [run.rows.slice(a, b - a) for run, a, b in zip(ordered, begins, ends, strict=True) if a < b]
+    for pieces in _ordered_ranges([run for layer in layers for run in layer.runs], within):
+        yield pa.concat_batches(pieces)
+
+
+def _ordered_ranges(runs: Sequence[SortedFile], within_column: str | None) -> Iterator[list[pa.RecordBatch]]:
+    """The rows of ``runs``, each in the order of its hashes and of ``within_column`` within them, in ranges of that
+    order: the pieces that are not empty, in the order of the runs. Equal rows of the order are in one range.
+    """
+    ordered_runs = [_OrderedRun(run, within_column) for run in runs if run.rows.num_rows]
+    begins = [0] * len(ordered_runs)
+    for bound in _range_bounds(ordered_runs):
+        ends = [run.count_up_to(bound) for run in ordered_runs]
+        pieces = [run.rows.slice(a, b - a) for run, a, b in zip(ordered_runs, begins, ends, strict=True) if a < b]
         if pieces:
             yield pieces
         begins = ends
         for run in runs:
-            run.release()
+            run.release_memory()
 
 
 _Place = tuple[np.uint64, np.int64]
 
 
-class _Ordered:
+class _OrderedRun:
     """A run and the columns of its order."""
 
     def __init__(self, run: SortedFile, within: str | None) -> None:
@@ -98,34 +106,34 @@ class _Ordered:
         self.hashes = run.hashes
         self.within: Ints | None = None if within is None else as_numpy(run.rows.column(within))
 
-    def sampled(self, step: int) -> tuple[Hashes, Ints]:
+    def sample_places(self, step: int) -> tuple[Hashes, Ints]:
         """Where every so many-th row is in the common order."""
         rows = np.arange(step - 1, len(self.hashes), step)
         places = self.hashes[rows], np.zeros(len(rows), np.int64) if self.within is None else self.within[rows]
-        self.run.release()
+        self.run.release_memory()
         return places
 
-    def end(self, bound: _Place | None) -> int:
+    def count_up_to(self, bound: _Place | None) -> int:
         """How many rows are at ``bound`` or before it."""
         if bound is None:
             return len(self.hashes)
-        after = int(np.searchsorted(self.hashes, bound[0], "right"))
+        end = int(np.searchsorted(self.hashes, bound[0], "right"))
         if self.within is None:
-            return after
+            return end
         first = int(np.searchsorted(self.hashes, bound[0], "left"))
-        return first + int(np.searchsorted(self.within[first:after], bound[1], "right"))
+        return first + int(np.searchsorted(self.within[first:end], bound[1], "right"))
 
 
-def _bounds(runs: Sequence[_Ordered]) -> Iterator[_Place | None]:
+def _range_bounds(runs: Sequence[_OrderedRun]) -> Iterator[_Place | None]:
     """The last places of ranges of about RANGE_BYTES; None: the last range has all that is left."""
     total = sum(len(run.hashes) for run in runs)
     width = sum(run.rows.nbytes for run in runs) / max(total, 1)
     step = max(int(RANGE_BYTES / max(width, 1)) // _SAMPLES, 1)
-    samples = [run.sampled(step) for run in runs]
-    hashes, within = (np.concatenate(arrays) for arrays in zip(*samples, strict=True)) if samples else ((), ())
-    order = np.lexsort([within, hashes])
+    samples = [run.sample_places(step) for run in runs]
+    hashes, within_values = (np.concatenate(arrays) for arrays in zip(*samples, strict=True)) if samples else ((), ())
+    order = np.lexsort([within_values, hashes])
     for place in order[_SAMPLES - 1 :: _SAMPLES]:
-        yield hashes[place], within[place]
+        yield hashes[place], within_values[place]
     yield None
 
 
@@ -145,36 +153,38 @@ class StateNames:
     remembers_others: bool
 
     @classmethod
-    def of(cls, stage: CompiledStage, formerly: Formerly) -> "StateNames":
+    def from_former_names(cls, stage: CompiledStage, formerly: Formerly) -> "StateNames":
         """Where ``formerly`` says what columns of the stage were called."""
         columns: dict[str, str | None] = dict(formerly.keys)
+        if stage.rows_part is not None:  # which has rows by the places of their columns
+            return cls(stage, columns, {}, remembers_others=False)
         if stage.how.keep_last is None:
-            columns |= _parts(stage, [*formerly.values])
-        then = formerly.values
-        values = {name: then.get(name) for name in stage.stage.value_types}
-        return cls(stage, columns, values, stage.remembers and [*values] != [*then.values()])
+            columns |= _former_parts(stage, [*formerly.values])
+        old_names = formerly.values
+        values = {name: old_names.get(name) for name in stage.stage.value_types}
+        return cls(stage, columns, values, stage.remembers and [*values] != [*old_names.values()])
 
     @property
     def differ(self) -> bool:
         """Whether stored rows have to be written again."""
-        return self.remembers_others or any(name != then for name, then in self._known.items())
+        return self.remembers_others or any(name != old_name for name, old_name in self._known.items())
 
     @property
     def _known(self) -> Names:
         return {name: self.columns.get(name, name) for name in self.stage.state_schema.names}
 
-    def migrated(self, rows: pa.Table) -> pa.RecordBatch:
+    def migrate_rows(self, rows: pa.Table) -> pa.RecordBatch:
         """Stored ``rows`` with the columns of the stage."""
         schema = self.stage.state_schema
         if self.remembers_others:
             place = rows.schema.get_field_index(c.LIVE)
-            panes = _panes(rows.column(c.LIVE).combine_chunks(), schema.field(c.LIVE).type, self.values)
+            panes = _migrate_panes(rows.column(c.LIVE).combine_chunks(), schema.field(c.LIVE).type, self.values)
             rows = rows.set_column(place, schema.field(c.LIVE), panes)
         (batch,) = as_now(rows, schema, self.columns).combine_chunks().to_batches()
         return batch
 
 
-def _parts(stage: CompiledStage, order: Sequence[str]) -> dict[str, str | None]:
+def _former_parts(stage: CompiledStage, order: Sequence[str]) -> dict[str, str | None]:
     """What the parts of aggregates were called when these had that ``order``."""
     names: dict[str, str | None] = {}
     for number, (name, accumulator) in enumerate(stage.accumulators.items()):
@@ -184,18 +194,18 @@ def _parts(stage: CompiledStage, order: Sequence[str]) -> dict[str, str | None]:
     return names
 
 
-def _panes(lists: pa.ListArray, kind: pa.ListType, names: Names) -> pa.ListArray:
+def _migrate_panes(lists: pa.ListArray, kind: pa.ListType, names: Names) -> pa.ListArray:
     """Lists of panes with the fields of ``kind``."""
     panes = lists.values
     columns = []
     for field in kind.value_type:
         name = names.get(field.name, field.name)
         columns.append(pa.nulls(len(panes), field.type) if name is None else panes.field(name))
-    made = pa.StructArray.from_arrays(columns, fields=[*kind.value_type])
-    return pa.ListArray.from_arrays(lists.offsets, made, type=kind, mask=lists.is_null())
+    pane_structs = pa.StructArray.from_arrays(columns, fields=[*kind.value_type])
+    return pa.ListArray.from_arrays(lists.offsets, pane_structs, type=kind, mask=lists.is_null())
 
 
-def migrated(
+def migrate_layers(
     store: ObjectStore, cache: RowCache, names: StateNames, layers: Sequence[Layer], prefix: str
 ) -> tuple[Layer, ...]:
     """``layers`` with the columns of the stage, stored as files called ``prefix`` and numbers.
@@ -204,12 +214,14 @@ def migrated(
     """
     files = [file for layer in layers for file in layer.files]
 
-    def rewritten(number: int) -> tuple[DataFile, ...]:
-        rows = names.migrated(stored(verify(store, files[number])))
-        return tuple(stored.file for stored in put_runs(store, cache, f"{prefix}-{number:05}", [rows]))
+    def rewrite_file(number: int) -> tuple[DataFile, ...]:
+        rows = names.migrate_rows(decode_table(read_verified(store, files[number])))
+        return tuple(stored_run.file for stored_run in put_runs(store, cache, f"{prefix}-{number:05}", [rows]))
 
     with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="migrate") as threads:
-        made: Mapping[str, tuple[DataFile, ...]] = dict(
-            zip((file.path for file in files), threads.map(rewritten, range(len(files))), strict=True)
+        new_files: Mapping[str, tuple[DataFile, ...]] = dict(
+            zip((file.path for file in files), threads.map(rewrite_file, range(len(files))), strict=True)
         )
-    return tuple(layer.stored_as(tuple(new for file in layer.files for new in made[file.path])) for layer in layers)
+    return tuple(
+        layer.stored_as(tuple(new for file in layer.files for new in new_files[file.path])) for layer in layers
+    )

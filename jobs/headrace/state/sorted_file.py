@@ -52,10 +52,10 @@ class Resident:
 
     def let_go(self, file: pa.Buffer) -> None:
         """Let the pages of ``file``, all of which is mapped and which is not used for now, stay or go."""
-        for leaving in self._leaving(file):
-            release(leaving)
+        for leaving in self._admit_file(file):
+            release_pages(leaving)
 
-    def _leaving(self, file: pa.Buffer) -> list[pa.Buffer]:
+    def _admit_file(self, file: pa.Buffer) -> list[pa.Buffer]:
         with self._lock:
             if file.address in self._kept:
                 return []
@@ -64,13 +64,13 @@ class Resident:
                 self._refused += 1
                 if self._refused % _TURNS or file.size > self.limit:
                     return [file]
-                leaving = self._oldest(self._bytes + file.size - self.limit)
+                leaving = self._evict_oldest(self._bytes + file.size - self.limit)
             self._kept[file.address] = weakref.ref(file)
             self._bytes += file.size
             weakref.finalize(file, self._forget, file.address, file.size).atexit = False
             return leaving
 
-    def _oldest(self, size: int) -> list[pa.Buffer]:
+    def _evict_oldest(self, size: int) -> list[pa.Buffer]:
         """Files of ``size`` bytes together, those first that have stayed for longest; they stay no more."""
         leaving: list[pa.Buffer] = []
         for address in [*self._kept]:
@@ -93,16 +93,16 @@ RESIDENT: Final = Resident(0)
 """That of this process: nothing stays, unless the process says otherwise. (Spark has a process for each core.)"""
 
 
-def release(file: pa.Buffer) -> None:
+def release_pages(file: pa.Buffer) -> None:
     """Take the pages of a file, all of which is mapped as ``file``, out of this process. The next access to a page
     loads it again from the file: references to it stay valid. The pages stay in the system's cache of files.
     """
-    if (madvise := _madvise()) is not None and file.size:
+    if (madvise := _madvise_function()) is not None and file.size:
         madvise(file.address, file.size, mmap.MADV_DONTNEED)
 
 
 @cache
-def _madvise() -> Any:
+def _madvise_function() -> Any:
     function = getattr(ctypes.CDLL(None), "madvise", None)  # other systems keep the pages
     if function is not None:
         function.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
@@ -124,13 +124,13 @@ class DeadlineIndex:
     length: int
 
     @classmethod
-    def of(cls, dues: Ints) -> "DeadlineIndex":
+    def from_times(cls, dues: Ints) -> "DeadlineIndex":
         """Indexes a column of times, NEVER where a row has none."""
         rows = np.flatnonzero(dues < NEVER)
-        order = rows[_order(dues[rows])]
+        order = rows[_stable_argsort(dues[rows])]
         return cls(dues[order], order.astype(np.uint32), 0, len(dues))
 
-    def within(self, begin: int, length: int) -> "DeadlineIndex":
+    def slice_rows(self, begin: int, length: int) -> "DeadlineIndex":
         """The index of ``length`` rows from ``begin`` on, numbered from there."""
         return DeadlineIndex(self.times, self.rows, self.begin + begin, length)
 
@@ -146,8 +146,8 @@ class DeadlineIndex:
 
     def most_in(self, low: int, high: int) -> int:
         """An upper bound of how many rows have a time in [low, high)."""
-        first, after = np.searchsorted(self.times, [low, high])
-        return max(int(after) - int(first), 0)
+        first, end = np.searchsorted(self.times, [low, high])
+        return max(int(end) - int(first), 0)
 
     def next_from(self, at: int) -> Instant:
         """A lower bound of the first time at ``at`` or later, NEVER if there is none before the end of time."""
@@ -165,14 +165,14 @@ class Deadlines:
     hold: DeadlineIndex
 
     @classmethod
-    def of(cls, rows: pa.RecordBatch) -> "Deadlines":
+    def from_rows(cls, rows: pa.RecordBatch) -> "Deadlines":
         """Indexes the times of state rows."""
         columns = (rows.column(name).fill_null(int(NEVER)) for name in (c.DUE_EVENT, c.DUE_TIME, c.HOLD))
-        return cls(*(DeadlineIndex.of(as_numpy(column)) for column in columns))
+        return cls(*(DeadlineIndex.from_times(as_numpy(column)) for column in columns))
 
-    def within(self, begin: int, length: int) -> "Deadlines":
+    def slice_rows(self, begin: int, length: int) -> "Deadlines":
         """The deadlines of ``length`` rows from ``begin`` on."""
-        return Deadlines(*(index.within(begin, length) for index in (self.event, self.time, self.hold)))
+        return Deadlines(*(index.slice_rows(begin, length) for index in (self.event, self.time, self.hold)))
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class SortedFile:
     @cached_property
     def deadlines(self) -> Deadlines:
         """Deadlines of state rows; other rows have none."""
-        return Deadlines.of(self.rows) if self.known is None else self.known
+        return Deadlines.from_rows(self.rows) if self.known is None else self.known
 
     @cached_property
     def hashes(self) -> Hashes:
@@ -198,12 +198,12 @@ class SortedFile:
         values: Hashes = as_numpy(self.rows.column(c.HASH))
         return values
 
-    def cut(self, part: KeyGroupRange) -> "SortedFile":
+    def slice_keys(self, part: KeyGroupRange) -> "SortedFile":
         """Its rows of ``part``, without a copy."""
-        span = part.span(self.hashes)
+        span = part.row_slice(self.hashes)
         begin, length = span.start, span.stop - span.start
-        known = self.known and self.known.within(begin, length)
-        return replace(self, rows=self.rows.slice(begin, length), known=known)
+        known_index = self.known and self.known.slice_rows(begin, length)
+        return replace(self, rows=self.rows.slice(begin, length), known=known_index)
 
     def rows_of(self, wanted: Hashes, names: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows whose hash is one of ``wanted``, which ascend: of the columns ``names``, or all."""
@@ -216,27 +216,27 @@ class SortedFile:
         if self.file is not None:
             RESIDENT.let_go(self.file)
 
-    def release(self) -> None:
+    def release_memory(self) -> None:
         """Release the memory of all pages that were read: soon the file is superseded."""
         if self.file is not None:
-            release(self.file)
+            release_pages(self.file)
 
-    def due(self, clocks: FiringClocks) -> Hashes:
+    def due_hashes(self, clocks: FiringClocks) -> Hashes:
         """The hashes of rows that want an activation under ``clocks``: what was due before was activated then, and a
         newer run holds what became of it. (Until the watermark has passed its end, the next event-time activation of an
         open window is its end.)
         """
         steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
-        places = [self.deadlines.event.rows_in(before, after) for before, after in steps]
+        places = [self.deadlines.event.rows_in(time_before, time_after) for time_before, time_after in steps]
         places.append(self.deadlines.time.rows_in(clocks.previous_processing_time + 1, clocks.processing_time + 1))
-        wanted: Hashes = self.hashes[np.concatenate(places)]
-        return wanted
+        due: Hashes = self.hashes[np.concatenate(places)]
+        return due
 
     def most_due(self, clocks: FiringClocks) -> int:
         """An upper bound of how many rows want an activation under ``clocks`` (a newer run may know better)."""
         steps = [(clocks.watermark_before, clocks.watermark_after), *clocks.percentiles.values()]
         by_time = self.deadlines.time.most_in(clocks.previous_processing_time + 1, clocks.processing_time + 1)
-        return by_time + sum(self.deadlines.event.most_in(before, after) for before, after in steps)
+        return by_time + sum(self.deadlines.event.most_in(time_before, time_after) for time_before, time_after in steps)
 
 
 def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
@@ -248,7 +248,7 @@ def in_turn(runs: Iterable[SortedFile]) -> Iterator[SortedFile]:
         run.let_go()
 
 
-def _order(values: Ints) -> Ints:
+def _stable_argsort(values: Ints) -> Ints:
     """The places of ``values`` in ascending order, equal ones in their own.
 
     A place is packed after its value where both fit, for numpy sorts numbers several times faster than places.
@@ -258,9 +258,9 @@ def _order(values: Ints) -> Ints:
     least, bits = int(values.min()), len(values).bit_length()
     if (int(values.max()) - least).bit_length() + bits > 64:
         return np.argsort(values, kind="stable")
-    packed = ((values - least).view(np.uint64) << np.uint64(bits)) | np.arange(len(values), dtype=np.uint64)
-    packed.sort()
-    return (packed & np.uint64((1 << bits) - 1)).view(np.int64)
+    sort_words = ((values - least).view(np.uint64) << np.uint64(bits)) | np.arange(len(values), dtype=np.uint64)
+    sort_words.sort()
+    return (sort_words & np.uint64((1 << bits) - 1)).view(np.int64)
 
 
 @dataclass(frozen=True)

@@ -21,20 +21,21 @@ import headrace as hr
 from headrace.formats.file_format import ScannedRecords, read_file
 from headrace.kernel.columns import TIMESTAMP, own_arrow_type
 from headrace.kernel.expressions.evaluation import column_apart
-from headrace.model.arguments import Arguments, shown
-from headrace.model.changelog import SIGN
-from headrace.model.expressions.data_types import DataType, ListType, Schema
+from headrace.model.arguments import Arguments, short_repr
+from headrace.model.changelog import IS_TOMBSTONE, SIGN, TOMBSTONE_AT, Upserts
+from headrace.model.expressions.columns import out_of_objects
+from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, Schema, StructType
 from headrace.model.expressions.expr import Expr
-from headrace.model.time import Instant, to_datetime
+from headrace.model.time import EARLIEST, LATEST, Instant, to_datetime
 from headrace.pipeline.endpoints import OWN, BatchFunction, Input, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import executor_name
 from headrace.pipeline.sources import FilesSource
 from headrace.sources.changelogs import as_changes
-from headrace.sources.flat_maps import batch_call, exploded, flat_mapped
-from headrace.sources.validation import EARLIEST, LATEST, required_by
+from headrace.sources.flat_maps import batch_call, explode_records, flat_mapped
+from headrace.sources.validation import required_by
 from headrace.testing.results import Row
-from headrace.testing.steps import Record, UnitTestError, moment, spelled
+from headrace.testing.steps import Record, UnitTestError, instant_of_value, with_base_day
 
 
 @dataclass(frozen=True)
@@ -60,21 +61,33 @@ class RecordsFile:
 def stand_in(source: Source) -> FilesSource:
     """The files that stand for ``source`` in a unit test: itself as it is read, or JSON lines with its columns."""
     read = source.as_read
-    return read if isinstance(read, FilesSource) else hr.json("landing", read.schema)
+    if isinstance(read, FilesSource):
+        return read
+    deletes = {TOMBSTONE_AT: DataType.TIMESTAMP} if _has_deletions(source) else {}
+    return hr.json("landing", {**read.schema, **deletes})
 
 
-def written(given: Input, records: Sequence[Record]) -> bytes:
-    """``records`` in the format of the source of ``given``. Raises UnitTestError for a column that it does not have,
-    and for values that its format has no way to write.
+def _has_deletions(source: Source) -> bool:
+    """Whether a message without a value deletes a row."""
+    return source.versions is not None and source.has_keyed_messages
+
+
+def encode_records(given: Input, records: Sequence[Record], first: int = 0) -> bytes:
+    """``records`` in the format of the source of ``given``, the ``first`` with this offset in its topic. Raises
+    UnitTestError for a column that it does not have, and for values that its format has no way to write.
     """
-    files, changelog = stand_in(given.source), given.source.changelog
+    source, files = given.source, stand_in(given.source)
+    is_nested = source.changelog is not None or not isinstance(source.versions, Upserts | None)
     values: list[dict[str, Any] | str] = []
     for number, record in enumerate(records, 1):
         if isinstance(record, str):
             values.append(record)
             continue
-        columns = record if changelog is None else changelog.flat(record, given.source.as_read.fields)
-        values.append(_spelled(columns, files.types, f"record {number} of input {given.name}"))
+        columns = out_of_objects(record, source.as_read.fields) if is_nested else record
+        place = f"record {number} of input {given.name}"
+        if _has_deletions(source):
+            columns = _of_message(columns, source, first + number - 1, place)
+        values.append(_producer_record(columns, files.types, place))
     try:
         content: bytes = files.file_format.written(values, files.fields)
     except ValueError as error:
@@ -82,69 +95,91 @@ def written(given: Input, records: Sequence[Record]) -> bytes:
     return content
 
 
-def landed(pipeline: Pipeline, given: Input, records: Sequence[Record], name: str) -> RecordsFile:
-    """``records`` as a file of the input ``given``, read again, and what its source makes of them."""
-    content = written(given, records)
+def _of_message(record: Mapping[str, Any], source: Source, offset: int, what: str) -> dict[str, Any]:
+    """A ``record`` of a topic, which says by ``is_tombstone`` that it has no value; its offset, if it says none."""
+    columns = {**({"kafka_offset": offset} if "kafka_offset" in source.metadata else {}), **record}
+    if columns.pop(IS_TOMBSTONE, False):
+        columns[TOMBSTONE_AT] = columns.pop("kafka_timestamp", None)
+        if columns[TOMBSTONE_AT] is None:
+            raise UnitTestError(f"{what} has no value, so its event time is that of the message: write kafka_timestamp")
+        if "kafka_timestamp" in source.metadata:
+            columns["kafka_timestamp"] = columns[TOMBSTONE_AT]
+    return columns
+
+
+def land_records(pipeline: Pipeline, given: Input, records: Sequence[Record], step: int) -> RecordsFile:
+    """``records`` of a ``step`` as a file of the input ``given``, read again, and what its source makes of them."""
+    name, content = f"step {step}", encode_records(given, records, step * 2**32)
     read = read_file(content, stand_in(given.source), required_by(pipeline, given), name)
     result = as_changes(given.source, read)
     if isinstance(function := given.source.transform, BatchFunction):
-        result = flat_mapped(given.source, result, batch_call(function), partial(_places, result)).records
+        result = flat_mapped(given.source, result, batch_call(function), partial(_position_range, result)).records
     if given.source.explode is not None:
-        result = exploded(given.source.explode, result, partial(_places, result)).records
-    columns = {name: _instants(result.columns[name], kind) for name, kind in given.source.columns.items()}
+        result = explode_records(given.source.exploded, result, partial(_position_range, result)).records
+    columns = {name: _python_values(result.columns[name], kind) for name, kind in given.source.columns.items()}
     if SIGN in result.columns:
         columns[SIGN] = result.columns[SIGN].to_pylist()
-    unparsed = result.unparsed.to_pylist()
-    raw = [_text(line) for line in result.raw(np.arange(len(result))).to_pylist()]
+    if TOMBSTONE_AT in result.columns:
+        columns[TOMBSTONE_AT] = _python_values(result.columns[TOMBSTONE_AT], DataType.TIMESTAMP)
+    parse_errors = result.unparsed.to_pylist()
+    raw = [_line_text(line) for line in result.raw(np.arange(len(result))).to_pylist()]
     return RecordsFile(
         given,
         content,
         tuple(
-            ReadRecord(position, {name: columns[name][row] for name in columns}, unparsed[row], raw[row])
+            ReadRecord(position, {name: columns[name][row] for name in columns}, parse_errors[row], raw[row])
             for row, position in enumerate(result.position.tolist())
         ),
-        _newest(given, result),
+        _newest_event_time(given, result),
     )
 
 
-def _places(records: ScannedRecords, first: int, last: int) -> str:
+def _position_range(records: ScannedRecords, first: int, last: int) -> str:
     return f"records {records.position[first]} to {records.position[last]}"
 
 
-def _newest(given: Input, records: ScannedRecords) -> Instant | None:
+def _newest_event_time(input_: Input, records: ScannedRecords) -> Instant | None:
     """The newest event time of ``records`` that can be meant; an overflow is a dead letter."""
-    expr = given.event_time.expr
+    expr = input_.event_time.expr
     if expr is None:
         return None
-    times, _ = column_apart(expr, records.columns, given.source.columns, len(records))
-    at = times.cast(TIMESTAMP).cast(pa.int64()).filter(records.unparsed.is_null())
-    newest: int | None = pc.max(at.filter(pc.and_(pc.less_equal(EARLIEST, at), pc.less_equal(at, LATEST)))).as_py()
+    times, _ = column_apart(expr, records.columns, input_.source.columns, len(records))
+    event_times = times.cast(TIMESTAMP).cast(pa.int64()).filter(records.unparsed.is_null())
+    newest: int | None = pc.max(
+        event_times.filter(pc.and_(pc.less_equal(int(EARLIEST), event_times), pc.less_equal(event_times, int(LATEST))))
+    ).as_py()
     return None if newest is None else Instant(newest)
 
 
-def _text(line: bytes | str | None) -> str | None:
+def _line_text(line: bytes | str | None) -> str | None:
     return line.decode(errors="replace") if isinstance(line, bytes) else line
 
 
-def _instants(values: pa.Array, kind: DataType | ListType) -> list[Any]:
+def _python_values(values: pa.Array, kind: ColumnType) -> list[Any]:
     return list(values.cast(own_arrow_type(kind)).to_pylist())
 
 
-def _spelled(record: Mapping[str, Any], schema: Schema, what: str) -> dict[str, Any]:
+def _producer_record(record: Mapping[str, Any], schema: Schema, what: str) -> dict[str, Any]:
     unknown = [name for name in record if name not in schema]
     if unknown:
         raise UnitTestError(f"{what} has a column {unknown[0]!r}; its source has {', '.join(schema)}")
-    return {name: _value(value, schema[name], f"{what}, column {name}") for name, value in record.items()}
+    return {name: _producer_value(value, schema[name], f"{what}, column {name}") for name, value in record.items()}
 
 
-def _value(value: Any, kind: DataType | ListType, what: str) -> Any:
+def _producer_value(value: Any, kind: ColumnType, what: str) -> Any:
     """``value`` as a producer holds it: times with their day and zone."""
+    if isinstance(value, dict) and isinstance(kind, StructType | MapType):
+        kinds = dict.fromkeys(value, kind.value) if isinstance(kind, MapType) else dict(kind.fields)
+        return {
+            name: _producer_value(one, kinds[name], f"{what}.{name}") if name in kinds else one
+            for name, one in value.items()
+        }
     if isinstance(kind, ListType):
-        return [_value(item, kind.item, what) for item in value] if isinstance(value, list) else value
+        return [_producer_value(item, kind.item, what) for item in value] if isinstance(value, list) else value
     if kind is DataType.TIMESTAMP and isinstance(value, str):
-        return spelled(value)
+        return with_base_day(value)
     if isinstance(value, datetime) and value.tzinfo is None:
-        raise UnitTestError(f"{what} is {shown(value)}, which has no time zone; say which one it is in")
+        raise UnitTestError(f"{what} is {short_repr(value)}, which has no time zone; say which one it is in")
     return value
 
 
@@ -164,16 +199,16 @@ class TemporaryDeployment:
 
     def land(self, pipeline: Pipeline, *records: Record | Path, of: str = OWN) -> list[Path]:
         """Land ``records`` as one file of the input named ``of`` (by default the pipeline's own), as
-        ``written`` writes them; and each file that is given by its path as it is. The paths of what landed, which
-        sort in the order of landing.
+        ``encode_records`` writes them; and each file that is given by its path as it is. The paths of what landed,
+        which sort in the order of landing.
         """
-        given = _input(pipeline, of)
+        input_ = _landing_input(pipeline, of)
         own = [record for record in records if not isinstance(record, Path)]
-        paths = [self._copied(given, record) for record in records if isinstance(record, Path)]
+        paths = [self._copy_to_landing(input_, record) for record in records if isinstance(record, Path)]
         if own:
-            source = stand_in(given.source)
-            path = self._path(given, source.suffixes[0] if source.suffixes else f".{source.format}")
-            path.write_bytes(written(given, own))
+            source = stand_in(input_.source)
+            path = self._next_landing_path(input_, source.suffixes[0] if source.suffixes else f".{source.format}")
+            path.write_bytes(encode_records(input_, own))
             paths.append(path)
         return paths
 
@@ -202,7 +237,7 @@ class TemporaryDeployment:
         from headrace.runs.process import process
 
         self._runs += 1
-        now = None if at is None else to_datetime(moment(at, "run(at=...)"))
+        now = None if at is None else to_datetime(instant_of_value(at, "run(at=...)"))
         options = RunOptions(
             f"test-{self._runs}",
             executor=executor_name(Arguments("run", UnitTestError), executor),
@@ -238,22 +273,22 @@ class TemporaryDeployment:
         rows: list[Row] = reader.read(kind, at=at, where=where, columns=columns).to_arrow().to_pylist()
         return rows
 
-    def _copied(self, given: Input, file: Path) -> Path:
+    def _copy_to_landing(self, input_: Input, file: Path) -> Path:
         if not file.is_file():
             raise UnitTestError(f"land(...): there is no file {file}")
-        path = self._path(given, f"-{file.name}")
+        path = self._next_landing_path(input_, f"-{file.name}")
         shutil.copyfile(file, path)
         return path
 
-    def _path(self, given: Input, ending: str) -> Path:
+    def _next_landing_path(self, input_: Input, ending: str) -> Path:
         self._landed += 1
-        folder = self.folder / given.source.place.strip("/")
+        folder = self.folder / input_.source.place.strip("/")
         folder.mkdir(parents=True, exist_ok=True)
         return folder / f"{self._landed:06}{ending}"
 
 
-def _input(pipeline: Pipeline, name: str) -> Input:
-    inputs = {given.name: given for given in pipeline.inputs}
+def _landing_input(pipeline: Pipeline, name: str) -> Input:
+    inputs = {input_.name: input_ for input_ in pipeline.inputs}
     if name not in inputs:
         raise UnitTestError(f"land(of={name!r}): pipeline {pipeline.name} has the inputs {', '.join(inputs)}")
     source = inputs[name].source

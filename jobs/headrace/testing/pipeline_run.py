@@ -18,7 +18,7 @@ from headrace.ext.sources import SOURCES, OpenSource, SourceSplit
 from headrace.ext.stores import ObjectStore
 from headrace.installed import EntryPointGroup
 from headrace.model.accumulation import EVENT_TIME, PANE_COLUMNS, ROW_COLUMNS, WINDOW_END, WINDOW_START, Timing
-from headrace.model.arguments import Arguments, keywords, shown
+from headrace.model.arguments import Arguments, check_keywords, short_repr
 from headrace.model.event_time import Ingestion
 from headrace.model.time import MIN_INSTANT, Instant, render
 from headrace.model.triggers import Signal
@@ -26,10 +26,10 @@ from headrace.pipeline.endpoints import Input, Source
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.row_files import tables
+from headrace.read.views.row_files import read_tables
 from headrace.sources.landing import Landing
 from headrace.state.file_cache import RowsInMemory
-from headrace.testing.deployment import RecordsFile, landed, stand_in
+from headrace.testing.deployment import RecordsFile, land_records, stand_in
 from headrace.testing.results import OutputRow, PaneRow, Panes, Result, Row, StepResults, TimeSpan, current_of, in_order
 from headrace.testing.steps import Step, UnitTestError, watermark_time
 from headrace_snapshots.format.files import DataFile
@@ -95,7 +95,7 @@ WITHOUT_INTERPRETER: Final = (
 _START = Instant(0)
 
 
-@keywords
+@check_keywords
 def run(
     pipeline: Pipeline, steps: Sequence[Step], *, executor: Executor = "local", output: str | None = None
 ) -> Result:
@@ -113,40 +113,40 @@ def run(
 
     Raises UnitTestError for a step that makes no sense, and what a run over such records would raise.
     """
-    given = Arguments("run", UnitTestError)
-    given.instance("pipeline", pipeline, Pipeline, "the pipeline to test")
-    given.several("steps", steps, Step, "rows(...), watermark(...) or another step")
-    alone = tested(pipeline, output)
-    columns = _columns(alone)
-    if not alone.upstream:
-        pipeline, output = alone, None
-    computes, clock = _executor(pipeline, checked_executor(executor), output or UNNAMED.output), _Clock(pipeline)
+    arguments = Arguments("run", UnitTestError)
+    arguments.instance("pipeline", pipeline, Pipeline, "the pipeline to test")
+    arguments.tuple_of("steps", steps, Step, "rows(...), watermark(...) or another step")
+    tested_pipeline = pipeline_under_test(pipeline, output)
+    columns = _columns_by_view(tested_pipeline)
+    if not tested_pipeline.upstream:
+        pipeline, output = tested_pipeline, None
+    computes, clock = _make_executor(pipeline, checked_executor(executor), output or UNNAMED.output), _Clock(pipeline)
     panes: list[PaneRow] = []
-    done: list[StepResults] = []
+    results: list[StepResults] = []
     for number, step in enumerate(steps):
         try:
-            epoch = _epoch(pipeline, number, step, clock)
+            epoch = _epoch_from_step(pipeline, number, step, clock)
         except UnitTestError as error:
             error.step = number
             raise
-        computed = computes.compute(epoch)
-        panes += in_order(computed.panes)
-        done.append(_outcome(computed, panes, epoch.processing_time, columns))
-    last = done[-1] if done else None
+        step_output = computes.compute(epoch)
+        panes += in_order(step_output.panes)
+        results.append(_step_results(step_output, panes, epoch.processing_time, columns))
+    last = results[-1] if results else None
     return Result(
         panes=Panes(panes),
         current=Panes(()) if last is None else last.current,
-        late=[row for outcome in done for row in outcome.late],
-        rejected=[row for outcome in done for row in outcome.rejected],
+        late=[row for outcome in results for row in outcome.late],
+        rejected=[row for outcome in results for row in outcome.rejected],
         watermark=watermark_time(MIN_INSTANT) if last is None else last.watermark,
         processing_time=None if last is None else last.processing_time,
-        ahead=sum(outcome.ahead for outcome in done),
+        ahead=sum(outcome.ahead for outcome in results),
         columns=columns,
-        steps=tuple(done),
+        steps=tuple(results),
     )
 
 
-def tested(pipeline: Pipeline, output: str | None) -> Pipeline:
+def pipeline_under_test(pipeline: Pipeline, output: str | None) -> Pipeline:
     """``pipeline`` with the ``output`` alone that is to be tested. Raises UnitTestError."""
     if output is None and pipeline.upstream:
         raise UnitTestError(
@@ -156,8 +156,8 @@ def tested(pipeline: Pipeline, output: str | None) -> Pipeline:
     if output is None and not pipeline.has_names:
         return pipeline
     if output not in pipeline.outputs:
-        there = ", ".join(pipeline.outputs) or "one without a name: leave out output="
-        raise UnitTestError(f"output={shown(output)}: pipeline {pipeline.name} has the outputs {there}")
+        outputs_text = ", ".join(pipeline.outputs) or "one without a name: leave out output="
+        raise UnitTestError(f"output={short_repr(output)}: pipeline {pipeline.name} has the outputs {outputs_text}")
     return pipeline.by_output[str(output)]
 
 
@@ -166,13 +166,13 @@ def wrong_steps(pipeline: Pipeline, steps: Sequence[Step]) -> Iterator[UnitTestE
     clock = _Clock(pipeline)
     for number, step in enumerate(steps):
         try:
-            _epoch(pipeline, number, step, clock)
+            _epoch_from_step(pipeline, number, step, clock)
         except UnitTestError as error:
             error.step = number
             yield error
 
 
-def _outcome(
+def _step_results(
     output: StepOutput, so_far: list[PaneRow], now: Instant, columns: Mapping[str, tuple[str, ...]]
 ) -> StepResults:
     return StepResults(
@@ -187,10 +187,10 @@ def _outcome(
     )
 
 
-def _columns(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
+def _columns_by_view(pipeline: Pipeline) -> dict[str, tuple[str, ...]]:
     own = (*pipeline.key_types, *pipeline.value_types)
-    about = ROW_COLUMNS if pipeline.rows else ("window", *PANE_COLUMNS)
-    panes = (*own, *(name for name in about if name not in _UNSEEN))
+    view_columns = ROW_COLUMNS if pipeline.rows else ("window", *PANE_COLUMNS)
+    panes = (*own, *(name for name in view_columns if name not in _UNSEEN))
     late = (*pipeline.record_key_types, "window", *LATE_COLUMNS)
     return {"panes": panes, "current": panes, "late": late, "rejected": REJECTED_COLUMNS}
 
@@ -203,7 +203,7 @@ def checked_executor(name: object) -> Executor:
     for executor in EXECUTORS:
         if isinstance(name, str) and name == executor:
             return executor
-    raise UnitTestError(f"executor={shown(name)}: write one of {', '.join(EXECUTORS)}")
+    raise UnitTestError(f"executor={short_repr(name)}: write one of {', '.join(EXECUTORS)}")
 
 
 def has_interpreter() -> bool:
@@ -211,7 +211,7 @@ def has_interpreter() -> bool:
     return "reference" in INTERPRETERS
 
 
-def _executor(pipeline: Pipeline, name: Executor, output: str) -> Computes:
+def _make_executor(pipeline: Pipeline, name: Executor, output: str) -> Computes:
     if pipeline.spark_functions:
         raise UnitTestError(
             f"pipeline {pipeline.name} sends rows through {pipeline.spark_functions[0].name}, which is Spark code: "
@@ -234,12 +234,14 @@ class _Clock:
         self._now: Instant | None = None
         self._is_set = False
 
-    def at(self, number: int, step: Step, files: dict[str, RecordsFile], watermarks: dict[str, Instant]) -> Instant:
+    def epoch_time(
+        self, number: int, step: Step, files: dict[str, RecordsFile], watermarks: dict[str, Instant]
+    ) -> Instant:
         """When the epoch of ``step`` runs."""
         now = step.processing_time
         if now is None and not self._is_set:
             times = [self._now, *watermarks.values(), *(file.newest for file in files.values())]
-            now = Instant(max((at for at in times if at is not None), default=_START))
+            now = Instant(max((time for time in times if time is not None), default=_START))
         elif now is not None:
             if self._is_set and self._now is not None and now < self._now:
                 raise UnitTestError(
@@ -257,34 +259,32 @@ class _Clock:
         return self._now
 
 
-def _epoch(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenEpoch:
-    inputs = {given.name: given for given in pipeline.inputs}
+def _epoch_from_step(pipeline: Pipeline, number: int, step: Step, clock: _Clock) -> GivenEpoch:
+    inputs = {input_.name: input_ for input_ in pipeline.inputs}
     for name in (*step.rows, *step.watermarks):
         if name is not None and name not in inputs:
             raise UnitTestError(
-                f"step {number} names the input {shown(name)}; pipeline {pipeline.name} has {', '.join(inputs)}"
+                f"step {number} names the input {short_repr(name)}; pipeline {pipeline.name} has {', '.join(inputs)}"
             )
     for signal in step.signals:
         if signal.name not in pipeline.signals:
-            known = ", ".join(pipeline.signals) or "no signal"
+            known_signals = ", ".join(pipeline.signals) or "no signal"
             raise UnitTestError(
-                f"step {number}: no trigger of {pipeline.name} waits for {signal.name!r}, but for {known}"
+                f"step {number}: no trigger of {pipeline.name} waits for {signal.name!r}, but for {known_signals}"
             )
     files = {
-        name: landed(pipeline, inputs[name], records, f"step {number}")
-        for name, records in step.rows.items()
-        if records
+        name: land_records(pipeline, inputs[name], records, number) for name, records in step.rows.items() if records
     }
-    watermarks = _watermarks(inputs, number, step)
-    now = clock.at(number, step, files, watermarks)
+    watermarks = _step_watermarks(inputs, number, step)
+    now = clock.epoch_time(number, step, files, watermarks)
     return GivenEpoch(number, now, files, watermarks, step.signals, step.is_last)
 
 
-def _watermarks(inputs: dict[str, Input], number: int, step: Step) -> dict[str, Instant]:
+def _step_watermarks(inputs: dict[str, Input], number: int, step: Step) -> dict[str, Instant]:
     watermarks: dict[str, Instant] = {}
-    for of, to in step.watermarks.items():
-        for name in inputs if of is None else [of]:
-            watermarks[name] = Instant(max(to, watermarks.get(name, to)))
+    for input_name, watermark in step.watermarks.items():
+        for name in inputs if input_name is None else [input_name]:
+            watermarks[name] = Instant(max(watermark, watermarks.get(name, watermark)))
     for name in watermarks:
         if isinstance(inputs[name].event_time.watermark, Ingestion):
             raise UnitTestError(
@@ -304,9 +304,9 @@ class LocalTestExecutor:
     def __init__(self, pipeline: Pipeline, output: str = UNNAMED.output) -> None:
         self._store = MemoryStore()
         self._names = OutputTables(output)
-        self._columns = ViewColumns.of(pipeline.by_output[output])
+        self._columns = ViewColumns.from_pipeline(pipeline.by_output[output])
         landing = _Landing(pipeline, self._store)
-        self._engine = LocalEngine(pipeline, self._store, landing, _attempt, RowsInMemory())
+        self._engine = LocalEngine(pipeline, self._store, landing, _attempt_for_epoch, RowsInMemory())
 
     def compute(self, epoch: GivenEpoch) -> StepOutput:
         """The next epoch."""
@@ -316,40 +316,46 @@ class LocalTestExecutor:
             info = self._store.write(path, file.content)
             files[name] = [SourceSplit(info.path, info.size, info.etag)]
         self._engine.pass_watermark(epoch.watermarks)
-        computed = self._engine.compute(files, epoch.processing_time, is_last=epoch.is_last, signals=epoch.signals)
-        logs = computed.written.logs
+        epoch_result = self._engine.compute(files, epoch.processing_time, is_last=epoch.is_last, signals=epoch.signals)
+        logs = epoch_result.written.logs
         late = [*self._columns.late_keys, *LATE_COLUMNS]
-        given = computed.progress.chains[self._names.output].watermark
+        own_watermark = epoch_result.progress.chains[self._names.output].watermark
         return StepOutput(
-            panes=[self._pane(epoch.number, row) for row in self._rows(View.PANES, logs[self._names.panes])],
-            late=[{name: row[name] for name in late} for row in self._rows(View.LATE, logs[self._names.late])],
-            rejected=[{name: row[name] for name in REJECTED_COLUMNS} for row in self._rejected(logs[REJECTED])],
-            watermark=computed.progress.watermark if given is None else given,
-            ahead=sum(record.records for record in computed.progress.ahead),
+            panes=[self._pane_row(epoch.number, row) for row in self._view_rows(View.PANES, logs[self._names.panes])],
+            late=[{name: row[name] for name in late} for row in self._view_rows(View.LATE, logs[self._names.late])],
+            rejected=[{name: row[name] for name in REJECTED_COLUMNS} for row in self._rejected_rows(logs[REJECTED])],
+            watermark=epoch_result.progress.watermark if own_watermark is None else own_watermark,
+            ahead=sum(record.records for record in epoch_result.progress.ahead),
         )
 
-    def _rows(self, view: View, files: tuple[DataFile, ...]) -> list[Row]:
-        rows = [row for table in tables(self._store, files, self._columns.schema(view)) for row in _python_rows(table)]
+    def _view_rows(self, view: View, files: tuple[DataFile, ...]) -> list[Row]:
+        rows = [
+            row
+            for table in read_tables(self._store, files, self._columns.arrow_schema(view))
+            for row in _python_rows(table)
+        ]
         return sorted(rows, key=lambda row: row["sequence"]) if view is View.PANES else rows
 
-    def _rejected(self, files: tuple[DataFile, ...]) -> list[Row]:
-        schema = self._columns.schema(View.REJECTED)
+    def _rejected_rows(self, files: tuple[DataFile, ...]) -> list[Row]:
+        schema = self._columns.arrow_schema(View.REJECTED)
         if self._names == UNNAMED:
-            return self._rows(View.REJECTED, files)
-        named = schema.append(pa.field(OUTPUT, pa.string()))
-        rows: list[Row] = [row for table in tables(self._store, files, named) for row in _python_rows(table)]
+            return self._view_rows(View.REJECTED, files)
+        schema_with_output = schema.append(pa.field(OUTPUT, pa.string()))
+        rows: list[Row] = [
+            row for table in read_tables(self._store, files, schema_with_output) for row in _python_rows(table)
+        ]
         return [row for row in rows if row[OUTPUT] == self._names.output]
 
-    def _pane(self, number: int, row: Row) -> PaneRow:
+    def _pane_row(self, number: int, row: Row) -> PaneRow:
         if self._columns.are_rows:
-            values = {name: _value(row[name]) for name in self._columns.values}
+            values = {name: _pairs_as_tuples(row[name]) for name in self._columns.values}
             timing, is_retraction = Timing(row["timing"]), row["is_retraction"]
-            return OutputRow.of(number, values, row[EVENT_TIME], timing, is_retraction=is_retraction)
+            return OutputRow.from_values(number, values, row[EVENT_TIME], timing, is_retraction=is_retraction)
         return PaneRow(
             step=number,
             key={name: row[name] for name in self._columns.keys},
             window=TimeSpan(row["window_start"], row["window_end"]),
-            values={name: _value(row[name]) for name in self._columns.values},
+            values={name: _pairs_as_tuples(row[name]) for name in self._columns.values},
             timing=Timing(row["timing"]),
             index=row["pane_index"],
             is_retraction=row["is_retraction"],
@@ -379,11 +385,11 @@ def _python_rows(table: pa.Table) -> list[Row]:
     ]
 
 
-def _attempt(epoch: int) -> Attempt:
+def _attempt_for_epoch(epoch: int) -> Attempt:
     return Attempt(f"epoch-{epoch}", f"data/{epoch:06}")
 
 
-def _value(value: object) -> object:
+def _pairs_as_tuples(value: object) -> object:
     """Pairs as tuples."""
     if isinstance(value, list):
         return [tuple(item.values()) if isinstance(item, dict) else item for item in value]

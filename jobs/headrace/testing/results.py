@@ -16,10 +16,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, overload
 
 from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Timing
-from headrace.model.arguments import Arguments, Suggesting, did_you_mean, keywords
+from headrace.model.arguments import Arguments, Suggesting, check_keywords, did_you_mean
 from headrace.model.expressions.typing import constant_to_json
-from headrace.model.time import instant, parse
-from headrace.testing.steps import UnitTestError, moment, real, text_of
+from headrace.model.time import parse_instant, to_instant
+from headrace.testing.steps import UnitTestError, datetime_or_none, instant_of_value, text_of
 
 Row = dict[str, Any]
 
@@ -74,7 +74,7 @@ class PaneRow:
 
     def __repr__(self) -> str:
         sign = "retraction of " if self.is_retraction else ""
-        columns = " ".join(f"{name}={shown(value)}" for name, value in {**self.key, **self.values}.items())
+        columns = " ".join(f"{name}={value_text(value)}" for name, value in {**self.key, **self.values}.items())
         return f"<{sign}{self.timing} #{self.index} {self.window} {columns}>"
 
 
@@ -85,7 +85,7 @@ class OutputRow(PaneRow):
     """
 
     @classmethod
-    def of(
+    def from_values(
         cls, step: int, values: Mapping[str, Any], time: datetime | None, timing: Timing, *, is_retraction: bool
     ) -> "OutputRow":
         """The row of these ``values``."""
@@ -94,8 +94,8 @@ class OutputRow(PaneRow):
     @property
     def row(self) -> Row:
         """Its columns, as the view ``panes`` has them."""
-        about = {EVENT_TIME: self.time, "timing": str(self.timing), "is_retraction": self.is_retraction}
-        return {**self.values, **about}
+        row_fields = {EVENT_TIME: self.time, "timing": str(self.timing), "is_retraction": self.is_retraction}
+        return {**self.values, **row_fields}
 
     @property
     def content(self) -> tuple[str, ...]:
@@ -106,11 +106,11 @@ class OutputRow(PaneRow):
 
     def __repr__(self) -> str:
         sign = "withdrawal of " if self.is_retraction else ""
-        columns = " ".join(f"{name}={shown(value)}" for name, value in self.values.items())
+        columns = " ".join(f"{name}={value_text(value)}" for name, value in self.values.items())
         return f"<{sign}{self.timing} row {text_of(self.time)} {columns}>"
 
 
-def shown(value: Any) -> str:
+def value_text(value: Any) -> str:
     """A value in one line."""
     return text_of(value) if isinstance(value, datetime) else repr(value)
 
@@ -184,16 +184,18 @@ def current_of(panes: Iterable[PaneRow]) -> Panes:
     panes = [*panes]
     rows = [pane for pane in panes if isinstance(pane, OutputRow)]
     if rows:
-        return _standing(rows)
+        return _standing_rows(rows)
     newest: dict[tuple[Any, ...], PaneRow] = {}
     for pane in panes:
         newest[(*pane.key.values(), pane.window)] = pane
     left = [pane for pane in newest.values() if not pane.is_retraction]
-    rank = _ranking(left)
-    return Panes(sorted(left, key=lambda pane: (_first(pane.window.start), *rank(pane), _last(pane.window.end))))
+    rank = _rank_by_key(left)
+    return Panes(
+        sorted(left, key=lambda pane: (_start_sort_key(pane.window.start), *rank(pane), _end_sort_key(pane.window.end)))
+    )
 
 
-def _standing(rows: Sequence[OutputRow]) -> Panes:
+def _standing_rows(rows: Sequence[OutputRow]) -> Panes:
     """What stands of ``rows``: of equal ones as many as came more often than they were withdrawn."""
     left: Counter[tuple[str, ...]] = Counter()
     for row in rows:
@@ -203,35 +205,35 @@ def _standing(rows: Sequence[OutputRow]) -> Panes:
         if not row.is_retraction and left[row.content] > 0:
             left[row.content] -= 1
             standing.append(row)
-    return Panes(sorted(standing, key=lambda row: _first(row.time)))
+    return Panes(sorted(standing, key=lambda row: _start_sort_key(row.time)))
 
 
 def in_order(panes: Iterable[PaneRow]) -> list[PaneRow]:
     """Panes of one step as ``StepResults.panes`` has them; those of a window, and rows, are in order already."""
-    listed = [*panes]
-    if any(isinstance(pane, OutputRow) for pane in listed):
-        return listed
-    rank = _ranking(listed)
-    return sorted(listed, key=lambda p: (*rank(p), _first(p.window.start), _last(p.window.end)))
+    pane_list = [*panes]
+    if any(isinstance(pane, OutputRow) for pane in pane_list):
+        return pane_list
+    rank = _rank_by_key(pane_list)
+    return sorted(pane_list, key=lambda p: (*rank(p), _start_sort_key(p.window.start), _end_sort_key(p.window.end)))
 
 
-def _ranking(panes: Collection[PaneRow]) -> Callable[[PaneRow], list[Any]]:
+def _rank_by_key(panes: Collection[PaneRow]) -> Callable[[PaneRow], list[Any]]:
     """What orders panes by key: beside datetimes, times that are text count as what they say."""
     times = {name for pane in panes for name, value in pane.key.items() if isinstance(value, datetime)}
 
-    def rank(name: str, value: Any) -> Any:
-        if name not in times:
-            return value
-        return instant(value) if isinstance(value, datetime) else parse(value)
+    def rank(name: str, value: Any) -> tuple[bool, Any]:
+        if name not in times or value is None:
+            return value is None, value
+        return False, to_instant(value) if isinstance(value, datetime) else parse_instant(value)
 
     return lambda pane: [rank(name, value) for name, value in pane.key.items()]
 
 
-def _first(start: datetime | None) -> tuple[bool, datetime | None]:
+def _start_sort_key(start: datetime | None) -> tuple[bool, datetime | None]:
     return (start is not None, start)
 
 
-def _last(end: datetime | None) -> tuple[bool, datetime | None]:
+def _end_sort_key(end: datetime | None) -> tuple[bool, datetime | None]:
     return (end is None, end)
 
 
@@ -277,14 +279,14 @@ class Difference:
 
 def row_difference(kind: RowKind[T], expected: Sequence[ExpectedRow], actual: Sequence[T]) -> Difference | None:
     """How ``actual`` differs from what is ``expected`` in any order; None if it does not."""
-    compared = _Compared(kind, expected, actual)
-    pairs = compared.pairs()
+    comparison = _Compared(kind, expected, actual)
+    pairs = comparison.largest_pairing()
     missing = [number for number in range(len(expected)) if number not in pairs]
-    taken = {*pairs.values()}
-    left = [number for number in range(len(actual)) if number not in taken]
+    paired_rows = {*pairs.values()}
+    left = [number for number in range(len(actual)) if number not in paired_rows]
     if not missing and not left:
         return None
-    return Difference(len(missing), len(left), tuple(compared.lines(missing, left)))
+    return Difference(len(missing), len(left), tuple(comparison.describe_difference(missing, left)))
 
 
 @dataclass(frozen=True)
@@ -293,7 +295,7 @@ class _Compared(Generic[T]):
     expected: Sequence[ExpectedRow]
     rows: Sequence[T]
 
-    def pairs(self) -> dict[int, int]:
+    def largest_pairing(self) -> dict[int, int]:
         """The row of each expected one, so that as many as possible have one: a largest pairing, by augmenting paths.
         A greedy one would not do, since an expected row that lists few columns fits many.
         """
@@ -303,20 +305,20 @@ class _Compared(Generic[T]):
         ]
         owner: dict[int, int] = {}
 
-        def place(number: int, seen: set[int]) -> bool:
+        def assign_row(number: int, rows_tried: set[int]) -> bool:
             for row in fits[number]:
-                if row not in seen:
-                    seen.add(row)
-                    if row not in owner or place(owner[row], seen):
+                if row not in rows_tried:
+                    rows_tried.add(row)
+                    if row not in owner or assign_row(owner[row], rows_tried):
                         owner[row] = number
                         return True
             return False
 
         for number in range(len(self.expected)):
-            place(number, set())
+            assign_row(number, set())
         return {number: row for row, number in owner.items()}
 
-    def lines(self, missing: Sequence[int], left: list[int]) -> list[str]:
+    def describe_difference(self, missing: Sequence[int], left: list[int]) -> list[str]:
         """Each ``missing`` row beside the closest of those ``left``, if they have anything in common; then the rest."""
         lines: list[str] = []
         for number in missing:
@@ -325,18 +327,18 @@ class _Compared(Generic[T]):
             closest = min(left, key=lambda row: len(self.kind.unequal(expected, self.rows[row])), default=None)
             if closest is not None and self._is_alike(expected, self.rows[closest]):
                 left.remove(closest)
-                lines += self._beside(expected, self.rows[closest])
+                lines += self._describe_pair(expected, self.rows[closest])
         return [*lines, *(f"  + found    {self.kind.found(self.rows[row])}, which was not expected" for row in left)]
 
     def _is_alike(self, expected: ExpectedRow, row: T) -> bool:
         wrong = self.kind.unequal(expected, row)
         return not expected or any(column not in wrong for column in expected)
 
-    def _beside(self, expected: ExpectedRow, row: T) -> list[str]:
+    def _describe_pair(self, expected: ExpectedRow, row: T) -> list[str]:
         lines = [f"  + found    {self.kind.found(row)}"]
         for column in self.kind.unequal(expected, row):
-            wanted, there = self.kind.both(column, expected, row)
-            lines.append(f"      {column}: {wanted} expected, {there} found")
+            expected_text, actual_text = self.kind.both(column, expected, row)
+            lines.append(f"      {column}: {expected_text} expected, {actual_text} found")
         return lines
 
 
@@ -351,57 +353,59 @@ Expected = Sequence[Mapping[str, Any]]
 VIEWS = ("panes", "current", "late", "rejected")
 
 
-@keywords
+@check_keywords
 def assert_panes(result: StepResults, expected: Expected) -> None:
     """The panes of ``result`` are these, in any order.
 
     Columns that an expected pane leaves out do not count, but one that does not say ``is_retraction: True`` is not a
     retraction. ``window`` is a pair of times; times may be short. Raises AssertionError with the difference.
     """
-    _assert(result, "panes", expected)
+    _assert_view(result, "panes", expected)
 
 
-@keywords
+@check_keywords
 def assert_current(result: StepResults, expected: Expected) -> None:
     """What counts after ``result`` is this, in any order; as ``assert_panes``."""
-    _assert(result, "current", expected)
+    _assert_view(result, "current", expected)
 
 
-@keywords
+@check_keywords
 def assert_late(result: StepResults, expected: Expected) -> None:
     """The late records of ``result`` are these, in any order; as ``assert_panes``."""
-    _assert(result, "late", expected)
+    _assert_view(result, "late", expected)
 
 
-@keywords
+@check_keywords
 def assert_rejected(result: StepResults, expected: Expected) -> None:
     """The dead letters of ``result`` are these, in any order; as ``assert_panes``."""
-    _assert(result, "rejected", expected)
+    _assert_view(result, "rejected", expected)
 
 
-def _assert(result: StepResults, view: str, expected: Expected) -> None:
+def _assert_view(result: StepResults, view: str, expected: Expected) -> None:
     __tracebackhide__ = True
-    given = Arguments(f"assert_{view}", UnitTestError)
-    given.instance("result", result, StepResults, "the result of run(...)")
-    given.several("expected", expected, Mapping, '{"origin": "EWR", "n": 3}')  # type: ignore[type-abstract]
-    if text := difference(result, view, expected):
+    arguments = Arguments(f"assert_{view}", UnitTestError)
+    arguments.instance("result", result, StepResults, "the result of run(...)")
+    arguments.tuple_of("expected", expected, Mapping, '{"origin": "EWR", "n": 3}')  # type: ignore[type-abstract]
+    if text := view_difference(result, view, expected):
         raise AssertionError(text)
 
 
-def difference(result: StepResults, view: str, expected: Expected) -> str | None:
+def view_difference(result: StepResults, view: str, expected: Expected) -> str | None:
     """How the ``view`` of ``result`` differs from what is ``expected``; None if it does not.
 
     Raises UnitTestError for an expected column that there is not.
     """
     _check_columns(result.columns[view], view, expected)
-    rows = [_ViewRow(row, _row(row)) for row in getattr(result, view)]
+    rows = [_ViewRow(row, _row_with_window(row)) for row in getattr(result, view)]
     mismatch = row_difference(_ViewRows(), expected, rows)
     if mismatch is None:
         return None
-    return "\n".join((f"{view}: {_count(len(expected), 'expected')}, {_count(len(rows), 'found')}", *mismatch.lines))
+    return "\n".join(
+        (f"{view}: {_count_text(len(expected), 'expected')}, {_count_text(len(rows), 'found')}", *mismatch.lines)
+    )
 
 
-def _count(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number or 'none'} {what}"
 
 
@@ -418,18 +422,18 @@ class _ViewRows:
 
     def unequal(self, expected: Mapping[str, Any], actual: _ViewRow) -> list[str]:
         """The columns that differ; a row that does not say so is no retraction."""
-        wrong = [name for name, value in expected.items() if not equal(value, actual.values.get(name), name)]
+        wrong = [name for name, value in expected.items() if not matches_expected(value, actual.values.get(name), name)]
         if "is_retraction" not in expected and actual.values.get("is_retraction"):
             wrong.append("is_retraction")
         return wrong
 
     def both(self, column: str, expected: Mapping[str, Any], actual: _ViewRow) -> tuple[str, str]:
         """Both values of a column."""
-        return shown(expected.get(column, False)), shown(actual.values.get(column))
+        return value_text(expected.get(column, False)), value_text(actual.values.get(column))
 
     def expected(self, row: Mapping[str, Any]) -> str:
         """The columns that a test wrote."""
-        return "{" + ", ".join(f"{name}: {shown(value)}" for name, value in row.items()) + "}"
+        return "{" + ", ".join(f"{name}: {value_text(value)}" for name, value in row.items()) + "}"
 
     def found(self, row: _ViewRow) -> str:
         """A pane in a line; of another row what is not null."""
@@ -438,24 +442,24 @@ class _ViewRows:
         return self.expected({name: value for name, value in row.given.items() if value is not None})
 
 
-def _row(given: PaneRow | Row) -> Row:
-    row = given.row if isinstance(given, PaneRow) else given
+def _row_with_window(pane_or_row: PaneRow | Row) -> Row:
+    row = pane_or_row.row if isinstance(pane_or_row, PaneRow) else pane_or_row
     if WINDOW_START not in row:
         return row
     return {**row, "window": TimeSpan(row[WINDOW_START], row[WINDOW_END])}
 
 
-def _check_columns(known: Sequence[str], view: str, expected: Expected) -> None:
+def _check_columns(known_columns: Sequence[str], view: str, expected: Expected) -> None:
     for row in expected:
         if not isinstance(row, Mapping):
-            raise UnitTestError(f"{view}: {shown(row)} is expected; write a dict of values by column")
+            raise UnitTestError(f"{view}: {value_text(row)} is expected; write a dict of values by column")
         for name in row:
-            if name not in known:
-                hint = did_you_mean(str(name), known)
-                raise UnitTestError(f"{view} have no column {name!r}; {hint}they have {', '.join(known)}")
+            if name not in known_columns:
+                hint = did_you_mean(str(name), known_columns)
+                raise UnitTestError(f"{view} have no column {name!r}; {hint}they have {', '.join(known_columns)}")
 
 
-def equal(expected: Any, actual: Any, column: str) -> bool:
+def matches_expected(expected: Any, actual: Any, column: str) -> bool:
     """Whether ``actual`` is what a test wrote: times as text too, floats to a relative error of 1e-9."""
     match actual:
         case None:
@@ -465,7 +469,7 @@ def equal(expected: Any, actual: Any, column: str) -> bool:
         case TimeSpan():
             same = _equal_windows(expected, actual)
         case datetime():
-            same = real(moment(expected, f"the expected {column}")) == actual
+            same = datetime_or_none(instant_of_value(expected, f"the expected {column}")) == actual
         case list() | tuple():
             same = _equal_lists(expected, actual, column)
         case bool():
@@ -479,7 +483,7 @@ def equal(expected: Any, actual: Any, column: str) -> bool:
         case bytes():
             same = expected in (actual, constant_to_json(actual))
         case _ if column == "timing":
-            same = _timing(expected) == actual
+            same = _parse_timing(expected) == actual
         case _:
             same = not isinstance(expected, bool) and bool(expected == actual)
     return same
@@ -501,24 +505,26 @@ def _equal_lists(expected: Any, actual: Sequence[Any], column: str) -> bool:
     if not isinstance(expected, list | tuple) or len(expected) != len(actual):
         return False
     return all(
-        equal(expected_value, actual_value, column)
+        matches_expected(expected_value, actual_value, column)
         for expected_value, actual_value in zip(expected, actual, strict=True)
     )
 
 
 def _equal_windows(expected: Any, actual: TimeSpan) -> bool:
     if not isinstance(expected, list | tuple) or len(expected) != 2:
-        raise UnitTestError(f'the expected window is {shown(expected)}; write both ends, such as ["13:00", "14:00"]')
+        raise UnitTestError(
+            f'the expected window is {value_text(expected)}; write both ends, such as ["13:00", "14:00"]'
+        )
     return all(
         actual_bound is None
         if expected_bound is None
-        else real(moment(expected_bound, "an end of the expected window")) == actual_bound
+        else datetime_or_none(instant_of_value(expected_bound, "an end of the expected window")) == actual_bound
         for expected_bound, actual_bound in zip(expected, actual, strict=True)
     )
 
 
-def _timing(expected: object) -> str:
+def _parse_timing(expected: object) -> str:
     text = str(expected).upper().replace(" ", "_")
     if text not in list(Timing):
-        raise UnitTestError(f"the expected timing is {shown(expected)}; write one of {', '.join(Timing)}")
+        raise UnitTestError(f"the expected timing is {value_text(expected)}; write one of {', '.join(Timing)}")
     return text

@@ -14,7 +14,7 @@ from typing import Any
 
 from headrace.errors import FixConfigError
 from headrace.model import time as model_time
-from headrace.model.arguments import Arguments, keywords, shown
+from headrace.model.arguments import Arguments, check_keywords, short_repr
 from headrace.model.triggers import Signal
 from headrace.pipeline.endpoints import OWN
 
@@ -42,30 +42,30 @@ BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=U
 """A watermark of -inf, and of +inf."""
 
 
-def spelled(text: str) -> str:
+def with_base_day(text: str) -> str:
     """``text`` with its day, if it is a short time."""
     if not _SHORT.fullmatch(text):
         return text
     return f"{BASE_DAY.isoformat()}T{text.zfill(len(text) + (text.index(':') == 1))}Z"
 
 
-def moment(value: object, what: str) -> model_time.Instant:
+def instant_of_value(value: object, what: str) -> model_time.Instant:
     """The instant that ``value`` says. Raises UnitTestError, naming ``what`` it is of."""
     try:
         if isinstance(value, datetime):
-            return model_time.instant(value)
+            return model_time.to_instant(value)
         if isinstance(value, str):
-            read = datetime.fromisoformat(spelled(value.strip()))
-            return model_time.instant(read if read.tzinfo else read.replace(tzinfo=UTC))
+            read = datetime.fromisoformat(with_base_day(value.strip()))
+            return model_time.to_instant(read if read.tzinfo else read.replace(tzinfo=UTC))
     except ValueError as error:
-        raise UnitTestError(f"{what} is {shown(value)}: {error}; {_HOW}") from None
-    raise UnitTestError(f"{what} is {shown(value)}; {_HOW}")
+        raise UnitTestError(f"{what} is {short_repr(value)}: {error}; {_HOW}") from None
+    raise UnitTestError(f"{what} is {short_repr(value)}; {_HOW}")
 
 
-@keywords
+@check_keywords
 def at(value: str | datetime) -> datetime:
     """A time of a test as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
-    time = model_time.to_datetime(moment(value, "at(...)"))
+    time = model_time.to_datetime(instant_of_value(value, "at(...)"))
     assert time is not None
     return time
 
@@ -81,7 +81,7 @@ def expected_watermark(value: object) -> datetime:
     """The inverse, of what a test writes: a time, "-inf" or "+inf". Raises UnitTestError."""
     if value in ("-inf", "+inf", "inf"):
         return watermark_time(model_time.MIN_INSTANT if value == "-inf" else model_time.MAX_INSTANT)
-    return watermark_time(moment(value, "the expected watermark"))
+    return watermark_time(instant_of_value(value, "the expected watermark"))
 
 
 def text_of(value: datetime | None) -> str:
@@ -96,7 +96,7 @@ def text_of(value: datetime | None) -> str:
     return time.isoformat().replace("+00:00", "Z")
 
 
-def real(value: model_time.Instant) -> datetime | None:
+def datetime_or_none(value: model_time.Instant) -> datetime | None:
     """``value`` for people, None where there is no end, or none that Python has a datetime for."""
     return (
         model_time.to_datetime(value) if model_time.BEGIN_OF_CALENDAR <= value <= model_time.END_OF_CALENDAR else None
@@ -121,7 +121,7 @@ class Step:
     is_last: bool = False
 
 
-@keywords
+@check_keywords
 def rows(*records: Record, of: str = OWN) -> Step:
     """An epoch that reads ``records`` in this order, of the input named ``of``, by default the pipeline's own.
 
@@ -132,60 +132,71 @@ def rows(*records: Record, of: str = OWN) -> Step:
     Arguments("rows", UnitTestError).text("of", of, "weather")
     for number, record in enumerate(records, 1):
         if not isinstance(record, Mapping | str):
-            raise UnitTestError(f"rows(...): record {number} is {shown(record)}; write a dict of values by column")
+            raise UnitTestError(f"rows(...): record {number} is {short_repr(record)}; write a dict of values by column")
     return Step(rows={of: records})
 
 
-@keywords
+@check_keywords
 def watermark(to: str | datetime, of: str | None = None) -> Step:
     """An epoch without records in which the watermark passes to ``to``, as if the source had said so: of the input that
     is named ``of``, or of all. It does not go back. The watermark of the records that are read counts too, as always.
     """
     if of is not None:
         Arguments("watermark", UnitTestError).text("of", of, "weather")
-    return Step(watermarks={of: moment(to, "watermark(...)")})
+    return Step(watermarks={of: instant_of_value(to, "watermark(...)")})
 
 
-@keywords
+@check_keywords
 def processing_time(to: str | datetime) -> Step:
     """An epoch without records at ``to``. The clock stands there from then on.
 
     A run makes such an epoch if a trigger or an idle split waits for that time, and none for nothing.
     """
-    return Step(processing_time=moment(to, "processing_time(...)"))
+    return Step(processing_time=instant_of_value(to, "processing_time(...)"))
 
 
-@keywords
+@check_keywords
 def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
     """An epoch without records in which a signal is given: to all open windows, or to those of one ``key``."""
     if not isinstance(name, str) or not name:
-        raise UnitTestError(f"signal(...): {shown(name)} is not the name of a signal")
+        raise UnitTestError(f"signal(...): {short_repr(name)} is not the name of a signal")
     if isinstance(key, str | int) and not isinstance(key, bool):
         key = (key,)
     if key is not None and not isinstance(key, list | tuple):
-        raise Arguments("signal", UnitTestError).wrong("key", key, 'write the values of a key, such as ["EWR"]')
+        raise Arguments("signal", UnitTestError).refusal("key", key, 'write the values of a key, such as ["EWR"]')
     return Step(signals=(Signal(name, None if key is None else tuple(key)),))
 
 
-@keywords
+@check_keywords
 def end() -> Step:
     """An epoch in which the input ends: the watermark goes to +inf, and every window closes."""
     return Step(is_last=True)
 
 
-@keywords
+@check_keywords
 def together(*steps: Step) -> Step:
     """All of ``steps`` in one epoch: its records, then signals, then the watermark. ``together(rows(...), end())`` as
     the first step is a batch.
     """
-    joined = Step()
+    joined_step = Step()
     for step in steps:
         if not isinstance(step, Step):
-            raise UnitTestError(f"together(...): {shown(step)} is not a step; write rows(...), watermark(...) or such")
-        if None not in (joined.processing_time, step.processing_time):
+            raise UnitTestError(
+                f"together(...): {short_repr(step)} is not a step; write rows(...), watermark(...) or such"
+            )
+        if None not in (joined_step.processing_time, step.processing_time):
             raise UnitTestError("together(...): an epoch has one processing_time(...)")
-        given = {name: (*joined.rows.get(name, ()), *step.rows.get(name, ())) for name in {**joined.rows, **step.rows}}
-        at = step.processing_time if joined.processing_time is None else joined.processing_time
-        watermarks = {**joined.watermarks, **step.watermarks}
-        joined = Step(given, watermarks, at, (*joined.signals, *step.signals), joined.is_last or step.is_last)
-    return joined
+        joined_rows = {
+            name: (*joined_step.rows.get(name, ()), *step.rows.get(name, ()))
+            for name in {**joined_step.rows, **step.rows}
+        }
+        step_time = step.processing_time if joined_step.processing_time is None else joined_step.processing_time
+        watermarks = {**joined_step.watermarks, **step.watermarks}
+        joined_step = Step(
+            joined_rows,
+            watermarks,
+            step_time,
+            (*joined_step.signals, *step.signals),
+            joined_step.is_last or step.is_last,
+        )
+    return joined_step

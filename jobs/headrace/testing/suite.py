@@ -16,7 +16,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from headrace.errors import HeadraceError
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.testing.pipeline_run import Executor
 from headrace.testing.steps import UnitTestError
 from headrace.testing.yaml_tests import UnitTest, read_tests
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True)
-class Tested:
+class TestedItem:
     """A test that was run, or a file of tests that could not be."""
 
     file: str
@@ -62,7 +62,7 @@ class DiscoveredTests:
 class SuiteReport:
     """The tests that were run, in order, and how many came to each verdict."""
 
-    tests: tuple[Tested, ...]
+    tests: tuple[TestedItem, ...]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -75,22 +75,22 @@ class SuiteReport:
 
 
 def run_suite(
-    tests: DiscoveredTests, executor: Executor = "local", tell: Callable[[Tested], None] | None = None
+    tests: DiscoveredTests, executor: Executor = "local", tell: Callable[[TestedItem], None] | None = None
 ) -> SuiteReport:
     """Run tests one after another, and ``tell`` of each when it has ended; those in YAML with ``executor``, those in
     Python with pytest.
 
     Raises NotInstalledError if pytest is needed and not there.
     """
-    done = []
-    for tested in run_tests(tests, executor):
-        done.append(tested)
+    results = []
+    for item in run_tests(tests, executor):
+        results.append(item)
         if tell is not None:
-            tell(tested)
-    return SuiteReport(tuple(done))
+            tell(item)
+    return SuiteReport(tuple(results))
 
 
-def find(path: Path) -> DiscoveredTests:
+def find_tests(path: Path) -> DiscoveredTests:
     """The tests in a file, or in a folder and those below it. Raises UnitTestError if there are none."""
     if not path.exists():
         raise UnitTestError(f"there is no {path}")
@@ -100,20 +100,20 @@ def find(path: Path) -> DiscoveredTests:
         if path.suffix == ".py":
             return DiscoveredTests((), (path,))
         raise UnitTestError(f"{path} is not a file of tests; they are {_NAMES}")
-    files = [file for file in _below(path) if file.is_file()]
+    files = [file for file in _files_below(path) if file.is_file()]
     unit_tests = [file for file in files if file.suffix in _YAML and _is_named(file)]
     others = [file for file in files if file.suffix in _YAML and file.parent.name == "tests" and file not in unit_tests]
     tests = [file for file in others if _holds_tests(file)]
     python = [file for file in files if file.suffix == ".py" and _is_python_test(file)]
-    discovered = DiscoveredTests(
+    tests_found = DiscoveredTests(
         tuple(sorted([*unit_tests, *tests])), tuple(python), tuple(file for file in others if file not in tests)
     )
-    if not discovered.unit_tests and not discovered.python:
+    if not tests_found.unit_tests and not tests_found.python:
         raise UnitTestError(f"there are no tests in {path}; write {_NAMES}")
-    return discovered
+    return tests_found
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _files_below(folder: Path) -> Iterator[Path]:
     """Everything below, hidden folders and those of Python's own left out; sorted."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "__")) and name != "node_modules")
@@ -135,73 +135,75 @@ def _is_python_test(file: Path) -> bool:
     return file.name.startswith("test_") or file.stem.endswith("_test")
 
 
-def run_tests(tests: DiscoveredTests, executor: Executor = "local") -> Iterator[Tested]:
+def run_tests(tests: DiscoveredTests, executor: Executor = "local") -> Iterator[TestedItem]:
     """Run them one after another; those in YAML with ``executor``, those in Python with pytest.
 
     Raises NotInstalledError if pytest is needed and not there.
     """
     if tests.python:
-        require("test", f"{tests.python[0]}, a test in Python,")
+        require_extra("test", f"{tests.python[0]}, a test in Python,")
     for file in tests.unit_tests:
         yield from _unit_tests(file, executor)
     if tests.python:
         yield from _with_pytest(tests.python)
 
 
-def _unit_tests(file: Path, executor: Executor) -> Iterator[Tested]:
+def _unit_tests(file: Path, executor: Executor) -> Iterator[TestedItem]:
     try:
         tests = read_tests(file)
     except HeadraceError as error:
-        yield Tested(str(file), None, file.name, Verdict.ERROR, _told(error))
+        yield TestedItem(str(file), None, file.name, Verdict.ERROR, _error_text(error))
         return
     for test in tests:
-        yield _tested(test, executor)
+        yield _run_unit_test(test, executor)
 
 
-def _tested(test: UnitTest, executor: Executor) -> Tested:
-    started = time.monotonic()
+def _run_unit_test(test: UnitTest, executor: Executor) -> TestedItem:
+    start = time.monotonic()
     try:
-        failures = test.failures(executor)
+        failures = test.find_failures(executor)
         verdict, message = Verdict.FAILED if failures else Verdict.PASSED, "\n".join(failures)
     except HeadraceError as error:
-        verdict, message = Verdict.ERROR, _told(error)
-    seconds = time.monotonic() - started
-    return Tested(str(test.place.file), test.place.line, test.name, verdict, message, seconds)
+        verdict, message = Verdict.ERROR, _error_text(error)
+    seconds = time.monotonic() - start
+    return TestedItem(str(test.place.file), test.place.line, test.name, verdict, message, seconds)
 
 
-def _told(error: HeadraceError) -> str:
+def _error_text(error: HeadraceError) -> str:
     return "\n".join([f"{error} ({error.code})", *getattr(error, "__notes__", ())])
 
 
-def _with_pytest(files: Sequence[Path]) -> Iterator[Tested]:
+def _with_pytest(files: Sequence[Path]) -> Iterator[TestedItem]:
     """Tests in Python, in a process of pytest's own: what they import does not stay here."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", "-o", "junit_family=xunit1"]
         command += ["--continue-on-collection-errors"]
-        done = subprocess.run([*command, *_plugin(), *map(str, files)], capture_output=True, text=True, check=False)
-        if done.returncode not in _PYTEST_RAN or not report.is_file():
-            output = (done.stdout + done.stderr).strip()[-_SHOWN:]
-            raise UnitTestError(f"pytest did not run the tests (exit code {done.returncode}):\n{output}")
+        process = subprocess.run(
+            [*command, *_plugin_arguments(), *map(str, files)], capture_output=True, text=True, check=False
+        )
+        if process.returncode not in _PYTEST_RAN or not report.is_file():
+            output = (process.stdout + process.stderr).strip()[-_SHOWN:]
+            raise UnitTestError(f"pytest did not run the tests (exit code {process.returncode}):\n{output}")
         cases = list(ElementTree.parse(report).iter("testcase"))  # noqa: S314 (pytest has just written it)
     for case in cases:
         yield _of_pytest(case)
 
 
-def _plugin() -> list[str]:
+def _plugin_arguments() -> list[str]:
     """Headrace's own plugin by name, where Headrace is on the path and not installed."""
-    installed = any(entry_point.value == PLUGIN for entry_point in entry_points(group="pytest11"))
-    return [] if installed else ["-p", PLUGIN]
+    is_installed = any(entry_point.value == PLUGIN for entry_point in entry_points(group="pytest11"))
+    return [] if is_installed else ["-p", PLUGIN]
 
 
-def _of_pytest(case: ElementTree.Element) -> Tested:
+def _of_pytest(case: ElementTree.Element) -> TestedItem:
     wrong = next((child for child in case if child.tag in _VERDICTS), None)
     if wrong is not None and wrong.get("message") == "collection failure":
         return _not_collected(case.get("file") or "", wrong.text or "")
     verdict = Verdict.PASSED if wrong is None else _VERDICTS[wrong.tag]
     message = "" if wrong is None else (wrong.text or wrong.get("message") or "").strip()
     line = case.get("line")
-    return Tested(
+    return TestedItem(
         file=case.get("file") or case.get("classname") or "",
         line=None if line is None else int(line) + 1,
         name=case.get("name") or "",
@@ -211,16 +213,16 @@ def _of_pytest(case: ElementTree.Element) -> Tested:
     )
 
 
-def _not_collected(file: str, traceback: str) -> Tested:
+def _not_collected(file: str, traceback: str) -> TestedItem:
     """A file that raises when pytest imports it: the line of the file, and what was raised; of pytest's way there
     nothing.
     """
     name = Path(file).name
     lines = re.findall(rf'(?:^|[/\\]){re.escape(name)}:(\d+):|{re.escape(name)}", line (\d+)', traceback, re.MULTILINE)
-    raised = [line.removeprefix("E").strip() for line in traceback.splitlines() if line.startswith("E  ")]
-    cause = raised[-1] if raised else traceback.strip()[-_SHOWN:]
+    error_lines = [line.removeprefix("E").strip() for line in traceback.splitlines() if line.startswith("E  ")]
+    cause = error_lines[-1] if error_lines else traceback.strip()[-_SHOWN:]
     line = next((int(one or other) for one, other in reversed(lines)), None)
-    return Tested(file, line, name, Verdict.ERROR, f"it cannot be imported, so none of its tests ran: {cause}")
+    return TestedItem(file, line, name, Verdict.ERROR, f"it cannot be imported, so none of its tests ran: {cause}")
 
 
 _VERDICTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.SKIPPED}

@@ -40,12 +40,12 @@ from typing import Any
 import yaml
 
 from headrace.errors import HeadraceError
-from headrace.model.arguments import did_you_mean, keywords, shown
+from headrace.model.arguments import check_keywords, did_you_mean, short_repr
 from headrace.pipeline.loading.registry import resolve_output
 from headrace.pipeline.pipeline import Pipeline
 from headrace.testing import steps as testing_steps
 from headrace.testing.pipeline_run import Executor, run, wrong_steps
-from headrace.testing.results import VIEWS, Result, StepResults, difference
+from headrace.testing.results import VIEWS, Result, StepResults, view_difference
 
 _TAG = "tag:yaml.org,2002:"
 
@@ -89,47 +89,49 @@ class DocumentNode:
     def all_broken(self) -> "Iterator[testing_steps.UnitTestError]":
         """What is broken here and below."""
         yield from self.broken
-        below = self.value.values() if isinstance(self.value, dict) else self.value
-        for child in below if isinstance(self.value, dict | list) else ():
+        children = self.value.values() if isinstance(self.value, dict) else self.value
+        for child in children if isinstance(self.value, dict | list) else ():
             yield from child.all_broken()
 
     def fields(self, what: str, known: Iterable[str], mistakes: Mistakes | None = None) -> dict[str, "DocumentNode"]:
         """Nodes by name, all of them ``known``."""
         names = list(known)
         if not isinstance(self.value, dict):
-            _note(self.error(f"{what} is {self._shown()}; write a mapping with some of {', '.join(names)}"), mistakes)
+            _note_mistake(
+                self.error(f"{what} is {self._value_text()}; write a mapping with some of {', '.join(names)}"), mistakes
+            )
             return {}
         for name, child in self.value.items():
             if name not in names:
                 hint = did_you_mean(name, names)
-                _note(child.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
+                _note_mistake(child.error(f"{what} has no {name!r}; {hint}it has {', '.join(names)}"), mistakes)
         return {name: child for name, child in self.value.items() if name in names}
 
     def items(self, what: str, mistakes: Mistakes | None = None) -> list["DocumentNode"]:
         """Nodes in a list."""
         if not isinstance(self.value, list):
-            why = f"{what}: {self._shown()} is not a list; write its items below each other, each after `- `"
-            _note(self.error(why), mistakes)
+            why = f"{what}: {self._value_text()} is not a list; write its items below each other, each after `- `"
+            _note_mistake(self.error(why), mistakes)
             return []
         return list(self.value)
 
     def text(self, what: str) -> str:
         """A text that is not empty. Raises UnitTestError."""
         if not isinstance(self.value, str) or not self.value:
-            raise self.error(f"{what} is {self._shown()}; write a text")
+            raise self.error(f"{what} is {self._value_text()}; write a text")
         return self.value
 
-    def plain(self) -> Any:
+    def plain_value(self) -> Any:
         """The value without lines."""
         if isinstance(self.value, dict):
-            return {name: child.plain() for name, child in self.value.items()}
-        return [child.plain() for child in self.value] if isinstance(self.value, list) else self.value
+            return {name: child.plain_value() for name, child in self.value.items()}
+        return [child.plain_value() for child in self.value] if isinstance(self.value, list) else self.value
 
-    def _shown(self) -> str:
-        return shown(self.plain())
+    def _value_text(self) -> str:
+        return short_repr(self.plain_value())
 
 
-def read(file: Path) -> DocumentNode:
+def read_document(file: Path) -> DocumentNode:
     """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -144,40 +146,40 @@ def read(file: Path) -> DocumentNode:
         ) from error
     if root is None:
         return DocumentNode(file, 1, None)
-    return _node(file, root)
+    return _parse_node(file, root)
 
 
-def _note(mistake: testing_steps.UnitTestError, mistakes: Mistakes | None) -> None:
+def _note_mistake(mistake: testing_steps.UnitTestError, mistakes: Mistakes | None) -> None:
     if mistakes is None:
         raise mistake
     mistakes.append(mistake)
 
 
-def _node(file: Path, node: yaml.Node) -> DocumentNode:
+def _parse_node(file: Path, node: yaml.Node) -> DocumentNode:
     line = node.start_mark.line + 1
     if isinstance(node, yaml.SequenceNode):
-        return DocumentNode(file, line, [_node(file, child) for child in node.value])
+        return DocumentNode(file, line, [_parse_node(file, child) for child in node.value])
     if isinstance(node, yaml.MappingNode):
-        broken: Mistakes = []
-        return DocumentNode(file, line, dict(_pairs(file, node, broken)), tuple(broken))
-    return DocumentNode(file, line, _scalar(node))
+        mistakes: Mistakes = []
+        return DocumentNode(file, line, dict(_named_nodes(file, node, mistakes)), tuple(mistakes))
+    return DocumentNode(file, line, _scalar_value(node))
 
 
-def _pairs(file: Path, mapping: yaml.MappingNode, broken: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
-    seen: set[str] = set()
+def _named_nodes(file: Path, mapping: yaml.MappingNode, mistakes: Mistakes) -> Iterator[tuple[str, DocumentNode]]:
+    names_read: set[str] = set()
     for key, value in mapping.value:
         line = key.start_mark.line + 1
         if not isinstance(key, yaml.ScalarNode):
-            broken.append(testing_steps.UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
-        elif key.value in seen:
-            broken.append(testing_steps.UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
+            mistakes.append(testing_steps.UnitTestError(f"{file}:{line}: a name is a text, not a list or a mapping"))
+        elif key.value in names_read:
+            mistakes.append(testing_steps.UnitTestError(f"{file}:{line}: {key.value!r} stands here twice"))
         else:
-            seen.add(key.value)
-            node = _node(file, value)
+            names_read.add(key.value)
+            node = _parse_node(file, value)
             yield key.value, DocumentNode(file, line, node.value, node.broken)
 
 
-def _scalar(scalar: yaml.Node) -> Any:
+def _scalar_value(scalar: yaml.Node) -> Any:
     text: str = scalar.value
     match scalar.tag.removeprefix(_TAG):
         case "null":
@@ -191,7 +193,7 @@ def _scalar(scalar: yaml.Node) -> Any:
     return text
 
 
-@keywords
+@check_keywords
 def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
     """The pipeline that ``reference`` names: ``path/to/file.py[:name]``, or a registered name; of several outputs one,
     ``path/to/shop.py:shop.hourly``.
@@ -220,23 +222,30 @@ class Check:
 
     def difference(self, result: Result) -> str | None:
         """How ``result`` differs from it. Raises UnitTestError for what cannot be meant."""
-        of: StepResults = result if self.step is None else result.steps[self.step]
+        step_results: StepResults = result if self.step is None else result.steps[self.step]
         try:
-            actual = self._watermark(of) if self.what == "watermark" else self._rows(of, result)
+            actual = (
+                self._watermark_difference(step_results)
+                if self.what == "watermark"
+                else self._rows_difference(step_results, result)
+            )
         except testing_steps.UnitTestError as error:
             raise self.expected.error(str(error)) from None
         where = "" if self.step is None else f"after step {self.step + 1}, "
         return None if actual is None else f"{self.expected.file}:{self.expected.line}: {where}{actual}"
 
-    def _watermark(self, of: StepResults) -> str | None:
-        expected = testing_steps.expected_watermark(self.expected.plain())
-        if expected == of.watermark:
+    def _watermark_difference(self, step_results: StepResults) -> str | None:
+        expected = testing_steps.expected_watermark(self.expected.plain_value())
+        if expected == step_results.watermark:
             return None
-        return f"watermark: {testing_steps.text_of(expected)} expected, {testing_steps.text_of(of.watermark)} found"
+        return (
+            f"watermark: {testing_steps.text_of(expected)} expected, "
+            f"{testing_steps.text_of(step_results.watermark)} found"
+        )
 
-    def _rows(self, of: StepResults, result: Result) -> str | None:
-        expected = [node.plain() for node in self.expected.items(self.what)]
-        return difference(of, self.what, expected)
+    def _rows_difference(self, step_results: StepResults, result: Result) -> str | None:
+        expected = [node.plain_value() for node in self.expected.items(self.what)]
+        return view_difference(step_results, self.what, expected)
 
 
 @dataclass(frozen=True)
@@ -253,7 +262,7 @@ class UnitTest:
     raises: DocumentNode | None = None
     mistakes: tuple[testing_steps.UnitTestError, ...] = ()
 
-    def failures(self, executor: Executor = "local") -> list[str]:
+    def find_failures(self, executor: Executor = "local") -> list[str]:
         """What is not as expected. Raises UnitTestError for what cannot be meant, a line for each mistake; and what a
         run over such records raises, unless that is expected.
         """
@@ -264,16 +273,18 @@ class UnitTest:
             result = run(self.pipeline, steps, executor=executor)
         except testing_steps.UnitTestError as error:
             wrong = [mistake for mistake in wrong_steps(self.pipeline, steps) if mistake.step is not None] or [error]
-            raise testing_steps.all_of([self._place(mistake).error(str(mistake)) for mistake in wrong]) from None
+            raise testing_steps.all_of(
+                [self._mistake_place(mistake).error(str(mistake)) for mistake in wrong]
+            ) from None
         except HeadraceError as error:
             if self.raises is None:
                 raise
-            return self._unlike(f"{error} ({error.code})")
+            return self._error_differences(f"{error} ({error.code})")
         if self.raises is not None:
-            return self._unlike(None)
-        return self._differences(result)
+            return self._error_differences(None)
+        return self._result_differences(result)
 
-    def _differences(self, result: Result) -> list[str]:
+    def _result_differences(self, result: Result) -> list[str]:
         differences: list[str] = []
         mistakes: Mistakes = []
         for check in self.checks:
@@ -287,33 +298,33 @@ class UnitTest:
             raise testing_steps.all_of(mistakes)
         return differences
 
-    def _place(self, error: testing_steps.UnitTestError) -> DocumentNode:
+    def _mistake_place(self, error: testing_steps.UnitTestError) -> DocumentNode:
         return self.place if error.step is None else self.given[error.step][0]
 
-    def _unlike(self, raised: str | None) -> list[str]:
-        """How what the run ``raised`` differs from what it must raise."""
+    def _error_differences(self, error_raised: str | None) -> list[str]:
+        """How ``error_raised``, which the run raised, differs from what it must raise."""
         assert self.raises is not None
-        wanted = self.raises.text(_RAISES)
-        if raised is not None and wanted in raised:
+        expected_text = self.raises.text(_RAISES)
+        if error_raised is not None and expected_text in error_raised:
             return []
-        actual = "nothing was raised" if raised is None else f"this was raised: {raised}"
-        return [f"{self.raises.file}:{self.raises.line}: an error with {wanted!r} expected, {actual}"]
+        actual = "nothing was raised" if error_raised is None else f"this was raised: {error_raised}"
+        return [f"{self.raises.file}:{self.raises.line}: an error with {expected_text!r} expected, {actual}"]
 
 
 def read_tests(file: Path) -> list[UnitTest]:
     """The tests in ``file``, those with mistakes too; mistakes outside of them are a test of the file's name. Raises
     UnitTestError, naming the line and what to write, if there is none, and PipelineFileError.
     """
-    document = read(file)
+    document = read_document(file)
     mistakes = [*document.broken]
     fields = document.fields("a file of tests", ("pipeline", "tests"), mistakes)
     if "tests" not in fields:
         raise testing_steps.all_of(
             mistakes or [document.error("there are no tests here; write `tests:` and below it `- name: ...`")]
         )
-    pipeline = _pipeline(document, fields)
+    pipeline = _load_pipeline(document, fields)
     tests = [
-        _test(fields_of_test, pipeline, number)
+        _parse_test(fields_of_test, pipeline, number)
         for number, fields_of_test in enumerate(fields["tests"].items("tests"), 1)
     ]
     of_the_file = [UnitTest(file.name, document, pipeline, (), (), mistakes=tuple(mistakes))] if mistakes else []
@@ -323,17 +334,17 @@ def read_tests(file: Path) -> list[UnitTest]:
 def _named_once(tests: Sequence[UnitTest]) -> Iterator[UnitTest]:
     names: set[str] = set()
     for test in tests:
-        again = test.place.error(f"another test has the name {test.name!r}")
-        yield replace(test, mistakes=(*test.mistakes, again)) if test.name in names else test
+        mistake = test.place.error(f"another test has the name {test.name!r}")
+        yield replace(test, mistakes=(*test.mistakes, mistake)) if test.name in names else test
         names.add(test.name)
 
 
-def _pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pipeline:
+def _load_pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pipeline:
     file = document.file
-    named = fields.get("pipeline")
+    pipeline_node = fields.get("pipeline")
     try:
-        if named is not None:
-            return load(named.text("pipeline"), beside=file)
+        if pipeline_node is not None:
+            return load(pipeline_node.text("pipeline"), beside=file)
         name = f"{file.name.removesuffix(file.suffix).removesuffix('.test')}.py"
         for path in (name, f"../{name}"):
             if (file.parent / path).is_file():
@@ -341,36 +352,36 @@ def _pipeline(document: DocumentNode, fields: Mapping[str, DocumentNode]) -> Pip
     except testing_steps.UnitTestError:
         raise
     except HeadraceError as error:
-        error.add_note(f"{file}:{1 if named is None else named.line} names that pipeline")
+        error.add_note(f"{file}:{1 if pipeline_node is None else pipeline_node.line} names that pipeline")
         raise
     raise document.error(f"there is no {name} beside it or in the folder above; write `pipeline: path/to/file.py`")
 
 
-def _test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest:
+def _parse_test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest:
     mistakes = [*node.all_broken()]
     fields = node.fields("a test", ("name", "description", "given", "expect"), mistakes)
-    missing = [needed for needed in ("name", "given") if needed not in fields]
+    missing = [field_name for field_name in ("name", "given") if field_name not in fields]
     if missing and not mistakes:
         what = "a test without `{}:`; it has a name, what is given, and what to expect"
-        mistakes += [node.error(what.format(needed)) for needed in missing]
-    given, checks = [], []
-    for at, child in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
-        step, expect = _step(child, mistakes)
-        given.append((child, step))
-        checks += list(_checks(expect, at, mistakes))
+        mistakes += [node.error(what.format(field_name)) for field_name in missing]
+    steps, checks = [], []
+    for number_of_step, child in enumerate(fields["given"].items("given", mistakes) if "given" in fields else ()):
+        step, expect = _parse_step(child, mistakes)
+        steps.append((child, step))
+        checks += list(_step_checks(expect, number_of_step, mistakes))
     expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
     raises = expected.get(_RAISES)
     checks += [Check(None, what, child) for what, child in expected.items() if what != _RAISES]
-    with _noted(mistakes):
+    with _collect_mistake(mistakes):
         _check_expected(node, checks, raises, is_whole=not mistakes)
     name = f"test {number}"
-    with _noted(mistakes):
+    with _collect_mistake(mistakes):
         name = fields["name"].text("name") if "name" in fields else name
-    return UnitTest(name, node, pipeline, tuple(given), tuple(checks), raises, tuple(mistakes))
+    return UnitTest(name, node, pipeline, tuple(steps), tuple(checks), raises, tuple(mistakes))
 
 
 @contextmanager
-def _noted(mistakes: Mistakes) -> Iterator[None]:
+def _collect_mistake(mistakes: Mistakes) -> Iterator[None]:
     """Add the mistake that ends the block to ``mistakes``."""
     try:
         yield
@@ -387,20 +398,20 @@ def _check_expected(
         if checks:
             raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
     elif not checks and is_whole:
-        known = ", ".join((*_EXPECT, _RAISES))
-        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known}")
+        known_words = ", ".join((*_EXPECT, _RAISES))
+        raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known_words}")
 
 
-def _checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
+def _step_checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> Iterator[Check]:
     if expect is not None:
         for what, node in expect.fields("expect", _EXPECT, mistakes).items():
             yield Check(step, what, node)
 
 
-def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[testing_steps.Step, DocumentNode | None]:
-    known = len(mistakes)
+def _parse_step(node: DocumentNode, mistakes: Mistakes) -> tuple[testing_steps.Step, DocumentNode | None]:
+    mistakes_before = len(mistakes)
     fields = node.fields("a step", (*_STEP, "expect"), mistakes)
-    if not {*fields} & {*_STEP} and len(mistakes) == known:
+    if not {*fields} & {*_STEP} and len(mistakes) == mistakes_before:
         mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
     parts: list[testing_steps.Step] = []
     for name, child in fields.items():
@@ -409,35 +420,35 @@ def _step(node: DocumentNode, mistakes: Mistakes) -> tuple[testing_steps.Step, D
                 parts += _PARTS[name](child)
             except testing_steps.UnitTestError as error:
                 mistakes.append(error if str(error).startswith(f"{node.file}:") else child.error(str(error)))
-    with _noted(mistakes):
+    with _collect_mistake(mistakes):
         return testing_steps.together(*parts), fields.get("expect")
     return testing_steps.Step(), fields.get("expect")
 
 
-def _rows(node: DocumentNode) -> Iterator[testing_steps.Step]:
+def _rows_step(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         for name, child in node.value.items():
-            yield testing_steps.rows(*(record.plain() for record in child.items(f"rows of {name}")), of=name)
+            yield testing_steps.rows(*(record.plain_value() for record in child.items(f"rows of {name}")), of=name)
     else:
-        yield testing_steps.rows(*(record.plain() for record in node.items("rows")))
+        yield testing_steps.rows(*(record.plain_value() for record in node.items("rows")))
 
 
-def _watermark(node: DocumentNode) -> Iterator[testing_steps.Step]:
+def _watermark_step(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         for name, child in node.value.items():
-            yield testing_steps.watermark(child.plain(), of=name)
+            yield testing_steps.watermark(child.plain_value(), of=name)
     else:
-        yield testing_steps.watermark(node.plain())
+        yield testing_steps.watermark(node.plain_value())
 
 
 def _processing_time(node: DocumentNode) -> Iterator[testing_steps.Step]:
-    yield testing_steps.processing_time(node.plain())
+    yield testing_steps.processing_time(node.plain_value())
 
 
-def _signal(node: DocumentNode) -> Iterator[testing_steps.Step]:
+def _signal_step(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if isinstance(node.value, dict):
         fields = node.fields("a signal", ("name", "key"))
-        key: Any = fields["key"].plain() if "key" in fields else None
+        key: Any = fields["key"].plain_value() if "key" in fields else None
         if "name" not in fields:
             raise node.error("a signal without `name:`")
         yield testing_steps.signal(fields["name"].text("name"), key=key)
@@ -445,16 +456,16 @@ def _signal(node: DocumentNode) -> Iterator[testing_steps.Step]:
         yield testing_steps.signal(node.text("signal"))
 
 
-def _end(node: DocumentNode) -> Iterator[testing_steps.Step]:
+def _end_step(node: DocumentNode) -> Iterator[testing_steps.Step]:
     if node.value is not True:
         raise node.error("write `end: true` where the input ends, or leave it out")
     yield testing_steps.end()
 
 
 _PARTS = {
-    "rows": _rows,
-    "watermark": _watermark,
+    "rows": _rows_step,
+    "watermark": _watermark_step,
     "processing_time": _processing_time,
-    "signal": _signal,
-    "end": _end,
+    "signal": _signal_step,
+    "end": _end_step,
 }

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from headrace.distribute.process import Stop
 from headrace.distribute.tasks.background import FoldPlan, MergePlan
-from headrace.distribute.tasks.exchange import ReceivedMessage, hear
+from headrace.distribute.tasks.exchange import ReceivedMessage, receive_messages
 from headrace.distribute.tasks.levels import (
     MapLevel,
     fold_level,
@@ -33,11 +33,11 @@ class Blobs:
     mapped: MapLevel = map_level
     is_elsewhere = False
 
-    def tasks(self, size: int) -> int:
+    def task_count(self, size: int) -> int:
         """Always ``number`` tasks, whatever the size in bytes."""
         return self.number
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+    def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
 
         def share(number: int) -> list[pa.RecordBatch]:
@@ -52,22 +52,22 @@ class Blobs:
                     return list(level_below(self.work, plan, level, rows))
 
                 blobs = list(threads.map(part, by_part(row for rows in blobs for row in rows)))
-        return hear(
+        return receive_messages(
             (row for rows in blobs for row in rows), tasks_above(self.work, plan, levels_below(self.work, plan))
         )
 
     def find_level(self) -> None:
         """Nobody watches a case."""
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say."""
         del stop  # cases end with what they began
-        return hear(merge_level(self.work, plan, numbers(0, len(plan.parts))), len(plan.parts))
+        return receive_messages(merge_level(self.work, plan, numbers(0, len(plan.parts))), len(plan.parts))
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say."""
         del stop
-        return hear(fold_level(self.work, plan, numbers(0, len(plan.numbers))), len(plan.numbers))
+        return receive_messages(fold_level(self.work, plan, numbers(0, len(plan.numbers))), len(plan.numbers))
 
 
 def by_part(rows: Iterable[pa.RecordBatch]) -> list[list[pa.RecordBatch]]:

@@ -12,11 +12,13 @@ from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
-from headrace.model.time import Instant
+from headrace.model.time import Duration, Instant
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
 from headrace.model.windows import Window, WindowFn
-from headrace.pipeline.stages import Loop
+from headrace.pipeline.endpoints import OWN
+from headrace.pipeline.loops import Loop
+from headrace.pipeline.rows import Take
 
 Json = Mapping[str, Any]
 
@@ -25,13 +27,28 @@ MOST_STAGES = 6
 """How many stages, or outputs, a case may ask for their output watermarks."""
 RESULT = "result"
 """The value of a pane, as conditions over it call it."""
+MET = "met"
+"""The value of what a joined row has met, as panes call it."""
+
+
+@dataclass(frozen=True)
+class CaseRows:
+    """What leaves as rows (semantics 15): what ``take`` says of each group, or each element if it is None; of elements
+    whose attribute ``only`` is true, all if it is None. ``horizon``: how long ids are remembered that tell duplicates;
+    None: none are told. ``join``: what elements meet of those of the right side, as the case says it (``rows``).
+    """
+
+    take: Take | None = None
+    only: str | None = None
+    horizon: Duration | None = None
+    join: Json | None = None
 
 
 @dataclass(frozen=True)
 class CaseStage:
     """One grouping operator of a case. ``combine`` None means collect. ``columns`` are further aggregates of its values
     and what is computed of a row of results (8.4); ``having`` reads these and ``RESULT``. With a ``loop`` its elements
-    are edges, and its results are of the vertices.
+    are edges, and its results are of the vertices. With ``rows`` its panes are rows.
     """
 
     where: WindowFn
@@ -41,6 +58,7 @@ class CaseStage:
     having: Expr | None = None
     loop: Loop | None = None
     columns: Mapping[str, Combiner | Expr] = field(default_factory=dict)
+    rows: CaseRows | None = None
 
     @property
     def aggregates(self) -> dict[str, Combiner]:
@@ -55,7 +73,8 @@ class CaseStage:
     @property
     def names(self) -> tuple[str, ...]:
         """The values of its panes, in their order."""
-        return (RESULT, *self.aggregates, *self.computed)
+        met = [] if self.rows is None or self.rows.join is None else [MET]
+        return (RESULT, *self.aggregates, *self.computed, *met)
 
     @property
     def schema(self) -> Schema:
@@ -91,16 +110,20 @@ class Between:
 @dataclass(frozen=True)
 class CaseElement:
     """One element of an input step; ``attributes`` are what triggers may read, as booleans. ``edge``: the columns of an
-    edge of a loop.
+    edge of a loop. ``id``: by which duplicates are told. ``input``: which one it is of; of its right elements ``order``
+    says which of several at one moment counts.
     """
 
-    key: str
+    key: str | None
     value: Any
     timestamp: Instant
     is_retraction: bool = False
     size: int = 0
     attributes: Mapping[str, bool] = field(default_factory=dict)
     edge: Mapping[str, Any] = field(default_factory=dict)
+    id: str | None = None
+    input: str = OWN
+    order: int | None = None
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, Protocol
 
 from headrace import json as source
 from headrace.model.accumulation import Pane, accumulating, discarding
-from headrace.model.combiners import Aggregate, Combiner, count
+from headrace.model.combiners import Combiner
 from headrace.model.expressions.data_types import DataType, Schema
-from headrace.model.expressions.expr import Expr, col, lit
+from headrace.model.expressions.expr import Aggregate, Expr, col, count, lit
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.triggers.elementary import Always
 from headrace.model.windows import FixedWindows, GlobalWindows, Window
@@ -40,8 +40,8 @@ from headrace_lab.conformance.cases import (
 )
 from headrace_lab.conformance.loops import looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
+from headrace_lab.conformance.rows import KEY, VALUE, row_record, rows_pipeline
 
-KEY, VALUE = "key", "value"
 _SIGN = "sign of the element"
 
 
@@ -106,8 +106,7 @@ class EpochReplay:
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        first = self.case.stages[0]
-        self.pipeline = _pipeline(self.case) if first.loop is None else looped(first)
+        self.pipeline = _pipeline(self.case)
         self.schema = next(iter(self.pipeline.of_records.values())).stages[0].schema
         self.runner = self.start(self.pipeline)
         self.clock = self.case.initial_processing_time
@@ -134,8 +133,11 @@ class EpochReplay:
         return ()
 
     def _element(self, element: CaseElement) -> StageElement:
-        collects = self.case.stages[0].combine is None
-        record = element.edge or _record(self.schema, element, collects=collects)
+        first = self.case.stages[0]
+        if first.rows is not None:
+            record: Mapping[str, Any] = row_record(element)
+        else:
+            record = element.edge or _record(self.schema, element, collects=first.combine is None)
         return StageElement(record, element.timestamp, -1 if element.is_retraction else 1, element.size)
 
     def _epoch(
@@ -172,6 +174,11 @@ class _StagesPipeline(Pipeline):
 
 
 def _pipeline(case: Case) -> Pipeline:
+    first = case.stages[0]
+    if first.rows is not None:
+        return rows_pipeline(case)
+    if first.loop is not None:
+        return looped(first)
     return _with_outputs(case) if case.outputs else _StagesPipeline(_stages(case))
 
 
@@ -249,7 +256,7 @@ def _record(schema: Schema, element: CaseElement, *, collects: bool) -> dict[str
 
 def _decoded(case: Case, pane: Pane) -> Pane:
     first = case.stages[0]
-    if len(case.stages) > 1 or first.combine is not None or first.loop is not None:
+    if len(case.stages) > 1 or first.combine is not None or first.loop is not None or first.rows is not None:
         return pane
     return replace(pane, values=(tuple(json.loads(value) for value in pane.values[0]),))
 

@@ -15,8 +15,8 @@ from headrace import json
 from headrace.errors import PipelineError
 from headrace.model.expressions.columns import greatest, if_else, least
 from headrace.model.expressions.expr import Expr, col
+from headrace.pipeline.loops import VALUE, VERTEX, Combine, Loop
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.stages import VALUE, VERTEX, Combine, Loop
 from headrace_lab.conformance.cases import CaseElement, CaseStage, Json
 from headrace_lab.conformance.fields import (
     CaseFormatError,

@@ -32,5 +32,5 @@ class LocalExecutor:
 
     def _engine(self, pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
         store = MemoryStore()
-        work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store), RowsInMemory())
+        work = TaskEnvironment.from_pipeline(pipeline, store, Landing(pipeline, store), RowsInMemory())
         return TasksEngine(work, attempts, Blobs(work, self._tasks, map_elements))

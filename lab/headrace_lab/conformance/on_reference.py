@@ -5,13 +5,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from headrace.model.accumulation import Pane, behind
-from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.accumulation import Pane, with_upstream_lateness
+from headrace.model.combiners import Combiner
 from headrace.model.expressions.columns import in_order
 from headrace.model.expressions.data_types import DataType
-from headrace.model.expressions.expr import Expr
-from headrace.model.time import MAX_INSTANT, Instant
+from headrace.model.expressions.expr import Aggregate, Expr
+from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.model.windows import Window
+from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
@@ -31,9 +32,11 @@ from headrace_lab.conformance.cases import (
 )
 from headrace_lab.conformance.loops import ENDS, looped
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
+from headrace_lab.conformance.rows import by_input, last_output, row_record, rows_of_panes, rows_pipeline
 from headrace_lab.reference import Chain, Contents, Element, Extract, Grouping, Operator, Output, collect, combine
 from headrace_lab.reference.evaluate import evaluate
 from headrace_lab.reference.loop import LoopedChain, LoopRun
+from headrace_lab.reference.pipeline import Epoch, OutputsRun
 from headrace_lab.reference.stages import Entrance
 from headrace_lab.reference.windows import assign, merge
 
@@ -54,14 +57,16 @@ class _Run:
     """One case between two steps."""
 
     case: Case
-    chain: "Chain | _Outputs" = field(init=False)
+    chain: "Chain | _Outputs | _Rows" = field(init=False)
     dropped: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         first = self.case.stages[0]
-        between = [] if self.case.between is None else [_to_element(self.case.between, first.names)]
+        between = [] if self.case.between is None else [_to_elements(self.case.between, first.names)]
         groupings = [_grouping(stage) for stage in _with_lateness(self.case)]
-        if first.loop is not None:
+        if first.rows is not None:
+            self.chain = _Rows(self.case)
+        elif first.loop is not None:
             self.chain = _looped(looped(first))
         else:
             self.chain = _Outputs(groupings, self.case.outputs) if self.case.outputs else Chain(groupings, between)
@@ -79,12 +84,17 @@ class _Run:
         match step:
             case BundleStep(elements, is_batch):
                 watermark = MAX_INSTANT if is_batch else None
-                return self.chain.step(map(_element, elements), watermark=watermark, is_batch=is_batch)
+                bundle = map(self._element, elements)
+                return self.chain.step(bundle, watermark=watermark, is_batch=is_batch)
             case AdvanceWatermark(to, percentiles):
                 return self.chain.step(watermark=to, percentiles=percentiles)
             case AdvanceProcessingTime(to):
                 return self.chain.step(processing_time=to)
         return Output()
+
+    def _element(self, element: CaseElement) -> Element:
+        made = _element(element)
+        return made if self.case.stages[0].rows is None else replace(made, record=row_record(element))
 
 
 def _with_lateness(case: Case) -> list[CaseStage]:
@@ -92,7 +102,7 @@ def _with_lateness(case: Case) -> list[CaseStage]:
     stages = [*case.stages]
     for number, output in enumerate(case.outputs):
         for above in output.of:
-            stages[number] = replace(stages[number], how=behind(stages[above].how, stages[number].how))
+            stages[number] = replace(stages[number], how=with_upstream_lateness(stages[above].how, stages[number].how))
     return stages
 
 
@@ -139,6 +149,38 @@ class _Outputs:
     def output_watermarks(self) -> list[Instant]:
         """The output watermark of each output."""
         return [operator.output_watermark for operator in self.operators]
+
+
+class _Rows:
+    """The pipeline of a case of rows, driven as a ``Chain`` is."""
+
+    def __init__(self, case: Case) -> None:
+        self._pipeline = rows_pipeline(case)
+        self._run = OutputsRun(self._pipeline)
+        self._clock = MIN_INSTANT
+        self.output_watermarks: list[Instant] = []
+
+    def step(
+        self,
+        elements: Iterable[Element] = (),
+        *,
+        processing_time: Instant | None = None,
+        watermark: Instant | None = None,
+        percentiles: Mapping[float, Instant] | None = None,
+        is_batch: bool = False,
+    ) -> Output:
+        """One epoch; with ``is_batch`` the first and the last one."""
+        del percentiles
+        self._clock = max(self._clock, processing_time or self._clock)
+        if is_batch:
+            self._run = OutputsRun(self._pipeline)
+        elif watermark is not None:
+            self._run.pass_watermark({given.name: watermark for given in self._pipeline.inputs})
+        sides = by_input((element.record for element in elements), self._pipeline)
+        results = [*self._run.run(Epoch(self._clock, sides.pop(OWN, []), is_last=is_batch, union=sides)).values()]
+        self.output_watermarks = [*results[-1].output_watermarks]
+        drops = tuple(drop for result in results for drop in result.drops)
+        return Output(rows_of_panes(results[-1].panes, last_output(self._pipeline)), drops)
 
 
 def _as_element(pane: Pane, *, negated: bool) -> Element:
@@ -217,14 +259,14 @@ def _element(element: CaseElement) -> Element:
     )
 
 
-def _to_element(between: Between, names: Sequence[str]) -> Callable[[Pane], Element]:
-    def to_element(pane: Pane) -> Element:
+def _to_elements(between: Between, names: Sequence[str]) -> Callable[[Pane], Iterable[Element]]:
+    def to_elements(pane: Pane) -> Iterable[Element]:
         row = dict(zip(names, pane.values, strict=True))
-        return Element(
+        yield Element(
             key=(str(row[RESULT]) if between.key_is_value else DEFAULT_KEY,),
             timestamp=pane.timestamp,
             value=1 if between.value_is_one else row[between.column],
             is_retraction=pane.is_retraction,
         )
 
-    return to_element
+    return to_elements

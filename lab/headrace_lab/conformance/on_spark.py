@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.distribute.epoch import Attempts
-from headrace.distribute.spark.application import SparkSession, tasks_of, travels
+from headrace.distribute.spark.application import SparkSession, ship_module, tasks_of
 from headrace.distribute.spark.engine import SparkRunner
 from headrace.distribute.spark.failures import spark_errors
 from headrace.distribute.spark.session import spark_session
@@ -55,7 +55,7 @@ class SparkExecutor:
 def representatives(cases: Sequence[Case]) -> list[Case]:
     """The cases that run through Spark's exchanges: for each kind of windows, accumulation and number of stages, of
     outputs or a chain, with ``having`` or not, with a loop or not, that which expects the most panes of those with at
-    most MOST_EPOCHS.
+    most MOST_EPOCHS; for each kind of rows, for joins of inputs and for those of outputs, that which expects the most.
     """
     by_kind: dict[object, Case] = {}
     for case in sorted(cases, key=_panes, reverse=True):
@@ -63,7 +63,9 @@ def representatives(cases: Sequence[Case]) -> list[Case]:
         having = any(stage.having is not None for stage in case.stages)
         if _panes(case) and _epochs(case) <= MOST_EPOCHS:
             kinds = type(first.where), first.how.accumulation, len(case.stages)
-            kind = (*kinds, bool(case.outputs), having, first.loop is not None)
+            kind: object = (*kinds, bool(case.outputs), having, first.loop is not None)
+            if first.rows is not None:
+                kind = type(first.rows.take) if first.rows.join is None else ("join", "outputs" in first.rows.join)
             by_kind.setdefault(kind, case)
     return list(by_kind.values())
 
@@ -80,7 +82,7 @@ def _in_tasks(spark: SparkSession, cases: Sequence[Case]) -> list[CaseReplay]:
     """The ``cases``, each in a task of Spark, in their order. Users' own objects in them travel with their modules."""
     for case in cases:
         for module in modules_of(case):
-            travels(module)
+            ship_module(module)
     numbers = spark.range(0, len(cases), 1, min(len(cases), _TASKS_PER_CORE * tasks_of(spark)) or 1)
     with spark_errors():
         rows: Any = numbers.mapInArrow(partial(_replayed, cases), "number long, replay binary").toArrow()
@@ -100,7 +102,7 @@ def _in_jobs(spark: SparkSession, case: Case) -> CaseReplay:
 
         def engine(pipeline: Pipeline, attempts: Attempts) -> TasksEngine:
             store = open_store(f"file://{folder}")
-            work = TaskEnvironment.of(pipeline, store, Landing(pipeline, store))
+            work = TaskEnvironment.from_pipeline(pipeline, store, Landing(pipeline, store))
             return TasksEngine(work, attempts, SparkRunner(spark, work, TASKS, map_elements))
 
         def start(pipeline: Pipeline) -> StageRunner:

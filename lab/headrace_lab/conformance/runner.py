@@ -21,8 +21,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from headrace.errors import FixConfigError
-from headrace.installed import require
-from headrace.this_process import visible
+from headrace.installed import require_extra
+from headrace.this_process import escape_invisible
 from headrace_lab.conformance.cases import Case, ExpectState
 from headrace_lab.conformance.fields import CaseFormatError
 from headrace_lab.conformance.on_reference import ReferenceExecutor
@@ -38,7 +38,7 @@ Watch = Callable[[Iterable[CaseReplay], int], Iterable[CaseReplay]]
 
 
 def _spark() -> CaseExecutor:
-    require("spark", "the executor spark")
+    require_extra("spark", "the executor spark")
     from headrace_lab.conformance.on_spark import SparkExecutor  # Spark is there only for those who want it
 
     return SparkExecutor()
@@ -204,7 +204,7 @@ def summary(results: list[CaseResult]) -> str:
 def render_text(result: CaseResult) -> str:
     """A line with its name, the reason below it."""
     reason = [f"        {line}" for line in result.reason.splitlines()]
-    return visible("\n".join([f"{result.status.upper():7} {result.name}", *reason]))
+    return escape_invisible("\n".join([f"{result.status.upper():7} {result.name}", *reason]))
 
 
 def render_json(results: list[CaseResult]) -> str:

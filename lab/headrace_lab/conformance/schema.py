@@ -1,13 +1,13 @@
-"""Reading conformance cases from their neutral JSON schema (version 1), and five things for which the schema has no
+"""Reading conformance cases from their neutral JSON schema (version 1), and six things for which the schema has no
 name. ``elide_unchanged`` is a bool of a case or of one of its stages (semantics 9.1); so is ``having``, a comparison of
 a pane's result with a number, ``{"result": "<", "value": 10}`` (semantics 9.10). ``columns`` are further columns of
 results (8.4), of which ``having``, ``between`` and panes (``{"columns": {"rate": 0.5}}``) speak by name:
 ``{"flights": "count", "rate": ["/", "result", "flights"]}``. The ``elements`` of the step
 ``batch`` are all input: one epoch after which the watermark is +inf (12.1). ``loop`` is a loop (``loops``). A case of
-``kind`` "outputs" has ``outputs``, each as one stage, with a ``name`` (semantics 12.18): it reads the elements, or
-those whose attribute ``only`` is true, or the panes of outputs before it, ``of`` these names, the results of those in
-``minus`` negated. Its panes are those of the last output; ``stage1``, ``stage2``, ... of a step ``output_watermark``
-are its outputs.
+``kind`` "rows" gives rows (``rows``). One of ``kind`` "outputs" has ``outputs``, each as one stage, with a ``name``
+(semantics 12.18): it reads the elements, or those whose attribute ``only`` is true, or the panes of outputs before it,
+``of`` these names, the results of those in ``minus`` negated. Its panes are those of the last output; ``stage1``,
+``stage2``, ... of a step ``output_watermark`` are its outputs.
 
 Raises CaseFormatError for what is not of the schema, UnsupportedCaseError for what the schema leaves optional.
 """
@@ -18,11 +18,22 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing, behind
+from headrace.model.accumulation import (
+    Accumulation,
+    Firing,
+    How,
+    TimestampCombiner,
+    Timing,
+    discarding,
+    with_upstream_lateness,
+)
 from headrace.model.combiners import TRAITS
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Duration, Instant, is_finite
+from headrace.model.triggers.elementary import Default
 from headrace.model.windows import ShiftedOutputTime, Window
+from headrace.pipeline.endpoints import OWN
+from headrace.pipeline.rows import INSTANT, Every
 from headrace_lab.conformance.cases import (
     DEFAULT_KEY,
     MOST_STAGES,
@@ -61,6 +72,7 @@ from headrace_lab.conformance.fields import (
     text_or_integer,
 )
 from headrace_lab.conformance.loops import looped, read_edge, read_loop
+from headrace_lab.conformance.rows import RIGHT, check_rows, read_rows
 from headrace_lab.conformance.unknown import unknown_fields
 from headrace_lab.conformance.words import read_columns, read_combiner, read_having, read_trigger, read_windows
 
@@ -99,24 +111,26 @@ _NOTHING: Json = {}
 
 
 def _case(raw: Json) -> Case:
-    kind = field(raw, "kind", one_of("grouping", "pipeline", "outputs"), "grouping")
+    kind = field(raw, "kind", one_of("grouping", "pipeline", "outputs", "rows"), "grouping")
     is_pipeline = kind == "pipeline"
     initial = field(raw, "initial", an_object, _NOTHING)
     failure = field(raw, "expect_failure", an_object, None)
     outputs: tuple[CaseOutput, ...] = ()
     if kind == "outputs":
         stages, outputs = field(raw, "outputs", _outputs)
+    elif kind == "rows":
+        stages = (_rows(raw),)
     else:
         stages = field(raw, "stages", _chained) if is_pipeline else (_stage(raw),)
     has_loop = any(stage.loop is not None for stage in stages)
     if has_loop and kind != "grouping":
         raise CaseFormatError(f"a case with a loop has one stage, and is not of kind {kind!r}")
-    read_step = partial(_step, _edge if has_loop else _element)
+    read_step = partial(_step, _edge if has_loop else partial(_element, has_id=kind == "rows"))
     steps = field(raw, "steps", list_of(read_step, "step"))
     for stage in [stages[place] for place, output in enumerate(outputs) if not output.of] or stages[:1]:
         _check_values(stage, steps)
     _check_batch(steps)
-    return Case(
+    case = Case(
         name=str(field(raw, "name", text_or_integer)),
         stages=stages,
         between=field(raw, "between", partial(_between, stages[0].names)) if is_pipeline else None,
@@ -128,6 +142,9 @@ def _case(raw: Json) -> Case:
         unknown_fields=tuple(unknown_fields(raw)),
         outputs=outputs,
     )
+    if kind == "rows":
+        check_rows(case)
+    return case
 
 
 def _chained(raw: Any) -> tuple[CaseStage, ...]:
@@ -137,7 +154,7 @@ def _chained(raw: Any) -> tuple[CaseStage, ...]:
     first, second = objects
     second = {**second, "trigger": _for_panes(second.get("trigger"))}
     upper, lower = list_of(_stage, "stage")([first, second])
-    return upper, replace(lower, how=behind(upper.how, lower.how))
+    return upper, replace(lower, how=with_upstream_lateness(upper.how, lower.how))
 
 
 def _outputs(raw: Any) -> tuple[tuple[CaseStage, ...], tuple[CaseOutput, ...]]:
@@ -240,6 +257,17 @@ def _check_batch(steps: Iterable[Step]) -> None:
 # --- windows, triggers, what happens to the panes ---------------------------------------------------------------------
 
 
+def _read_how(raw: Json, stamp: TimestampCombiner) -> How:
+    return How(
+        field(raw, "accumulation", member_of(Accumulation)),
+        field(raw, "allowed_lateness", _lateness, Duration(0)),
+        field(raw, "on_time_behavior", member_of(Firing), Firing.ALWAYS),
+        field(raw, "closing_behavior", member_of(Firing), Firing.IF_NON_EMPTY),
+        stamp,
+        elide_unchanged=field(raw, "elide_unchanged", flag, False),
+    )
+
+
 def _stage(raw: Any) -> CaseStage:
     where = field(an_object(raw), "window", read_windows)
     stamp = field(raw, "timestamp_combiner", one_of(*TimestampCombiner, _TRANSFORMED), "END_OF_WINDOW")
@@ -247,14 +275,7 @@ def _stage(raw: Any) -> CaseStage:
         shift = field(raw["window"], "transformed_output_time", an_object, _NOTHING)
         where = ShiftedOutputTime(where, Duration(field(shift, "shift", integer, 0)))
         stamp = "EARLIEST"
-    how = How(
-        field(raw, "accumulation", member_of(Accumulation)),
-        field(raw, "allowed_lateness", _lateness, Duration(0)),
-        field(raw, "on_time_behavior", member_of(Firing), Firing.ALWAYS),
-        field(raw, "closing_behavior", member_of(Firing), Firing.IF_NON_EMPTY),
-        TimestampCombiner(stamp),
-        elide_unchanged=field(raw, "elide_unchanged", flag, False),
-    )
+    how = _read_how(raw, TimestampCombiner(stamp))
     combine = field(raw, "combine", lambda name: None if name == "collect" else read_combiner(name), None)
     having, columns = field(raw, "having", read_having, None), field(raw, "columns", read_columns, {})
     if (having is not None or columns) and combine is None:
@@ -271,12 +292,22 @@ def _stage(raw: Any) -> CaseStage:
     return stage
 
 
+def _rows(raw: Json) -> CaseStage:
+    """What leaves as rows: of elements by themselves, each in the window of its instant, or of groups."""
+    rows = read_rows(raw)
+    if rows.take is None or rows.take == Every():
+        how = discarding() if rows.take is None else _read_how(raw, TimestampCombiner.END_OF_WINDOW)
+        return CaseStage(INSTANT, Default(), how, None, rows=rows)
+    return replace(_stage({**raw, "combine": None}), rows=rows)
+
+
 _TRANSFORMED = "EARLIEST_TRANSFORMED"
 
 
 # --- steps ------------------------------------------------------------------------------------------------------------
 
 _ELEMENT_FIELDS = frozenset({"key", "value", "ts", "retraction", "bytes"})
+_ROW_FIELDS = _ELEMENT_FIELDS | {"id", "side", "order"}
 
 
 def _value(raw: Any) -> Any:
@@ -285,14 +316,20 @@ def _value(raw: Any) -> Any:
     return raw
 
 
-def _element(raw: Any) -> CaseElement:
+def _element(raw: Any, *, has_id: bool = False) -> CaseElement:
+    known = _ROW_FIELDS if has_id else _ELEMENT_FIELDS
+    has_no_key = has_id and an_object(raw).get("key", DEFAULT_KEY) is None
+    key = str(field(raw, "key", _key)) if "key" in an_object(raw) else DEFAULT_KEY
     return CaseElement(
-        key=str(field(raw, "key", _key)) if "key" in an_object(raw) else DEFAULT_KEY,
+        key=None if has_no_key else key,
         value=field(raw, "value", _value),
         timestamp=field(raw, "ts", _timestamp),
         is_retraction=field(raw, "retraction", flag, False),
         size=field(raw, "bytes", integer, 0),
-        attributes={name: bool(value) for name, value in raw.items() if name not in _ELEMENT_FIELDS},
+        attributes={name: bool(value) for name, value in raw.items() if name not in known},
+        id=field(raw, "id", text, None) if has_id else None,
+        input=field(raw, "side", one_of(RIGHT), OWN) if has_id else OWN,
+        order=field(raw, "order", integer, None) if has_id else None,
     )
 
 

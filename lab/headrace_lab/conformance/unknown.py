@@ -1,11 +1,12 @@
 """Fields of cases that nobody reads: neither of the schema nor ours (``elide_unchanged``, ``columns``, ``having``,
-``batch``, ``loop``, ``outputs``).
+``batch``, ``loop``, ``outputs``, ``rows``).
 """
 
 from collections.abc import Iterable, Mapping
 
 from headrace_lab.conformance.cases import MOST_STAGES, Json
 from headrace_lab.conformance.loops import EDGE_FIELDS, LOOP_FIELDS
+from headrace_lab.conformance.rows import JOIN_FIELDS, ROWS_FIELDS, TAKE_FIELDS
 from headrace_lab.conformance.words import TRIGGER_FIELDS, WINDOW_FIELDS
 
 _STAGE_FIELDS = frozenset(
@@ -60,15 +61,21 @@ _STEP_FIELDS: Mapping[str, frozenset[str]] = {
 
 def unknown_fields(case: Json) -> list[str]:
     """Fields that the schema does not have: they mean nothing here, so a slip of the pen would go unnoticed."""
-    unknown = [f"{name!r} of the case" for name in case if name not in _CASE_FIELDS]
-    parts = {"pipeline": "stages", "outputs": "outputs"}
     kind = case.get("kind")
+    fields = _CASE_FIELDS | ROWS_FIELDS if kind == "rows" else _CASE_FIELDS
+    unknown = [f"{name!r} of the case" for name in case if name not in fields]
+    unknown += [f"{name!r} of what is taken" for name in case.get("take") or () if name not in TAKE_FIELDS]
+    join = case.get("join") or {}
+    unknown += [f"{name!r} of a join" for name in join if name not in JOIN_FIELDS]
+    unknown += [f"{name!r} of the window of a join" for name in join.get("window") or () if name not in WINDOW_FIELDS]
+    parts = {"pipeline": "stages", "outputs": "outputs"}
     stages = case[parts[kind]] if kind in parts else ()
     known_fields = _OUTPUT_FIELDS if kind == "outputs" else _STAGE_FIELDS
     for stage in stages or (case,):
         unknown += [f"{name!r} of a loop" for name in stage.get("loop") or () if name not in LOOP_FIELDS]
-        unknown += [f"{name!r} of a window" for name in stage["window"] if name not in WINDOW_FIELDS]
-        unknown += [f"{name!r} of a trigger" for name in sorted(_trigger_fields(stage["trigger"]) - TRIGGER_FIELDS)]
+        unknown += [f"{name!r} of a window" for name in stage.get("window", ()) if name not in WINDOW_FIELDS]
+        trigger_fields = _trigger_fields(stage.get("trigger", {}))
+        unknown += [f"{name!r} of a trigger" for name in sorted(trigger_fields - TRIGGER_FIELDS)]
     for stage in stages:
         unknown += [f"{name!r} of a stage" for name in stage if name not in known_fields]
     for place, step in enumerate(case["steps"], start=1):

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headrace.errors import FixConfigError
-from headrace.model.arguments import REQUIRED, WORDS, words
+from headrace.model.arguments import REQUIRED, WORDS, Weekday, kinds_by_word
 from headrace.model.combiners import TRAITS, Combiner
 from headrace.model.expressions.expr import Binary, Expr, col, lit
-from headrace.model.expressions.methods import Weekday
 from headrace.model.time import Duration
 from headrace.model.triggers import Trigger
 from headrace.model.triggers.data_driven import AfterPunctuation
@@ -161,7 +160,7 @@ _SPELLED_FIELDS = {"delay", "align", "bytes", "attribute"}
 
 def _called(kind: type[_T]) -> Iterator[tuple[str, type[_T], dict[str, _Read]]]:
     """The classes of ``kind`` that cases can say: by which word, and with which parts."""
-    for name, subclass in words(kind).items():
+    for name, subclass in kinds_by_word(kind).items():
         if (parts := _parts(subclass)) is not None:
             yield name.replace(" ", "_"), subclass, parts
 

@@ -12,9 +12,9 @@ from headrace.model.windows import Window
 from headrace_lab.reference.elements import Element, Output
 from headrace_lab.reference.operator import Grouping, Operator
 
-Between = Callable[[Pane], Element | None]
-"""How a pane becomes an element of the next grouping: with the pane's timestamp and its ``is_retraction``. None if it
-goes no further."""
+Between = Callable[[Pane], Iterable[Element]]
+"""How a pane becomes elements of the next grouping, one as a rule: with the pane's timestamp and its ``is_retraction``.
+None at all if it goes no further."""
 
 
 class Chain:
@@ -61,7 +61,7 @@ class Chain:
         )
         drops = output.drops
         for upper, to_element, operator in zip(self.operators, self._between, rest, strict=False):
-            bundle = [element for element in map(to_element, output.panes) if element is not None]
+            bundle = [element for pane in output.panes for element in to_element(pane)]
             mark = upper.output_watermark
             output = operator.step(
                 bundle, processing_time=processing_time, watermark=mark, signals=signals, is_batch=is_batch

@@ -6,8 +6,16 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from headrace.model.expressions.methods import Skipped, TimeUnit, Twice
-from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, duration, instant, is_finite, to_datetime
-from headrace.model.windows import CalendarWindows, number_of, periods, start_of
+from headrace.model.time import (
+    BEGIN_OF_CALENDAR,
+    END_OF_CALENDAR,
+    Instant,
+    is_finite,
+    to_datetime,
+    to_duration,
+    to_instant,
+)
+from headrace.model.windows import CalendarWindows, number_of, periods_of_unit, start_of
 
 _OF_A_CLOCK = (TimeUnit.HOUR, TimeUnit.MINUTE)
 
@@ -26,7 +34,7 @@ def moment_shown(shown: Instant, zone: str, twice: str, skipped: str) -> Instant
     if in_utc is None:
         return None
     clock = in_utc.replace(tzinfo=None)
-    first, second = (instant(clock.replace(tzinfo=_zone(zone), fold=fold)) for fold in (0, 1))
+    first, second = (to_instant(clock.replace(tzinfo=_zone(zone), fold=fold)) for fold in (0, 1))
     try:
         if first == second:
             moment: Instant | None = first
@@ -46,7 +54,7 @@ def truncated(moment: Instant, unit: TimeUnit, zone: str, *beginnings: Any) -> I
         return None
     try:
         if unit not in _OF_A_CLOCK:
-            where = periods(unit, zone, *beginnings)
+            where = periods_of_unit(unit, zone, *beginnings)
             return _period_start(where, moment, (shown - where.day_shift).date())
         return _clock_start(moment, shown, unit, zone)
     except (ValueError, OverflowError):
@@ -65,10 +73,10 @@ def _period_start(where: CalendarWindows, moment: Instant, day: date) -> Instant
 
 def _clock_start(moment: Instant, shown: datetime, unit: TimeUnit, zone: str) -> Instant:
     into = timedelta(minutes=shown.minute if unit is TimeUnit.HOUR else 0, seconds=shown.second)
-    start = moment - duration(into) - shown.microsecond
+    start = moment - to_duration(into) - shown.microsecond
 
     def offset(at: int) -> int:
-        return instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
+        return to_instant(_local(Instant(at), _zone(zone)).replace(tzinfo=UTC)) - at
 
     if offset(start) == offset(moment):
         return Instant(start)

@@ -13,12 +13,14 @@ from itertools import groupby
 from typing import Any
 
 from headrace.model.arguments import user_code
-from headrace.model.combiners import BY_ANOTHER, Aggregate, Combiner, CustomCombiner, Outer
+from headrace.model.combiners import BY_ANOTHER, Combiner, CustomCombiner, Outer
 from headrace.model.expressions.data_types import DataType, Schema, ValueType
-from headrace.model.expressions.typing import output_type
+from headrace.model.expressions.expr import Aggregate
+from headrace.model.expressions.typing import input_type, output_type
 from headrace.model.time import Instant
 from headrace_lab.reference.billionths import rounded
 from headrace_lab.reference.evaluate import Record, billionths, evaluate, fitting, ordered, whole
+from headrace_lab.reference.sketch_bytes import distinct_sketch, quantile_sketch
 
 Weighted = tuple[Any, int]
 """A value and how often it is there; negative if it was retracted before it came."""
@@ -79,12 +81,20 @@ def read(aggregate: Aggregate, record: Record, schema: Schema, timestamp: Instan
 
 
 def known(value: Any) -> Any:
-    """``value`` as it is found again among others: NaN is no other than itself only where it is the same object."""
+    """``value`` as it is found again among others: NaN is no other than itself only where it is the same object, and
+    only tuples are. A struct is the tuple of its fields, a map that of its entries.
+    """
+    if isinstance(value, dict):
+        return tuple(map(known, value.values()))
+    if isinstance(value, list | tuple):
+        return tuple(map(known, value))
     return math.nan if isinstance(value, float) and math.isnan(value) else value
 
 
-def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: PLR0911, PLR0912 (one line for each combiner)
-    """``aggregate`` over what it kept; of nothing, its identity (0, an empty list, or None).
+def combine(  # noqa: PLR0911, PLR0912 (one line for each combiner)
+    aggregate: Aggregate, values: Sequence[Weighted], kind: DataType | None = None
+) -> Any:
+    """``aggregate`` over what it kept, of that ``kind``; of nothing, its identity (0, an empty list, or None).
 
     The combiners that order values leave out what was retracted before it came; approximate ones are exact here.
     Raises IntegerOverflowError when an integer sum leaves 64 bits, PipelineError when a user's own combiner fails.
@@ -134,6 +144,10 @@ def combine(aggregate: Aggregate, values: Sequence[Weighted]) -> Any:  # noqa: P
             return tuple(ascending[::-1][: aggregate.k])
         case Combiner.DISTINCT | Combiner.APPROX_DISTINCT:
             return len({ordered(value) for value in ascending})
+        case Combiner.DISTINCT_SKETCH:
+            return distinct_sketch(ascending, kind) if ascending and kind else None
+        case Combiner.QUANTILE_SKETCH:
+            return quantile_sketch(ascending, kind) if ascending and kind else None
         case Combiner.QUANTILE:
             return _nearest_rank(ascending, aggregate.q or 0.0)
     raise AssertionError(aggregate.combiner)
@@ -235,6 +249,7 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     what each one ``read``.
     """
     kinds = [output_type(aggregate, schema) for aggregate in aggregates]
+    inputs = [None if aggregate.input is None else input_type(aggregate, schema) for aggregate in aggregates]
 
     def typed(value: Any, kind: ValueType) -> Any:
         # a sum of nothing is a zero of its type
@@ -245,8 +260,8 @@ def extract_with(aggregates: Sequence[Aggregate], schema: Schema) -> Extract:
     def extract(contents: Contents) -> tuple[Any, ...]:
         bag = contents.net
         return tuple(
-            typed(combine(aggregate, [(value[i], times) for value, times in bag]), kind)
-            for i, (aggregate, kind) in enumerate(zip(aggregates, kinds, strict=True))
+            typed(combine(aggregate, [(value[i], times) for value, times in bag], read), kind)
+            for i, (aggregate, kind, read) in enumerate(zip(aggregates, kinds, inputs, strict=True))
         )
 
     return extract

@@ -23,7 +23,7 @@ from headrace.model.expressions.data_types import DataType, Schema, of_billionth
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.methods import TimeUnit
 from headrace.model.expressions.typing import kind_of, type_of
-from headrace.model.time import MONTHS, Instant, format_parts, instant, is_finite
+from headrace.model.time import MONTHS, Instant, format_parts, is_finite, to_instant
 from headrace_lab.reference.billionths import ONE, rounded
 from headrace_lab.reference.clocks_shown import local_time, moment_shown, truncated
 
@@ -93,7 +93,7 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
                 case DataType.FLOAT:
                     return float(result)
                 case DataType.DECIMAL:
-                    return fitting(data_types.billionths(result), render(expr))
+                    return fitting(data_types.to_billionths(result), render(expr))
             return _whole(expr, result)
     raise TypeError(type(expr).__name__)
 
@@ -115,14 +115,14 @@ def whole(value: int, what: str) -> int:
 
 def fitting(number: int | None, what: str, ways_out: str = OPERANDS) -> Decimal:
     """The decimal of so many billionths. Raises DecimalOverflowError naming ``what`` if it does not fit (None)."""
-    if number is None or not data_types.fits(number):
+    if number is None or not data_types.fits_decimal(number):
         raise DecimalOverflowError(f"{what} leaves {data_types.DIGITS}{ways_out}")
     return of_billionths(number)
 
 
 def billionths(value: Decimal | int) -> int:
     """A decimal, or an integer beside one, in billionths."""
-    number = data_types.billionths(value)
+    number = data_types.to_billionths(value)
     assert number is not None
     return number
 
@@ -342,6 +342,16 @@ def _power(base: float | Decimal, exponent: float | Decimal) -> float | None:
         return -math.inf if base < 0 and exponent % 2 else math.inf
 
 
+def _log(value: float | Decimal, to: float | Decimal) -> float | None:
+    number, base = float(value), float(to)
+    if number <= 0 or base <= 0 or base == 1:
+        return None
+    if base in (2, 10):
+        return math.log2(number) if base == 2 else math.log10(number)
+    over, under = math.log(number), math.log(base)
+    return over / under
+
+
 def _hexadecimal(algorithm: Callable[..., Any], value: str | bytes) -> str:
     digest: str = algorithm(value.encode() if isinstance(value, str) else value).hexdigest()
     return digest
@@ -362,7 +372,9 @@ def _strftime(time: Instant | date, text: str, zone: str) -> str | None:
         return None
     values = {"%Y": f"{shown.year:04}", "%b": MONTHS[shown.month - 1], "%f": f"{shown.microsecond:06}"}
     twos = {"%m": shown.month, "%d": shown.day, "%H": shown.hour, "%M": shown.minute, "%S": shown.second}
+    twos |= {"%y": shown.year % 100, "%I": shown.hour % 12 or 12}
     values |= {part: f"{value:02}" for part, value in twos.items()}
+    values |= {"%p": "AM" if shown.hour < 12 else "PM", "%j": f"{shown.timetuple().tm_yday:03}"}
     return "".join(values.get(part, part) for part in format_parts(text))
 
 
@@ -372,6 +384,18 @@ def _strptime(text: str, written: str) -> Instant | None:
     if where is None:
         return None
     read = {"m": "1", "d": "1", "H": "0", "M": "0", "S": "0", "f": "0", "z": "Z", **where.groupdict()}
+    if "y" in read:
+        read["Y"] = f"{'20' if int(read['y']) < 69 else '19'}{read['y']}"
+    if "I" in read:
+        if not 1 <= int(read["I"]) <= 12:
+            return None
+        read["H"] = str(int(read["I"]) % 12 + 12 * (read["p"].lower() == "pm"))
+    if "j" in read:
+        days = (datetime(int(read["Y"]), 12, 31) - datetime(int(read["Y"]), 1, 1)).days + 1 if int(read["Y"]) else 0
+        if not 1 <= int(read["j"]) <= days:
+            return None
+        day = date(int(read["Y"]), 1, 1) + timedelta(int(read["j"]) - 1)
+        read |= {"m": str(day.month), "d": str(day.day)}
     name = read.get("b", MONTHS[0]).capitalize()
     month = int(read["m"]) if "b" not in read else MONTHS.index(name) + 1 if name in MONTHS else 0
     hour, minute, second, micros = (
@@ -385,13 +409,16 @@ def _strptime(text: str, written: str) -> Instant | None:
     if int(hours) > 23 or int(minutes) > 59:
         return None
     offset = (int(hours) * 60 + int(minutes)) * 60_000_000
-    moment = Instant(instant(shown) + (offset if sign == "-" else -offset))
+    moment = Instant(to_instant(shown) + (offset if sign == "-" else -offset))
     return None if local_time(moment, "UTC") is None else moment
 
 
 _DIRECTIVES = {
     "%Y": r"(?P<Y>\d{4})",
-    **{f"%{part}": rf"(?P<{part}>\d{{1,2}})" for part in "mdHMS"},
+    "%y": r"(?P<y>\d{2})",
+    **{f"%{part}": rf"(?P<{part}>\d{{1,2}})" for part in "mdHIMS"},
+    "%j": r"(?P<j>\d{1,3})",
+    "%p": "(?P<p>[AaPp][Mm])",
     "%f": r"(?P<f>\d{1,9})",
     "%b": "(?P<b>[A-Za-z]{3})",
     "%z": r"(?P<z>Z|[+-]\d\d:?\d\d)",
@@ -412,6 +439,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "if": lambda condition, then, otherwise: then if condition is True else otherwise,
     "least": _of_known(min),
     "greatest": _of_known(max),
+    "bucket": lambda *values: 0,  # whatever equal rows share
     "not": _strict(lambda value: not value),
     "negate": _strict(lambda number: number.copy_negate() if isinstance(number, Decimal) else -number),
     "abs": _strict(lambda number: number.copy_abs() if isinstance(number, Decimal) else abs(number)),
@@ -442,6 +470,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ln": _strict(lambda number: None if number <= 0 else math.log(float(number))),
     "log10": _strict(lambda number: None if number <= 0 else math.log10(float(number))),
     "exp": _strict(_exp),
+    "log": _strict(_log),
     "power": _strict(_power),
     "bit_and": _strict(int.__and__),
     "bit_or": _strict(int.__or__),
@@ -491,7 +520,7 @@ def _nearest_decimal(value: float) -> Decimal | None:
         return None
     written = Fraction(repr(value)) * ONE
     number = rounded(written.numerator, written.denominator)
-    return of_billionths(number) if data_types.fits(number) else None
+    return of_billionths(number) if data_types.fits_decimal(number) else None
 
 
 def _day_of(at: Instant) -> date | None:
@@ -559,8 +588,8 @@ def _parse_timestamp(text: str) -> Instant | None:
     try:
         begin = datetime.fromisoformat(f"{date.fromisoformat(written['day'])}T00:00:00{written['zone'] or 'Z'}")
         if ends_a_day:
-            return instant(begin + timedelta(days=1))
-        return instant(begin.replace(hour=hour, minute=minute, second=second, microsecond=micros))
+            return to_instant(begin + timedelta(days=1))
+        return to_instant(begin.replace(hour=hour, minute=minute, second=second, microsecond=micros))
     except (ValueError, OverflowError):
         return None
 
@@ -571,7 +600,7 @@ def _spell(value: Any, source: DataType | None) -> str | None:
     if isinstance(value, float):
         return _spell_float(value)
     if isinstance(value, Decimal):
-        return data_types.spelled(value)
+        return data_types.decimal_text(value)
     if isinstance(value, bytes):
         return _decoded(value)
     if source is DataType.TIMESTAMP:

@@ -3,18 +3,20 @@
 Every accepted record moves the watermark of its split, also if it is filtered, a duplicate, or late.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 from headrace.errors import ValueOverflowError
 from headrace.model.changelog import SIGN, RecordSign
-from headrace.model.expressions.expr import Expr
+from headrace.model.expressions.expr import Column, Expr
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import Source
+from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of
+from headrace_lab.reference.joins import LEFT, Row, check_key, key_of
 from headrace_lab.reference.source_clock import SourceClock
 from headrace_lab.reference.stages import Entrance
 
@@ -52,6 +54,8 @@ class Taken:
     drops: list[DroppedElement] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     ahead: list[Record] = field(default_factory=list)
+    sides: dict[str, list[Row]] = field(default_factory=dict)
+    """Rows for the sides of joins, by the name of the input that is joined; those on the left under ``LEFT``."""
 
 
 class Intake:
@@ -60,14 +64,22 @@ class Intake:
     def __init__(self, pipeline: Pipeline, percentiles: Iterable[float]) -> None:
         self._pipeline = pipeline
         self._entrances = {
-            output: Entrance(alone.edges or alone.stages[0]) for output, alone in pipeline.of_records.items()
+            output: Entrance(alone.edges or alone.stages[0])
+            for output, alone in pipeline.of_records.items()
+            if not alone.join
+        }
+        self._joins = {output: alone.join for output, alone in pipeline.of_records.items() if alone.join}
+        self._left = [given.name for given in pipeline.left_inputs]
+        own: dict[str, dict[str, Expr]] = {
+            join.name: {name: Column(name) for name in join.right.source.columns} for join in pipeline.joins_of_inputs
         }
         wanted = list(percentiles)
         self._inputs = {
             given.name: _Reader(
                 SourceClock(given.event_time, given.source.columns, wanted),
-                given.expressions(pipeline.schema),
+                own.get(given.name) or given.expressions(pipeline.schema),
                 given.source,
+                given.name,
             )
             for given in pipeline.inputs
         }
@@ -105,7 +117,8 @@ class Intake:
         try:
             record = reader.record(raw)
             reader.clock.check(raw)
-            self._check_id(record)
+            if reader.name in self._left:
+                self._check_id(record)
         except OverflowsInRecordError as error:
             for taken in into.values():
                 taken.rejected.append(Rejected(raw, error.what, why=str(error)))
@@ -115,10 +128,32 @@ class Intake:
             return
         timestamp, sign = reader.clock.timestamp(raw, processing_time), reader.sign(raw)
         wrong = "event_time" if timestamp is None else None if sign in {1, -1} else SIGN
+        taking = self._taking(reader, raw, record, wrong, into)
+        if timestamp is None or not taking:  # what no output can take says nothing
+            return
+        self._observe(reader, raw, processing_time, into)
+        row = Row(timestamp, record, sign == -1)
+        if reader.name in self._left:
+            self._take_elements(row, sign, taking, into)
+            return
+        for output in self._joins:
+            if output in taking and reader.name in {join.name for join in self._joins[output]}:
+                into[output].sides.setdefault(reader.name, []).append(row)
+
+    def _taking(
+        self, reader: "_Reader", raw: Record, record: Record, wrong: str | None, into: Mapping[str, Taken]
+    ) -> list[str]:
+        """The outputs that can take a record, as far as its key and columns go; for others it is a dead letter."""
         taking: list[str] = []
+        for output, joins in self._joins.items():
+            unfit, why = self._unfit_for_side(reader, joins, record, wrong)
+            if unfit is None:
+                taking.append(output)
+            else:
+                into[output].rejected.append(Rejected(raw, unfit, why=why))
         for output, entrance in self._entrances.items():
             try:
-                missing = wrong or self._missing(record, entrance)
+                missing = wrong or (self._missing(record, entrance) if reader.name in self._left else None)
             except OverflowsInRecordError as error:
                 into[output].rejected.append(Rejected(raw, error.what, why=str(error)))
                 continue
@@ -127,17 +162,48 @@ class Intake:
             else:
                 why = missing if missing in entrance.unfit_reasons else ""
                 into[output].rejected.append(Rejected(raw, missing, why=why))
-        if timestamp is None or not taking:  # what no output can take says nothing
-            return
-        self._observe(reader, raw, processing_time, into)
-        admitting = [output for output in taking if self._entrances[output].admits(record)]
-        cause = self._duplicate(record, timestamp, sign) if admitting else None
+        return taking
+
+    def _take_elements(self, row: Row, sign: object, outputs: Iterable[str], into: Mapping[str, Taken]) -> None:
+        """Add a record as an element of ``outputs``, where their filters let it pass, unless it is a duplicate."""
+        admitting = [output for output in outputs if self._admits(output, row.record)]
+        cause = self._duplicate(row.record, row.timestamp, sign) if admitting else None
         for output in admitting:
-            element = self._entrances[output].element(record, timestamp, sign == -1)
-            if cause is None:
-                into[output].elements.append(element)
+            if output in self._joins:
+                element = Element((), row.timestamp, None, row.is_retraction, row.record)
             else:
+                element = self._entrances[output].element(row.record, row.timestamp, row.is_retraction)
+            if cause is not None:
                 into[output].drops.append(DroppedElement(element, None, cause, is_late=cause is DropCause.LATE))
+            elif output in self._joins:
+                into[output].sides.setdefault(LEFT, []).append(row)
+            else:
+                into[output].elements.append(element)
+
+    def _admits(self, output: str, record: Record) -> bool:
+        """Whether ``output`` takes a record, if it is the first of its id: its filter lets it pass, or it may leave its
+        first join.
+        """
+        if output not in self._joins:
+            return self._entrances[output].admits(record)
+        first = self._joins[output][0]
+        return first.outer or None not in key_of(first, record, self._pipeline.schema)
+
+    def _unfit_for_side(
+        self, reader: "_Reader", joins: Sequence[Join], record: Record, wrong: str | None
+    ) -> tuple[str | None, str]:
+        """Why ``joins`` cannot take a record on the side that its input is on, and how that is said; None: they can."""
+        try:
+            if wrong is None and reader.name in self._left:
+                check_key(joins[0], record, self._pipeline.schema)
+                wrong = self._missing_id(record)
+            for join in joins if wrong is None else ():
+                if join.name == reader.name:
+                    for purpose, expr in join.expressions():
+                        evaluate_of(purpose, expr, record, reader.clock.schema)
+        except OverflowsInRecordError as error:
+            return error.what, str(error)
+        return wrong, ""
 
     def _observe(self, reader: "_Reader", raw: Record, processing_time: Instant, into: Mapping[str, Taken]) -> None:
         if not reader.clock.observe(raw, processing_time):
@@ -149,9 +215,13 @@ class Intake:
         if deduplicate is not None:
             evaluate_of("id", deduplicate.id, record, self._pipeline.schema)
 
-    def _missing(self, record: Record, entrance: Entrance) -> str | None:
+    def _missing_id(self, record: Record) -> str | None:
         deduplicate = self._pipeline.deduplicate
-        if deduplicate is not None and evaluate(deduplicate.id, record, self._pipeline.schema) is None:
+        has_none = deduplicate is not None and evaluate(deduplicate.id, record, self._pipeline.schema) is None
+        return "id" if has_none else None
+
+    def _missing(self, record: Record, entrance: Entrance) -> str | None:
+        if self._missing_id(record) is not None:
             return "id"
         missing = entrance.missing(record)
         return entrance.unfit(record) if missing is None and entrance.admits(record) else missing
@@ -181,6 +251,7 @@ class _Reader:
     clock: SourceClock
     columns: dict[str, Expr]
     source: Source
+    name: str
 
     def record(self, raw: Record) -> Record:
         """``raw`` with the columns of the pipeline."""

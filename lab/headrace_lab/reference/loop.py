@@ -12,7 +12,8 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.typing import columns_of
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.model.windows import Window
-from headrace.pipeline.stages import VALUE, VERTEX, Loop, Stage
+from headrace.pipeline.loops import VALUE, VERTEX, Loop
+from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Between, Chain
 from headrace_lab.reference.elements import DropCause, DroppedElement, Element, Output
 from headrace_lab.reference.evaluate import evaluate

@@ -44,6 +44,7 @@ class Grouping:
     key_types: Schema = field(default_factory=dict)
     compute: Callable[[Key, Window, Values], Values] = lambda key, window, aggregates: aggregates
     having: Callable[[Pane], bool] = lambda pane: True
+    takes_each: bool = False
 
     def assign(self, element: Element) -> list[Window]:
         """The windows of ``element``."""
@@ -358,13 +359,17 @@ class Operator:
             return []
         withdrawn = [replace(old, is_retraction=True) for old in sorted(state.live, key=lambda old: old.window)]
         state.live = []
-        if accumulation is Accumulation.RETRACTING and state.contents.is_empty:
+        if accumulation is Accumulation.RETRACTING and self._is_empty(state):
             return withdrawn
         state.index += 1
         state.nonspeculative_index += pane.timing is not Timing.EARLY
         if accumulation is not Accumulation.DISCARDING:
             state.live = [pane]
         return [*withdrawn, pane]
+
+    def _is_empty(self, state: _Open) -> bool:
+        """Whether it counts as nothing; never where each row leaves by itself (15.2)."""
+        return state.contents.is_empty and not self.grouping.takes_each
 
     def _open(self, place: Place) -> _Open:
         key, window = place
@@ -387,7 +392,7 @@ def _is_unchanged(state: _Open, pane: Pane) -> bool:
 
 def _order(place: Place) -> tuple[Instant, Instant, Key]:
     key, window = place
-    return window.end, window.start, key
+    return window.end, window.start, tuple((part is None, part) for part in key)
 
 
 def _drop(element: Element, window: Window, cause: DropCause) -> DroppedElement:

@@ -1,6 +1,6 @@
 """A whole ``headrace.pipeline.Pipeline`` over epochs of records: what every engine must give, pane for pane."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,12 +12,14 @@ from headrace.model.triggers import Signal, Trigger
 from headrace.model.triggers.elementary import AfterPercentileWatermark
 from headrace.model.windows import Window
 from headrace.pipeline.endpoints import OWN
-from headrace.pipeline.output import Upstream, upstream_first
+from headrace.pipeline.output import upstream_first
+from headrace.pipeline.parts import Upstream
 from headrace.pipeline.pipeline import Pipeline
 from headrace_lab.reference.chain import Chain
-from headrace_lab.reference.elements import DroppedElement, Element
+from headrace_lab.reference.elements import DropCause, DroppedElement, Element
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate_of
 from headrace_lab.reference.intake import Intake, Rejected, Taken
+from headrace_lab.reference.joins import LEFT, JoinsRun, Row, check_key
 from headrace_lab.reference.loop import LoopedChain, LoopRun
 from headrace_lab.reference.rows import GroupRowsRun, RowsRun
 from headrace_lab.reference.stages import Entrance, pane_record
@@ -61,19 +63,32 @@ class EpochResult:
     in_flight: Mapping[tuple[Any, Window], Any] = field(default_factory=dict)
 
 
+JOINED = "joined rows"
+"""What dead letters of joins are of."""
+
+Functions = Mapping[str, Callable[[Record], Sequence[Record]]]
+"""What batch functions between aggregations make of a pane, by name. What they make of records is read."""
+
+NO_FUNCTIONS: Functions = {}
+
+
 class OutputsRun:
     """A pipeline between two epochs: the progress of its inputs, and the state of the aggregations of each output."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, functions: Functions = NO_FUNCTIONS) -> None:
         if pipeline.spark_functions:
             raise PipelineError(f"pipeline {pipeline.name} calls Spark functions, which the reference does not run")
+        between = [stage.aggregation.transform for own in pipeline.by_output.values() for stage in own.stages]
+        for function in between:
+            if function is not None and function.name not in functions:
+                raise PipelineError(f"pipeline {pipeline.name}: the reference is not told what {function.name} gives")
         self.pipeline = pipeline
         stages = [alone.stages[0] for alone in pipeline.of_records.values()]
         self._intake = Intake(pipeline, set[float]().union(*(_percentiles(stage.when) for stage in stages)))
         self._processing_time = MIN_INSTANT
         self._is_new = True
         order = upstream_first(pipeline.outputs) or [*pipeline.by_output]
-        self._outputs = {output: _OutputRun(pipeline.by_output[output]) for output in order}
+        self._outputs = {output: _OutputRun(pipeline.by_output[output], functions) for output in order}
 
     def pass_watermark(self, to: Mapping[str, Instant]) -> None:
         """Let the watermarks of these inputs be at least so far, as if their sources had said so."""
@@ -102,8 +117,8 @@ class OutputsRun:
 class _OutputRun:
     """The aggregations of one output between two epochs."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._stages, self._upstream = pipeline.stages, pipeline.upstream
+    def __init__(self, pipeline: Pipeline, functions: Functions) -> None:
+        self._stages, self._upstream, self._functions = pipeline.stages, pipeline.upstream, functions
         self._entrances = [Entrance(stage) for stage in pipeline.stages]
         between = [partial(self._pass_on, stage) for stage in range(1, len(self._entrances))]
         groupings = [entrance.grouping for entrance in self._entrances]
@@ -115,6 +130,8 @@ class _OutputRun:
         if pipeline.loop is not None and pipeline.edges is not None:
             loop = LoopRun(pipeline.edges, pipeline.stages[0], pipeline.loop)
             self._chain = LoopedChain(loop, groupings, between)
+        self._joins = JoinsRun(pipeline) if pipeline.join else None
+        self._sides, self._left = pipeline.join, pipeline.left_schema if pipeline.join else {}
         self._rejected: list[Rejected] = []
         self._watermark = MIN_INSTANT
         self._percentiles: dict[float, Instant] = {}
@@ -126,14 +143,61 @@ class _OutputRun:
         if not self._upstream:
             wanted = _percentiles(self._stages[0].when)
             self._watermark = intake.watermark
+            if self._joins is not None:
+                self._take_joined(self._joins, taken)
             self._percentiles = {q: at for q, at in intake.percentiles.items() if q in wanted}
             return
         for upstream in self._upstream:
             for pane in above[upstream.output].panes:
-                self._take_pane(upstream, pane, taken)
+                if self._joins is None:
+                    self._take_pane(upstream, pane, taken)
+                else:
+                    self._take_side(upstream, pane, taken)
         self._watermark = min(above[upstream.output].output_watermarks[-1] for upstream in self._upstream)
+        if self._joins is not None:
+            self._take_joined(self._joins, taken)
 
-    def _take_pane(self, upstream: Upstream, pane: Pane, taken: Taken) -> None:
+    def _take_side(self, upstream: Upstream[Pipeline], pane: Pane, taken: Taken) -> None:
+        """A pane of an output as a row of the side that this is on."""
+        own = pane_record(upstream.stage, pane)
+        schema, record = upstream.stage.pane_schema, dict(own)
+        try:
+            if upstream.side:
+                side = self._sides[upstream.side - 1]
+                for purpose, expr in side.expressions():
+                    evaluate_of(purpose, expr, own, schema)
+            else:
+                columns = upstream.expressions(self._left)
+                record = {name: evaluate_of(f"column {name}", expr, own, schema) for name, expr in columns.items()}
+                check_key(self._sides[0], record, self._left)
+        except OverflowsInRecordError as error:
+            taken.rejected.append(Rejected(record, error.what, of=upstream.output, why=str(error)))
+            return
+        name = self._sides[upstream.side - 1].name if upstream.side else LEFT
+        taken.sides.setdefault(name, []).append(Row(pane.timestamp, record, pane.is_retraction))
+
+    def _take_joined(self, joins: JoinsRun, taken: Taken) -> None:
+        rows, late, dead = joins.step(taken.sides, self._watermark)
+        taken.rejected += [Rejected(row.record, error.what, of=JOINED, why=str(error)) for row, error in dead]
+        self._watermark = joins.watermark
+        for row in late:
+            element = Element((), row.timestamp, None, row.is_retraction, row.record)
+            taken.drops.append(DroppedElement(element, None, DropCause.LATE, is_late=True))
+        entrance = self._entrances[0]
+        for row in rows:
+            try:
+                missing = entrance.missing(row.record)
+                if missing is None and entrance.admits(row.record):
+                    missing = entrance.unfit(row.record)
+            except OverflowsInRecordError as error:
+                taken.rejected.append(Rejected(row.record, error.what, of=JOINED, why=str(error)))
+                continue
+            if missing is not None:
+                taken.rejected.append(Rejected(row.record, missing, of=JOINED))
+            elif entrance.admits(row.record):
+                taken.elements.append(entrance.element(row.record, row.timestamp, row.is_retraction))
+
+    def _take_pane(self, upstream: Upstream[Pipeline], pane: Pane, taken: Taken) -> None:
         own = pane_record(upstream.stage, pane)
         columns = upstream.expressions(self._stages[0].schema)
         schema, record = upstream.stage.pane_schema, dict(own)
@@ -172,19 +236,20 @@ class _OutputRun:
             in_flight=self._chain.in_flight,
         )
 
-    def _pass_on(self, stage: int, pane: Pane) -> Element | None:
-        """A pane of the aggregation before ``stage`` as an element of it."""
+    def _pass_on(self, stage: int, pane: Pane) -> Iterator[Element]:
+        """A pane of the aggregation before ``stage`` as elements of it."""
         record = pane_record(self._stages[stage - 1], pane)
-        entrance = self._entrances[stage]
-        try:
-            missing = entrance.missing(record)
-        except OverflowsInRecordError as error:
-            self._rejected.append(Rejected(record, error.what, stage, why=str(error)))
-            return None
-        if missing is not None:
-            self._rejected.append(Rejected(record, missing, stage))
-            return None
-        return entrance.element(record, pane.timestamp, pane.is_retraction) if entrance.admits(record) else None
+        entrance, function = self._entrances[stage], self._stages[stage].aggregation.transform
+        for made in [record] if function is None else self._functions[function.name](record):
+            try:
+                missing = entrance.missing(made)
+            except OverflowsInRecordError as error:
+                self._rejected.append(Rejected(made, error.what, stage, why=str(error)))
+                continue
+            if missing is not None:
+                self._rejected.append(Rejected(made, missing, stage))
+            elif entrance.admits(made):
+                yield entrance.element(made, pane.timestamp, pane.is_retraction)
 
 
 class PipelineRun:
@@ -216,9 +281,11 @@ def run_pipeline(pipeline: Pipeline, epochs: Iterable[Epoch]) -> list[EpochResul
     return [run.run(epoch) for epoch in epochs]
 
 
-def run_outputs(pipeline: Pipeline, epochs: Iterable[Epoch]) -> dict[str, list[EpochResult]]:
-    """The same for each output of ``pipeline``, by name."""
-    run = OutputsRun(pipeline)
+def run_outputs(
+    pipeline: Pipeline, epochs: Iterable[Epoch], functions: Functions = NO_FUNCTIONS
+) -> dict[str, list[EpochResult]]:
+    """The same for each output of ``pipeline``, by name, with what its ``functions`` make of panes."""
+    run = OutputsRun(pipeline, functions)
     results = [run.run(epoch) for epoch in epochs]
     return {output: [result[output] for result in results] for output in pipeline.by_output}
 

@@ -1,18 +1,25 @@
 """Rows that leave as they are, one of each element: nothing is kept between two epochs but the watermark.
 
-Rows of a group that leave: what is taken of all rows that it has, less what left before.
+Rows of a group that leave: what is taken, or computed, of all rows that it has, less what left before. SQL is asked of
+DuckDB, for one group at a time.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from headrace.model.accumulation import WINDOW_END, WINDOW_START, Pane, Timing
+import duckdb
+
+from headrace.errors import PipelineError
+from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane, Timing
+from headrace.model.expressions.data_types import DataType
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.pipeline.group_rows import Distinct, GroupRows, Top
+from headrace.pipeline.loading.code_digests import load_function
+from headrace.pipeline.queries import SQL_TYPES
+from headrace.pipeline.rows import Distinct, Every, GroupFunction, GroupQuery, GroupRows, Top
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
 from headrace_lab.reference.contents import Contents, known
@@ -50,7 +57,7 @@ class RowsRun:
         return Pane(
             key=(),
             window=Window(at, Instant(at + 1)),
-            values=tuple(_value(expr, element.record, stage) for expr in stage.row_columns.values()),
+            values=tuple(known(_value(expr, element.record, stage)) for expr in stage.row_columns.values()),
             timestamp=at,
             timing=Timing.LATE if at < self.watermark else Timing.ON_TIME,
             index=0,
@@ -80,7 +87,7 @@ def kept(stage: Stage, record: Record, timestamp: Instant) -> tuple[Any, ...]:
     by, unless = stage.aggregation.taken_by, stage.aggregation.taken_unless
     columns = tuple(known(_value(expr, record, stage)) for expr in stage.row_columns.values())
     is_deleted = None if unless is None else _value(unless, record, stage)
-    return None if by is None else known(_value(by, record, stage)), timestamp, is_deleted, columns
+    return tuple(known(_value(one, record, stage)) for one in by), timestamp, is_deleted, columns
 
 
 def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
@@ -95,18 +102,73 @@ def take_rows(aggregation: GroupRows) -> Callable[[Contents], tuple[Any, ...]]:
             return (tuple((at, columns) for columns, at in first.items()),)
         copies = [row for row, times in there for _ in range(times)]
         copies.sort(key=_order, reverse=True)
-        number = aggregation.take.number if isinstance(aggregation.take, Top) else 1
+        number = len(copies) if isinstance(aggregation.take, Every) else 1
+        number = aggregation.take.number if isinstance(aggregation.take, Top) else number
         return (tuple((at, columns) for _, at, is_deleted, columns in copies[:number] if is_deleted is not True),)
 
     return extract
 
 
+def compute_rows(stage: Stage, take: GroupFunction | GroupQuery) -> Callable[[Contents], tuple[Any, ...]]:
+    """The same where ``take`` makes other rows of those of a window. An event time of None is that of its end."""
+
+    def extract(contents: Contents) -> tuple[Any, ...]:
+        copies = [row for row, times in contents.net for _ in range(times)]
+        if not copies:
+            return ((),)
+        copies.sort(key=_order)
+        with duckdb.connect(config={"threads": "1"}) as connection:
+            connection.execute("set TimeZone = 'UTC'")
+            _fill(connection, stage, copies)
+            made = [dict(row) for row in _made(connection, stage, take)]
+        keys = dict(zip(stage.row_columns, copies[0][3], strict=True))
+        return (tuple((row.get(EVENT_TIME), _columns({**keys, **row}, stage)) for row in made),)
+
+    return extract
+
+
+def _fill(connection: duckdb.DuckDBPyConnection, stage: Stage, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Give the database the table ``rows``."""
+    kinds = stage.given_types
+    declared = ", ".join(f'"{name}" {SQL_TYPES[kind]}' for name, kind in kinds.items())
+    connection.execute(f"create table rows ({declared})")
+    marks = ", ".join("make_timestamp(?)" if kind is DataType.TIMESTAMP else "?" for kind in kinds.values())
+    for _, at, _, columns in rows:
+        event_time = at if at < GLOBAL_WINDOW_END - 1 else None
+        connection.execute(f"insert into rows values ({marks})", [*columns, event_time])
+
+
+def _made(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFunction | GroupQuery) -> Iterator[Any]:
+    """What is made of the table ``rows``, each row as pairs of a name and a value."""
+    kinds = stage.computed_types
+    assert kinds is not None
+    if isinstance(take, GroupQuery):
+        source = f"({take.sql}\n)"
+    else:
+        connection.register("made", load_function(take, PipelineError)(connection.sql("from rows").to_arrow_table()))
+        source = "made"
+    read = ", ".join(_read(name, kind) for name, kind in kinds.items())
+    for row in connection.execute(f"select {read} from {source}").fetchall():
+        yield zip(kinds, row, strict=True)
+
+
+def _read(name: str, kind: DataType) -> str:
+    value = f'"{name}"::{SQL_TYPES[kind]}'
+    return f"epoch_us({value})" if kind is DataType.TIMESTAMP else value
+
+
+def _columns(row: Mapping[str, Any], stage: Stage) -> tuple[Any, ...]:
+    return tuple(known(row[name]) for name in stage.leaving_types)
+
+
 def _order(row: tuple[Any, ...]) -> Any:
     by, at, is_deleted, columns = row
-    return _nulls_first(by), at, _nulls_first(is_deleted), tuple(map(_nulls_first, columns))
+    return tuple(map(_nulls_first, by)), at, _nulls_first(is_deleted), tuple(map(_nulls_first, columns))
 
 
 def _nulls_first(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return 1, tuple(map(_nulls_first, value))
     return (0,) if value is None else (1, ordered(value))
 
 
@@ -132,7 +194,8 @@ class GroupRowsRun(Chain):
         net: Counter[Any] = Counter()
         last: dict[Any, Pane] = {}
         for pane in panes:
-            for at, columns in pane.values[0]:
+            for given, columns in pane.values[0]:
+                at = Instant(pane.window.end - 1) if given is None else given
                 row = (pane.key, pane.window, at, columns)
                 net[row] += -1 if pane.is_retraction else 1
                 last[row, pane.is_retraction] = pane

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable
 
+from headrace.model.changelog import TOMBSTONE_AT
 from headrace.model.event_time import (
     BoundedOutOfOrderness,
     EventTime,
@@ -10,7 +11,7 @@ from headrace.model.event_time import (
     Split,
     SplitFacts,
     SplitStrategy,
-    heard,
+    update_splits,
 )
 from headrace.model.expressions.data_types import Schema
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
@@ -47,6 +48,8 @@ class SourceClock:
     def timestamp(self, record: Record, processing_time: Instant) -> Instant | None:
         """The event time of ``record``, read at ``processing_time``; None if it has none."""
         expr = self._event_time.expr
+        if expr is not None and (deleted_at := record.get(TOMBSTONE_AT)) is not None:
+            return Instant(deleted_at)
         return processing_time if expr is None else evaluate(expr, record, self.schema)
 
     def is_control(self, record: Record) -> bool:
@@ -64,7 +67,9 @@ class SourceClock:
             return True
         name = "" if split is None else evaluate(split, record, self.schema) or ""
         mark = evaluate(strategy.mark(expr), record, self.schema)
-        if mark is not None and mark > self._event_time.latest(processing_time):
+        if strategy.mark(expr) is expr:
+            mark = self.timestamp(record, processing_time)
+        if mark is not None and mark > self._event_time.latest_watermark(processing_time):
             return False
         marks = self._marks.setdefault(name, [])
         if mark is not None:
@@ -79,11 +84,11 @@ class SourceClock:
         facts = {
             name: SplitFacts(max(marks, default=None), self._lags.get(name, {})) for name, marks in self._marks.items()
         }
-        self.splits = heard(self.splits, facts, processing_time)
+        self.splits = update_splits(self.splits, facts, processing_time)
         self._marks, self._lags = {}, {}
         strategy = self._event_time.watermark
         after = strategy.watermark_after(self.splits, processing_time, self.watermark)
-        after = max(self.watermark, min(after, self._event_time.latest(processing_time)))
+        after = max(self.watermark, min(after, self._event_time.latest_watermark(processing_time)))
         self.watermark = MAX_INSTANT if is_last else after
         self.is_idle = strategy.is_idle(self.splits, processing_time) and not is_last
         if isinstance(strategy, BoundedOutOfOrderness):

@@ -1,21 +1,22 @@
 """A stage of a pipeline as a grouping: what it makes of the records that reach it, and of the panes above it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from headrace.model.accumulation import EVENT_TIME, Pane
 from headrace.model.expressions.columns import in_order
-from headrace.model.expressions.data_types import DataType, ListType, Schema
+from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, Schema, StructType
 from headrace.model.time import GLOBAL_WINDOW_END, Instant
 from headrace.model.windows import Window
-from headrace.pipeline.group_rows import GroupRows
+from headrace.pipeline.rows import BUCKET, GroupFunction, GroupQuery, GroupRows
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.contents import extract_with, read
 from headrace_lab.reference.elements import Element, Key
 from headrace_lab.reference.evaluate import Record, evaluate, evaluate_of
 from headrace_lab.reference.operator import Grouping
-from headrace_lab.reference.rows import kept, take_rows, window_record
+from headrace_lab.reference.rows import compute_rows, kept, take_rows, window_record
 
 
 @dataclass(frozen=True)
@@ -30,23 +31,26 @@ class Entrance:
         a, stage = self.stage.aggregation, self.stage
         extract = extract_with(list(a.aggregates.values()), stage.schema)
         if isinstance(a, GroupRows):
-            return Grouping(a.where, stage.when, a.how, take_rows(a), stage.schema, stage.key_types)
+            taken = compute_rows(stage, a.take) if isinstance(a.take, GroupFunction | GroupQuery) else take_rows(a)
+            parts = (taken, stage.schema, stage.key_types)
+            return Grouping(a.where, stage.when, a.how, *parts, takes_each=a.takes_each)
         compute, having = partial(computed, stage), partial(lets_out, stage)
         return Grouping(a.where, stage.when, a.how, extract, stage.schema, stage.key_types, compute, having)
 
     def missing(self, record: Record) -> str | None:
-        """The first key column that is NULL. What the step of a loop reads of an edge is no part of its key; rows have
-        none, but columns that may overflow.
+        """The first key column that is NULL, where that is no group. What the step of a loop reads of an edge is no
+        part of its key; rows have none, but columns that may overflow.
 
         Raises OverflowsInRecordError.
         """
         if self.stage.gives_rows and self.admits(record):
             for name, expr in self.stage.row_columns.items():
                 evaluate_of(f"column {name}", expr, record, self.stage.schema)
-        of_edge = {term.name for term in self.stage.terms}
+        of_edge = {BUCKET, *(term.name for term in self.stage.terms)}
         keys = [(name, expr) for name, expr in self.stage.aggregation.key.items() if name not in of_edge]
         values = ((name, evaluate_of(f"key {name}", expr, record, self.stage.schema)) for name, expr in keys)
-        return next((name for name, value in values if value is None), None)
+        missing = [name for name, value in values if value is None]
+        return next(iter([] if self.stage.null_keys else missing), None)
 
     @property
     def unfit_reasons(self) -> frozenset[str]:
@@ -93,18 +97,24 @@ def pane_record(stage: Stage, pane: Pane) -> Record:
     """
     if stage.gives_rows:
         at = pane.timestamp if pane.timestamp < GLOBAL_WINDOW_END - 1 else None
-        return {**dict(zip(stage.value_types, pane.values, strict=True)), EVENT_TIME: at}
+        return {**_columns(stage.value_types, pane.values), EVENT_TIME: at}
     return {
         **dict(zip(stage.aggregation.key, pane.key, strict=True)),
-        **dict(zip(stage.value_types, pane.values, strict=True)),
+        **_columns(stage.value_types, pane.values),
         **window_record(pane.window),
     }
+
+
+def _columns(names: Iterable[str], values: tuple[Any, ...]) -> Record:
+    """Values by their names, lists as expressions read them."""
+    lists = (list(value) if isinstance(value, tuple) else value for value in values)
+    return dict(zip(names, lists, strict=True))
 
 
 def computed(stage: Stage, key: Key, window: Window, aggregates: tuple[Any, ...]) -> tuple[Any, ...]:
     """The values of a row of results of ``stage``: its aggregates, and what is computed of them (8.4)."""
     a = stage.aggregation
-    row = dict(zip(a.key, key, strict=True)) | dict(zip(a.aggregates, aggregates, strict=True))
+    row = {**dict(zip(a.key, key, strict=True)), **_columns(a.aggregates, aggregates)}
     row |= window_record(window)
     for name, expr in in_order(a.results).items():
         row[name] = evaluate(expr, row, stage.pane_schema)
@@ -119,13 +129,22 @@ def lets_out(stage: Stage, pane: Pane) -> bool:
 
 def element_size(record: Record, schema: Schema) -> int:
     """Bytes of the columns of ``schema`` in ``record`` that are not NULL (9.5): 8 for a number, a timestamp or a date,
-    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8; a list is as large as its items."""
+    16 for a decimal, 1 for a bool, their length for bytes and strings in UTF-8; what is nested the sum of its parts.
+    """
     return sum(_size(record[name], kind) for name, kind in schema.items() if record.get(name) is not None)
 
 
-def _size(value: Any, kind: DataType | ListType) -> int:
-    if isinstance(kind, ListType):
-        return sum(_size(item, kind.item) for item in value if item is not None)
+def _size(value: Any, kind: ColumnType) -> int:  # noqa: PLR0911 (a line for each type)
+    if value is None:
+        return 0
+    match kind:
+        case ListType(item):
+            return sum(_size(one, item) for one in value)
+        case StructType(fields):
+            parts = value.values() if isinstance(value, dict) else value
+            return sum(_size(one, own) for one, (_, own) in zip(parts, fields, strict=True))
+        case MapType(own):
+            return sum(len(key.encode()) + _size(one, own) for key, one in value)
     if kind is DataType.STRING:
         return len(value.encode())
     if kind is DataType.BYTES:

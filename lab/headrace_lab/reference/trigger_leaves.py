@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
-from headrace.model.combiners import Aggregate
+from headrace.model.expressions.expr import Aggregate
 from headrace.model.expressions.typing import readable_types
 from headrace.model.time import Instant
 from headrace.model.triggers.data_driven import (

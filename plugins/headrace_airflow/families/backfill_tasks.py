@@ -15,12 +15,28 @@ from airflow.sdk.exceptions import AirflowSkipException
 from headrace.pipeline.deployment import NEVER, WHEN_APPROVED
 from headrace.runs.option_values import parse_span
 from headrace.runs.reporting.results import RunResult
-from headrace_airflow.assets import Published
+from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.dags import PROMOTE
-from headrace_airflow.decisions import REHEARSED, AskingOperator, check_shown, finish, handle_of, readers_see, rehearsed
-from headrace_airflow.forms import APPROVE, asked_in_form, decided, done_already, earlier_try, option_flags, unreasoned
+from headrace_airflow.decisions import (
+    REHEARSED,
+    AskingOperator,
+    check_shown,
+    finish_promotion,
+    handle_of,
+    readers_see,
+    rehearse_promotion,
+)
+from headrace_airflow.forms import (
+    APPROVE,
+    asked_in_form,
+    decision_message,
+    done_already,
+    earlier_try,
+    missing_reason_warnings,
+    option_flags,
+)
 from headrace_airflow.markdown import Proposal
-from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, skip_after_telling, summary
+from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary, skip_after_telling
 from headrace_airflow.roots import RootedPipeline
 from headrace_airflow.run_ids import backfill_branch, branch_of_run
 from headrace_snapshots.names import published_of
@@ -33,10 +49,10 @@ def awaited_branches(rooted: RootedPipeline) -> set[str]:
     """The branches of a pipeline that its backfills are at work on or ask about, and those that somebody is asked to
     promote: however long ago that began. It is asked in a task.
     """
-    backfill, promote = rooted.dag_id("backfill"), rooted.root.named(PROMOTE)
+    backfill, promote = rooted.dag_id("backfill"), rooted.root.airflow_name(PROMOTE)
     names = {str(form.get("branch") or branch_of_run(run)) for run, form in _open_runs(backfill)}
-    asked = (form for _, form in _open_runs(promote) if form.get("pipeline") == rooted.name)
-    return names | {str(form["branch"]) for form in asked}
+    open_forms = (form for _, form in _open_runs(promote) if form.get("pipeline") == rooted.name)
+    return names | {str(form["branch"]) for form in open_forms}
 
 
 def _open_runs(dag_id: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -65,23 +81,23 @@ class _BackfillOperator(HeadraceOperator):
         """The branch that the form names, or one of this DAG run's own."""
         return backfill_branch(context)
 
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        ends = zip(("--from", "--to"), self._range(context), strict=True)
-        given = [f"{flag}={moment}" for flag, moment in ends if moment]
+    def _application_arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        ends = zip(("--from", "--to"), self._backfill_range(context), strict=True)
+        arguments = [f"{flag}={moment}" for flag, moment in ends if moment]
         form = context["params"]
         if form["promote"] != NEVER:
-            given.append("--patches" if form["patch"] else "--promotes")
-        given += [f"--warning={warning}" for warning in unreasoned(context)]
-        return [*super()._arguments(context, where, run_id), *given]
+            arguments.append("--patches" if form["patch"] else "--promotes")
+        arguments += [f"--warning={warning}" for warning in missing_reason_warnings(context)]
+        return [*super()._application_arguments(context, where, run_id), *arguments]
 
-    def _asked(self, context: Context) -> dict[str, Any]:
+    def _backfill_arguments(self, context: Context) -> dict[str, Any]:
         """The same for the method of a handle."""
-        form, (start, end) = context["params"], self._range(context)
-        asked = {**asked_in_form("backfill", form), "branch": self.branch(context), "start": start, "end": end}
+        form, (start, end) = context["params"], self._backfill_range(context)
+        options = {**asked_in_form("backfill", form), "branch": self.branch(context), "start": start, "end": end}
         promotes = form["promote"] != NEVER
-        return {**asked, "promote": promotes and not form["patch"], "patch": promotes and form["patch"]}
+        return {**options, "promote": promotes and not form["patch"], "patch": promotes and form["patch"]}
 
-    def _range(self, context: Context) -> tuple[str | None, str | None]:
+    def _backfill_range(self, context: Context) -> tuple[str | None, str | None]:
         """From when to when, as the command line takes it."""
         regular, run, form = self.rooted.pipeline.backfill, context.get("dag_run"), context["params"]
         start, end = form.get("from"), form.get("to")
@@ -95,7 +111,7 @@ class ReplayOperator(_BackfillOperator):
     that runs before it have left, but for those about which somebody is asked.
     """
 
-    def begin(self, context: Context) -> str | None:
+    def begin_snapshot(self, context: Context) -> str | None:
         """The snapshot from which a branch that is not there yet is forked."""
         from headrace.runs.backfill.branches import fork_point
 
@@ -104,7 +120,7 @@ class ReplayOperator(_BackfillOperator):
         form = context["params"]
         if self.branch(context) in catalog.head().generations or (form.get("output") and not form["patch"]):
             return None
-        return fork_point(catalog, pipeline, parse_span(*self._range(context))).snapshot
+        return fork_point(catalog, pipeline, parse_span(*self._backfill_range(context))).snapshot
 
     def act(self, context: Context) -> Summary:
         """Tidy up after runs that failed or were rejected, then replay. Skipped as long as nothing has landed; a dry
@@ -117,11 +133,11 @@ class ReplayOperator(_BackfillOperator):
             raise AirflowSkipException("nothing has landed yet: there is nothing to compute again")
 
         if is_dry_run(context):
-            asked = self._asked(context)
-            skip_after_telling(self.rooted, lambda handle: handle.backfill(**asked, dry_run=True))
-        awaited = partial(awaited_branches, self.rooted)
-        for dropped in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC), awaited):
-            self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", dropped)
+            options = self._backfill_arguments(context)
+            skip_after_telling(self.rooted, lambda handle: handle.backfill(**options, dry_run=True))
+        list_awaited = partial(awaited_branches, self.rooted)
+        for branch in drop_abandoned(self.rooted.catalog(), self.branch(context), datetime.now(UTC), list_awaited):
+            self.log.info("dropped branch %s: a backfill left it, which nobody has promoted", branch)
         return super().act(context)
 
 
@@ -142,13 +158,13 @@ class BackfillApprovalOperator(AskingOperator):
             self.log.info("the form says that nobody is to be asked: the branch is promoted %s", form["promote"])
             return None
         handle = handle_of(self.rooted.root, self.rooted.name)
-        if (done := earlier_try(handle.catalog, context)) is not None:
-            self.log.info("%s", done_already(done))
+        if (entry_before := earlier_try(handle.catalog, context)) is not None:
+            self.log.info("%s", done_already(entry_before))
             return None
         output = form.get("output")
         # before it is read: what comes to the branch from here on is only what it has to catch up with
         context["ti"].xcom_push(key=REHEARSED, value=handle.catalog.head().refs.get(branch))
-        return rehearsed(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,))
+        return rehearse_promotion(handle, branch, output=output, patch=form["patch"], later=(BranchBehindError,))
 
 
 class CutOverOperator(_BackfillOperator):
@@ -160,7 +176,7 @@ class CutOverOperator(_BackfillOperator):
     """
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        self.published = Published(rooted.root, rooted.name)
+        self.published = PublishedEvent(rooted.root, rooted.name)
         super().__init__(rooted=rooted, outlets=[self.published.outlet], **kwargs)
 
     def act(self, context: Context) -> Summary:
@@ -178,17 +194,17 @@ class CutOverOperator(_BackfillOperator):
                 f"the form says not to promote: branch {branch} stays for you to look at, {how_long(branch)}"
             )
         handle = handle_of(self.rooted.root, self.rooted.name)
-        done = earlier_try(handle.catalog, context)
-        if done is not None:
-            self.log.info("%s", done_already(done))
+        entry_before = earlier_try(handle.catalog, context)
+        if entry_before is not None:
+            self.log.info("%s", done_already(entry_before))
             if form["patch"] or adopts:
-                finish(handle, done, branch, output=output, patch=form["patch"])
+                finish_promotion(handle, entry_before, branch, output=output, patch=form["patch"])
                 catalog = handle.catalog
-                shown = catalog.published_by_all(catalog.head().refs)
-                return self._announced(context, readers_see(catalog, shown))
+                published_id = catalog.published_by_all(catalog.head().refs)
+                return self._announce_published(context, readers_see(catalog, published_id))
         asks = form["promote"] == WHEN_APPROVED
-        message = "" if done is not None else decided(context, asks=asks)
-        if asks and done is None:
+        message = "" if entry_before is not None else decision_message(context, asks=asks)
+        if asks and entry_before is None:
             check_shown(handle.catalog, branch, context["ti"].xcom_pull(APPROVE, key=REHEARSED), APPROVE, goes_on=True)
         try:
             result = self._cut_over(context, message)
@@ -202,26 +218,22 @@ class CutOverOperator(_BackfillOperator):
             for warning in result.warnings:
                 self.log.warning("%s", warning)
             self.log.info("main has adopted output %s; the next run of process audits and publishes it", output)
-            return summary(result)
-        return self._announced(context, summary(result))
+            return result_summary(result)
+        return self._announce_published(context, result_summary(result))
 
     def _cut_over(self, context: Context, message: str) -> RunResult:
-        from headrace.runs.publishing.adoption import adopt
-        from headrace.runs.publishing.patch import patch
-        from headrace.runs.publishing.promotion import promote
+        from headrace.runs.client.recording import make_change
+        from headrace.runs.stages import CutOver
 
-        catalog, branch, output = self.rooted.catalog(), self.branch(context), context["params"].get("output")
-        if context["params"]["patch"]:
-            return patch(catalog, branch, run_id="cut_over", output=output or "", message=message)
-        if output:
-            return adopt(catalog, branch, output, run_id="cut_over", message=message)
-        return promote(catalog, branch, run_id="cut_over", message=message)
+        form = context["params"]
+        cut_over = CutOver(self.branch(context), form.get("output") or None, form["patch"])
+        return make_change(self.rooted.catalog(), cut_over, run_id="cut_over", message=message)
 
-    def _announced(self, context: Context, became: Summary) -> Summary:
+    def _announce_published(self, context: Context, became: Summary) -> Summary:
         self.published.announce(context, became)
         catalog = self.rooted.catalog()
         for output, snapshot in published_of(catalog.head().refs).items():
             if output:
                 sees = readers_see(seen_catalog(catalog, output), snapshot)
-                Published(self.rooted.root, self.rooted.name, output).announce(context, sees)
+                PublishedEvent(self.rooted.root, self.rooted.name, output).announce(context, sees)
         return became

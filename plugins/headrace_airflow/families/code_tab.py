@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # every process of Airflow imports this module when it starts
 _SOURCE: Final = "headrace_source"
 
 
-def shows(dag: "DAG", file: Path) -> None:
+def show_in_code_tab(dag: "DAG", file: Path) -> None:
     """Have the tab "Code" of ``dag`` show ``file``, if that can be read as Airflow will read it.
 
     Where it could not, Airflow would count it as an import error of all DAGs.

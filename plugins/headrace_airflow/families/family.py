@@ -31,15 +31,15 @@ from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DA
 from airflow.sdk.definitions.callback import SyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from headrace.describe.check import CheckReport, checked
+from headrace.describe.check import CheckReport, check_pipeline
 from headrace.errors import FixConfigError
 from headrace.ext.stores import shown
 from headrace.model.time import Duration
 from headrace.pipeline.deployment import AirflowOptions, AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
-from headrace_airflow.assets import Published, landed
+from headrace_airflow.assets import PublishedEvent, landed_asset
 from headrace_airflow.failures import RETRIES
-from headrace_airflow.families.code_tab import shows
-from headrace_airflow.markdown import code, fenced
+from headrace_airflow.families.code_tab import show_in_code_tab
+from headrace_airflow.markdown import fenced_block, value_as_code
 from headrace_airflow.roots import Root, RootedPipeline
 from headrace_airflow.run_ids import published_asset
 
@@ -61,16 +61,16 @@ def options_of(rooted: RootedPipeline) -> AirflowOptions:
     Raises AirflowDefaultsError.
     """
     root, own = rooted.root, rooted.pipeline.airflow
-    defaults = _defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
+    defaults = _load_defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
     if root.defaults:
-        defaults = _defaults(root.defaults, root.folders.named_by).over(defaults)
+        defaults = _load_defaults(root.defaults, root.folders.named_by).with_defaults(defaults)
     if own is None or defaults is _NONE:
         return own or defaults
-    return own.over(defaults)
+    return own.with_defaults(defaults)
 
 
 @cache
-def _defaults(file: str, named_by: str) -> AirflowOptions:
+def _load_defaults(file: str, named_by: str) -> AirflowOptions:
     if not file:
         return _NONE
     try:
@@ -82,19 +82,19 @@ def _defaults(file: str, named_by: str) -> AirflowOptions:
     return options
 
 
-def timetable(schedule: Schedule | AssetAny | None, rooted: RootedPipeline) -> Any:
+def airflow_schedule(schedule: Schedule | AssetAny | None, rooted: RootedPipeline) -> Any:
     """What Airflow takes as the schedule of a DAG of a pipeline."""
     match schedule:
         case AssetSchedule(uris, or_at):
-            return _events([_asset(uri, rooted.root) for uri in uris], or_at)
+            return _asset_schedule([_schedule_asset(uri, rooted.root) for uri in uris], or_at)
         case FileSchedule(poll_interval, or_at):
-            return _events([landed(rooted, poll_interval)], or_at)
+            return _asset_schedule([landed_asset(rooted, poll_interval)], or_at)
         case CronSchedule() | timedelta():
-            return times(schedule)
+            return timetable_by_time(schedule)
     return schedule
 
 
-def _asset(uri: str, root: Root) -> Asset:
+def _schedule_asset(uri: str, root: Root) -> Asset:
     """The asset of a schedule. A pipeline's is that of the same ``root`` unless it names one: so staging and production
     can have the same files.
     """
@@ -102,14 +102,14 @@ def _asset(uri: str, root: Root) -> Asset:
     if ours is None:
         return Asset(uri)
     named_root, name = ours.groups()
-    return published_asset(f"{named_root}{name}" if named_root else root.qualified(name))
+    return published_asset(f"{named_root}{name}" if named_root else root.qualified_name(name))
 
 
-def _events(assets: list[Asset], or_at: Times | None) -> Any:
-    return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=times(or_at))
+def _asset_schedule(assets: list[Asset], or_at: Times | None) -> Any:
+    return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=timetable_by_time(or_at))
 
 
-def times(schedule: Times) -> Any:
+def timetable_by_time(schedule: Times) -> Any:
     """What Airflow takes as a schedule by times."""
     if isinstance(schedule, CronSchedule):
         return CronTriggerTimetable(schedule.expression, timezone=schedule.zone)
@@ -129,30 +129,30 @@ def task_arguments(options: AirflowOptions) -> dict[str, Any]:
     arguments = {
         "owner": options.owner,
         "retries": options.retries,
-        "retry_delay": _length(options.retry_delay),
-        "execution_timeout": _length(options.execution_timeout),
+        "retry_delay": _as_timedelta(options.retry_delay),
+        "execution_timeout": _as_timedelta(options.execution_timeout),
         "pool": options.pool,
         "queue": options.queue,
-        "on_failure_callback": None if options.on_failure is None else partial(call, options.on_failure),
+        "on_failure_callback": None if options.on_failure is None else partial(call_user_function, options.on_failure),
     }
     return {name: value for name, value in arguments.items() if value is not None} | dict(options.default_args)
 
 
-def deadline(options: AirflowOptions) -> DeadlineAlert | None:
+def deadline_alert(options: AirflowOptions) -> DeadlineAlert | None:
     """When a run should have ended, and whom that is told to."""
     if options.deadline is None or options.on_deadline is None:
         return None
     callback = SyncCallback(options.on_deadline.replace(":", "."))
-    interval = _length(options.deadline)
+    interval = _as_timedelta(options.deadline)
     assert interval is not None
     return DeadlineAlert(reference=DeadlineReference.DAGRUN_QUEUED_AT, interval=interval, callback=callback)
 
 
-def _length(duration: Duration | None) -> timedelta | None:
+def _as_timedelta(duration: Duration | None) -> timedelta | None:
     return None if duration is None else timedelta(microseconds=duration)
 
 
-def call(reference: str, context: Mapping[str, Any]) -> None:
+def call_user_function(reference: str, context: Mapping[str, Any]) -> None:
     """Call a function of a user's own, which is imported only now: Airflow parses often, and tasks fail rarely."""
     module, _, name = reference.partition(":")
     function: Callable[[Mapping[str, Any]], None] = getattr(import_module(module), name)
@@ -204,18 +204,18 @@ def new_dag(
     dag = DAG(
         dag_id=rooted.dag_id(family),
         description=pipeline.description or text.splitlines()[0],
-        doc_md=_documented(rooted, family, text),
-        schedule=timetable(schedule, rooted),
+        doc_md=_dag_documentation(rooted, family, text),
+        schedule=airflow_schedule(schedule, rooted),
         start_date=options.start_date or _START,
         catchup=False,
         max_active_runs=runs_at_once,
         tags=["headrace", *rooted.root.tags, pipeline.name, family, *options.tags],
         default_args=RETRIES | task_arguments(options),
-        deadline=deadline(options) if family == "process" else None,
+        deadline=deadline_alert(options) if family == "process" else None,
         allowed_run_types=[*run_types(schedule), *by_hand],
         auto_register=False,  # the file in dags/ names them
     )
-    shows(dag, rooted.file)
+    show_in_code_tab(dag, rooted.file)
     with has_form(dag, params):
         yield dag
 
@@ -229,9 +229,9 @@ def new_dag_after_publish(
     by_hand: Sequence[DagRunType] = BY_HAND,
 ) -> Iterator[DAG]:
     """Make a DAG that runs whenever readers see something else of one of the ``outputs``; see ``new_dag``."""
-    moved = AssetAny(*(Published(rooted.root, rooted.name, output).asset for output in outputs))
+    any_asset = AssetAny(*(PublishedEvent(rooted.root, rooted.name, output).asset for output in outputs))
     by_hand = [DagRunType.ASSET_TRIGGERED, *by_hand]
-    with new_dag(rooted, family, about, schedule=moved, params={}, by_hand=by_hand) as dag:
+    with new_dag(rooted, family, about, schedule=any_asset, params={}, by_hand=by_hand) as dag:
         yield dag
 
 
@@ -247,12 +247,16 @@ def has_form(dag: DAG, params: Mapping[str, Param]) -> Iterator[None]:
     dag.params.update(params)  # Airflow checks them when a run is triggered; an assignment would check all schemas now
 
 
-def _documented(rooted: RootedPipeline, family: str, about: str) -> str:
+def _dag_documentation(rooted_pipeline: RootedPipeline, family: str, description: str) -> str:
     """What the UI says of a DAG in Markdown: what it does; for that which processes, the pipeline in words, too."""
-    pipeline = rooted.pipeline
-    root = f" Root {code(rooted.root.name)}: {code(shown(rooted.root.uri))}." if rooted.root.name else ""
-    parts = [about, pipeline.description, f"Defined in {code(str(rooted.file))}.{root}"]
+    pipeline = rooted_pipeline.pipeline
+    root = (
+        f" Root {value_as_code(rooted_pipeline.root.name)}: {value_as_code(shown(rooted_pipeline.root.uri))}."
+        if rooted_pipeline.root.name
+        else ""
+    )
+    parts = [description, pipeline.description, f"Defined in {value_as_code(str(rooted_pipeline.file))}.{root}"]
     if family == "process":
-        words = CheckReport([checked(pipeline, root=rooted.root.name)]).lines()
-        parts.append("\n".join(fenced([line for text in words for line in text.splitlines()])))
+        words = CheckReport([check_pipeline(pipeline, root=rooted_pipeline.root.name)]).lines()
+        parts.append("\n".join(fenced_block([line for text in words for line in text.splitlines()])))
     return "\n\n".join(part for part in parts if part)

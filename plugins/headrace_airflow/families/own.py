@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from headrace.model.windows import GlobalWindows
 from headrace.pipeline.deployment import AT_ONCE, NEVER, PROMOTIONS, WHEN_APPROVED
 from headrace.pipeline.endpoints import Sink
-from headrace_airflow.assets import Published
+from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store, reaching_system
 from headrace_airflow.decisions import REHEARSE
 from headrace_airflow.families import recovery_tasks
@@ -35,24 +35,24 @@ if TYPE_CHECKING:
 
 
 def audit_and_publish(rooted: RootedPipeline, after: BaseOperator, *, is_made_here: bool = False) -> None:
-    """Audit and publish the pipeline once ``after`` has ended well. ``is_made_here``: as ``Published`` has it.
+    """Audit and publish the pipeline once ``after`` has ended well. ``is_made_here``: as ``PublishedEvent`` has it.
 
     An audit that fails holds back its own output alone. What readers of all outputs may see moves last, and is told
     unless something has failed: so the run fails if one of its outputs does.
     """
     one_writer: dict[str, Any] = {"pool": rooted.pool}
 
-    def publish(task_id: str, output: str = "", rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> PublishOperator:
-        published = Published(rooted.root, rooted.name, output, is_made_here=is_made_here)
-        return PublishOperator(task_id=task_id, published=published, trigger_rule=rule, **one_writer)
+    def publish_task(task_id: str, output: str = "", rule: TriggerRule = TriggerRule.ALL_SUCCESS) -> PublishOperator:
+        published_event = PublishedEvent(rooted.root, rooted.name, output, is_made_here=is_made_here)
+        return PublishOperator(task_id=task_id, published=published_event, trigger_rule=rule, **one_writer)
 
     if not rooted.pipeline.has_names:
-        chain(after, AuditOperator(task_id="audit", rooted=rooted, **one_writer), publish("publish"))
+        chain(after, AuditOperator(task_id="audit", rooted=rooted, **one_writer), publish_task("publish"))
         return
-    last = publish("publish", rule=TriggerRule.NONE_FAILED)
+    last = publish_task("publish", rule=TriggerRule.NONE_FAILED)
     for output in rooted.pipeline.by_output:
         audit = AuditOperator(task_id=f"audit.{output}", rooted=rooted, output=output, **one_writer)
-        chain(after, audit, publish(f"publish.{output}", output), last)
+        chain(after, audit, publish_task(f"publish.{output}", output), last)
 
 
 _RECOVERIES = 16
@@ -120,8 +120,8 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
         **option_fields("recover", rooted.pipeline),
         REASON: reason_field(),
     }
-    about = recover_dag.__doc__
-    with new_dag(rooted, RECOVER_TASK, about, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
+    description = recover_dag.__doc__
+    with new_dag(rooted, RECOVER_TASK, description, schedule=None, params=params, runs_at_once=_RECOVERIES) as dag:
         recover = recovery_tasks.RecoverOperator(
             task_id=RECOVER_TASK, rooted=rooted, flags=option_flags("recover", rooted.pipeline), pool=rooted.pool
         )
@@ -137,14 +137,14 @@ def recover_dag(rooted: RootedPipeline) -> DAG:
 
 def backfill_dag(rooted: RootedPipeline) -> DAG:
     """Read input again on a branch beside the live pipeline, audit it, and make it main while processing is held: at
-    once, or after a person has seen what readers will see change. As a patch only rows of expired windows are replaced.
+    once, or after a person has seen what readers will see change. As a patch only rows that are over are replaced.
 
     Only the cut-over holds the pool: the replay writes nothing that the process DAG reads. Where the pipeline has a
     schedule for it, its runs compute the last so many days, whatever the clock says.
     """
     regular = rooted.pipeline.backfill
-    given = {} if regular is None else {"output": regular.output, "patch": regular.patch}
-    fields = option_fields("backfill", rooted.pipeline, **given)
+    field_values = {} if regular is None else {"output": regular.output, "patch": regular.patch}
+    fields = option_fields("backfill", rooted.pipeline, **field_values)
     promote = Param(
         AT_ONCE if regular is None else regular.promote,
         type="string",
@@ -198,8 +198,8 @@ class AnnounceWindowsOperator(BaseOperator):
     """
 
     def __init__(self, *, rooted: RootedPipeline, output: str, **kwargs: Any) -> None:
-        qualified = "/".join(filter(None, (rooted.qualified, output)))
-        self.windows = windows_asset(qualified)
+        qualified_name = "/".join(filter(None, (rooted.qualified, output)))
+        self.windows = windows_asset(qualified_name)
         super().__init__(inlets=[self.windows], outlets=[self.windows], max_active_tis_per_dag=1, **kwargs)
         self.rooted, self.of_output = rooted, output
 
@@ -209,21 +209,21 @@ class AnnounceWindowsOperator(BaseOperator):
         from headrace.runs.client.handle import open as open_root
 
         state = context["asset_state_store"][self.windows]
-        announced = self._announced(context)
+        last_announced = self._last_announced(context)
         where = self.rooted.pipeline.by_output[self.of_output].stages[-1].aggregation.where
         with reaching_store(self.rooted.root):
             reader = open_root(self.rooted.root.uri)[self.rooted.name]
             news = window_news(
-                reader[self.of_output] if self.of_output else reader, where, announced, at_first=_AT_FIRST
+                reader[self.of_output] if self.of_output else reader, where, last_announced, at_first=_AT_FIRST
             )
         if news.is_guess:
             self.log.warning("what was announced last has expired: all complete windows are announced again")
-        keys, now = news.keys(), news.announced.to_json()
+        keys, now = news.partition_keys(), news.announced.to_json()
         if not keys:
             state.set(_ANNOUNCED, now)
             state.set(_ANNOUNCING, None)
             raise AirflowSkipException("no window is complete that was not, and none was corrected")
-        state.set(_ANNOUNCED, None if announced is None else announced.to_json())
+        state.set(_ANNOUNCED, None if last_announced is None else last_announced.to_json())
         state.set(_ANNOUNCING, now)
         event = context["outlet_events"][self.windows]
         event.add_partitions(keys)
@@ -231,22 +231,23 @@ class AnnounceWindowsOperator(BaseOperator):
         self.log.info("%s windows are complete, and %s were corrected", len(news.completed), len(news.corrected))
         return {"partitions": len(keys), **event.extra}
 
-    def _announced(self, context: Context) -> "AnnouncedWindows | None":
+    def _last_announced(self, context: Context) -> "AnnouncedWindows | None":
         """What was announced last, as far as anyone knows."""
         state = context["asset_state_store"][self.windows]
-        announcing, announced = (
-            None if (kept := state.get(key)) is None else _read(kept) for key in (_ANNOUNCING, _ANNOUNCED)
+        announcing, last_announced = (
+            None if (stored_value := state.get(key)) is None else _announced_from_json(stored_value)
+            for key in (_ANNOUNCING, _ANNOUNCED)
         )
         events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS)
         # a person may have made events of the asset, too, as in order to have a window done once more
-        newest = next((_read(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
-        return announcing if announcing is not None and newest == announcing else announced
+        newest = next((_announced_from_json(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
+        return announcing if announcing is not None and newest == announcing else last_announced
 
 
-def _read(kept: Any) -> "AnnouncedWindows":
+def _announced_from_json(stored_value: Any) -> "AnnouncedWindows":
     from headrace.read.diff.appended_rows import AnnouncedWindows
 
-    return AnnouncedWindows.from_json(kept)
+    return AnnouncedWindows.from_json(stored_value)
 
 
 def windows_dag(rooted: RootedPipeline) -> DAG | None:
@@ -255,8 +256,8 @@ def windows_dag(rooted: RootedPipeline) -> DAG | None:
     """
     outputs = [
         output
-        for output, alone in rooted.pipeline.by_output.items()
-        if not (alone.rows or isinstance(alone.stages[-1].aggregation.where, GlobalWindows))
+        for output, output_pipeline in rooted.pipeline.by_output.items()
+        if not (output_pipeline.rows or isinstance(output_pipeline.stages[-1].aggregation.where, GlobalWindows))
     ]
     if not options_of(rooted).announce_windows or not outputs:
         return None
@@ -285,8 +286,8 @@ class DeliverOperator(BaseOperator):
         from headrace.runs.client.handle import open as open_root
 
         del context
-        reached = reaching_system(self.sink.connection) if self.sink.connection else nullcontext()
-        with reaching_store(self.rooted.root), reached:
+        reaching_sink = reaching_system(self.sink.connection) if self.sink.connection else nullcontext()
+        with reaching_store(self.rooted.root), reaching_sink:
             handle = open_root(self.rooted.root.uri)[self.rooted.pipeline]
             (delivery,) = handle.deliver(output=self.of_output, sinks=[self.sink.name])
         self.log.info("%s", delivery.describe())
@@ -300,7 +301,11 @@ def deliver_dag(rooted: RootedPipeline) -> DAG | None:
 
     Each sink is a task of its own. One that fails holds what it held, and gets all that it lacks the next time.
     """
-    tasks = [(output, sink) for output, alone in rooted.pipeline.by_output.items() for sink in alone.sinks]
+    tasks = [
+        (output, sink)
+        for output, output_pipeline in rooted.pipeline.by_output.items()
+        for sink in output_pipeline.sinks
+    ]
     if not tasks:
         return None
     outputs = dict.fromkeys(output for output, _ in tasks)

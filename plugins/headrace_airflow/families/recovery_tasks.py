@@ -13,9 +13,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowSkipException, Error
 
 from headrace.errors import HeadraceError, RestoreError
 from headrace.pipeline.deployment import AT_ONCE, NEVER, WHEN_APPROVED
-from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.results import redact_secrets
+from headrace.this_process import in_one_line
 from headrace_airflow import forms
-from headrace_airflow.connection import reaching_store
+from headrace_airflow.connection import reaching_sources, reaching_store
 from headrace_airflow.decisions import REHEARSE, AskingOperator, handle_of
 from headrace_airflow.failures import TypedTaskError, problem_left
 from headrace_airflow.markdown import Proposal
@@ -29,6 +30,7 @@ from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN
 
 if TYPE_CHECKING:
+    from headrace.runs.client.handle import PipelineHandle
     from headrace.runs.recovery_target import CutMove, RecoveryCut
 
 
@@ -43,15 +45,15 @@ def takes_readers_back(form: Mapping[str, Any]) -> bool:
 
 def lines_about(cut: "RecoveryCut") -> Iterator[str]:
     """What becomes of each reader, and which readers nobody can see, for people."""
-    for move in _readers(cut):
+    for move in _reader_moves(cut):
         way = "" if move.given_up is None else f"main moves from {move.head} to {move.to}; "
-        yield f"reader {_name(move)}: {way}{redacted(move.in_words)}"
-    yield from map(redacted, cut.searched.limits)
+        yield f"reader {_reader_name(move)}: {way}{redact_secrets(move.in_words)}"
+    yield from map(redact_secrets, cut.searched.limits)
 
 
 def where_to(cut: "RecoveryCut") -> dict[str, dict[str, str | None]]:
     """``Places`` of a cut, as a rehearsal leaves them for the task that goes back."""
-    return {_name(move): {"head": move.head, "to": move.to} for move in _readers(cut)}
+    return {_reader_name(move): {"head": move.head, "to": move.to} for move in _reader_moves(cut)}
 
 
 def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, asked: Mapping[str, Any]) -> None:
@@ -64,19 +66,19 @@ def check_as_rehearsed(catalog: Catalog, snapshot: str | None, places: Places, a
     from headrace.runs.recovery_target import recovery_cut
 
     stores = RootStores(catalog.store)
-    for move in _readers(recovery_cut(catalog, snapshot, **asked)):
+    for move in _reader_moves(recovery_cut(catalog, snapshot, **asked)):
         if move.problem is not None:
             continue
-        shown = places.get(_name(move))
-        if shown is None and move.given_up is None:
+        place = places.get(_reader_name(move))
+        if place is None and move.given_up is None:
             continue  # it has appeared since, and stays
-        if shown is None or not _goes_as(stores.catalog(move.pipeline), move, shown):
-            raise forms.RehearsalOutdatedError(_outdated(move, shown))
+        if place is None or not _goes_as(stores.catalog(move.pipeline), move, place):
+            raise forms.RehearsalOutdatedError(_outdated_message(move, place))
 
 
-def _goes_as(catalog: Catalog, move: "CutMove", shown: Mapping[str, str | None]) -> bool:
-    """Whether a reader has come of the head that was ``shown``, and goes back no further."""
-    return _leads_to(catalog, shown["head"], move.head) and _leads_to(catalog, shown["to"], move.to)
+def _goes_as(catalog: Catalog, move: "CutMove", place: Mapping[str, str | None]) -> bool:
+    """Whether a reader has come of the head that ``place`` shows, and goes back no further."""
+    return _leads_to(catalog, place["head"], move.head) and _leads_to(catalog, place["to"], move.to)
 
 
 def _leads_to(catalog: Catalog, older: str | None, newer: str | None) -> bool:
@@ -87,21 +89,22 @@ def _leads_to(catalog: Catalog, older: str | None, newer: str | None) -> bool:
     return False
 
 
-def _outdated(move: "CutMove", shown: Mapping[str, str | None] | None) -> str:
-    before = "nobody knew of it" if shown is None else f"it was at {shown['head']}, to go to {shown['to']},"
+def _outdated_message(move: "CutMove", place: Mapping[str, str | None] | None) -> str:
+    old_text = "nobody knew of it" if place is None else f"it was at {place['head']}, to go to {place['to']},"
     return (
-        f"reader {_name(move)} is at {move.head} and would go back to {move.to}; {before} when the task {REHEARSE} "
+        f"reader {_reader_name(move)} is at {move.head} and would go back to {move.to}; {old_text} when the task "
+        f"{REHEARSE} "
         f"said what is given up. If this recovery is still wanted, clear {REHEARSE}, which looks again"
     )
 
 
-def _readers(cut: "RecoveryCut") -> "tuple[CutMove, ...]":
+def _reader_moves(cut: "RecoveryCut") -> "tuple[CutMove, ...]":
     """All that goes back, or stays, beside the pipeline itself."""
     return cut.moves[1:]
 
 
-def _name(move: "CutMove") -> str:
-    return redacted(str(move.pipeline))
+def _reader_name(move: "CutMove") -> str:
+    return redact_secrets(str(move.pipeline))
 
 
 RECOVER: Final = "recover"
@@ -109,51 +112,67 @@ RECOVER: Final = "recover"
 
 
 class RehearseRecoveryOperator(BaseOperator):
-    """Says which snapshot main goes back to, that it is whole, and what is given up. Nothing moves."""
+    """Says which snapshot main goes back to, that it is whole, what is given up, and the stages of the recovery.
+    Nothing moves.
+    """
 
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.rooted = rooted
 
     def execute(self, context: Context) -> dict[str, Any]:
-        """The id of the snapshot, what is given up, in lines, and where main is; with readers, where each of them is
-        and goes. Raises why it would be refused.
+        """The id of the snapshot; in lines what is given up, and each stage; where main is; with readers, where each
+        of them is and goes. Raises why it would be refused.
         """
-        with problem_left(context), reaching_store(self.rooted.root):
-            rehearsal, cut = self._looked(context)
+        from headrace.runs.client.handle import open as open_root
+
+        rooted_pipeline = self.rooted
+        with problem_left(context), reaching_store(rooted_pipeline.root), reaching_sources(rooted_pipeline.pipeline):
+            handle = open_root(rooted_pipeline.root.uri)[rooted_pipeline.pipeline]
+            if (entry_before := _earlier_recovery(handle.catalog, context)) is not None:
+                self.log.info("%s", forms.done_already(entry_before))
+                return {
+                    "snapshot": entry_before.moves[MAIN][1],
+                    "said": [forms.done_already(entry_before)],
+                    "head": None,
+                }
+            rehearsal, cut = self._rehearse_recovery(handle, context["params"])
             for line in rehearsal["said"]:
                 self.log.info("%s", line)
             if cut is not None:
                 cut.check_all_follow()  # once the log has said of all readers where they would go
-        return rehearsal
+            options = forms.asked_in_form("recover", context["params"])
+            dry_run = handle.recover(rehearsal["snapshot"], **options, dry_run=True)
+            stages = [f"stage {number}: {in_one_line(str(stage))}" for number, stage in enumerate(dry_run.stages, 1)]
+            for line in (*stages, *dry_run.warnings):
+                self.log.info("%s", line)
+        return {**rehearsal, "said": [*rehearsal["said"], *stages, *dry_run.warnings]}
 
-    def _looked(self, context: Context) -> "tuple[dict[str, Any], RecoveryCut | None]":
+    def _rehearse_recovery(
+        self, handle: "PipelineHandle", form: Mapping[str, Any]
+    ) -> "tuple[dict[str, Any], RecoveryCut | None]":
         from headrace.read.snapshots.snapshot_refs import named_id
         from headrace.runs.recovery_target import check_whole, with_epochs
 
-        handle = handle_of(self.rooted.root, self.rooted.name)
-        if (done := _done(handle.catalog, context)) is not None:
-            return {"snapshot": done.moves[MAIN][1], "said": [forms.done_already(done)], "head": None}, None
         head = handle.catalog.known_head()
-        to = named_id(handle.catalog, head, context["params"]["snapshot"])
-        files = check_whole(handle.catalog, to)
+        target_id = named_id(handle.catalog, head, form["snapshot"])
+        files = check_whole(handle.catalog, target_id)
         lines, main = (
-            [f"snapshot {to} is whole: all of its {files:,} files are as they were written"],
+            [f"snapshot {target_id} is whole: all of its {files:,} files are as they were written"],
             head.refs.get(MAIN),
         )
-        form = context["params"]
-        if main == to:
+        if main == target_id:
             lines.append("main is there already: nothing is given up")
         else:
             given_up = with_epochs(
-                handle.catalog, handle.rollback(to=to, dry_run=True, **forms.asked_in_form("rollback", form))
+                handle.catalog, handle.rollback(to=target_id, dry_run=True, **forms.asked_in_form("rollback", form))
             )
-            lines += [f"{ref} moves from {before} to {after}" for ref, (before, after) in given_up.moves.items()]
+            lines += [f"{ref} moves from {old_id} to {new_id}" for ref, (old_id, new_id) in given_up.moves.items()]
             lines += given_up.told
-        rehearsal = {"snapshot": to, "said": lines, "head": main}
+        rehearsal = {"snapshot": target_id, "said": lines, "head": main}
         if not takes_readers_back(form):
             return rehearsal, None
-        cut = handle.recovery_cut(to, **forms.asked_in_form("recovery_cut", form))
+        cut = handle.recovery_cut(target_id, **forms.asked_in_form("recovery_cut", form))
         return {**rehearsal, "said": [*lines, *lines_about(cut)], "readers": where_to(cut)}, cut
 
 
@@ -172,10 +191,12 @@ class ApproveRecoveryOperator(AskingOperator):
         if when == AT_ONCE:
             self.log.info("the form says that nobody is to be asked")
             return None
-        if (done := _done(handle_of(self.rooted.root, self.rooted.name).catalog, context)) is not None:
-            self.log.info("%s", forms.done_already(done))
+        if (
+            entry_before := _earlier_recovery(handle_of(self.rooted.root, self.rooted.name).catalog, context)
+        ) is not None:
+            self.log.info("%s", forms.done_already(entry_before))
             return None
-        return Proposal.as_list(_rehearsed(context)["said"])
+        return Proposal.as_list(_rehearsal_result(context)["said"])
 
 
 class RecoverOperator(HeadraceOperator):
@@ -184,23 +205,23 @@ class RecoverOperator(HeadraceOperator):
     def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
         super().__init__(rooted=rooted, action="recover", **kwargs)
 
-    def begin(self, context: Context) -> str | None:
+    def begin_snapshot(self, context: Context) -> str | None:
         """The snapshot to which main goes back. Raises NotRehearsedError."""
-        return str(_rehearsed(context)["snapshot"])
+        return str(_rehearsal_result(context)["snapshot"])
 
     def act(self, context: Context) -> Summary:
         """Recover. Raises NotApprovedError if a person is to be asked and nobody has approved it, and
         RehearsalOutdatedError if main, or a reader that goes back, too, has gone another way since it was said what is
         given up. Once main has gone back another try does the rest.
         """
-        self.log.info("going back: %s", self._decided(context))
+        self.log.info("going back: %s", self._decision_message(context))
         catalog = self.rooted.catalog()
-        if _done(catalog, context) is None:
+        if _earlier_recovery(catalog, context) is None:
             self._check_rehearsed(catalog, context)
         return super().act(context)
 
     def _check_rehearsed(self, catalog: Catalog, context: Context) -> None:
-        rehearsal, form = _rehearsed(context), context["params"]
+        rehearsal, form = _rehearsal_result(context), context["params"]
         _check_ahead(catalog, rehearsal["head"])
         if takes_readers_back(form):
             if "readers" not in rehearsal:
@@ -208,18 +229,18 @@ class RecoverOperator(HeadraceOperator):
                     f"the task {REHEARSE} of this run has not said where readers go: clear it"
                 )
             check_as_rehearsed(
-                catalog, self.begin(context), rehearsal["readers"], forms.asked_in_form("recovery_cut", form)
+                catalog, self.begin_snapshot(context), rehearsal["readers"], forms.asked_in_form("recovery_cut", form)
             )
 
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        given = [f"--snapshot={self.begin(context)}", f"--message={self._decided(context)}"]
-        given += [f"--warning={warning}" for warning in forms.unreasoned(context)]
-        return [*super()._arguments(context, where, run_id), *given]
+    def _application_arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        arguments = [f"--snapshot={self.begin_snapshot(context)}", f"--message={self._decision_message(context)}"]
+        arguments += [f"--warning={warning}" for warning in forms.missing_reason_warnings(context)]
+        return [*super()._application_arguments(context, where, run_id), *arguments]
 
-    def _decided(self, context: Context) -> str:
+    def _decision_message(self, context: Context) -> str:
         """Who decided it and why; once it is done nobody has to approve it again."""
-        done = _done(self.rooted.catalog(), context)
-        return forms.decided(context, asks=done is None and context["params"]["when"] == WHEN_APPROVED)
+        entry_before = _earlier_recovery(self.rooted.catalog(), context)
+        return forms.decision_message(context, asks=entry_before is None and context["params"]["when"] == WHEN_APPROVED)
 
 
 class ProcessOperator(HeadraceOperator):
@@ -241,9 +262,9 @@ class ProcessOperator(HeadraceOperator):
         """
         if is_dry_run(context):
             form = context["params"]
-            asked = forms.asked_in_form("run", form)
+            options = forms.asked_in_form("run", form)
             create = bool(form.get("create"))
-            skip_after_telling(self.rooted, lambda handle: handle.run(**asked, dry_run=True), create=create)
+            skip_after_telling(self.rooted, lambda handle: handle.run(**options, dry_run=True), create=create)
         try:
             return super().act(context)
         except (TypedTaskError, RestoreError) as error:
@@ -252,9 +273,9 @@ class ProcessOperator(HeadraceOperator):
                 self._start_recovery(context, error)
             raise
 
-    def _arguments(self, context: Context, where: str, run_id: str) -> list[str]:
-        given = super()._arguments(context, where, run_id)
-        return [*given, "--publish"] if self.branch(context) == MAIN else given
+    def _application_arguments(self, context: Context, where: str, run_id: str) -> list[str]:
+        arguments = super()._application_arguments(context, where, run_id)
+        return [*arguments, "--publish"] if self.branch(context) == MAIN else arguments
 
     def _start_recovery(self, context: Context, error: TypedTaskError | RestoreError) -> None:
         from headrace.runs.recovery_target import way_back
@@ -307,7 +328,7 @@ def start_once(dag: str, run_id: str, conf: dict[str, Any]) -> bool:
     raise AirflowException(f"{answer.error.value}: {answer.detail}")
 
 
-def _rehearsed(context: Context) -> dict[str, Any]:
+def _rehearsal_result(context: Context) -> dict[str, Any]:
     """What the rehearsal of this run has left. Raises NotRehearsedError."""
     rehearsal = context["ti"].xcom_pull(task_ids=REHEARSE)
     if not rehearsal:
@@ -315,20 +336,21 @@ def _rehearsed(context: Context) -> dict[str, Any]:
     return dict(rehearsal)
 
 
-def _check_ahead(catalog: Catalog, rehearsed: str | None) -> None:
-    """Raise RehearsalOutdatedError unless main is at the snapshot ``rehearsed``, or was continued from there."""
+def _check_ahead(catalog: Catalog, rehearsed_id: str | None) -> None:
+    """Raise RehearsalOutdatedError unless main is at the snapshot ``rehearsed_id``, or was continued from there."""
     main = catalog.head().refs.get(MAIN)
-    if rehearsed is None or main is None or main == rehearsed:
+    if rehearsed_id is None or main is None or main == rehearsed_id:
         return
     with suppress(MissingSnapshotError, BrokenObjectError):  # nobody can tell
-        if not catalog.is_ancestor(rehearsed, main):
+        if not catalog.is_ancestor(rehearsed_id, main):
             raise forms.RehearsalOutdatedError(
-                f"main was at {rehearsed} when the task {REHEARSE} said what is given up; it has gone back since, and "
+                f"main was at {rehearsed_id} when the task {REHEARSE} said what is given up; it has gone back since, "
+                "and "
                 f"is at {main} now. If this recovery is still wanted, clear {REHEARSE}, which looks again"
             )
 
 
-def _done(catalog: Catalog, context: Context) -> Entry | None:
+def _earlier_recovery(catalog: Catalog, context: Context) -> Entry | None:
     """The entry by which an earlier try of this run has gone back; None if none has."""
     from headrace.runs.recovery_target import is_recovery
 

@@ -20,20 +20,20 @@ import msgspec
 from headrace.audit.store import AuditOutcome, Finding, UsualFinding, read_audit
 from headrace.errors import HeadraceError
 from headrace.model.event_time import Split
-from headrace.model.time import MIN_INSTANT, instant, render
-from headrace.observe.lateness import plot
+from headrace.model.time import MIN_INSTANT, render, to_instant
+from headrace.observe.lateness import plot_lateness
 from headrace.observe.pane_history import PaneHistory
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.progress import StoredProgress, inputs_read, splits_read, watermarks_of
 from headrace.read.snapshots.snapshot_refs import named_id, snapshot_at
 from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.delivery_notes import notes
+from headrace.runs.delivering.delivery_notes import read_notes
 from headrace.runs.publishing.promotion import rehearse_for_readers
 from headrace.runs.recovery_target import TargetBrokenError, check_there, recovery_targets, with_epochs
 from headrace.runs.reporting.results import from_json
-from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize, written_bytes
-from headrace_airflow.markdown import told, told_of_run
+from headrace.runs.reporting.summary import EpochLine, PipelineSummary, summarize_pipeline, written_bytes
+from headrace_airflow.markdown import text_for_page, told_of_run
 from headrace_airflow.run_ids import run_id_begin
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
@@ -74,19 +74,19 @@ def audit_to_json(outcome: AuditOutcome, *, with_values: bool) -> dict[str, Any]
         "finished_at": outcome.finished_at,
         "rows": {str(view): count for view, count in outcome.rows.items()},
         "docs": sorted({str(finding.view) for finding in outcome.findings}) if with_values else [],
-        "findings": [_expectation(finding, with_values=with_values) for finding in outcome.findings],
+        "findings": [_expectation_json(finding, with_values=with_values) for finding in outcome.findings],
         "limits": [
             {"limit": finding.describe(), "severity": finding.severity, "released": list(finding.released)}
             for finding in outcome.limits
         ],
         "usual": [
-            _usual(finding, with_values=with_values)
+            _usual_check_json(finding, with_values=with_values)
             for finding in (() if outcome.usual is None else outcome.usual.findings)
         ],
     }
 
 
-def _expectation(finding: Finding, *, with_values: bool) -> dict[str, Any]:
+def _expectation_json(finding: Finding, *, with_values: bool) -> dict[str, Any]:
     return {
         "expectation": finding.expectation.describe(),
         "success": finding.success,
@@ -98,7 +98,7 @@ def _expectation(finding: Finding, *, with_values: bool) -> dict[str, Any]:
     }
 
 
-def _usual(finding: UsualFinding, *, with_values: bool) -> dict[str, Any]:
+def _usual_check_json(finding: UsualFinding, *, with_values: bool) -> dict[str, Any]:
     """What was found beside a check against history. Its figures are counts, shares and distances, and no values."""
     return {
         "check": finding.check.describe(),
@@ -115,7 +115,7 @@ def _usual(finding: UsualFinding, *, with_values: bool) -> dict[str, Any]:
     }
 
 
-def styled(page: bytes) -> bytes:
+def with_inline_style(page: bytes) -> bytes:
     """``page`` with a style of its own, since it may load none."""
     return page.replace(b"</head>", _STYLE, 1)
 
@@ -132,7 +132,7 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
     """
     splits = splits_read(manifest)
     last = _files_of_epoch(catalog, manifest)
-    held = StoredProgress.of(manifest).held_back_by
+    holder = StoredProgress.from_manifest(manifest).held_back_by
     inputs = [
         {
             "name": name,
@@ -141,12 +141,12 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
             "last_files": len(last.get(name, ())),
             "last_bytes": sum(file.size for file in last.get(name, ())),
             "watermark": read.watermark,
-            "holds_back": held is not None and held.input == name,
-            **_splits(splits[name], with_values=with_values),
+            "holds_back": holder is not None and holder.input == name,
+            **_splits_summary(splits[name], with_values=with_values),
         }
         for name, read in inputs_read(manifest).items()
     ]
-    shared = {
+    shared_figures = {
         "snapshot": manifest.snapshot_id,
         "epoch": manifest.epoch,
         "counts": dict(manifest.counts),
@@ -155,19 +155,19 @@ def graph_figures(catalog: Catalog, manifest: Manifest, *, with_values: bool) ->
     }
     names, store = outputs_of(manifest), catalog.store
     if not names:
-        return shared | _own_figures(store, manifest)
+        return shared_figures | _own_figures(store, manifest)
     upstream = upstream_of(manifest)
     own = [
         {
             "name": name,
             "of": [*upstream.get(name, ())],
-            "counts": dict(seen.counts),
-            **_own_figures(catalog.store, seen),
+            "counts": dict(output_manifest.counts),
+            **_own_figures(catalog.store, output_manifest),
         }
         for name in names
-        for seen in (seen_by(manifest, name),)
+        for output_manifest in (seen_by(manifest, name),)
     ]
-    return shared | {"logs": {"rejected": _rows(manifest, REJECTED)}, "outputs": own}
+    return shared_figures | {"logs": {"rejected": _row_count(manifest, REJECTED)}, "outputs": own}
 
 
 def _own_figures(store: ObjectStore, manifest: Manifest) -> dict[str, Any]:
@@ -179,19 +179,19 @@ def _own_figures(store: ObjectStore, manifest: Manifest) -> dict[str, Any]:
             {
                 "watermark": render(watermark),
                 "open_windows": open_windows(store, manifest, stage),
-                "state": table_figures(manifest, UNNAMED.state(stage)),
+                "state": table_figures(manifest, UNNAMED.state_table(stage)),
             }
             for stage, watermark in enumerate(watermarks_of(manifest).chains[UNNAMED.output])
         ],
         "current": {**table_figures(manifest, UNNAMED.current), "live": current_rows(store, manifest)},
         "logs": {
-            view: _rows(manifest, log)
+            view: _row_count(manifest, log)
             for view, log in {"panes": UNNAMED.panes, "late": UNNAMED.late, "rejected": REJECTED}.items()
         },
     }
 
 
-def _rows(manifest: Manifest, log: str) -> int:
+def _row_count(manifest: Manifest, log: str) -> int:
     """How many rows a log has; an output that has not begun has none."""
     return manifest.logs[log].rows if log in manifest.logs else 0
 
@@ -218,7 +218,7 @@ def _files_of_epoch(catalog: Catalog, manifest: Manifest) -> Mapping[str, list[I
     return files
 
 
-def _splits(splits: Mapping[str, Split], *, with_values: bool) -> dict[str, Any]:
+def _splits_summary(splits: Mapping[str, Split], *, with_values: bool) -> dict[str, Any]:
     """How many splits an input has, and the slowest of them; one without a name is the input itself."""
     if set(splits) <= {""}:
         return {"splits": 0, "slowest": []}
@@ -255,25 +255,25 @@ class Claims:
     def owners(self, wanted: Collection[ClaimName]) -> dict[ClaimName, str]:
         """Who made each of the claims, as far as the newest entries tell: the id of a run."""
         with self._lock:
-            self._look(wanted)
+            self._search_entries(wanted)
             return {claim: self._owners[claim] for claim in wanted if claim in self._owners}
 
-    def _look(self, wanted: Collection[ClaimName]) -> None:
-        """Look through entries that are new, and then through older ones until all ``wanted`` are found."""
+    def _search_entries(self, wanted_claims: Collection[ClaimName]) -> None:
+        """Look through entries that are new, and then through older ones until all ``wanted_claims`` are found."""
         end = self._catalog.known_head().entry
         new = end - self._newest
         if self._newest < 0 or new > _ENTRIES_LOOKED_AT:
             self._newest, self._oldest, new = end, end + 1, 0
         for entry in islice(self._catalog.entries(end + 1), new):
-            self._remember(entry)
+            self._remember_claim(entry)
         self._newest = end
         for entry in islice(self._catalog.entries(self._oldest), _ENTRIES_LOOKED_AT):
-            if all(claim in self._owners for claim in wanted):
+            if all(claim in self._owners for claim in wanted_claims):
                 break
-            self._remember(entry)
+            self._remember_claim(entry)
             self._oldest = entry.number
 
-    def _remember(self, entry: Entry) -> None:
+    def _remember_claim(self, entry: Entry) -> None:
         if entry.kind is Kind.CLAIM and entry.branch is not None:
             self._owners[entry.branch, entry.generations[entry.branch]] = str(entry.detail["owner"])
 
@@ -284,21 +284,26 @@ Readers = dict[str, dict[str, dict[str, Any] | None]]
 
 def readers_after_moves(catalog: Catalog, moves: Mapping[str, Sequence[str | None]]) -> Readers:
     """After ``moves`` of refs, each from one snapshot to another."""
-    after = {object_names.output_of(ref): to for ref, (_, to) in moves.items() if object_names.is_published(ref)}
-    return _readers(catalog, {**_seen(catalog), **after})
+    refs_after = {
+        object_names.output_of(ref): new_id for ref, (_, new_id) in moves.items() if object_names.is_published(ref)
+    }
+    return _change_for_readers(catalog, {**_seen_snapshots(catalog), **refs_after})
 
 
 def readers_after_release(catalog: Catalog, snapshot: str, output: str) -> Readers:
     """After a release of ``snapshot`` for one ``output``; "": for all."""
-    seen = _seen(catalog)
-    return _readers(catalog, {name: snapshot if output in ("", name) else shown for name, shown in seen.items()})
+    seen_snapshots = _seen_snapshots(catalog)
+    return _change_for_readers(
+        catalog,
+        {name: snapshot if output in ("", name) else published_id for name, published_id in seen_snapshots.items()},
+    )
 
 
 def readers_after_promotion(catalog: Catalog, branch: str) -> Readers:
     """After ``branch`` has become main, with the outputs that it has."""
     head = catalog.known_head().refs.get(branch)
     names = () if head is None else output_names(catalog.manifest(head))
-    return _readers(catalog, dict.fromkeys(names, head))
+    return _change_for_readers(catalog, dict.fromkeys(names, head))
 
 
 def readers_after_patch(catalog: Catalog, branch: str) -> Readers:
@@ -306,26 +311,32 @@ def readers_after_patch(catalog: Catalog, branch: str) -> Readers:
     main = catalog.known_head().refs.get(object_names.MAIN)
     if main is None:
         return {}
-    patched = {"snapshot": f"a patch by {branch}", "epoch": catalog.link(main).epoch + 1}
-    return {name: {"before": _named(catalog, seen), "after": patched} for name, seen in _seen(catalog).items()}
+    patched_snapshot = {"snapshot": f"a patch by {branch}", "epoch": catalog.link(main).epoch + 1}
+    return {
+        name: {"before": _snapshot_with_epoch(catalog, published_id), "after": patched_snapshot}
+        for name, published_id in _seen_snapshots(catalog).items()
+    }
 
 
-def _seen(catalog: Catalog) -> dict[str, str | None]:
+def _seen_snapshots(catalog: Catalog) -> dict[str, str | None]:
     """What readers see of each output of main, and of those that have been published."""
     refs = catalog.known_head().refs
     names = output_names(catalog.manifest(refs[object_names.MAIN])) if object_names.MAIN in refs else ()
     return {**dict.fromkeys(names), **object_names.published_of(refs)}
 
 
-def _readers(catalog: Catalog, after: Mapping[str, str | None]) -> Readers:
-    seen = _seen(catalog)
+def _change_for_readers(catalog: Catalog, snapshots_after: Mapping[str, str | None]) -> Readers:
+    seen_snapshots = _seen_snapshots(catalog)
     return {
-        name: {"before": _named(catalog, seen.get(name)), "after": _named(catalog, after.get(name))}
-        for name in {**seen, **after}
+        name: {
+            "before": _snapshot_with_epoch(catalog, seen_snapshots.get(name)),
+            "after": _snapshot_with_epoch(catalog, snapshots_after.get(name)),
+        }
+        for name in {**seen_snapshots, **snapshots_after}
     }
 
 
-def _named(catalog: Catalog, snapshot: str | None) -> dict[str, Any] | None:
+def _snapshot_with_epoch(catalog: Catalog, snapshot: str | None) -> dict[str, Any] | None:
     return None if snapshot is None else {"snapshot": snapshot, "epoch": catalog.link(snapshot).epoch}
 
 
@@ -349,13 +360,15 @@ class PipelinePage:
 
     def summary(self, known: PipelineSummary | None) -> PipelineSummary:
         """The summary, as the catalog is now; of ``known``, an older one, what is the same is taken."""
-        return summarize(self._catalog, known).as_of(instant(datetime.now(UTC)))
+        return summarize_pipeline(self._catalog, known).as_of(to_instant(datetime.now(UTC)))
 
     def sinks(self) -> list[dict[str, Any]]:
         """What sinks held when they were delivered to last, and whether it is what readers see."""
-        seen = object_names.published_of(self._catalog.known_head().refs)
-        noted = notes(self._catalog.store, self._catalog.pipeline)
-        return [{**msgspec.to_builtins(one), "is_current": one.snapshot == seen.get(one.output)} for one in noted]
+        published_ids = object_names.published_of(self._catalog.known_head().refs)
+        notes = read_notes(self._catalog.store, self._catalog.pipeline)
+        return [
+            {**msgspec.to_builtins(one), "is_current": one.snapshot == published_ids.get(one.output)} for one in notes
+        ]
 
     def history(self, limit: int, before: int | None) -> dict[str, Any]:
         """Entries of the log, newest first, and the snapshots among them with their parents."""
@@ -369,7 +382,9 @@ class PipelinePage:
         head = snapshot_at(self._catalog, at).manifest
         if head is None:
             return []
-        newest_first = [EpochLine.of(manifest) for manifest in islice(self._catalog.ancestry(head.snapshot_id), limit)]
+        newest_first = [
+            EpochLine.from_manifest(manifest) for manifest in islice(self._catalog.ancestry(head.snapshot_id), limit)
+        ]
         return [msgspec.to_builtins(line) for line in reversed(newest_first)]
 
     def writers(self, at: str, limit: int) -> dict[int, str]:
@@ -387,31 +402,31 @@ class PipelinePage:
         head = snapshot_at(self._catalog, at).manifest
         if head is None:
             return None
-        asked = (head.snapshot_id, with_values)
-        if self._figures is None or self._figures[0] != asked:  # rows are counted once for each snapshot
-            self._figures = asked, graph_figures(self._catalog, head, with_values=with_values)
+        figures_key = (head.snapshot_id, with_values)
+        if self._figures is None or self._figures[0] != figures_key:  # rows are counted once for each snapshot
+            self._figures = figures_key, graph_figures(self._catalog, head, with_values=with_values)
         return self._figures[1]
 
     def lateness(self, at: str, epochs: int, output: str) -> dict[str, Any]:
         """How late the data of the newest epochs was: counts, and quantiles in seconds."""
-        return plot(self._of(output).catalog, at, epochs, None).to_json()
+        return plot_lateness(self._output_reader(output).catalog, at, epochs, None).to_json()
 
     def pane_keys(self, at: str, epochs: int, limit: int, output: str) -> dict[str, Any] | None:
         """Keys of which the newest epochs have panes; None as long as there is no snapshot."""
-        history = self._panes(at, epochs, output)
-        return None if history is None else history.keys(limit).to_json()
+        history = self._pane_history(at, epochs, output)
+        return None if history is None else history.newest_keys(limit).to_json()
 
     def panes(self, at: str, epochs: int, key: Any, limit: int, output: str) -> dict[str, Any] | None:
         """The panes of a key that the newest epochs emitted, to be drawn; None as long as there is no snapshot."""
-        history = self._panes(at, epochs, output)
+        history = self._pane_history(at, epochs, output)
         return None if history is None else history.of_key(key, limit).to_json()
 
-    def _panes(self, at: str, epochs: int, output: str) -> PaneHistory | None:
-        catalog = self._of(output).catalog
-        head = snapshot_at(catalog, at).manifest
+    def _pane_history(self, snapshot_ref: str, epochs: int, output: str) -> PaneHistory | None:
+        catalog = self._output_reader(output).catalog
+        head = snapshot_at(catalog, snapshot_ref).manifest
         return None if head is None else PaneHistory(catalog, head, epochs)
 
-    def _of(self, output: str) -> PipelineReader:
+    def _output_reader(self, output: str) -> PipelineReader:
         """The results of one ``output``; "": of the only one, which has no name. Raises UnknownOutputError."""
         return self._reader[output] if output else self._reader
 
@@ -421,33 +436,36 @@ class PipelinePage:
         """
         audits: list[dict[str, Any]] = []
         refs = self._catalog.known_head().refs
-        main, seen = refs.get(object_names.MAIN), object_names.published_of(refs)
-        for output, after, until in islice(self._audited_ranges(), limit):
+        main, published_ids = refs.get(object_names.MAIN), object_names.published_of(refs)
+        for output, begin, end in islice(self._audited_ranges(), limit):
             try:
-                outcome = read_audit(self._catalog.store, self._catalog.pipeline, after, until, output)
+                outcome = read_audit(self._catalog.store, self._catalog.pipeline, begin, end, output)
             except HeadraceError as error:
                 problem = f"{error.code}: {error}"
-                audits.append({"after": after, "until": until, "output": output, "problem": problem})
+                audits.append({"after": begin, "until": end, "output": output, "problem": problem})
                 continue
             if outcome is not None:
-                is_next = until == main != seen.get(output)
+                is_next = end == main != published_ids.get(output)
                 audits.append({**audit_to_json(outcome, with_values=with_values), "is_next": is_next})
         return audits
 
     def data_docs(self, after: str | None, until: str, view: ExpectationView, output: str = "") -> bytes:
         """The page that Great Expectations made of an audit's view. Raises ObjectNotFoundError if there is none."""
-        begin, end = (None if at is None else snapshot_at(self._catalog, at).manifest for at in (after, until))
+        begin, end = (
+            None if snapshot_ref is None else snapshot_at(self._catalog, snapshot_ref).manifest
+            for snapshot_ref in (after, until)
+        )
         if end is None:
             raise ObjectNotFoundError(f"{until} is the beginning: nothing was audited up to there")
         range_ = (None if begin is None else begin.snapshot_id, end.snapshot_id)
-        made = object_names.audit_folder(self._catalog.pipeline, *range_, output)
-        return styled(self._catalog.store.read(f"{made}/docs/{view}.html"))
+        folder = object_names.audit_folder(self._catalog.pipeline, *range_, output)
+        return with_inline_style(self._catalog.store.read(f"{folder}/docs/{view}.html"))
 
     def rows(self, view: str, at: str, where: str | None, limit: int, output: str) -> dict[str, Any]:
         """The first rows of a view, how many there are, and its columns."""
-        rows = self._of(output).read(view, at=at, where=where)
-        shown = rows.head(min(limit, MOST_ROWS))
-        return {"columns": [*rows.schema.names], "rows": [*shown], "total": len(rows)}
+        rows = self._output_reader(output).read(view, at=at, where=where)
+        first_rows = rows.head(min(limit, MOST_ROWS))
+        return {"columns": [*rows.schema.names], "rows": [*first_rows], "total": len(rows)}
 
     def diff(self, before: str, after: str, limit: int, output: str, *, with_values: bool) -> dict[str, Any]:
         """What differs for readers between two snapshots, tags or branches."""
@@ -456,7 +474,7 @@ class PipelinePage:
             diff_for_readers,  # with DuckDB
         )
 
-        catalog = self._of(output).catalog
+        catalog = self._output_reader(output).catalog
         sides = compared_sides(catalog, before, after)
         return diff_for_readers(catalog, *sides, limit=limit if with_values else 0).to_json()
 
@@ -467,9 +485,9 @@ class PipelinePage:
 
     def release(self, snapshot: str, output: str, limit: int, *, with_values: bool) -> dict[str, Any]:
         """What readers would see change if ``snapshot`` were released; nothing moves."""
-        changed = self.diff(object_names.PUBLISHED, snapshot, limit, output, with_values=with_values)
-        released = named_id(self._catalog, self._catalog.known_head(), snapshot)
-        return changed | {"readers": readers_after_release(self._catalog, released, output)}
+        difference = self.diff(object_names.PUBLISHED, snapshot, limit, output, with_values=with_values)
+        released_id = named_id(self._catalog, self._catalog.known_head(), snapshot)
+        return difference | {"readers": readers_after_release(self._catalog, released_id, output)}
 
     def recovery_targets(self, limit: int) -> list[Any]:
         """The newest snapshots of main to which a recovery can go back, newest first."""
@@ -483,14 +501,14 @@ class PipelinePage:
         try:
             check_there(self._catalog, snapshot)
         except TargetBrokenError as error:
-            refusals.append({"code": error.code, "message": told(str(error))})
+            refusals.append({"code": error.code, "message": text_for_page(str(error))})
         if head.refs.get(object_names.MAIN) == snapshot:
             readers = readers_after_moves(self._catalog, {})
             return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals, "readers": readers}
         try:
             given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
         except RefusedError as error:
-            refusals.append({"code": error.code, "message": told(str(error))})
+            refusals.append({"code": error.code, "message": text_for_page(str(error))})
             return {"moves": {}, "patches": [], "told": [], "refusals": refusals}
         readers = readers_after_moves(self._catalog, given_up.moves)
         return {**with_epochs(self._catalog, given_up).to_json(), "refusals": refusals, "readers": readers}
@@ -499,8 +517,8 @@ class PipelinePage:
         """What readers would see change if ``branch`` were promoted, and what is against it; nothing moves."""
         limit = limit if with_values else 0
         if patch:
-            patched = PipelineHandle(self._catalog).promote(branch, patch=True, dry_run=True, limit=limit)
-            return {**patched.to_json(), "readers": readers_after_patch(self._catalog, branch)}
+            rehearsal = PipelineHandle(self._catalog).promote(branch, patch=True, dry_run=True, limit=limit)
+            return {**rehearsal.to_json(), "readers": readers_after_patch(self._catalog, branch)}
         readers = readers_after_promotion(self._catalog, branch)
         return {**rehearse_for_readers(self._catalog, branch, limit=limit).to_json(), "readers": readers}
 
@@ -517,7 +535,7 @@ class PipelinePage:
             "generation": manifest.generation,
             "refs": sorted(ref for ref, snapshot in refs.items() if snapshot == manifest.snapshot_id),
             "patch": None if manifest.patch is None else manifest.patch.to_json(),
-            "watermark": render(StoredProgress.of(manifest).watermark),
+            "watermark": render(StoredProgress.from_manifest(manifest).watermark),
             "counts": dict(manifest.counts),
             "timings": dict(manifest.timings),
             "requests": dict(manifest.requests),
@@ -530,20 +548,22 @@ class PipelinePage:
         """The results that tasks of a DAG run left, or one of its tasks, oldest first."""
         store = self._catalog.store
         begin = run_id_begin(dag_id, run_id, task_id)
-        listed = store.list(f"{object_names.folder(self._catalog.pipeline, object_names.ObjectKind.RUNS)}{begin}")
-        results = [from_json(store.read(info.path)) for info in listed]
+        objects = store.list(
+            f"{object_names.object_folder(self._catalog.pipeline, object_names.ObjectKind.RUNS)}{begin}"
+        )
+        results = [from_json(store.read(info.path)) for info in objects]
         oldest_first = sorted(results, key=lambda result: result.finished_at)
         return [told_of_run((result if with_values else result.without_values).to_json()) for result in oldest_first]
 
     def _audited_ranges(self) -> Iterator[tuple[str, str | None, str]]:
         """The range of each output that is to be audited next, then each that was published, newest first."""
         refs = self._catalog.known_head().refs
-        seen = object_names.published_of(refs)
+        published_ids = object_names.published_of(refs)
         if object_names.MAIN in refs:
             for output in output_names(self._catalog.manifest(refs[object_names.MAIN])):
-                if refs[object_names.MAIN] != seen.get(output):
-                    yield output, seen.get(output), refs[object_names.MAIN]
+                if refs[object_names.MAIN] != published_ids.get(output):
+                    yield output, published_ids.get(output), refs[object_names.MAIN]
         for entry in islice(self._catalog.entries(), _LOOKED_AT):
-            for ref, (after, until) in entry.moves.items():
-                if object_names.is_published(ref) and until is not None:
-                    yield object_names.output_of(ref), after, until
+            for ref, (begin, end) in entry.moves.items():
+                if object_names.is_published(ref) and end is not None:
+                    yield object_names.output_of(ref), begin, end

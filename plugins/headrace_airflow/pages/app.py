@@ -18,10 +18,10 @@ from pydantic import BaseModel, Field
 from headrace.errors import FixConfigError, FixDataError, HeadraceError, RestoreError, RetryError
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.shown_values import as_json
-from headrace_airflow.markdown import told, told_of
+from headrace_airflow.markdown import text_for_page, told_of
 from headrace_airflow.pages import listing
 from headrace_airflow.pages.answers import SANDBOX, PipelinePage
-from headrace_airflow.pages.explanation import explainer, explanation, written_key
+from headrace_airflow.pages.explanation import ask_for_explanation, explanation_server, written_key
 from headrace_airflow.pages.lineage import LineageGraphs, neighbours
 from headrace_airflow.pages.opened_roots import OpenedRoots
 from headrace_snapshots.names import MAIN, PUBLISHED
@@ -72,7 +72,7 @@ class _Answer(JSONResponse):
 def pages_app(roots: OpenedRoots) -> FastAPI:
     """The app: scripts for anybody who is logged in, answers about a pipeline for those who may read its DAG."""
     app = FastAPI(title="Headrace", docs_url=None, redoc_url=None, openapi_url=None, default_response_class=_Answer)
-    app.add_exception_handler(HeadraceError, _refused)
+    app.add_exception_handler(HeadraceError, _error_response)
     readers, graphs = [Depends(requires_access_dag("GET"))], LineageGraphs(roots)
 
     @app.get("/static/{name}", dependencies=[Depends(requires_authenticated())])
@@ -84,7 +84,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 
     @app.get("/api/pipelines", dependencies=[Depends(requires_authenticated())])
     def pipelines(user: GetUserDep) -> Any:
-        return _Answer(listing.listed(roots, user))
+        return _Answer(listing.pipeline_list(roots, user))
 
     @app.get("/api/lineage", dependencies=[Depends(requires_authenticated())])
     def lineage_graph(user: GetUserDep) -> Any:
@@ -93,16 +93,16 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/api/dags/{dag_id}", dependencies=readers)
     def pipeline(dag_id: str, user: GetUserDep) -> Any:
         owner = listing.owner_behind(dag_id)
-        opened = roots.named(owner.root)
-        known = opened.summaries.read().summaries.get(owner.pipeline)
-        page, can_edit = opened.page(owner.pipeline), listing.may_edit(dag_id, user)
-        summary = page.summary(known)
+        opened_root = roots.root_named(owner.root)
+        known_summary = opened_root.summaries.read().summaries.get(owner.pipeline)
+        page, can_edit = opened_root.page(owner.pipeline), listing.may_edit(dag_id, user)
+        summary = page.summary(known_summary)
         run_id, under_way = None if summary.run is None else summary.run.run_id, summary.under_way
         runs = _dag_runs([one for one in (run_id, under_way and under_way.run_id) if one])
         return _Answer(
             {
                 **told_of((summary if can_edit else summary.without_values).to_json()),
-                "pipeline": opened.root.qualified(owner.pipeline),
+                "pipeline": opened_root.root.qualified_name(owner.pipeline),
                 "deadline": listing.deadline_to_json(listing.pipeline_deadlines().get((owner.root, owner.pipeline))),
                 "dag_run": runs.get(run_id or ""),
                 "under_way": under_way and {**msgspec.to_builtins(under_way), "dag_run": runs.get(under_way.run_id)},
@@ -114,7 +114,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/api/dags/{dag_id}/lineage", dependencies=readers)
     def lineage(dag_id: str, user: GetUserDep) -> Any:
         owner = listing.owner_behind(dag_id)
-        return _Answer(neighbours(roots, roots.named(owner.root), owner.pipeline, user))
+        return _Answer(neighbours(roots, roots.root_named(owner.root), owner.pipeline, user))
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
     def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
@@ -188,7 +188,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
 def _add_values(app: FastAPI, roots: OpenedRoots) -> None:
     """Add the answers that are keys, rows and records, for those who may edit the DAG."""
     readers = [Depends(requires_access_dag("GET"))]
-    forks = explainer()
+    forks = explanation_server()
 
     @app.get("/api/dags/{dag_id}/audits/{until}/docs/{view}", dependencies=readers)
     def data_docs(
@@ -223,13 +223,13 @@ def _add_values(app: FastAPI, roots: OpenedRoots) -> None:
     def explain(dag_id: str, user: GetUserDep, key: str = "", window: str = "", output: OfOutput = "") -> Any:
         _check_values(dag_id, user)
         owner = listing.owner_behind(dag_id)
-        opened = roots.named(owner.root)
-        return _Answer(explanation(forks, opened, (owner.pipeline, output), key, window))
+        opened_root = roots.root_named(owner.root)
+        return _Answer(ask_for_explanation(forks, opened_root, (owner.pipeline, output), key, window))
 
 
 def _page_of(roots: OpenedRoots, dag_id: str) -> PipelinePage:
     owner = listing.owner_behind(dag_id)
-    return roots.named(owner.root).page(owner.pipeline)
+    return roots.root_named(owner.root).page(owner.pipeline)
 
 
 def _check_values(dag_id: str, user: Any) -> None:
@@ -242,9 +242,9 @@ def _dag_runs(run_ids: Collection[str]) -> dict[str, Any]:
     return {run_id: asdict(name) for run_id, name in listing.dag_runs_of(run_ids).items()}
 
 
-def _refused(_: Request, error: Exception) -> Response:
+def _error_response(_: Request, error: Exception) -> Response:
     """What went wrong, as a page shows it: code, remedy, message."""
     assert isinstance(error, HeadraceError)
     codes = (code for kind, code in _STATUS.items() if isinstance(error, kind))
-    problem = {"code": error.code, "remedy": error.remedy, "message": told(str(error))}
+    problem = {"code": error.code, "remedy": error.remedy, "message": text_for_page(str(error))}
     return _Answer({"error": problem}, next(codes, status.HTTP_500_INTERNAL_SERVER_ERROR))

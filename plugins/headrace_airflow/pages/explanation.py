@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.errors import FixConfigError, HeadraceError, RetryError
 from headrace.ext.stores import SCHEMES
-from headrace.pipeline.loading.registry import PipelineFolders, registered
+from headrace.pipeline.loading.registry import PipelineFolders, find_registered
 from headrace.read.shown_values import as_json
 from headrace.runs.reporting.results import RunError
-from headrace_airflow.markdown import told
+from headrace_airflow.markdown import text_for_page
 from headrace_airflow.pages.fork_server import ENDED
 from headrace_airflow.roots import local_memory
 from headrace_snapshots.catalog import Catalog
@@ -78,7 +78,7 @@ class ForkServer:
     def ask(self, question: Mapping[str, Any]) -> dict[str, Any]:
         """The answer. Raises NoAnswerError."""
         text = f"{json.dumps(question)}\n".encode()
-        output = self._said(text) or self._said(text)  # a server that has ended is started again
+        output = self._ask_fork(text) or self._ask_fork(text)  # a server that has ended is started again
         answer = _last_object(output)
         if answer is None:
             raise NoAnswerError("the process that answers ended without an answer")
@@ -87,9 +87,9 @@ class ForkServer:
             raise NoAnswerError(f"the process that answers {answer[ENDED]}{last and f': {last}'}")
         return answer
 
-    def _said(self, question: bytes) -> bytes:
+    def _ask_fork(self, question: bytes) -> bytes:
         """All that a fork says; nothing if the server has ended."""
-        running = self._server()
+        running = self._running_server()
         ours, theirs = socket.socketpair()
         with ours:
             ours.settimeout(self._seconds + _GRACE_SECONDS)
@@ -98,17 +98,17 @@ class ForkServer:
                     socket.send_fds(running.control, [b"?"], [theirs.fileno()])
                 with suppress(ConnectionError):  # a fork may end before it reads
                     ours.sendall(question)
-                if output := _all(ours):
+                if output := _receive_all(ours):
                     return output
             except TimeoutError as error:
-                self._forget(running)
+                self._forget_server(running)
                 raise NoAnswerError("the process that starts others for answers hung, and was ended") from error
             except OSError:  # nobody is at the other end
                 pass
-        self._forget(running)
+        self._forget_server(running)
         return b""
 
-    def _server(self) -> _Running:
+    def _running_server(self) -> _Running:
         with self._lock:
             if self._running is None or self._pid != os.getpid():
                 ours, theirs = socket.socketpair()
@@ -125,14 +125,14 @@ class ForkServer:
                 weakref.finalize(self, self._running.end)
             return self._running
 
-    def _forget(self, running: _Running) -> None:
+    def _forget_server(self, running: _Running) -> None:
         with self._lock:
             if self._running is running:
                 self._running = None
         running.end()
 
 
-def _all(ours: socket.socket) -> bytes:
+def _receive_all(ours: socket.socket) -> bytes:
     output = bytearray()
     while chunk := ours.recv(2**16):
         output += chunk
@@ -167,7 +167,7 @@ class UnexplainedError(FixConfigError, code="config.unexplained"):
     """What that process found wrong with what was asked."""
 
 
-def explainer(variables: Mapping[str, str] = os.environ) -> ForkServer:
+def explanation_server(variables: Mapping[str, str] = os.environ) -> ForkServer:
     """Who explains. Raises SizeError, BrokenEntryPointError."""
     return ForkServer(__name__, variables_of_users(variables), seconds=_SECONDS, memory=local_memory())
 
@@ -180,46 +180,48 @@ def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in variables.items() if not name.startswith(("AIRFLOW", *of_stores))}
 
 
-def explanation(forks: ForkServer, opened: "OpenedRoot", of: tuple[str, str], key: str, window: str) -> dict[str, Any]:
+def ask_for_explanation(
+    forks: ForkServer, opened: "OpenedRoot", of: tuple[str, str], key: str, window: str
+) -> dict[str, Any]:
     """Why windows of a key have fired or not, in ``lines`` and as values. ``of``: a pipeline and one of its outputs, ""
     for the one without a name. ``key`` is JSON, or plain text; ``window`` a time, empty for all windows. Raises
     NoAnswerError, UnexplainedError.
     """
     (pipeline, output), root, variables = of, opened.root, opened.environment
-    asked = {
+    question = {
         "uri": root.uri,
         "folders": [str(folder) for folder in root.folders.folders],
         "environment": {name: value for name, value in variables.items() if not name.startswith("AIRFLOW")},
         **{"pipeline": pipeline, "output": output, "key": key, "window": window},
     }
-    explained = forks.ask(asked)
-    if "error" in explained:
-        raise UnexplainedError(explained["error"]["message"])
-    return explained
+    explanation = forks.ask(question)
+    if "error" in explanation:
+        raise UnexplainedError(explanation["error"]["message"])
+    return explanation
 
 
 def answer(question: str) -> str:
-    """In a fork: what ``explanation`` gives, or what is wrong."""
-    asked = json.loads(question)
+    """In a fork: what ``ask_for_explanation`` gives, or what is wrong."""
+    question_fields = json.loads(question)
     os.environ.clear()
-    os.environ.update(asked["environment"])
+    os.environ.update(question_fields["environment"])
     try:
-        explained = _explained(asked)
+        explanation = _explain_question(question_fields)
     except HeadraceError as error:
-        explained = {"error": vars(RunError.of(error))}
-    return json.dumps(explained, default=as_json)
+        explanation = {"error": vars(RunError.of(error))}
+    return json.dumps(explanation, default=as_json)
 
 
-def _explained(asked: Mapping[str, Any]) -> dict[str, Any]:
+def _explain_question(question: Mapping[str, Any]) -> dict[str, Any]:
     from headrace.read.pipeline_reader import PipelineReader
 
-    definition = registered(asked["pipeline"], PipelineFolders(tuple(map(Path, asked["folders"])))).pipeline
-    whole = PipelineReader(Catalog(open_store(asked["uri"]), definition.name))
-    reader = whole[asked["output"]] if asked["output"] else whole
-    key, window = written_key(asked["key"]), asked["window"] or None
+    definition = find_registered(question["pipeline"], PipelineFolders(tuple(map(Path, question["folders"])))).pipeline
+    whole = PipelineReader(Catalog(open_store(question["uri"]), definition.name))
+    reader = whole[question["output"]] if question["output"] else whole
+    key, window = written_key(question["key"]), question["window"] or None
     epochs = None if window else _EPOCHS
     explanation = reader.explain(key, window=window, pipeline=definition, epochs=epochs)
-    return {"lines": [*map(told, explanation.lines())], **explanation.to_json()}
+    return {"lines": [*map(text_for_page, explanation.lines())], **explanation.to_json()}
 
 
 def written_key(text: str) -> Any:

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from headrace.application.task_process import exit_with
 from headrace.this_process import shown_size
-from headrace_airflow.processes import available, confine, memory_of
+from headrace_airflow.processes import can_confine, confine_process, memory_of
 
 _LOOK_SECONDS: Final = 0.1
 _PARENT_DEATH_SIGNAL: Final = 1
@@ -58,22 +58,22 @@ class _Fork:
     asked: socket.socket
     begun: float
 
-    def excess(self, limits: ForkLimits) -> str | None:
+    def exceeded_limit(self, limits: ForkLimits) -> str | None:
         """What the group takes that it may not."""
         if time.monotonic() - self.begun > limits.seconds:
             return f"was ended after {limits.seconds:g} s"
-        if (taken := memory_of(self.pid)) > limits.memory:
-            return f"was ended when it took {shown_size(taken)} of memory, of {shown_size(limits.memory)}"
+        if (memory_taken := memory_of(self.pid)) > limits.memory:
+            return f"was ended when it took {shown_size(memory_taken)} of memory, of {shown_size(limits.memory)}"
         return None
 
-    def kill(self) -> None:
+    def kill_group(self) -> None:
         """Kill the group. Its number stays taken: nobody has waited for the first of it yet."""
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
 
     def end(self, how: str | None) -> None:
         """Wait for the process, kill what it has started, and say ``how`` it ended, if not well."""
-        self.kill()
+        self.kill_group()
         os.waitpid(self.pid, 0)
         with suppress(OSError):
             if how is not None:
@@ -82,7 +82,7 @@ class _Fork:
         self.asked.close()
 
 
-def serve(control: socket.socket, limits: ForkLimits) -> socket.socket | None:
+def serve_questions(control: socket.socket, limits: ForkLimits) -> socket.socket | None:
     """Fork for each question until ``control`` has ended. Returns in each fork, with the question, and at the end."""
     forks: list[_Fork] = []
     while True:
@@ -90,18 +90,18 @@ def serve(control: socket.socket, limits: ForkLimits) -> socket.socket | None:
             message, files, _, _ = socket.recv_fds(control, 1, 1)
             if not message:
                 break
-            asked = socket.socket(fileno=files[0])
+            question_socket = socket.socket(fileno=files[0])
             if (pid := os.fork()) == 0:
                 os.setpgid(0, 0)
                 for other in (control, *(fork.asked for fork in forks)):
                     other.close()
-                return asked
+                return question_socket
             with suppress(PermissionError, ProcessLookupError):
                 os.setpgid(pid, pid)
-            forks.append(_Fork(pid, asked, time.monotonic()))
+            forks.append(_Fork(pid, question_socket, time.monotonic()))
         forks = [fork for fork in forks if not _has_ended(fork, limits)]
     for fork in forks:
-        fork.kill()
+        fork.kill_group()
     return None
 
 
@@ -112,18 +112,18 @@ def _has_ended(fork: _Fork, limits: ForkLimits) -> bool:
         is_well = (status.si_code, status.si_status) == (os.CLD_EXITED, 0)
         kind = "exit code" if status.si_code == os.CLD_EXITED else "signal"
         fork.end(None if is_well else f"ended with {kind} {status.si_status}")
-    elif (excess := fork.excess(limits)) is not None:
+    elif (excess := fork.exceeded_limit(limits)) is not None:
         fork.end(excess)
     else:
         return False
     return True
 
 
-def answer(asked: socket.socket, answering: Answering, server: int) -> None:
+def answer_in_fork(asked: socket.socket, answering: Answering, server: int) -> None:
     """In a fork of ``server``: take the place of a program that reads the question and writes the answer."""
     _end_with(server)
-    if available():
-        confine()
+    if can_confine():
+        confine_process()
     for stream in (0, 1, 2):
         os.dup2(asked.fileno(), stream)
     with asked:
@@ -149,9 +149,9 @@ def main(control: int, seconds: str, memory: str, module: str) -> None:
     gc.collect()
     gc.freeze()  # what is looked at in a fork is copied
     server = os.getpid()
-    asked = serve(socket.socket(fileno=control), ForkLimits(float(seconds), int(memory)))
-    if asked is not None:
-        answer(asked, answering, server)
+    question_socket = serve_questions(socket.socket(fileno=control), ForkLimits(float(seconds), int(memory)))
+    if question_socket is not None:
+        answer_in_fork(question_socket, answering, server)
         exit_with(0)
 
 

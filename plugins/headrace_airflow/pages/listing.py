@@ -26,11 +26,11 @@ from airflow.utils.state import State
 from fastapi import HTTPException, status
 from sqlalchemy import func, select
 
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.scheduling import DagOwner, owner_of
 from headrace.pipeline.scheduling import dag_id as dag_id_of
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, urgent_first
-from headrace_airflow.markdown import told, told_of
+from headrace_airflow.markdown import text_for_page, told_of
 from headrace_airflow.pages.opened_roots import OpenedRoots, RootSummaries
 from headrace_airflow.run_ids import run_id_begin
 
@@ -55,12 +55,12 @@ Place = tuple[str, str]
 
 def editable_by(user: BaseUser, pipelines: Collection[Place]) -> set[Place]:
     """Keep the ``pipelines`` whose values ``user`` may see."""
-    return _authorized(user, pipelines, "PUT")
+    return _authorized_pipelines(user, pipelines, "PUT")
 
 
 def visible_to(user: BaseUser, pipelines: Collection[Place]) -> set[Place]:
     """Keep the ``pipelines`` whose process DAG ``user`` may read."""
-    return _authorized(user, pipelines, "GET")
+    return _authorized_pipelines(user, pipelines, "GET")
 
 
 def with_dags(user: BaseUser) -> set[Place]:
@@ -69,10 +69,10 @@ def with_dags(user: BaseUser) -> set[Place]:
     return {(owner.root, owner.pipeline) for owner in owners if owner is not None and owner.family == "process"}
 
 
-def _authorized(user: BaseUser, pipelines: Collection[Place], method: ResourceMethod) -> set[Place]:
+def _authorized_pipelines(user: BaseUser, pipelines: Collection[Place], method: ResourceMethod) -> set[Place]:
     names = {dag_id_of(name, "process", root): (root, name) for root, name in pipelines}
-    allowed = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user, method=method)
-    return {names[allowed_id] for allowed_id in allowed}
+    allowed_ids = get_auth_manager().filter_authorized_dag_ids(dag_ids={*names}, user=user, method=method)
+    return {names[allowed_id] for allowed_id in allowed_ids}
 
 
 _LOOKED_AT: Final = 5_000
@@ -102,14 +102,14 @@ def dag_runs_of(run_ids: Collection[str]) -> dict[str, DagRunName]:
     dags = {".".join(run_id.split(".")[:parts]) for run_id in run_ids for parts in (1, 2)}  # a root's name has a dot
     with create_session() as session:
         newest = select(DagRun.dag_id, DagRun.run_id).where(DagRun.dag_id.in_(dags)).order_by(DagRun.id.desc())
-        known = [DagRunName(*row) for row in session.execute(newest.limit(_LOOKED_AT))]
+        known_runs = [DagRunName(*row) for row in session.execute(newest.limit(_LOOKED_AT))]
     by_begin: dict[str, list[DagRunName]] = {}
-    for name in known:
+    for name in known_runs:
         by_begin.setdefault(run_id_begin(name.dag_id, name.run_id), []).append(name)
     dag_runs: dict[str, DagRunName] = {}
     for run_id in run_ids:
-        parts = [at for at, character in enumerate(run_id, start=1) if character == "."]
-        begins = [run_id[:at] for at in reversed(parts)] + [run_id[:-9]]
+        parts = [position for position, character in enumerate(run_id, start=1) if character == "."]
+        begins = [run_id[:position] for position in reversed(parts)] + [run_id[:-9]]
         names = next((by_begin[begin] for begin in begins if begin in by_begin), [])
         if len(names) == 1:  # of two with names that are equally long and cut off nobody knows which
             dag_runs[run_id] = names[0]
@@ -118,60 +118,64 @@ def dag_runs_of(run_ids: Collection[str]) -> dict[str, DagRunName]:
 
 def pipeline_deadlines() -> Mapping[Place, RunDeadline]:
     """The next deadline of each pipeline whose process DAG has a run with one; a missed one first."""
-    asked = (
+    deadline_query = (
         select(DagRun.dag_id, Deadline.missed, func.min(Deadline.deadline_time))
         .join(DagRun, Deadline.dagrun_id == DagRun.id)
         .where(DagRun.state.in_(State.unfinished_dr_states))
         .group_by(DagRun.dag_id, Deadline.missed)
     )
     with create_session() as session:
-        rows = session.execute(asked).all()
+        rows = session.execute(deadline_query).all()
     deadlines: dict[Place, RunDeadline] = {}
-    for dag_id, missed, at in sorted(rows, key=lambda row: not row[1]):
+    for dag_id, is_missed, time in sorted(rows, key=lambda row: not row[1]):
         owner = owner_of(dag_id)
         if owner is not None and owner.family == "process":
-            deadlines.setdefault((owner.root, owner.pipeline), RunDeadline(_iso(at), bool(missed)))
+            deadlines.setdefault((owner.root, owner.pipeline), RunDeadline(_iso_time(time), bool(is_missed)))
     return deadlines
 
 
-def _iso(at: datetime) -> str:
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _iso_time(time: datetime) -> str:
+    return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def listed(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
+def pipeline_list(roots: OpenedRoots, user: BaseUser) -> dict[str, Any]:
     """The list as a JSON value, with what is wrong with roots that are missing and of which ``user`` may read a DAG."""
-    answered, there = roots.summaries(), with_dags(user)
-    summaries = {(root.name, name): one for root, cached in answered.read for name, one in cached.summaries.items()}
-    roots_read = {root.name: root for root, _ in answered.read}
-    seen = {place: summaries[place] for place in visible_to(user, summaries)}
-    waiting = {place: _never_ran(place[1]) for place in there - summaries.keys() if place[0] in roots_read}
-    now, editable = instant(datetime.now(UTC)), editable_by(user, seen)
+    root_summaries, visible_pipelines = roots.summaries(), with_dags(user)
+    summaries = {
+        (root.name, name): one
+        for root, cached_summaries in root_summaries.read
+        for name, one in cached_summaries.summaries.items()
+    }
+    roots_read = {root.name: root for root, _ in root_summaries.read}
+    visible_summaries = {place: summaries[place] for place in visible_to(user, summaries)}
+    waiting = {place: _never_ran(place[1]) for place in visible_pipelines - summaries.keys() if place[0] in roots_read}
+    now, editable = to_instant(datetime.now(UTC)), editable_by(user, visible_summaries)
     deadlines = {
-        roots_read[root].qualified(name): due
+        roots_read[root].qualified_name(name): due
         for (root, name), due in pipeline_deadlines().items()
         if root in roots_read
     }
     rows = [
         msgspec.structs.replace(
-            one if place in editable else one.without_values, pipeline=roots_read[place[0]].qualified(place[1])
+            one if place in editable else one.without_values, pipeline=roots_read[place[0]].qualified_name(place[1])
         ).as_of(now)
-        for place, one in (seen | waiting).items()
+        for place, one in (visible_summaries | waiting).items()
     ]
-    missed = {name for name, deadline in deadlines.items() if deadline.is_missed}
+    missed_pipelines = {name for name, deadline in deadlines.items() if deadline.is_missed}
     return {
-        "age": round(max((cached.age for _, cached in answered.read), default=0.0), 1),
+        "age": round(max((cached_summaries.age for _, cached_summaries in root_summaries.read), default=0.0), 1),
         "pipelines": [
             {**told_of(one.line_to_json()), "deadline": deadline_to_json(deadlines.get(one.pipeline))}
-            for one in urgent_first(rows, now, missed)
+            for one in urgent_first(rows, now, missed_pipelines)
         ],
-        "problems": problems_for(there, answered),
+        "problems": problems_for(visible_pipelines, root_summaries),
     }
 
 
 def problems_for(there: Collection[Place], answered: RootSummaries) -> list[dict[str, str]]:
     """What is wrong with roots that are missing, and of which a user may read a DAG: those ``there``."""
     missing = {root for root, _ in there} - {root.name for root, _ in answered.read}
-    return [{"root": root, "message": told(str(_problem(root, answered)))} for root in sorted(missing)]
+    return [{"root": root, "message": text_for_page(str(_root_problem(root, answered)))} for root in sorted(missing)]
 
 
 def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
@@ -179,8 +183,8 @@ def deadline_to_json(deadline: RunDeadline | None) -> dict[str, Any] | None:
     return None if deadline is None else asdict(deadline)
 
 
-def _problem(root: str, answered: RootSummaries) -> BaseException | str:
-    problem = answered.problems.get(root)
+def _root_problem(root: str, root_summaries: RootSummaries) -> BaseException | str:
+    problem = root_summaries.problems.get(root)
     return "it is not declared any more, or what declares it is wrong" if problem is None else problem
 
 

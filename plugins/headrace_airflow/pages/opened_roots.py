@@ -20,7 +20,7 @@ from headrace_airflow.connection import KeptVariables, StoreVariables
 from headrace_airflow.pages.answers import PipelinePage
 from headrace_airflow.roots import Root, ServedRoots, place_of, served_roots
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.names import SUMMARIES, summarized
+from headrace_snapshots.names import SUMMARIES, summarized_pipeline
 from headrace_snapshots.store import ObjectInfo, ObjectNotFoundError, ObjectStore, open_store
 from headrace_snapshots.store.scheme import reached_by
 
@@ -57,9 +57,9 @@ class SummaryCache:
         """The summaries, at most OLDEST_SECONDS old. Raises what the store raises."""
         age = self._age()
         if age is None or age > OLDEST_SECONDS:
-            self._renew(older_than=OLDEST_SECONDS)
+            self._renew_summaries(older_than=OLDEST_SECONDS)
         elif age > FRESH_SECONDS and (self._renewal is None or self._renewal.done()):
-            self._renewal = self._beside.submit(self._renew, FRESH_SECONDS)
+            self._renewal = self._beside.submit(self._renew_summaries, FRESH_SECONDS)
         age = self._age()
         assert age is not None
         return CachedSummaries(dict(self._summaries), age)
@@ -67,30 +67,34 @@ class SummaryCache:
     def _age(self) -> float | None:
         return None if self._looked is None else self._now() - self._looked
 
-    def _renew(self, older_than: float) -> None:
+    def _renew_summaries(self, older_than: float) -> None:
         with self._lock:
             age = self._age()
             if age is not None and age <= older_than:
                 return  # somebody else was quicker
-            looked = self._now()
-            listed = {name: info for info in self._store.list(SUMMARIES) if (name := summarized(info.path))}
-            changed = [info for name, info in listed.items() if self._etags.get(name) != info.etag]
+            look_time = self._now()
+            infos_by_name = {
+                name: info for info in self._store.list(SUMMARIES) if (name := summarized_pipeline(info.path))
+            }
+            changed_infos = [info for name, info in infos_by_name.items() if self._etags.get(name) != info.etag]
             with ThreadPoolExecutor(_READERS) as readers:
-                read = dict(zip(map(_name, changed), readers.map(self._read, changed), strict=True))
-            kept = {name: summary for name, summary in self._summaries.items() if name in listed}
-            self._summaries = kept | {name: summary for name, summary in read.items() if summary is not None}
-            self._etags = {name: info.etag for name, info in listed.items()}
-            self._looked = looked
+                read = dict(
+                    zip(map(_pipeline_name, changed_infos), readers.map(self._read_summary, changed_infos), strict=True)
+                )
+            kept_summaries = {name: summary for name, summary in self._summaries.items() if name in infos_by_name}
+            self._summaries = kept_summaries | {name: summary for name, summary in read.items() if summary is not None}
+            self._etags = {name: info.etag for name, info in infos_by_name.items()}
+            self._looked = look_time
 
-    def _read(self, info: ObjectInfo) -> PipelineSummary | None:
+    def _read_summary(self, info: ObjectInfo) -> PipelineSummary | None:
         try:
             return summary_of(self._store.read(info.path))
         except ObjectNotFoundError:
             return None  # deleted since it was listed
 
 
-def _name(info: ObjectInfo) -> str:
-    name = summarized(info.path)
+def _pipeline_name(info: ObjectInfo) -> str:
+    name = summarized_pipeline(info.path)
     assert name is not None
     return name
 
@@ -144,13 +148,13 @@ class OpenedRoot:
             if self._reading is not None and self._reading.done():
                 self.problem = self._reading.exception()
             if self._reading is None or self._reading.done():
-                self._reading = self._beside.submit(self._read)
+                self._reading = self._beside.submit(self._read_summaries)
             return self._reading
 
     @property
     def environment(self) -> dict[str, str]:
         """The environment of a process that opens the root. Raises StoreConnectionError."""
-        return self._reached.get().over(os.environ)
+        return self._reached.get().apply_to(os.environ)
 
     @property
     def store(self) -> ObjectStore:
@@ -161,14 +165,14 @@ class OpenedRoot:
         """The answers about one pipeline. Raises DeploymentError, StoreConnectionError."""
         return self._page(self._reached.get(), pipeline)
 
-    def _read(self) -> CachedSummaries:
+    def _read_summaries(self) -> CachedSummaries:
         return self.summaries.read()
 
     def _new_page(self, variables: StoreVariables, pipeline: str) -> PipelinePage:
         return PipelinePage(Catalog(self._store(variables), pipeline))
 
     def _new_store(self, variables: StoreVariables) -> ObjectStore:
-        with reached_by(variables.over(os.environ)):
+        with reached_by(variables.apply_to(os.environ)):
             return open_store(self.root.uri)
 
 
@@ -180,27 +184,29 @@ class OpenedRoots:
         self._lock = threading.Lock()
         self._opened: dict[Root, OpenedRoot] = {}
 
-    def named(self, name: str) -> OpenedRoot:
+    def root_named(self, name: str) -> OpenedRoot:
         """The root of that name. Raises UnknownRootError."""
-        return self._of(self._served().named(name))
+        return self._open_root(self._served().root_named(name))
 
-    def all(self) -> list[OpenedRoot]:
+    def all_roots(self) -> list[OpenedRoot]:
         """Every root."""
-        return [self._of(root) for root in self._served().roots]
+        return [self._open_root(root) for root in self._served().roots]
 
-    def at(self, uri: str) -> OpenedRoot | None:
+    def root_at(self, uri: str) -> OpenedRoot | None:
         """The root at a URI; None: none of them is there, or several, in services that a URI does not tell apart."""
-        there = [one for one in self.all() if one.root.location and place_of(one.root.location) == place_of(uri)]
-        return there[0] if len(there) == 1 else None
+        roots_at_uri = [
+            one for one in self.all_roots() if one.root.location and place_of(one.root.location) == place_of(uri)
+        ]
+        return roots_at_uri[0] if len(roots_at_uri) == 1 else None
 
     def summaries(self) -> RootSummaries:
         """The summaries under all roots. Raises what is wrong if there is only one root; of several each has a problem
         of its own, and nobody waits again for one that did not answer the last time.
         """
-        opened = self.all()
-        if len(opened) == 1:
-            return RootSummaries([(opened[0].root, opened[0].summaries.read())], {})
-        reading = [(one, one.read_beside()) for one in opened]
+        open_roots = self.all_roots()
+        if len(open_roots) == 1:
+            return RootSummaries([(open_roots[0].root, open_roots[0].summaries.read())], {})
+        reading = [(one, one.read_beside()) for one in open_roots]
         wait([future for one, future in reading if one.problem is None], _PATIENT_SECONDS)
         read: list[tuple[Root, CachedSummaries]] = []
         problems: dict[str, BaseException] = {}
@@ -214,9 +220,9 @@ class OpenedRoots:
                 read.append((one.root, future.result()))
         return RootSummaries(read, problems)
 
-    def _of(self, root: Root) -> OpenedRoot:
+    def _open_root(self, root: Root) -> OpenedRoot:
         with self._lock:
             if root not in self._opened:
-                others = {one: opened for one, opened in self._opened.items() if one.name != root.name}
+                others = {one: opened_root for one, opened_root in self._opened.items() if one.name != root.name}
                 self._opened = {**others, root: OpenedRoot(root)}
             return self._opened[root]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from headrace.errors import HeadraceError
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.pipeline.scheduling import dag_id
 from headrace.read.pending_work import PendingWork, WatchedInput, WorkFinder
-from headrace_airflow.connection import KeptVariables, StoreVariables, reached
+from headrace_airflow.connection import KeptVariables, StoreVariables, find_connection
 from headrace_airflow.roots import Root, served_roots
 from headrace_airflow.watching.watch import Runs, Watch
 from headrace_snapshots.store import ObjectStore, open_store
@@ -33,7 +33,7 @@ _KAFKA: Final = "headrace.connectors.kafka.definition:KafkaSource"
 
 def landed_name(root: Root, pipeline: str) -> str:
     """The name of the asset whose events say that there is work for ``pipeline``."""
-    return f"{root.named(pipeline)}_landed"
+    return f"{root.airflow_name(pipeline)}_landed"
 
 
 class PendingWorkTrigger(BaseEventTrigger):
@@ -58,7 +58,9 @@ class PendingWorkTrigger(BaseEventTrigger):
         self.root = root
         self.pipeline = pipeline
         self.inputs = dict(inputs)
-        self.sources = {name: [*watched] for name, watched in (sources or {}).items()} | _from_topics(topics or {})
+        self.sources = {name: [*watch_fields] for name, watch_fields in (sources or {}).items()} | _from_topics(
+            topics or {}
+        )
         self.poll_seconds = poll_seconds
         self._reached: tuple[Root, KeptVariables] | None = None
         self._finder: tuple[Root, StoreVariables, WorkFinder] | None = None
@@ -70,59 +72,61 @@ class PendingWorkTrigger(BaseEventTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Events, for ever."""
-        watch = Watch(self._find, self._runs, self._failed, self.poll_seconds)
+        watch = Watch(self._find_pending_work, self._count_runs, self._report_failure, self.poll_seconds)
         async for work in watch.announcements():
-            about = work.to_json()
-            self.log.info("pipeline %s has work: %s", self._qualified, about)
-            await self._note({"state": "announced", **about})
-            yield TriggerEvent(about)  # type: ignore[no-untyped-call]
+            work_fields = work.to_json()
+            self.log.info("pipeline %s has work: %s", self._qualified, work_fields)
+            await self._store_state({"state": "announced", **work_fields})
+            yield TriggerEvent(work_fields)  # type: ignore[no-untyped-call]
 
     @property
     def _qualified(self) -> str:
         return f"{self.root}.{self.pipeline}" if self.root else self.pipeline
 
-    def _find(self) -> PendingWork | None:
-        root = served_roots().named(self.root)
+    def _find_pending_work(self) -> PendingWork | None:
+        root = served_roots().root_named(self.root)
         if self._reached is None or self._reached[0] != root:
             self._reached = root, KeptVariables(root)
         variables = self._reached[1].get()
         if self._finder is None or self._finder[:2] != (root, variables):
-            watched = {
+            watched_files = {
                 name: WatchedInput(path, tuple(suffixes), *is_ordered)
                 for name, (path, suffixes, *is_ordered) in self.inputs.items()
             }
-            with reached_by(variables.over(os.environ)):
+            with reached_by(variables.apply_to(os.environ)):
                 store = open_store(root.uri)
             others = {} if not self.sources else self._watched_sources(store)
-            self._finder = root, variables, WorkFinder(store, self.pipeline, watched, others)
-        return self._finder[2].find(instant(datetime.now(UTC)))
+            self._finder = root, variables, WorkFinder(store, self.pipeline, watched_files, others)
+        return self._finder[2].find_work(to_instant(datetime.now(UTC)))
 
     def _watched_sources(self, store: ObjectStore) -> "dict[str, SplitWatch]":
         from headrace.read.pending_work import SplitWatch, WatchedSource
 
-        watched = {
+        watched_sources = {
             name: WatchedSource(source_type, arguments, tuple(connections))
             for name, (source_type, arguments, connections) in self.sources.items()
         }
-        return {name: SplitWatch(store, self.pipeline, name, one, reached) for name, one in watched.items()}
+        return {
+            name: SplitWatch(store, self.pipeline, name, one, find_connection) for name, one in watched_sources.items()
+        }
 
-    def _runs(self) -> Runs:
+    def _count_runs(self) -> Runs:
         from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance  # not for who parses DAGs
 
         count, dag = RuntimeTaskInstance.get_dr_count, dag_id(self.pipeline, "process", self.root)
-        made = count(dag)  # first: one that is made between the two questions is under way
-        return Runs(made, count(dag, states=_UNDER_WAY))
+        runs_made = count(dag)  # first: one that is made between the two questions is under way
+        return Runs(runs_made, count(dag, states=_UNDER_WAY))
 
-    async def _failed(self, error: Exception | None) -> None:
+    async def _report_failure(self, error: Exception | None) -> None:
         if error is None:
             self.log.info("pipeline %s can be watched again", self._qualified)
-            await self._note({"state": "watching"})
+            await self._store_state({"state": "watching"})
             return
         code = error.code if isinstance(error, HeadraceError) else type(error).__name__
         self.log.warning("pipeline %s cannot be watched, and is tried again: %s: %s", self._qualified, code, error)
-        await self._note({"state": "failing", "error": f"{code}: {error}"})
+        await self._store_state({"state": "failing", "error": f"{code}: {error}"})
 
-    async def _note(self, state: dict[str, Any]) -> None:
+    async def _store_state(self, state: dict[str, Any]) -> None:
         """Say how the watcher is where people can look; that this fails stops nothing.
 
         Airflow 3.3 gives a trigger whose asset is new no ``asset_state_store``.
@@ -131,7 +135,7 @@ class PendingWorkTrigger(BaseEventTrigger):
 
         try:
             note = {**state, "since": datetime.now(UTC).isoformat()}
-            asset = landed_name(served_roots().named(self.root), self.pipeline)
+            asset = landed_name(served_roots().root_named(self.root), self.pipeline)
             await AssetStateStoreAccessor(name=asset).aset(STATE_KEY, note)
         except Exception:
             self.log.exception("the state of the watcher of pipeline %s could not be stored", self._qualified)
@@ -140,4 +144,7 @@ class PendingWorkTrigger(BaseEventTrigger):
 def _from_topics(topics: Mapping[str, Sequence[str]]) -> dict[str, list[Any]]:
     """Topics as 0.2.0 and older have stored them with a trigger, as sources."""
     names = ("topic", "connection", "land", "on_lost")
-    return {name: [_KAFKA, dict(zip(names, watched, strict=False)), [watched[1]]] for name, watched in topics.items()}
+    return {
+        name: [_KAFKA, dict(zip(names, topic_fields, strict=False)), [topic_fields[1]]]
+        for name, topic_fields in topics.items()
+    }

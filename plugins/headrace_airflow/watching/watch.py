@@ -34,7 +34,7 @@ class Runs:
     under_way: int
 
 
-class Announced:
+class LastAnnouncement:
     """What was announced last, and when something may be announced again."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class Watch:
 
     async def announcements(self) -> AsyncIterator[PendingWork]:
         """The work to announce, for ever. Whatever goes wrong is told, and tried again."""
-        announced, failures, next_look = Announced(), 0, self.now()
+        last_announcement, failures, next_look = LastAnnouncement(), 0, self.now()
         while True:
             work: PendingWork | None = None
             try:
@@ -87,11 +87,11 @@ class Watch:
                 await self.failed(error)
                 await self.sleep(min(self.poll_seconds * 2**failures, max(LONGEST_PAUSE_SECONDS, self.poll_seconds)))
                 continue
-            if work is not None and announced.is_to_tell(work, runs.made, self.now()):
+            if work is not None and last_announcement.is_to_tell(work, runs.made, self.now()):
                 yield work
-            await self.sleep(self._pause(runs, next_look))
+            await self.sleep(self._pause_seconds(runs, next_look))
 
-    def _pause(self, runs: Runs, next_look: float) -> float:
+    def _pause_seconds(self, runs: Runs, next_look: float) -> float:
         """Seconds until the next look; while a run goes on, until Airflow is asked again."""
         left = max(0.0, next_look - self.now())
         return max(left, min(BUSY_SECONDS, self.poll_seconds)) if runs.under_way else left

@@ -52,10 +52,10 @@ class NewerFormatError(RestoreError, code="restore.newer_format"):
 
 
 class MalformedError(ValueError):
-    """Content that lacks a field or has one of a wrong type; ``decode`` turns it into BrokenObjectError."""
+    """Content that lacks a field or has one of a wrong type; ``decode_object`` turns it into BrokenObjectError."""
 
 
-def canonical(content: JSON) -> bytes:
+def canonical_json(content: JSON) -> bytes:
     """One spelling of ``content``: sorted keys, no spaces, ASCII. Raises ValueError for NaN and infinities."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
@@ -65,16 +65,16 @@ def checksum(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def encode(kind: str, content: JSON, number: int = 1, packed_from: int | None = None) -> bytes:
+def encode_object(kind: str, content: JSON, number: int = 1, packed_from: int | None = None) -> bytes:
     """The object that holds ``content``, whose format has that number; packed if its JSON has so many bytes."""
-    body = canonical(content)
+    body = canonical_json(content)
     sha256 = checksum(body)
     if packed_from is not None and len(body) >= packed_from:
         number, body = max(number, _PACKED), b'"%s"' % base64.b64encode(zlib.compress(body))
-    return _head(kind, number, sha256) + body + _TAIL
+    return _envelope_head(kind, number, sha256) + body + _TAIL
 
 
-def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -> Result:
+def decode_object(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -> Result:
     """What ``parse`` makes of the content of the object called ``name``.
 
     Raises BrokenObjectError or NewerFormatError, naming the object.
@@ -90,7 +90,7 @@ def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -
             raise MalformedError(f"it is a {envelope.text('kind')}, not a {kind}")
         if envelope.integer("format") < 1:
             raise MalformedError(f"there is no format {envelope.integer('format')}")
-        return parse(_content(data, kind, envelope))
+        return parse(_checked_content(data, kind, envelope))
     except ValueError as error:
         raise BrokenObjectError(
             f"{name} is broken ({len(data)} bytes): {error}; restore it from a backup, or continue "
@@ -98,7 +98,7 @@ def decode(kind: str, data: bytes, name: str, parse: Callable[[JSON], Result]) -
         ) from error
 
 
-def _head(kind: str, number: int, sha256: str) -> bytes:
+def _envelope_head(kind: str, number: int, sha256: str) -> bytes:
     return f'{{"format":{number},"kind":{json.dumps(kind)},"sha256":"{sha256}","content":'.encode()
 
 
@@ -106,26 +106,26 @@ _HEAD = re.compile(rb'\{"format":\d+,"kind":"\w+","sha256":"([0-9a-f]{64})","con
 
 
 def stated_checksum(data: bytes) -> str | None:
-    """The checksum that an object says its content has; None if it is not spelled as ``encode`` does."""
+    """The checksum that an object says its content has; None if it is not spelled as ``encode_object`` does."""
     head = _HEAD.match(data)
     return None if head is None else head[1].decode()
 
 
-def _content(data: bytes, kind: str, envelope: "Fields") -> JSON:
+def _checked_content(data: bytes, kind: str, envelope: "Fields") -> JSON:
     """The content of an object, which is that of its checksum. Of newer formats it is packed where it is a text."""
     number = envelope.integer("format")
     if number == _PACKED or (number > _PACKED and isinstance(envelope.json("content"), str)):
-        body = _unpacked(envelope.text("content"))
+        body = _unpack_content(envelope.text("content"))
         if checksum(body) == envelope.text("sha256"):
             return json.loads(body)
     else:
         content = envelope.fields("content").value
-        if _is_as_written(data, kind, envelope) or checksum(canonical(content)) == envelope.text("sha256"):
+        if _is_as_written(data, kind, envelope) or checksum(canonical_json(content)) == envelope.text("sha256"):
             return content
     raise MalformedError("its checksum does not match its content")
 
 
-def _unpacked(text: str) -> bytes:
+def _unpack_content(text: str) -> bytes:
     try:
         return zlib.decompress(base64.b64decode(text, validate=True))
     except zlib.error as error:
@@ -133,9 +133,9 @@ def _unpacked(text: str) -> bytes:
 
 
 def _is_as_written(data: bytes, kind: str, envelope: "Fields") -> bool:
-    """Whether ``data`` is, byte for byte, what ``encode`` makes: then nothing has to be spelled once more."""
+    """Whether ``data`` is, byte for byte, what ``encode_object`` makes: then nothing has to be spelled once more."""
     sha256 = envelope.text("sha256")
-    head = _head(kind, envelope.integer("format"), sha256)
+    head = _envelope_head(kind, envelope.integer("format"), sha256)
     body = memoryview(data)[len(head) : -len(_TAIL)]
     return data.startswith(head) and data.endswith(_TAIL) and checksum(body) == sha256
 
@@ -145,46 +145,46 @@ class Fields:
 
     def __init__(self, value: JSON, where: str) -> None:
         if not isinstance(value, dict):
-            raise MalformedError(f"{where} is {_name(value)}, not an object")
+            raise MalformedError(f"{where} is {_type_name(value)}, not an object")
         self.value: dict[str, JSON] = value
         self.where = where
 
     def text(self, name: str) -> str:
         """A string."""
-        value = self._get(name)
+        value = self._field_value(name)
         if not isinstance(value, str):
-            raise self._wrong(name, value, "a string")
+            raise self._wrong_type_error(name, value, "a string")
         return value
 
     def optional_text(self, name: str) -> str | None:
         """A string or null."""
-        return None if self._get(name) is None else self.text(name)
+        return None if self._field_value(name) is None else self.text(name)
 
     def integer(self, name: str) -> int:
         """A whole number."""
-        value = self._get(name)
+        value = self._field_value(name)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self._wrong(name, value, "an integer")
+            raise self._wrong_type_error(name, value, "an integer")
         return value
 
     def optional_integer(self, name: str) -> int | None:
         """A whole number or null."""
-        return None if self._get(name) is None else self.integer(name)
+        return None if self._field_value(name) is None else self.integer(name)
 
     def number(self, name: str) -> float:
         """Any number."""
-        value = self._get(name)
+        value = self._field_value(name)
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise self._wrong(name, value, "a number")
+            raise self._wrong_type_error(name, value, "a number")
         return float(value)
 
     def json(self, name: str) -> JSON:
         """Anything; the field must be there."""
-        return self._get(name)
+        return self._field_value(name)
 
     def fields(self, name: str) -> "Fields":
         """A nested object."""
-        return Fields(self._get(name), f"{self.where}.{name}")
+        return Fields(self._field_value(name), f"{self.where}.{name}")
 
     def optional_fields(self, name: str) -> "Fields | None":
         """A nested object; None where there is no such field."""
@@ -192,16 +192,16 @@ class Fields:
 
     def array(self, name: str) -> list[JSON]:
         """An array."""
-        value = self._get(name)
+        value = self._field_value(name)
         if not isinstance(value, list):
-            raise self._wrong(name, value, "an array")
+            raise self._wrong_type_error(name, value, "an array")
         return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """An array of strings."""
         values = self.array(name)
         if not all(isinstance(value, str) for value in values):
-            raise self._wrong(name, values, "an array of strings")
+            raise self._wrong_type_error(name, values, "an array of strings")
         return tuple(values)
 
     def items(self, name: str, parse: "Callable[[Fields], Result]") -> tuple[Result, ...]:
@@ -211,19 +211,19 @@ class Fields:
 
     def mapping(self, name: str, read: "Callable[[Fields, str], Result]") -> Mapping[str, Result]:
         """A nested object whose fields are all read by ``read`` (such as ``Fields.integer``)."""
-        nested = self.fields(name)
-        return {key: read(nested, key) for key in nested.value}
+        inner_fields = self.fields(name)
+        return {key: read(inner_fields, key) for key in inner_fields.value}
 
-    def _get(self, name: str) -> JSON:
+    def _field_value(self, name: str) -> JSON:
         if name not in self.value:
             raise MalformedError(f"{self.where} has no field {name!r}")
         return self.value[name]
 
-    def _wrong(self, name: str, value: JSON, wanted: str) -> MalformedError:
-        return MalformedError(f"{self.where}.{name} is {_name(value)}, not {wanted}")
+    def _wrong_type_error(self, name: str, value: JSON, expected_type: str) -> MalformedError:
+        return MalformedError(f"{self.where}.{name} is {_type_name(value)}, not {expected_type}")
 
 
-def _name(value: JSON) -> str:
+def _type_name(value: JSON) -> str:
     return "null" if value is None else f"of type {type(value).__name__}"
 
 
@@ -236,13 +236,13 @@ class JsonRecord(msgspec.Struct, frozen=True):
 
     def to_json(self) -> JSON:
         """A JSON object; the inverse of ``from_json``."""
-        return msgspec.to_builtins(self, enc_hook=_written)
+        return msgspec.to_builtins(self, enc_hook=_value_to_json)
 
     @classmethod
     def from_json(cls, value: JSON) -> Self:
         """Read what ``to_json`` wrote. Raises MalformedError, which says where."""
         try:
-            return msgspec.convert(value, cls, dec_hook=_read)
+            return msgspec.convert(value, cls, dec_hook=_value_from_json)
         except msgspec.ValidationError as error:
             what, *where = str(error).split(" - at `$")
             place = "".join(part.removesuffix("`") for part in reversed(where))
@@ -263,19 +263,19 @@ class StoredObject(JsonRecord, frozen=True):
 
     def to_bytes(self) -> bytes:
         """The object to store."""
-        return encode(self.KIND, self.to_json(), self.format, self.PACKED_FROM)
+        return encode_object(self.KIND, self.to_json(), self.format, self.PACKED_FROM)
 
     @classmethod
     def from_bytes(cls, data: bytes, name: str) -> Self:
         """The record in object ``name``. Raises BrokenObjectError or NewerFormatError."""
-        return decode(cls.KIND, data, name, cls.from_json)
+        return decode_object(cls.KIND, data, name, cls.from_json)
 
 
-def _written(value: Any) -> JSON:
+def _value_to_json(value: Any) -> JSON:
     return value.to_json()
 
 
-def _read(kind: type, value: JSON) -> Any:
+def _value_from_json(kind: type, value: JSON) -> Any:
     try:
         return kind.from_json(value)  # type: ignore[attr-defined]
     except msgspec.ValidationError as error:  # as a ValueError it is given the place of ``value``, too
@@ -285,18 +285,18 @@ def _read(kind: type, value: JSON) -> Any:
 _SEAL = "sha256"
 
 
-def sealed(fields: Mapping[str, Any]) -> bytes:
+def seal_fields(fields: Mapping[str, Any]) -> bytes:
     """``fields`` as a JSON object, with their checksum."""
-    return json.dumps({**fields, _SEAL: _checksum(fields)}, indent=1).encode()
+    return json.dumps({**fields, _SEAL: _fields_checksum(fields)}, indent=1).encode()
 
 
-def unsealed(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of an object that ``sealed`` wrote. Raises ValueError if they are not those that it wrote."""
+def unseal_fields(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an object that ``seal_fields`` wrote. Raises ValueError if they are not those that it wrote."""
     fields = {name: value for name, value in document.items() if name != _SEAL}
-    if document.get(_SEAL) != _checksum(fields):
+    if document.get(_SEAL) != _fields_checksum(fields):
         raise ValueError("its fields are not those of its checksum")
     return fields
 
 
-def _checksum(fields: Mapping[str, Any]) -> str:
+def _fields_checksum(fields: Mapping[str, Any]) -> str:
     return checksum(json.dumps(fields, sort_keys=True).encode())

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 import msgspec
 
-from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical, checksum, stated_checksum
+from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical_json, checksum, stated_checksum
 
 
 class LoggedFile:
@@ -122,7 +122,7 @@ class FilesNode(IndexRef, frozen=True, dict=True):
 
     def with_files(self, files: FilesByRecord) -> "FilesNode":
         """The same, whose ``files`` are known."""
-        return self.read_by(partial(_same, files))
+        return self.read_by(partial(_given_files, files))
 
     @property
     def by_record(self) -> FilesByRecord:
@@ -132,14 +132,14 @@ class FilesNode(IndexRef, frozen=True, dict=True):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process gets the files with it."""
-        return _known, (msgspec.structs.astuple(self), self.by_record)
+        return _restore_node, (msgspec.structs.astuple(self), self.by_record)
 
 
-def _known(fields: tuple[Any, ...], files: FilesByRecord) -> FilesNode:
+def _restore_node(fields: tuple[Any, ...], files: FilesByRecord) -> FilesNode:
     return FilesNode(*fields).with_files(files)
 
 
-def _same(files: FilesByRecord, node: FilesNode) -> FilesByRecord:
+def _given_files(files: FilesByRecord, node: FilesNode) -> FilesByRecord:
     del node
     return files
 
@@ -159,7 +159,9 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
     node: FilesNode | None = None
 
     @classmethod
-    def of(cls, files: tuple[DataFile, ...], first_epoch: int, last_epoch: int, expires: int | None = None) -> "Layer":
+    def from_files(
+        cls, files: tuple[DataFile, ...], first_epoch: int, last_epoch: int, expires: int | None = None
+    ) -> "Layer":
         """The layer of all rows of ``files``."""
         return cls(files, sum(file.rows for file in files), first_epoch, last_epoch, expires)
 
@@ -184,7 +186,7 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
 
     def is_like(self, other: "Layer") -> bool:
         """Whether it has rows of the same epochs, and as many files: without looking at these."""
-        own, others = ((at.first_epoch, at.last_epoch, at.rows, at.file_count) for at in (self, other))
+        own, others = ((layer.first_epoch, layer.last_epoch, layer.rows, layer.file_count) for layer in (self, other))
         return own == others
 
     @property
@@ -195,15 +197,15 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
         return checksum("\n".join(file.path for file in self.own).encode())[:16]
 
     def __post_init__(self) -> None:
-        counted = sum(file.rows for file in self.own) if self.node is None else self.node.rows
-        if self.rows != counted:
-            raise ValueError(f"a layer of {self.rows} rows, and of {counted} in its files")
+        rows_in_files = sum(file.rows for file in self.own) if self.node is None else self.node.rows
+        if self.rows != rows_in_files:
+            raise ValueError(f"a layer of {self.rows} rows, and of {rows_in_files} in its files")
 
 
 FANOUT = 16
 
 
-def tier(rows: int) -> int:
+def size_tier(rows: int) -> int:
     """floor(log16(rows)), 0 for an empty layer."""
     return (max(rows, 1).bit_length() - 1) // 4
 
@@ -224,8 +226,8 @@ def plan_merge(rows: Sequence[int]) -> int | None:
 class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
     """A merge of neighbouring layers, of which the first so many of its ``parts`` of the keys are done: ``files`` by
     part. ``layers`` are the identities of what it merges, oldest first, with rows of ``first_epoch`` to ``last_epoch``.
-    ``is_lowest``: nothing lies below them. Where there are many files ``nodes`` have those of the first parts, and it
-    has those of the others as its ``own``.
+    ``is_lowest``: nothing lies below them. It began at ``watermark``: what is newer was judged there, or later. Where
+    there are many files ``nodes`` have those of the first parts, and it has those of the others as its ``own``.
     """
 
     layers: tuple[str, ...]
@@ -235,12 +237,16 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
     is_lowest: bool = False
     own: FilesByRecord = msgspec.field(name="files", default=())
     nodes: tuple[FilesNode, ...] = ()
+    watermark: int | None = None
 
     @classmethod
-    def of(cls, layers: Sequence[Layer], parts: int, *, is_lowest: bool) -> "UnfinishedMerge":
+    def from_layers(
+        cls, layers: Sequence[Layer], parts: int, *, is_lowest: bool, watermark: int | None = None
+    ) -> "UnfinishedMerge":
         """One of ``layers`` that has not begun."""
         identities = tuple(layer.identity for layer in layers)
-        return cls(identities, layers[0].first_epoch, layers[-1].last_epoch, parts, is_lowest)
+        first, last = layers[0].first_epoch, layers[-1].last_epoch
+        return cls(identities, first, last, parts, is_lowest, watermark=watermark)
 
     @property
     def files(self) -> FilesByRecord:
@@ -266,39 +272,39 @@ class UnfinishedMerge(JsonRecord, frozen=True, omit_defaults=True):
         """The merge once the next ``parts`` are done, by their files."""
         return self.replace(own=(*self.own, *parts))
 
-    def sources(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    def source_layers(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
         """What it merges of ``layers``: the oldest may have expired; nothing if they are not there."""
-        own = tuple(layer for layer in layers if self._holds(layer))
+        own = tuple(layer for layer in layers if self._covers_layer(layer))
         is_same = self.layers[len(self.layers) - len(own) :] == tuple(layer.identity for layer in own)
         return own if is_same else ()
 
-    def applied(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    def apply_to(self, layers: Sequence[Layer]) -> tuple[Layer, ...]:
         """``layers`` with what they became in the place of those that it merges, once all parts are done."""
-        own = self.sources(layers)
+        own = self.source_layers(layers)
         if not own:
             return tuple(layers)
-        at, ends = layers.index(own[0]), [layer.expires for layer in own]
+        start, ends = layers.index(own[0]), [layer.expires for layer in own]
         expires = None if None in ends else max(end for end in ends if end is not None)
         files = tuple(file for part in self.files for file in part)
-        merged = (Layer.of(files, self.first_epoch, self.last_epoch, expires),) if files else ()
-        return (*layers[:at], *merged, *layers[at + len(own) :])
+        merged_layers = (Layer.from_files(files, self.first_epoch, self.last_epoch, expires),) if files else ()
+        return (*layers[:start], *merged_layers, *layers[start + len(own) :])
 
-    def _holds(self, layer: Layer) -> bool:
+    def _covers_layer(self, layer: Layer) -> bool:
         return self.first_epoch <= layer.first_epoch and layer.last_epoch <= self.last_epoch
 
 
 def plan_next_merge(layers: Sequence[Layer], unfinished: Sequence[UnfinishedMerge]) -> int | None:
     """Where the next merge starts, as ``plan_merge`` says, beside those that are ``unfinished``; None: nowhere."""
     places: list[tuple[int, int, bool]] = []  # where it begins, its rows, whether it is being merged
-    merged: dict[int, Sequence[Layer]] = {
-        sources[0].first_epoch: sources for merge in unfinished if (sources := merge.sources(layers))
+    layers_by_epoch: dict[int, Sequence[Layer]] = {
+        sources[0].first_epoch: sources for merge in unfinished if (sources := merge.source_layers(layers))
     }
-    at = 0
-    while at < len(layers):
-        first = layers[at].first_epoch
-        own = merged.get(first, layers[at : at + 1])
-        places.append((at, sum(layer.rows for layer in own), first in merged))
-        at += len(own)
+    place = 0
+    while place < len(layers):
+        first = layers[place].first_epoch
+        own = layers_by_epoch.get(first, layers[place : place + 1])
+        places.append((place, sum(layer.rows for layer in own), first in layers_by_epoch))
+        place += len(own)
     newest = max((number for number, (_, _, is_merged) in enumerate(places) if is_merged), default=-1) + 1
     for first in (0, newest):  # where it would take what is being merged along, what is newer alone
         start = plan_merge([rows for _, rows, _ in places[first:]])
@@ -309,7 +315,7 @@ def plan_next_merge(layers: Sequence[Layer], unfinished: Sequence[UnfinishedMerg
 
 def _newest_group(sizes: Sequence[int]) -> int:
     begin = len(sizes)
-    while begin > 0 and tier(sizes[begin - 1]) <= tier(sizes[-1]):
+    while begin > 0 and size_tier(sizes[begin - 1]) <= size_tier(sizes[-1]):
         begin -= 1
     return begin
 
@@ -363,18 +369,18 @@ class IndexNode(StoredObject, frozen=True, omit_defaults=True, dict=True):
     @cached_property
     def id(self) -> str:
         """Hash of the content."""
-        return checksum(canonical(self.to_json()))[:_ID]
+        return checksum(canonical_json(self.to_json()))[:_ID]
 
     @cached_property
     def ref(self) -> IndexRef:
         """The reference to this node."""
-        below = [*self.refs, *(_summary(record) for record in self.records)]
+        parts = [*self.refs, *(_record_summary(record) for record in self.records)]
         return IndexRef(
             self.id,
-            below[0].first_epoch,
-            below[-1].last_epoch,
-            sum(part.files for part in below),
-            sum(part.rows for part in below),
+            parts[0].first_epoch,
+            parts[-1].last_epoch,
+            sum(part.files for part in parts),
+            sum(part.rows for part in parts),
         )
 
 
@@ -433,7 +439,7 @@ class FileLog(JsonRecord, frozen=True, omit_defaults=True):
     @property
     def rows(self) -> int:
         """Rows of all data files in the whole log."""
-        return sum(ref.rows for ref in self.refs) + sum(_summary(r).rows for r in self.tail)
+        return sum(ref.rows for ref in self.refs) + sum(_record_summary(r).rows for r in self.tail)
 
 
 def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog, tuple[IndexNode, ...]]:
@@ -458,7 +464,7 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
     return log.replace(tail=(), levels=tuple(levels)), tuple(nodes)
 
 
-def cut(
+def cut_before_epoch(
     log: FileLog, floor: int, read_node: Callable[[str], IndexNode], writer: str = ""
 ) -> tuple[FileLog, tuple[IndexNode, ...]]:
     """The log without records of epochs before ``floor``, and the nodes of ``writer`` to store.
@@ -467,38 +473,38 @@ def cut(
     """
     nodes: list[IndexNode] = []
 
-    def kept(refs: Sequence[IndexRef], level: int) -> tuple[IndexRef, ...]:
+    def kept_refs(refs: Sequence[IndexRef], level: int) -> tuple[IndexRef, ...]:
         left = [ref for ref in refs if ref.last_epoch >= floor]
         if level and left and left[0].first_epoch < floor:
-            below = read_node(left[0].id).refs
-            if len(inner := kept(below, level - 1)) < len(below) or inner[0] != below[0]:
+            child_refs = read_node(left[0].id).refs
+            if len(inner := kept_refs(child_refs, level - 1)) < len(child_refs) or inner[0] != child_refs[0]:
                 nodes.append(IndexNode((), inner, writer))
                 left[0] = nodes[-1].ref
         return tuple(left)
 
-    levels = tuple(Level(kept(level.refs, number)) for number, level in enumerate(log.levels))
+    levels = tuple(Level(kept_refs(level.refs, number)) for number, level in enumerate(log.levels))
     return FileLog(log.tail, levels), tuple(nodes)
 
 
-def iterate(
+def iterate_records(
     log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None = None
 ) -> Iterator[FileRecord]:
     """Records of epochs after ``since_epoch`` (None: all), oldest first; reads only nodes that hold such records, a few
     at a time.
     """
     for level in reversed(log.levels):
-        yield from _below(level.refs, read_nodes, since_epoch)
+        yield from _records_below(level.refs, read_nodes, since_epoch)
     yield from (r for r in log.tail if since_epoch is None or r.epoch > since_epoch)
 
 
-def beyond(
+def records_after_files(
     log: FileLog, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
 ) -> Iterator[FileRecord]:
     """Records after those of the first so many ``files``, oldest first; reads no node that holds no others, and many
     at a time.
     """
     refs = [ref for level in reversed(log.levels) for ref in level.refs]
-    yield from (record for begin, record in _beyond(refs, 0, files, read_nodes) if begin >= files)
+    yield from (record for begin, record in _records_after_files(refs, 0, files, read_nodes) if begin >= files)
     begin = sum(ref.files for ref in refs)
     for record in log.tail:
         if begin >= files:
@@ -506,7 +512,7 @@ def beyond(
         begin += len(record.files)
 
 
-def _beyond(
+def _records_after_files(
     refs: Sequence[IndexRef], begin: int, files: int, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]
 ) -> Iterator[tuple[int, FileRecord]]:
     """Records below ``refs``, each with how many files come before it, from the node on that has the next of them."""
@@ -518,9 +524,9 @@ def _beyond(
     for first in range(0, len(left), RADIX):
         batch = left[first : first + RADIX]
         for (start, _), node in zip(batch, read_nodes([node_id for _, node_id in batch]), strict=True):
-            yield from _beyond(node.refs, start, files, read_nodes)
-            before = accumulate((len(record.files) for record in node.records), initial=start)
-            yield from zip(before, node.records, strict=False)
+            yield from _records_after_files(node.refs, start, files, read_nodes)
+            files_before = accumulate((len(record.files) for record in node.records), initial=start)
+            yield from zip(files_before, node.records, strict=False)
 
 
 def newest_first(log: FileLog, read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]]) -> Iterator[FileRecord]:
@@ -540,13 +546,13 @@ def _below_newest_first(
             yield from reversed(node.records)
 
 
-def _below(
+def _records_below(
     refs: Sequence[IndexRef], read_nodes: Callable[[Sequence[str]], Iterable[IndexNode]], since_epoch: int | None
 ) -> Iterator[FileRecord]:
-    wanted = [ref.id for ref in refs if since_epoch is None or ref.last_epoch > since_epoch]
-    for first in range(0, len(wanted), AHEAD):
-        for node in read_nodes(wanted[first : first + AHEAD]):
-            yield from _below(node.refs, read_nodes, since_epoch)
+    wanted_ids = [ref.id for ref in refs if since_epoch is None or ref.last_epoch > since_epoch]
+    for first in range(0, len(wanted_ids), AHEAD):
+        for node in read_nodes(wanted_ids[first : first + AHEAD]):
+            yield from _records_below(node.refs, read_nodes, since_epoch)
             yield from (r for r in node.records if since_epoch is None or r.epoch > since_epoch)
 
 
@@ -556,6 +562,6 @@ def _last_epoch(log: FileLog) -> int | None:
     return next((level.refs[-1].last_epoch for level in log.levels if level.refs), None)
 
 
-def _summary(record: FileRecord) -> IndexRef:
+def _record_summary(record: FileRecord) -> IndexRef:
     rows = sum(file.rows for file in record.files if isinstance(file, DataFile))
     return IndexRef("", record.epoch, record.epoch, len(record.files), rows)

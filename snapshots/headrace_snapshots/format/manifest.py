@@ -50,49 +50,57 @@ class OutputTables:
 
     output: str = ""
 
-    def state(self, stage: int) -> str:
+    def state_table(self, stage: int) -> str:
         """The table of rows of state of ``stage``, counted from 0."""
-        return self._named(f"state_{stage}" if stage else "state")
+        return self._add_output_prefix(f"state_{stage}" if stage else "state")
 
-    def states(self, stages: int) -> tuple[str, ...]:
+    def state_tables(self, stages: int) -> tuple[str, ...]:
         """The tables of state of so many stages."""
-        return tuple(map(self.state, range(stages)))
+        return tuple(map(self.state_table, range(stages)))
 
     @property
     def edges(self) -> str:
         """The table of the edges of a loop."""
-        return self._named("edges")
+        return self._add_output_prefix("edges")
 
     @property
     def in_flight(self) -> str:
         """The table of what goes round a loop and has not arrived."""
-        return self._named("inflight")
+        return self._add_output_prefix("inflight")
+
+    def join_left(self, join: int) -> str:
+        """The table of the left rows of a ``join``, counted from 0."""
+        return self._add_output_prefix(f"joinleft_{join}" if join else "joinleft")
+
+    def join_right(self, join: int) -> str:
+        """The table of the right rows of a ``join``, counted from 0."""
+        return self._add_output_prefix(f"joinright_{join}" if join else "joinright")
 
     @property
     def current(self) -> str:
         """The table of the view ``current``."""
-        return self._named(_CURRENT)
+        return self._add_output_prefix(_CURRENT)
 
     @property
     def panes(self) -> str:
         """The log of panes and retractions."""
-        return self._named("panes")
+        return self._add_output_prefix("panes")
 
     @property
     def late(self) -> str:
         """The log of late rows."""
-        return self._named("late")
+        return self._add_output_prefix("late")
 
-    def plain(self, name: str) -> str | None:
+    def plain_name(self, name: str) -> str | None:
         """What a table, log or count of this output is called in a pipeline without names; None if it is another's."""
-        begin = self._named("")
+        begin = self._add_output_prefix("")
         return name.removeprefix(begin) if name.startswith(begin) else None
 
-    def named(self, name: str) -> str:
+    def qualified_name(self, name: str) -> str:
         """What a count called ``name`` in a pipeline without names is called of this output."""
-        return self._named(name)
+        return self._add_output_prefix(name)
 
-    def _named(self, name: str) -> str:
+    def _add_output_prefix(self, name: str) -> str:
         return f"{self.output}/{name}" if self.output else name
 
 
@@ -235,7 +243,7 @@ class NodeMaker:
         self.made: list[IndexNode] = []
         self._new_writer = new_writer
 
-    def layer(self, layer: Layer, before: Sequence[Layer]) -> Layer:
+    def stored_layer(self, layer: Layer, before: Sequence[Layer]) -> Layer:
         """``layer`` as it is stored: with the node that it has among the layers of ``before``, or a new one."""
         if len(layer.own) <= MANY:
             return layer
@@ -243,10 +251,10 @@ class NodeMaker:
             if one.node is not None and one.is_like(layer) and one.files == layer.own:
                 return layer.replace(own=(), node=one.node)
         cut = (layer.own[begin : begin + LEAF] for begin in range(0, len(layer.own), LEAF))
-        node = self._new([FileRecord(layer.last_epoch, files) for files in cut], layer.identity)
+        node = self._new_node([FileRecord(layer.last_epoch, files) for files in cut], layer.identity)
         return layer.replace(own=(), node=node)
 
-    def merge(self, merge: UnfinishedMerge, before: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
+    def stored_merge(self, merge: UnfinishedMerge, before: Sequence[UnfinishedMerge]) -> UnfinishedMerge:
         """``merge`` as it is stored: with the nodes that it has among those of ``before``, and a new one if its other
         parts have many files.
         """
@@ -254,21 +262,21 @@ class NodeMaker:
             return merge
         for one in before:
             if one.layers == merge.layers and len(one.nodes) > len(merge.nodes):
-                stored, files = one.replace(own=()).files, merge.files
-                if files[: len(stored)] == stored:
-                    merge = merge.replace(nodes=one.nodes, own=files[len(stored) :])
+                stored_files, files = one.replace(own=()).files, merge.files
+                if files[: len(stored_files)] == stored_files:
+                    merge = merge.replace(nodes=one.nodes, own=files[len(stored_files) :])
         if not _are_many(merge.own):
             return merge
         first = merge.done - len(merge.own)
-        node = self._new([FileRecord(first + number, files) for number, files in enumerate(merge.own)])
+        node = self._new_node([FileRecord(first + number, files) for number, files in enumerate(merge.own)])
         return merge.replace(own=(), nodes=(*merge.nodes, node))
 
-    def _new(self, records: Sequence[FileRecord], identity: str = "") -> FilesNode:
+    def _new_node(self, records: Sequence[FileRecord], identity: str = "") -> FilesNode:
         """The node that has ``records``: itself, or in nodes that it names."""
         writer = self._new_writer()
         files = tuple(files_in(record) for record in records)
-        before = accumulate(map(len, files), initial=0)
-        leaves = groupby(zip(before, records, strict=False), key=lambda place: place[0] // LEAF)
+        files_before = accumulate(map(len, files), initial=0)
+        leaves = groupby(zip(files_before, records, strict=False), key=lambda place: place[0] // LEAF)
         nodes: list[IndexNode] = [LayerNode(tuple(record for _, record in leaf), (), writer) for _, leaf in leaves]
         if len(nodes) > 1:
             nodes.append(LayerNode((), tuple(node.ref for node in nodes), writer))
@@ -324,13 +332,14 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
     @classmethod
     def from_json(cls, value: JSON) -> Self:
         """Read what ``to_json`` wrote. Raises MalformedError; NewerFormatError for a field that is reserved."""
-        reserved = {*RESERVED} & {*value}
+        reserved_fields = {*RESERVED} & {*value}
         progress = value.get("progress") or {}
         if any("upstream" in input_ for input_ in (progress.get("inputs") or {}).values()):
-            reserved.add("upstream")
-        if reserved:
+            reserved_fields.add("upstream")
+        if reserved_fields:
             raise NewerFormatError(
-                f"snapshot {value.get('snapshot_id')} has {', '.join(sorted(reserved))}, which this Headrace does not "
+                f"snapshot {value.get('snapshot_id')} has {', '.join(sorted(reserved_fields))}, which this Headrace "
+                "does not "
                 "know: upgrade it"
             )
         return super().from_json(value)
@@ -340,8 +349,8 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
         """The manifest after ``parent`` (None: the first of its pipeline), and the only way to make one. Raises
         ValueError where progress says of an epoch what goes on, or the other way round.
         """
-        if misplaced := (continuing.progress.keys() & OF_EPOCH) | (epoch.progress.keys() - OF_EPOCH):
-            raise ValueError(f"progress says in the wrong place: {', '.join(sorted(misplaced))}")
+        if misplaced_fields := (continuing.progress.keys() & OF_EPOCH) | (epoch.progress.keys() - OF_EPOCH):
+            raise ValueError(f"progress says in the wrong place: {', '.join(sorted(misplaced_fields))}")
         return cls(
             snapshot_id=epoch.snapshot_id,
             pipeline=continuing.pipeline,
@@ -437,17 +446,17 @@ class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):
         """
         tables, merges = ({}, {}) if parent is None else (parent.tables, parent.merges)
         maker = NodeMaker(new_writer)
-        stored = super().replace(
+        stored_manifest = super().replace(
             tables={
-                name: tuple(maker.layer(layer, tables.get(name, ())) for layer in layers)
+                name: tuple(maker.stored_layer(layer, tables.get(name, ())) for layer in layers)
                 for name, layers in self.tables.items()
             },
             merges={
-                name: tuple(maker.merge(merge, merges.get(name, ())) for merge in own)
+                name: tuple(maker.stored_merge(merge, merges.get(name, ())) for merge in own)
                 for name, own in self.merges.items()
             },
         )
-        return stored, maker.made
+        return stored_manifest, maker.made
 
     def read_by(self, read: Callable[[FilesNode], FilesByRecord]) -> Self:
         """The same, whose nodes ``read`` reads when somebody asks for their files."""

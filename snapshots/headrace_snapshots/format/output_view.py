@@ -4,7 +4,7 @@ Readers of an output need not know of the others. Where a pipeline has outputs w
 ``outputs`` of its schema, progress and definition what is each output's own, and the rest once for all.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TypeVar
 
 from headrace.errors import FixConfigError
@@ -55,10 +55,10 @@ def goes_on(before: format_manifest.Manifest, after: format_manifest.Manifest, o
     continues; not if they were computed again, or are those of another output that had the name then. Both may be seen
     as the output sees them.
     """
-    then, now = (_own_schema(side, output) for side in (before, after))
-    called, calls = ([*own.get(format_manifest.FORMERLY, ())] for own in (then, now))
-    is_same = called == calls or (bool(called) and calls[-len(called) :] == called)
-    return is_same and then.get(format_manifest.ADOPTED) == now.get(format_manifest.ADOPTED)
+    old_schema, now = (_own_schema(side, output) for side in (before, after))
+    names_before, calls = ([*own.get(format_manifest.FORMERLY, ())] for own in (old_schema, now))
+    is_same = names_before == calls or (bool(names_before) and calls[-len(names_before) :] == names_before)
+    return is_same and old_schema.get(format_manifest.ADOPTED) == now.get(format_manifest.ADOPTED)
 
 
 def _own_schema(manifest: format_manifest.Manifest, output: str) -> Mapping[str, JSON]:
@@ -80,8 +80,11 @@ def output_names(manifest: format_manifest.Manifest) -> tuple[str, ...]:
 
 def upstream_of(manifest: format_manifest.Manifest) -> dict[str, tuple[str, ...]]:
     """The outputs of whose panes each output of a snapshot is computed; none: of records."""
-    defined: Mapping[str, Mapping[str, JSON]] = manifest.definition.get(format_manifest.OUTPUTS, {})
-    return {output: tuple(above["output"] for above in own.get("of", ())) for output, own in defined.items()}
+    definitions: Mapping[str, Mapping[str, JSON]] = manifest.definition.get(format_manifest.OUTPUTS, {})
+    return {
+        output: tuple(dict.fromkeys(upstream["output"] for upstream in own.get("of", ())))
+        for output, own in definitions.items()
+    }
 
 
 def all_names_before(manifest: format_manifest.Manifest, output: str) -> tuple[str, ...]:
@@ -106,15 +109,15 @@ def called_where(there: Collection[str], now: format_manifest.Manifest, output: 
     of before: there it means itself.
     """
 
-    def names(one: str) -> tuple[str, ...]:
+    def possible_names(one: str) -> tuple[str, ...]:
         return (one, *all_names_before(now, one))
 
-    called = next((name for name in names(output) if name in there), None)
-    for other in outputs_of(now) if called is not None and output in outputs_of(now) else ():
-        newest = next((name for name in names(other) if name in there), None)
-        if newest == called and names(other).index(called) > names(output).index(called):
+    name_then = next((name for name in possible_names(output) if name in there), None)
+    for other in outputs_of(now) if name_then is not None and output in outputs_of(now) else ():
+        newest = next((name for name in possible_names(other) if name in there), None)
+        if newest == name_then and possible_names(other).index(name_then) > possible_names(output).index(name_then):
             return None
-    return called
+    return name_then
 
 
 def called_in(before: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> str | None:
@@ -130,11 +133,15 @@ def called_in(before: format_manifest.Manifest, now: format_manifest.Manifest, o
     return None if is_taken else own[1]
 
 
-def _found_in(before: format_manifest.Manifest, now: format_manifest.Manifest, output: str) -> tuple[int, str] | None:
-    """How often an ``output`` of ``now`` has been called otherwise since ``before``, and what it was called there."""
+def _found_in(
+    old_manifest: format_manifest.Manifest, now: format_manifest.Manifest, output: str
+) -> tuple[int, str] | None:
+    """How often an ``output`` of ``now`` has been called otherwise since ``old_manifest``, and what it was called
+    there.
+    """
     names = (output, *all_names_before(now, output))
     for number, name in enumerate(names):
-        if name in output_names(before) and all_names_before(before, name) == names[number + 1 :]:
+        if name in output_names(old_manifest) and all_names_before(old_manifest, name) == names[number + 1 :]:
             return number, name
     return None
 
@@ -143,18 +150,21 @@ def called_on(main: format_manifest.Manifest, branch: format_manifest.Manifest) 
     """What ``main`` calls each output of a ``branch`` that takes its place; None: it has none such. A name that no
     output had before means itself, also where the branch does not say what it was called earlier.
     """
-    called = {output: called_in(main, branch, output) for output in output_names(branch)}
-    free = {*output_names(main)} - {*called.values()}
-    return {output: output if then is None and output in free else then for output, then in called.items()}
+    main_names = {output: called_in(main, branch, output) for output in output_names(branch)}
+    free = {*output_names(main)} - {*main_names.values()}
+    return {
+        output: output if main_name is None and output in free else main_name
+        for output, main_name in main_names.items()
+    }
 
 
 def called_since(before: format_manifest.Manifest, now: format_manifest.Manifest) -> dict[str, str | None]:
     """What each output of ``before`` is called in ``now``, which has come from it; None: it is gone there."""
-    called: dict[str, str | None] = dict.fromkeys(output_names(before))
+    names_now: dict[str, str | None] = dict.fromkeys(output_names(before))
     for output in output_names(now):
-        if (then := called_in(before, now, output)) is not None:
-            called[then] = output
-    return called
+        if (name_then := called_in(before, now, output)) is not None:
+            names_now[name_then] = output
+    return names_now
 
 
 def first_name(manifest: format_manifest.Manifest, output: str) -> str:
@@ -173,34 +183,34 @@ def with_names(manifest: format_manifest.Manifest, formerly: Mapping[str, str]) 
     """
     left, aside = dict(formerly), dict[str, str]()
     while left:
-        there = outputs_of(manifest)
-        new = next((name for name in left if name not in there), None)
+        outputs = outputs_of(manifest)
+        new = next((name for name in left if name not in outputs), None)
         if new is None:
             in_the_way = next(iter(left))
             new, old = f"{in_the_way}{_ASIDE}", in_the_way
             aside[new] = old
-            left = {name: new if before == old else before for name, before in left.items()}
+            left = {name: new if old_name == old else old_name for name, old_name in left.items()}
         else:
             old = left.pop(new)
-        manifest = _renamed(manifest, new, old, aside) if old else _named(manifest, new)
+        manifest = _rename_output(manifest, new, old, aside) if old else _name_output(manifest, new)
     return manifest
 
 
 def as_called_in(before: format_manifest.Manifest, now: format_manifest.Manifest) -> format_manifest.Manifest:
     """``before`` with its outputs called what they are in ``now``, which has come from it."""
-    called = called_since(before, now)
-    return with_names(before, {new: old for old, new in called.items() if new is not None and new != old})
+    names_now = called_since(before, now)
+    return with_names(before, {new: old for old, new in names_now.items() if new is not None and new != old})
 
 
-def _named(manifest: format_manifest.Manifest, name: str) -> format_manifest.Manifest:
+def _name_output(manifest: format_manifest.Manifest, name: str) -> format_manifest.Manifest:
     names = format_manifest.OutputTables(name)
     progress = {field: value for field, value in manifest.progress.items() if field not in OF_OUTPUT}
     if (held_to := progress.get("held_to")) is not None:
         rest = {field: value for field, value in held_to.items() if field not in OF_OUTPUT}
-        progress["held_to"] = {**rest, format_manifest.OUTPUTS: {name: _only(held_to)}}
-    shared = {field: value for field, value in manifest.definition.items() if field != "stages"}
+        progress["held_to"] = {**rest, format_manifest.OUTPUTS: {name: _output_fields(held_to)}}
+    shared_fields = {field: value for field, value in manifest.definition.items() if field != "stages"}
     definition = {
-        **shared,
+        **shared_fields,
         "format": 2,
         format_manifest.OUTPUTS: {name: {"stages": manifest.definition.get("stages", [])}},
     }
@@ -210,34 +220,37 @@ def _named(manifest: format_manifest.Manifest, name: str) -> format_manifest.Man
                 name: {**manifest.schema, "fingerprint": manifest.fingerprint, format_manifest.FORMERLY: [""]}
             }
         },
-        progress={**progress, format_manifest.OUTPUTS: {name: _only(manifest.progress)}},
-        tables=_called(manifest.tables, names),
-        logs=_called(manifest.logs, names),
-        counts={**manifest.counts, **{names.named(count): n for count, n in manifest.counts.items()}},
+        progress={**progress, format_manifest.OUTPUTS: {name: _output_fields(manifest.progress)}},
+        tables=_with_output_names(manifest.tables, names),
+        logs=_with_output_names(manifest.logs, names),
+        counts={**manifest.counts, **{names.qualified_name(count): n for count, n in manifest.counts.items()}},
         definition=definition if manifest.definition else {},
     )
 
 
-def _renamed(
+def _rename_output(
     manifest: format_manifest.Manifest, new: str, old: str, aside: Mapping[str, str]
 ) -> format_manifest.Manifest:
     """``aside``: names that outputs have only while others are named, and what each was called."""
-    before, names = format_manifest.OutputTables(old), format_manifest.OutputTables(new)
+    old_tables, names = format_manifest.OutputTables(old), format_manifest.OutputTables(new)
 
-    def called(named: Mapping[str, T]) -> dict[str, T]:
-        plain = {name: before.plain(name) for name in named}
-        return {name if (own := plain[name]) is None else names.named(own): value for name, value in named.items()}
+    def rename_tables(values_by_table: Mapping[str, T]) -> dict[str, T]:
+        plain = {name: old_tables.plain_name(name) for name in values_by_table}
+        return {
+            name if (own := plain[name]) is None else names.qualified_name(own): value
+            for name, value in values_by_table.items()
+        }
 
-    def listed(part: Mapping[str, JSON]) -> dict[str, JSON]:
+    def rename_in_outputs(part: Mapping[str, JSON]) -> dict[str, JSON]:
         own = part.get(format_manifest.OUTPUTS)
-        moved = (
+        moved_fields = (
             {}
             if own is None
             else {format_manifest.OUTPUTS: {new if name == old else name: its for name, its in own.items()}}
         )
-        return {**part, **moved}
+        return {**part, **moved_fields}
 
-    schema, progress = listed(manifest.schema), listed(manifest.progress)
+    schema, progress = rename_in_outputs(manifest.schema), rename_in_outputs(manifest.progress)
     own = schema[format_manifest.OUTPUTS][new]
     if new not in aside:
         schema[format_manifest.OUTPUTS][new] = {
@@ -245,23 +258,26 @@ def _renamed(
             format_manifest.FORMERLY: [aside.get(old, old), *own.get(format_manifest.FORMERLY, ())],
         }
     if progress.get("held_to") is not None:
-        progress["held_to"] = listed(progress["held_to"])
+        progress["held_to"] = rename_in_outputs(progress["held_to"])
     return manifest.seen_as(
         schema=schema,
         progress=progress,
-        tables=called(manifest.tables),
-        logs=called(manifest.logs),
-        counts=called(manifest.counts),
-        definition=_reading(listed(manifest.definition), new, old),
+        tables=rename_tables(manifest.tables),
+        logs=rename_tables(manifest.logs),
+        counts=rename_tables(manifest.counts),
+        definition=_rename_upstream(rename_in_outputs(manifest.definition), new, old),
     )
 
 
-def _reading(definition: dict[str, JSON], new: str, old: str) -> dict[str, JSON]:
+def _rename_upstream(definition: dict[str, JSON], new: str, old: str) -> dict[str, JSON]:
     """``definition``, whose outputs read the output by its new name."""
     if format_manifest.OUTPUTS not in definition:
         return definition
     outputs = {
-        name: {**own, "of": [{**above, "output": new} if above["output"] == old else above for above in own["of"]]}
+        name: {
+            **own,
+            "of": [{**upstream, "output": new} if upstream["output"] == old else upstream for upstream in own["of"]],
+        }
         if "of" in own
         else own
         for name, own in definition[format_manifest.OUTPUTS].items()
@@ -269,65 +285,83 @@ def _reading(definition: dict[str, JSON], new: str, old: str) -> dict[str, JSON]
     return {**definition, format_manifest.OUTPUTS: outputs}
 
 
-def _only(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+def _output_fields(fields: Mapping[str, JSON]) -> dict[str, JSON]:
     return {field: fields[field] for field in OF_OUTPUT if field in fields}
 
 
-def _called(named: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
+def _with_output_names(values_by_name: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
     return {
         name
         if name in (format_manifest.IDS, format_manifest.INPUTS, format_manifest.REJECTED)
-        else names.named(name): value
-        for name, value in named.items()
+        else names.qualified_name(name): value
+        for name, value in values_by_name.items()
     }
 
 
 def seen_by(manifest: format_manifest.Manifest, output: str) -> format_manifest.Manifest:
     """``manifest`` as ``output`` sees it; "" sees that of a pipeline without names. Raises UnknownOutputError."""
-    there = outputs_of(manifest)
-    if not output and not there:
+    outputs = outputs_of(manifest)
+    if not output and not outputs:
         return manifest
     where = f"snapshot {manifest.snapshot_id} (epoch {manifest.epoch}) of pipeline {manifest.pipeline}"
     if not output:
         raise UnknownOutputError(
-            f"{where} has the outputs {', '.join(there)}: name one of them, such as {manifest.pipeline}.{there[0]}"
+            f"{where} has the outputs {', '.join(outputs)}: name one of them, such as {manifest.pipeline}.{outputs[0]}"
         )
-    if output not in there:
-        has = f"the outputs {', '.join(there)}" if there else "one output, which has no name"
+    if output not in outputs:
+        has = f"the outputs {', '.join(outputs)}" if outputs else "one output, which has no name"
         raise UnknownOutputError(f"{where} has no output {output!r}: it has {has}")
     own: dict[str, JSON] = dict(manifest.schema[format_manifest.OUTPUTS][output])
     names = format_manifest.OutputTables(output)
     return manifest.seen_as(
         fingerprint=own.pop("fingerprint"),
         schema={**own, "output": output},
-        progress=_progress(manifest.progress, output),
-        tables=_own(manifest.tables, names),
-        logs=_own(manifest.logs, names),
-        counts={**_shared(manifest.counts), **_own(manifest.counts, names)},
-        definition=_merged(manifest.definition, output) | {"format": 1},
+        progress=_output_progress(manifest.progress, output),
+        tables=_with_plain_names(manifest.tables, names),
+        logs=_with_plain_names(manifest.logs, names),
+        counts={**_shared_values(manifest.counts), **_with_plain_names(manifest.counts, names)},
+        definition=_output_definition(manifest.definition, output),
     )
 
 
-def _progress(progress: Mapping[str, JSON], output: str) -> dict[str, JSON]:
-    merged = _merged(progress, output)
-    merged["watermark"] = merged.pop(format_manifest.INPUT_WATERMARK, merged["watermark"])
-    if (held_to := merged.get("held_to")) is not None:  # of main, which may have had other outputs
-        merged["held_to"] = _merged({format_manifest.OUTPUTS: {output: {"output_watermarks": []}}, **held_to}, output)
-    return merged
+def _output_definition(definition: Mapping[str, JSON], output: str) -> dict[str, JSON]:
+    """Without the inputs that other outputs alone join."""
+    own = _merge_output_fields(definition, output)
+    others = {name for other in definition[format_manifest.OUTPUTS].values() for name in _joined_inputs(other)}
+    left_out = others - {*_joined_inputs(own)}
+    inputs = [given for given in own.get("inputs", ()) if given["name"] not in left_out]
+    return {**own, **({"inputs": inputs} if "inputs" in own else {}), "format": 1}
 
 
-def _merged(value: Mapping[str, JSON], output: str) -> dict[str, JSON]:
+def _joined_inputs(definition: Mapping[str, JSON]) -> Iterator[str]:
+    """The inputs that an output joins, or one that it reads."""
+    yield from (join["input"] for join in definition.get("joins", ()) if "input" in join)  # others join outputs
+    for above in definition.get("of", ()):
+        yield from _joined_inputs(above)
+
+
+def _output_progress(progress: Mapping[str, JSON], output: str) -> dict[str, JSON]:
+    merged_progress = _merge_output_fields(progress, output)
+    merged_progress["watermark"] = merged_progress.pop(format_manifest.INPUT_WATERMARK, merged_progress["watermark"])
+    if (held_to := merged_progress.get("held_to")) is not None:  # of main, which may have had other outputs
+        merged_progress["held_to"] = _merge_output_fields(
+            {format_manifest.OUTPUTS: {output: {"output_watermarks": []}}, **held_to}, output
+        )
+    return merged_progress
+
+
+def _merge_output_fields(value: Mapping[str, JSON], output: str) -> dict[str, JSON]:
     return {
         **{name: part for name, part in value.items() if name != format_manifest.OUTPUTS},
         **value[format_manifest.OUTPUTS].get(output, {}),
     }
 
 
-def _shared(named: Mapping[str, T]) -> dict[str, T]:
-    return {name: value for name, value in named.items() if "/" not in name}
+def _shared_values(values_by_name: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in values_by_name.items() if "/" not in name}
 
 
-def _own(named: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
+def _with_plain_names(values_by_name: Mapping[str, T], names: format_manifest.OutputTables) -> dict[str, T]:
     """What is shared, and what is the output's, called as if it had no name."""
-    own = {plain: value for name, value in named.items() if (plain := names.plain(name)) is not None}
-    return {**_shared(named), **own}
+    own = {plain: value for name, value in values_by_name.items() if (plain := names.plain_name(name)) is not None}
+    return {**_shared_values(values_by_name), **own}

@@ -347,9 +347,9 @@ def hold_back(at: _At) -> tuple[TaskEffect, ...]:
 
 def unblock(at: _At) -> tuple[TaskEffect, ...]:
     """Inputs that were held back go on."""
-    blocked, at.part.blocked = at.part.blocked, []
-    at.task.blocked.difference_update(blocked)
-    return tuple(Unblock(channel) for channel in blocked)
+    blocked_channels, at.part.blocked = at.part.blocked, []
+    at.task.blocked.difference_update(blocked_channels)
+    return tuple(Unblock(channel) for channel in blocked_channels)
 
 
 def release(at: _At) -> tuple[TaskEffect, ...]:
@@ -445,50 +445,50 @@ class Task:
         """The effects of ``event``. Raises ProtocolError for what comes on a blocked or unknown channel."""
         match event:
             case Record(channel):
-                return self._record(channel)
+                return self._receive_record(channel)
             case Barrier(channel, snapshot):
-                return self._barrier(channel, snapshot)
+                return self._receive_barrier(channel, snapshot)
             case Abandon(snapshot):
-                return self._step(self._part(snapshot), PartEvent.ABANDON, ORDER)
+                return self._step_part(self._part_of_snapshot(snapshot), PartEvent.ABANDON, ORDER)
             case Resume(snapshot):
-                return self._step(self._part(snapshot), PartEvent.RESUME, ORDER)
+                return self._step_part(self._part_of_snapshot(snapshot), PartEvent.RESUME, ORDER)
 
-    def _record(self, channel: int) -> Sequence[TaskEffect]:
+    def _receive_record(self, channel: int) -> Sequence[TaskEffect]:
         self._require_open(channel)
         if not self._parts:
             return DELIVERED
         effects: list[TaskEffect] = []
         for part in self._parts.values():
-            effects += self._step(part, PartEvent.RECORD, channel)
+            effects += self._step_part(part, PartEvent.RECORD, channel)
         effects.append(Hold() if self.is_stopped else Deliver())
         return effects
 
-    def _barrier(self, channel: int, snapshot: SnapshotId) -> list[TaskEffect]:
+    def _receive_barrier(self, channel: int, snapshot: SnapshotId) -> list[TaskEffect]:
         if channel != ORDER:
             self._require_open(channel)
         overtaken = [part for part in self._parts.values() if self._is_overtaken(part, snapshot, channel)]
         comes_again = bool(overtaken) and self.is_stopped and channel != ORDER
         effects: list[TaskEffect] = [Hold()] if comes_again else []
         for older in overtaken:
-            effects += self._step(older, PartEvent.OVERTAKEN, channel)
+            effects += self._step_part(older, PartEvent.OVERTAKEN, channel)
         if comes_again:
             return effects
-        part = self._part(snapshot)
+        part = self._part_of_snapshot(snapshot)
         part.waiting.discard(channel)
-        return effects + self._step(part, PartEvent.BARRIER, channel)
+        return effects + self._step_part(part, PartEvent.BARRIER, channel)
 
     def _is_overtaken(self, part: _Part, newer: SnapshotId, channel: int) -> bool:
         """Whether ``newer``'s barrier on ``channel`` says that nothing more comes of ``part``."""
         return part.snapshot < newer and (channel in part.waiting or self.rules.holds is Holds.EVERYTHING)
 
-    def _part(self, snapshot: SnapshotId) -> _Part:
+    def _part_of_snapshot(self, snapshot: SnapshotId) -> _Part:
         if part := self._parts.get(snapshot):
             return part
         if snapshot <= self.taken or snapshot in self._given_up:
             return _Part(snapshot, set(), PartState.CLOSED)
         return _Part(snapshot, {*self.inputs, ORDER} if self._waits_for_order else {*self.inputs})
 
-    def _step(self, part: _Part, event: PartEvent, channel: int) -> list[TaskEffect]:
+    def _step_part(self, part: _Part, event: PartEvent, channel: int) -> list[TaskEffect]:
         part.state, effects = TASK_TABLE.step(part.state, event, _At(self, part, channel))
         if part.state is PartState.CLOSED:
             self._parts.pop(part.snapshot, None)

@@ -195,7 +195,7 @@ def is_whole(at: _At) -> bool:
 
 def begin(at: _At) -> tuple[CoordinatorEffect, ...]:
     """The next number goes out."""
-    snapshot = at.coordinator.begin()
+    snapshot = at.coordinator.new_snapshot()
     return (Order(snapshot), StartTimer(snapshot))
 
 
@@ -206,7 +206,7 @@ def give_up_others(at: _At) -> tuple[CoordinatorEffect, ...]:
 
 def give_up_older(at: _At) -> tuple[CoordinatorEffect, ...]:
     """Older snapshots that are not whole go."""
-    return at.coordinator.give_up({SnapshotState.BEGUN}, below=_id(at))
+    return at.coordinator.give_up({SnapshotState.BEGUN}, below=_snapshot_id(at))
 
 
 def forget_all(at: _At) -> tuple[CoordinatorEffect, ...]:
@@ -223,21 +223,21 @@ def restore(at: _At) -> tuple[CoordinatorEffect, ...]:
 
 def commit(at: _At) -> tuple[CoordinatorEffect, ...]:
     """The log shall name it."""
-    return (CommitSnapshot(_id(at)),)
+    return (CommitSnapshot(_snapshot_id(at)),)
 
 
 def announce(at: _At) -> tuple[CoordinatorEffect, ...]:
     """Makes it the newest complete snapshot and tells all tasks."""
-    at.coordinator.complete = _id(at)
-    return (Announce(_id(at)),)
+    at.coordinator.complete = _snapshot_id(at)
+    return (Announce(_snapshot_id(at)),)
 
 
 def tell_all(at: _At) -> tuple[CoordinatorEffect, ...]:
     """All tasks learn that it is abandoned."""
-    return (GiveUp(_id(at)),)
+    return (GiveUp(_snapshot_id(at)),)
 
 
-def _id(at: _At) -> SnapshotId:
+def _snapshot_id(at: _At) -> SnapshotId:
     assert at.snapshot is not None
     return at.snapshot.id
 
@@ -298,27 +298,27 @@ class Coordinator:
         """The effects of ``event``. What is said of snapshots that are not in flight means nothing."""
         match event:
             case Due():
-                return self._run(RunEvent.DUE)
+                return self._step_run(RunEvent.DUE)
             case TaskLost() | CommitFenced():
-                return self._run(RunEvent.TASK_LOST if isinstance(event, TaskLost) else RunEvent.FENCED)
+                return self._step_run(RunEvent.TASK_LOST if isinstance(event, TaskLost) else RunEvent.FENCED)
             case Restored(attempt):
-                return self._run(RunEvent.RESTORED) if attempt == self.attempt else []
+                return self._step_run(RunEvent.RESTORED) if attempt == self.attempt else []
             case Acknowledged(task, snapshot):
                 if flight := self.in_flight.get(snapshot):
                     flight.waiting.discard(task)
-                return self._tell(snapshot, SnapshotEvent.ACKNOWLEDGED) + self._next()
+                return self._step_snapshot(snapshot, SnapshotEvent.ACKNOWLEDGED) + self._commit_next()
             case Declined(snapshot) | TimedOut(snapshot):
-                return self._tell(snapshot, SnapshotEvent.FAILED)
+                return self._step_snapshot(snapshot, SnapshotEvent.FAILED)
             case Committed(snapshot):
-                effects = self._tell(snapshot, SnapshotEvent.COMMITTED)
-                return effects + self._run(RunEvent.SETTLED) + self._next()
+                effects = self._step_snapshot(snapshot, SnapshotEvent.COMMITTED)
+                return effects + self._step_run(RunEvent.SETTLED) + self._commit_next()
 
     @property
     def next_snapshot(self) -> SnapshotId:
         """The one that is begun next."""
         return SnapshotId(self.generation, self._begun)
 
-    def begin(self) -> SnapshotId:
+    def new_snapshot(self) -> SnapshotId:
         """A new snapshot, of which nothing is acknowledged."""
         snapshot = self.next_snapshot
         self._begun += 1
@@ -327,16 +327,16 @@ class Coordinator:
 
     def give_up(self, states: Collection[StrEnum], below: SnapshotId | None = None) -> tuple[CoordinatorEffect, ...]:
         """Abandon what is in flight in one of ``states``, if it is older than ``below``."""
-        gone = [s.id for s in self.in_flight.values() if s.state in states and (below is None or s.id < below)]
-        for snapshot in gone:
+        abandoned_ids = [s.id for s in self.in_flight.values() if s.state in states and (below is None or s.id < below)]
+        for snapshot in abandoned_ids:
             del self.in_flight[snapshot]
-        return tuple(map(GiveUp, gone))
+        return tuple(map(GiveUp, abandoned_ids))
 
-    def _run(self, event: RunEvent) -> list[CoordinatorEffect]:
+    def _step_run(self, event: RunEvent) -> list[CoordinatorEffect]:
         self.state, effects = COORDINATOR_TABLE.step(self.state, event, _At(self))
         return effects
 
-    def _tell(self, snapshot: SnapshotId, event: SnapshotEvent) -> list[CoordinatorEffect]:
+    def _step_snapshot(self, snapshot: SnapshotId, event: SnapshotEvent) -> list[CoordinatorEffect]:
         flight = self.in_flight.get(snapshot)
         if flight is None:
             return []
@@ -345,9 +345,9 @@ class Coordinator:
             del self.in_flight[snapshot]
         return effects
 
-    def _next(self) -> list[CoordinatorEffect]:
+    def _commit_next(self) -> list[CoordinatorEffect]:
         """The oldest whole snapshot is committed, if no other one is being committed."""
         if commits(_At(self)):
             return []
         whole = [flight for flight in self.in_flight.values() if flight.state is SnapshotState.WHOLE]
-        return self._tell(min(whole, key=lambda flight: flight.id).id, SnapshotEvent.NEXT) if whole else []
+        return self._step_snapshot(min(whole, key=lambda flight: flight.id).id, SnapshotEvent.NEXT) if whole else []

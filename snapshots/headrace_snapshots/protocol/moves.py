@@ -39,7 +39,7 @@ class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
     outputs: Mapping[str, str] = {}
 
     @classmethod
-    def at(cls, entry: int, refs: Mapping[str, str], main: str, by: str) -> "Replaced":
+    def from_refs(cls, entry: int, refs: Mapping[str, str], main: str, by: str) -> "Replaced":
         """What is replaced of ``refs``, by entry ``entry``."""
         outputs = {output: snapshot for output, snapshot in published_of(refs).items() if output}
         return cls(entry, main, refs.get(PUBLISHED), by, outputs)
@@ -47,8 +47,8 @@ class Replaced(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def published_refs(self) -> dict[str, str]:
         """What readers saw, by ref."""
-        unnamed = {} if self.published is None else {PUBLISHED: self.published}
-        return unnamed | {published_ref(output): snapshot for output, snapshot in self.outputs.items()}
+        unnamed_ref = {} if self.published is None else {PUBLISHED: self.published}
+        return unnamed_ref | {published_ref(output): snapshot for output, snapshot in self.outputs.items()}
 
 
 @dataclass(frozen=True)
@@ -66,20 +66,20 @@ class Past:
         """The newest snapshots of all lines that main has left."""
         return (*self.given_up, *(promotion.main for promotion in self.replaced))
 
-    def promoted(self, replaced: Replaced) -> "Past":
+    def with_promotion(self, replaced: Replaced) -> "Past":
         """After a promotion. Of more than RETURNS the oldest cannot be taken back any more."""
         stand = (*self.replaced, replaced)
-        return self._leaving(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
+        return self._with_given_up(stand[-RETURNS:], (promotion.main for promotion in stand[:-RETURNS]))
 
     def rolled_back(self, current: str | None, to: str | None, undone: int) -> "Past":
         """After a rollback of main from ``current`` to ``to`` (None: its beginning), which takes back the promotions
         from number ``undone`` on.
         """
         left = (current, *(promotion.main for promotion in self.replaced[undone:]))
-        return self._leaving(self.replaced[:undone], (head for head in left if head is not None and head != to))
+        return self._with_given_up(self.replaced[:undone], (head for head in left if head is not None and head != to))
 
-    def _leaving(self, replaced: tuple[Replaced, ...], given_up: Iterable[str]) -> "Past":
-        return Past(self.since, replaced, tuple(dict.fromkeys((*self.given_up, *given_up))))
+    def _with_given_up(self, replacements: tuple[Replaced, ...], given_up: Iterable[str]) -> "Past":
+        return Past(self.since, replacements, tuple(dict.fromkeys((*self.given_up, *given_up))))
 
 
 class Kind(StrEnum):
@@ -377,8 +377,8 @@ Facts = Mapping[tuple[str, str], bool]
 
 def comes_before(ancestor: str, descendant: str, facts: Facts) -> bool | Need:
     """Whether ``ancestor`` is ``descendant`` or came before it; the question if nobody knows yet."""
-    known = ancestor == descendant or facts.get((ancestor, descendant))
-    return Need(ancestor, descendant) if known is None else known
+    answer = ancestor == descendant or facts.get((ancestor, descendant))
+    return Need(ancestor, descendant) if answer is None else answer
 
 
 def append_after(
@@ -403,24 +403,24 @@ def append_after(
         refs,
         generations,
         head.base if head.is_whole else head.entry + 1,
-        _horizon(head, kind, moves),
+        _next_horizon(head, kind, moves),
         head.past,
     )
 
 
-def _horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
+def _next_horizon(head: Head, kind: Kind, moves: Mapping[str, str | None]) -> Horizon | None:
     """The horizon of the head. Its floor is 0 once main moves to another line of descent, which has other epochs."""
     if head.horizon is None or kind is Kind.COMMIT or MAIN not in moves:
         return head.horizon
     return replace(head.horizon, floor=0)
 
 
-def unless(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:
+def refuse_unless_ancestor(facts: Facts, ancestor: str, descendant: str, reason: str) -> Need | Refused | None:
     """Nothing if ``ancestor`` is one, a refusal if it is not, the question if that is unknown."""
-    known = facts.get((ancestor, descendant))
-    if known is None:
+    answer = facts.get((ancestor, descendant))
+    if answer is None:
         return Need(ancestor, descendant)
-    return None if known else Refused(reason)
+    return None if answer else Refused(reason)
 
 
 def unless_ancestor(
@@ -432,8 +432,8 @@ def unless_ancestor(
     reason = f"{to} is not an ancestor of {current}, the head of branch {branch}"
     if branch == MAIN and head.past.replaced:
         reason += ", nor of what main was before a promotion"
-    reason += _expired(head)
-    obstacle = Refused(reason) if current is None else unless(facts, to, current, reason)
+    reason += _expiry_hint(head)
+    obstacle = Refused(reason) if current is None else refuse_unless_ancestor(facts, to, current, reason)
     return obstacle or unless_kept(head, to, facts)
 
 
@@ -441,15 +441,15 @@ def unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused |
     """Nothing if ``snapshot`` is kept for certain, as what has a ref is; else a refusal, or the question."""
     if head.horizon is None or snapshot in head.refs.values():
         return None
-    known = facts.get((head.horizon.mark, snapshot))
-    if known is None:
+    answer = facts.get((head.horizon.mark, snapshot))
+    if answer is None:
         return NeedKept(head.horizon.mark, snapshot)
     reason = (
         f"snapshot {snapshot} has expired, and what it names may be deleted at any time (if it was committed just "
         "while an expiry was at work, let that run again)"
     )
-    return None if known else Refused(reason)
+    return None if answer else Refused(reason)
 
 
-def _expired(head: Head) -> str:
+def _expiry_hint(head: Head) -> str:
     return "" if head.horizon is None else ", or has expired"

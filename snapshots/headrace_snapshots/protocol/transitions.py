@@ -64,9 +64,9 @@ def begin_delivery(
     head: protocol_moves.Head, intent: protocol_moves.BeginDelivery, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     """What may follow for ``intent``."""
-    shown = head.refs.get(object_names.published_ref(intent.output))
-    if shown != intent.snapshot:
-        return protocol_moves.Conflict(f"readers see {shown}, not {intent.snapshot} any more")
+    published_id = head.refs.get(object_names.published_ref(intent.output))
+    if published_id != intent.snapshot:
+        return protocol_moves.Conflict(f"readers see {published_id}, not {intent.snapshot} any more")
     return protocol_moves.append_after(
         head,
         protocol_moves.Kind.DELIVERING,
@@ -79,10 +79,10 @@ def end_delivery(
     head: protocol_moves.Head, intent: protocol_moves.EndDelivery, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     """What may follow for ``intent``."""
-    at = head.refs.get(object_names.delivering_ref(intent.output, intent.sink))
-    if at != intent.snapshot:
+    delivering_id = head.refs.get(object_names.delivering_ref(intent.output, intent.sink))
+    if delivering_id != intent.snapshot:
         return protocol_moves.Conflict(
-            f"sink {intent.sink} is being delivered up to {at}, not up to {intent.snapshot} any more"
+            f"sink {intent.sink} is being delivered up to {delivering_id}, not up to {intent.snapshot} any more"
         )
     return protocol_moves.append_after(
         head,
@@ -110,9 +110,9 @@ def with_deliveries(
         is_older = (
             is_kept is False and main is not None and give_up and protocol_moves.comes_before(main, snapshot, facts)
         )
-        for known in (is_kept, is_older):
-            if isinstance(known, protocol_moves.Need):
-                return replace(known, or_broken=True)
+        for answer in (is_kept, is_older):
+            if isinstance(answer, protocol_moves.Need):
+                return replace(answer, or_broken=True)
         if not is_kept and not give_up:
             return protocol_moves.Refused(
                 f"rows up to {snapshot} were handed over to sink {object_names.delivery_of(ref)[1]}, which cannot take "
@@ -123,9 +123,9 @@ def with_deliveries(
             moves[ref] = (snapshot, main if is_older else None)
     if not moves or not isinstance(decided, protocol_moves.Append):
         return decided
-    refs = {**decided.refs, **{ref: to for ref, (_, to) in moves.items()}}
-    there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
-    return replace(decided, moves={**decided.moves, **moves}, refs=there)
+    refs = {**decided.refs, **{ref: new_id for ref, (_, new_id) in moves.items()}}
+    existing_refs = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
+    return replace(decided, moves={**decided.moves, **moves}, refs=existing_refs)
 
 
 def renamed_deliveries(refs: Mapping[str, str], former: str, output: str) -> dict[str, str | None]:
@@ -153,17 +153,17 @@ def with_renamed_deliveries(
         return decided
     goes = [
         move
-        for ref, before in renamed.items()
-        for former in before
+        for ref, former_refs in renamed.items()
+        for former in former_refs
         for move in renamed_deliveries(
             decided.refs, object_names.output_of(former), object_names.output_of(ref)
         ).items()
     ]
-    left, given = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
-    refs: dict[str, str | None] = {**decided.refs, **left, **given}  # two outputs may have swapped their names
-    moves = {ref: (head.refs.get(ref), to) for ref, to in refs.items() if to != decided.refs.get(ref)}
-    there = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
-    return replace(decided, moves={**decided.moves, **moves}, refs=there)
+    left, new_refs = (dict(move for move in goes if (move[1] is None) == is_left) for is_left in (True, False))
+    refs: dict[str, str | None] = {**decided.refs, **left, **new_refs}  # two outputs may have swapped their names
+    moves = {ref: (head.refs.get(ref), new_id) for ref, new_id in refs.items() if new_id != decided.refs.get(ref)}
+    existing_refs = {ref: snapshot for ref, snapshot in refs.items() if snapshot is not None}
+    return replace(decided, moves={**decided.moves, **moves}, refs=existing_refs)
 
 
 Question = protocol_moves.Need | protocol_moves.NeedKept | protocol_moves.NeedNames | protocol_moves.NeedSeen
@@ -178,21 +178,21 @@ def rollback_of_main(
     head: protocol_moves.Head, intent: protocol_moves.Rollback, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     """What may follow for ``intent``, as far as readers and promotions are concerned."""
-    to, current, undone = intent.to, head.refs.get(object_names.MAIN), _undone(head, intent.to, facts)
+    target_id, current, undone = intent.to, head.refs.get(object_names.MAIN), _oldest_undone(head, intent.to, facts)
     if isinstance(undone, protocol_moves.Need):
         return undone
     if undone == len(head.past.replaced) and (
-        obstacle := protocol_moves.unless_ancestor(head, to, current, object_names.MAIN, facts)
+        obstacle := protocol_moves.unless_ancestor(head, target_id, current, object_names.MAIN, facts)
     ):
         return obstacle
-    if to is not None and (obstacle := protocol_moves.unless_kept(head, to, facts)):
+    if target_id is not None and (obstacle := protocol_moves.unless_kept(head, target_id, facts)):
         return obstacle
-    shown = {} if to is None else _shown_after(head, intent, to, undone, facts)
-    if not isinstance(shown, Mapping):
-        return shown
-    moves: dict[str, str | None] = {object_names.MAIN: to}
-    for ref in dict.fromkeys((*filter(object_names.is_published, head.refs), *shown)):
-        snapshot = shown.get(ref)
+    published_after = {} if target_id is None else _shown_after(head, intent, target_id, undone, facts)
+    if not isinstance(published_after, Mapping):
+        return published_after
+    moves: dict[str, str | None] = {object_names.MAIN: target_id}
+    for ref in dict.fromkeys((*filter(object_names.is_published, head.refs), *published_after)):
+        snapshot = published_after.get(ref)
         if snapshot is not None and (obstacle := protocol_moves.unless_kept(head, snapshot, facts)):
             return obstacle
         if snapshot != head.refs.get(ref):
@@ -200,7 +200,7 @@ def rollback_of_main(
     append = protocol_moves.append_after(
         head, protocol_moves.Kind.ROLLBACK, object_names.MAIN, moves, fences=fenced_by_rollback(head, object_names.MAIN)
     )
-    return replace(append, past=head.past.rolled_back(current, to, undone))
+    return replace(append, past=head.past.rolled_back(current, target_id, undone))
 
 
 def with_former_deliveries(
@@ -217,21 +217,23 @@ def with_former_deliveries(
         return decided
     if current not in intent.called:
         return protocol_moves.NeedNames(current)
-    called = intent.called[current] or {}
-    renamed = {
+    names_now = intent.called[current] or {}
+    renames = {
         object_names.published_ref(output): [object_names.published_ref(now)]
-        for output, now in called.items()
+        for output, now in names_now.items()
         if now is not None and now != output
     }
-    return with_renamed_deliveries(head, decided, renamed)
+    return with_renamed_deliveries(head, decided, renames)
 
 
-def _undone(head: protocol_moves.Head, to: str | None, facts: protocol_moves.Facts) -> int | protocol_moves.Need:
-    """The number of the oldest promotion that main takes back by going to ``to``: what it replaced is, or comes after,
-    ``to``. That of the next promotion if there is none.
+def _oldest_undone(
+    head: protocol_moves.Head, target_id: str | None, facts: protocol_moves.Facts
+) -> int | protocol_moves.Need:
+    """The number of the oldest promotion that main takes back by going to ``target_id``: what it replaced is, or
+    comes after, ``target_id``. That of the next promotion if there is none.
     """
     for number, promotion in enumerate(head.past.replaced):
-        is_behind = to is None or protocol_moves.comes_before(to, promotion.main, facts)
+        is_behind = target_id is None or protocol_moves.comes_before(target_id, promotion.main, facts)
         if isinstance(is_behind, protocol_moves.Need):
             return replace(is_behind, or_broken=True)
         if is_behind:
@@ -240,40 +242,45 @@ def _undone(head: protocol_moves.Head, to: str | None, facts: protocol_moves.Fac
 
 
 def _shown_after(
-    head: protocol_moves.Head, intent: protocol_moves.Rollback, to: str, undone: int, facts: protocol_moves.Facts
+    head: protocol_moves.Head, intent: protocol_moves.Rollback, target_id: str, undone: int, facts: protocol_moves.Facts
 ) -> Mapping[str, str | None] | Question | protocol_moves.Unseen:
-    """What readers of each output of ``to`` see after main has gone there, by ref. What they see now, or saw before the
-    promotions that are taken back, if that is not newer than ``to``; else the newest before ``to`` that they could see.
+    """What readers of each output of ``target_id`` see after main has gone there, by ref. What they see now, or saw
+    before the promotions that are taken back, if that is not newer than ``target_id``; else the newest before
+    ``target_id`` that they could see.
     """
-    replaced = head.past.replaced[undone:][:1]
-    main, published = (
+    undone_promotions = head.past.replaced[undone:][:1]
+    main, published_refs = (
         head.refs.get(object_names.MAIN),
-        {ref: shown for ref, shown in head.refs.items() if object_names.is_published(ref)},
+        {ref: published_id for ref, published_id in head.refs.items() if object_names.is_published(ref)},
     )
-    for promotion in replaced:
-        main, published = promotion.main, promotion.published_refs
+    for promotion in undone_promotions:
+        main, published_refs = promotion.main, promotion.published_refs
     if main is not None and main not in intent.called:
         return protocol_moves.NeedNames(main)
-    called = None if main is None else intent.called[main]
-    after: dict[str, str | None] = {}
+    names_now = None if main is None else intent.called[main]
+    refs_after: dict[str, str | None] = {}
     unseen: list[str] = []
-    for output, now in _names(published) if called is None else called.items():
-        shown = None if now is None else published.get(object_names.published_ref(now))
-        is_newer = shown is not None and shown != to and protocol_moves.comes_before(to, shown, facts)
+    for output, now in _unchanged_names(published_refs) if names_now is None else names_now.items():
+        published_id = None if now is None else published_refs.get(object_names.published_ref(now))
+        is_newer = (
+            published_id is not None
+            and published_id != target_id
+            and protocol_moves.comes_before(target_id, published_id, facts)
+        )
         if isinstance(is_newer, protocol_moves.Need):
             return is_newer
         if is_newer or now is None:
             if output not in intent.seen:
                 return protocol_moves.NeedSeen(output, main)
-            shown = intent.seen[output]
-            unseen += [output] if shown is None and is_newer else []
-        after[object_names.published_ref(output)] = shown
-    return protocol_moves.Unseen(tuple(unseen), to) if unseen else after
+            published_id = intent.seen[output]
+            unseen += [output] if published_id is None and is_newer else []
+        refs_after[object_names.published_ref(output)] = published_id
+    return protocol_moves.Unseen(tuple(unseen), target_id) if unseen else refs_after
 
 
-def _names(published: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _unchanged_names(published_refs: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """All that is published, where nobody can tell what the target has: each is called what it is called."""
-    return ((output, output) for output in map(object_names.output_of, published))
+    return ((output, output) for output in map(object_names.output_of, published_refs))
 
 
 def decide(
@@ -289,13 +296,13 @@ def decide(
     return _RULES[type(intent)](head, intent, facts)
 
 
-def _init(
+def _decide_init(
     head: protocol_moves.Head, intent: protocol_moves.Init, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     return protocol_moves.append_after(head, protocol_moves.Kind.INIT, object_names.MAIN, fences=[object_names.MAIN])
 
 
-def _claim(
+def _decide_claim(
     head: protocol_moves.Head, intent: protocol_moves.ClaimBranch, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     is_new = intent.branch not in head.generations
@@ -304,34 +311,34 @@ def _claim(
     )
 
 
-def _commit(
+def _decide_commit(
     head: protocol_moves.Head, intent: protocol_moves.Commit, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     branch, generation = intent.branch, head.generations.get(intent.branch)
     if generation is None:
         return protocol_moves.Fenced(branch, None, f"branch {branch} is gone")
     if generation != intent.generation:
-        return _superseded(branch, generation, intent.generation)
+        return _fenced_by_newer(branch, generation, intent.generation)
     if head.refs.get(branch) != intent.parent:
         return protocol_moves.Fenced(
             branch, None, f"branch {branch} is at {head.refs.get(branch)}, not at {intent.parent} any more"
         )
-    renamed = _renamed(head, intent.renamed) if branch == object_names.MAIN else {}
-    return protocol_moves.append_after(head, protocol_moves.Kind.COMMIT, branch, {branch: intent.snapshot, **renamed})
+    renames = _moves_for_renames(head, intent.renamed) if branch == object_names.MAIN else {}
+    return protocol_moves.append_after(head, protocol_moves.Kind.COMMIT, branch, {branch: intent.snapshot, **renames})
 
 
-def _renamed(head: protocol_moves.Head, renamed: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
+def _moves_for_renames(head: protocol_moves.Head, renames: Mapping[str, Sequence[str]]) -> dict[str, str | None]:
     """Moves that give what readers see of an output under its former name the ref of its new one."""
     moves: dict[str, str | None] = {}
-    for ref, before in renamed.items():
-        former = next((old for old in before if old in head.refs), None)
+    for ref, former_refs in renames.items():
+        former = next((old for old in former_refs if old in head.refs), None)
         if ref not in head.refs and former is not None:
             moves |= {ref: head.refs[former], former: None}
             moves |= renamed_deliveries(head.refs, object_names.output_of(former), object_names.output_of(ref))
     return moves
 
 
-def _publish(
+def _decide_publish(
     head: protocol_moves.Head, intent: protocol_moves.Publish, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     main = head.refs.get(object_names.MAIN)
@@ -342,35 +349,39 @@ def _publish(
         return protocol_moves.Refused("main has no snapshot")
     moves: dict[str, str | None] = {}
     for ref, snapshot in intent.snapshots.items():
-        shown = head.refs.get(ref)
-        is_older = intent.kind is protocol_moves.Kind.RELEASE and _is_older(snapshot, shown, facts)
+        published_id = head.refs.get(ref)
+        is_older = intent.kind is protocol_moves.Kind.RELEASE and _is_older(snapshot, published_id, facts)
         if isinstance(is_older, protocol_moves.Need):
             return is_older
         if is_older:
             continue  # readers stay; a rollback may take them there from now on
-        if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, shown, facts)):
+        if snapshot is not None and (obstacle := _not_forward(ref, snapshot, main, published_id, facts)):
             return obstacle
         moves[ref] = snapshot
     return protocol_moves.append_after(head, intent.kind, object_names.MAIN, moves)
 
 
-def _is_older(snapshot: str | None, shown: str | None, facts: protocol_moves.Facts) -> bool | protocol_moves.Need:
-    """Whether what is ``shown`` came after ``snapshot``."""
-    if snapshot is None or shown is None or snapshot == shown:
+def _is_older(
+    snapshot: str | None, published_id: str | None, facts: protocol_moves.Facts
+) -> bool | protocol_moves.Need:
+    """Whether ``published_id`` came after ``snapshot``."""
+    if snapshot is None or published_id is None or snapshot == published_id:
         return False
-    return protocol_moves.comes_before(snapshot, shown, facts)
+    return protocol_moves.comes_before(snapshot, published_id, facts)
 
 
 def _not_forward(
-    ref: str, snapshot: str, main: str, published: str | None, facts: protocol_moves.Facts
+    ref: str, snapshot: str, main: str, published_id: str | None, facts: protocol_moves.Facts
 ) -> protocol_moves.Need | protocol_moves.Refused | None:
-    """Nothing if ``snapshot`` is on the line of ``main``, and after ``published``, at which ``ref`` is."""
-    if snapshot == published:
+    """Nothing if ``snapshot`` is on the line of ``main``, and after ``published_id``, at which ``ref`` is."""
+    if snapshot == published_id:
         return protocol_moves.Refused(f"{snapshot} is {_state_of(ref)} already")
-    obstacle = protocol_moves.unless(facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}")
-    if obstacle is None and published is not None:
-        reason = f"{snapshot} is older than {published}, which is {_state_of(ref)}: that would be a rollback"
-        obstacle = protocol_moves.unless(facts, published, snapshot, reason)
+    obstacle = protocol_moves.refuse_unless_ancestor(
+        facts, snapshot, main, f"{snapshot} is not on main, whose head is {main}"
+    )
+    if obstacle is None and published_id is not None:
+        reason = f"{snapshot} is older than {published_id}, which is {_state_of(ref)}: that would be a rollback"
+        obstacle = protocol_moves.refuse_unless_ancestor(facts, published_id, snapshot, reason)
     return obstacle
 
 
@@ -382,28 +393,28 @@ def _state_of(ref: str) -> str:
     )
 
 
-def _rollback(
+def _decide_rollback(
     head: protocol_moves.Head, intent: protocol_moves.Rollback, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
-    branch, to, current = intent.branch, intent.to, head.refs.get(intent.branch)
+    branch, target_id, current = intent.branch, intent.to, head.refs.get(intent.branch)
     if branch not in head.generations:
         return protocol_moves.Refused(f"there is no branch {branch}; there are {', '.join(sorted(head.generations))}")
     generation = head.generations[branch]
     if intent.generation is not None and generation != intent.generation:
-        return _superseded(branch, generation, intent.generation)
-    if head.is_whole and (current == to or current is None):
+        return _fenced_by_newer(branch, generation, intent.generation)
+    if head.is_whole and (current == target_id or current is None):
         return protocol_moves.Refused(f"branch {branch} is at {current} already")
     if branch != object_names.MAIN:
-        if obstacle := protocol_moves.unless_ancestor(head, to, current, branch, facts):
+        if obstacle := protocol_moves.unless_ancestor(head, target_id, current, branch, facts):
             return obstacle
         return protocol_moves.append_after(
-            head, protocol_moves.Kind.ROLLBACK, branch, {branch: to}, fences=fenced_by_rollback(head, branch)
+            head, protocol_moves.Kind.ROLLBACK, branch, {branch: target_id}, fences=fenced_by_rollback(head, branch)
         )
-    decided = with_deliveries(head, rollback_of_main(head, intent, facts), to, intent.give_up_delivered, facts)
-    return with_former_deliveries(head, decided, intent)
+    decision = with_deliveries(head, rollback_of_main(head, intent, facts), target_id, intent.give_up_delivered, facts)
+    return with_former_deliveries(head, decision, intent)
 
 
-def _fork(
+def _decide_fork(
     head: protocol_moves.Head, intent: protocol_moves.Fork, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     if intent.branch in head.generations:
@@ -418,7 +429,7 @@ def _fork(
     )
 
 
-def _promote(
+def _decide_promote(
     head: protocol_moves.Head, intent: protocol_moves.Promote, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     branch, snapshot = intent.branch, head.refs.get(intent.branch)
@@ -430,21 +441,24 @@ def _promote(
         )
     if intent.expected not in {None, snapshot}:
         return protocol_moves.Conflict(f"branch {branch} is at {snapshot}, not at {intent.expected} any more")
-    seen = {object_names.published_ref(output): snapshot for output in intent.outputs}
-    gone = {ref: None for ref in head.refs if object_names.is_published(ref) and ref not in seen}
-    moves = {object_names.MAIN: snapshot, **seen, **gone, branch: None}
+    published_moves = {object_names.published_ref(output): snapshot for output in intent.outputs}
+    removals = {ref: None for ref in head.refs if object_names.is_published(ref) and ref not in published_moves}
+    moves = {object_names.MAIN: snapshot, **published_moves, **removals, branch: None}
     append = protocol_moves.append_after(
         head, protocol_moves.Kind.PROMOTE, object_names.MAIN, moves, fences=[object_names.MAIN], ends=branch
     )
     if (main := head.refs.get(object_names.MAIN)) is not None:
         append = replace(
-            append, past=head.past.promoted(protocol_moves.Replaced.at(head.entry + 1, head.refs, main, snapshot))
+            append,
+            past=head.past.with_promotion(protocol_moves.Replaced.from_refs(head.entry + 1, head.refs, main, snapshot)),
         )
-    decided = with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
-    return with_renamed_deliveries(head, decided, intent.renamed)
+    decision = with_deliveries(head, append, snapshot, intent.give_up_delivered, facts)
+    return with_renamed_deliveries(head, decision, intent.renamed)
 
 
-def _tag(head: protocol_moves.Head, intent: protocol_moves.Tag, facts: protocol_moves.Facts) -> protocol_moves.Decision:
+def _decide_tag(
+    head: protocol_moves.Head, intent: protocol_moves.Tag, facts: protocol_moves.Facts
+) -> protocol_moves.Decision:
     ref = object_names.TAGS + intent.name
     if ref in head.refs:
         return protocol_moves.Refused(f"there is a tag {intent.name} already, at {head.refs[ref]}: drop it first")
@@ -459,12 +473,12 @@ def _tag(head: protocol_moves.Head, intent: protocol_moves.Tag, facts: protocol_
     )
 
 
-def _drop(
+def _decide_drop(
     head: protocol_moves.Head, intent: protocol_moves.Drop, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     ref = intent.ref
     if intent.expected is not None and head.entry != intent.expected:
-        return _followed(head, intent.expected, f"which was read to see that nobody needs {ref}")
+        return _conflict_with_head(head, intent.expected, f"which was read to see that nobody needs {ref}")
     if ref == object_names.MAIN or object_names.is_published(ref):
         return protocol_moves.Refused(f"{ref} cannot be dropped; roll main back instead")
     if ref not in head.refs and ref not in head.generations:
@@ -482,11 +496,11 @@ def _drop(
     )
 
 
-def _expire(
+def _decide_expire(
     head: protocol_moves.Head, intent: protocol_moves.Expire, facts: protocol_moves.Facts
 ) -> protocol_moves.Decision:
     if head.entry != intent.expected:
-        return _followed(head, intent.expected, "which was read to see what is kept")
+        return _conflict_with_head(head, intent.expected, "which was read to see what is kept")
     append = protocol_moves.append_after(
         head, protocol_moves.Kind.EXPIRE, None, dict.fromkeys(intent.tags), fences=[*intent.idle]
     )
@@ -495,26 +509,26 @@ def _expire(
 
 
 _RULES: Mapping[type, Callable[[protocol_moves.Head, Any, protocol_moves.Facts], protocol_moves.Decision]] = {
-    protocol_moves.Init: _init,
-    protocol_moves.ClaimBranch: _claim,
-    protocol_moves.Commit: _commit,
-    protocol_moves.Publish: _publish,
-    protocol_moves.Rollback: _rollback,
-    protocol_moves.Fork: _fork,
-    protocol_moves.Promote: _promote,
-    protocol_moves.Tag: _tag,
-    protocol_moves.Drop: _drop,
-    protocol_moves.Expire: _expire,
+    protocol_moves.Init: _decide_init,
+    protocol_moves.ClaimBranch: _decide_claim,
+    protocol_moves.Commit: _decide_commit,
+    protocol_moves.Publish: _decide_publish,
+    protocol_moves.Rollback: _decide_rollback,
+    protocol_moves.Fork: _decide_fork,
+    protocol_moves.Promote: _decide_promote,
+    protocol_moves.Tag: _decide_tag,
+    protocol_moves.Drop: _decide_drop,
+    protocol_moves.Expire: _decide_expire,
     protocol_moves.BeginDelivery: begin_delivery,
     protocol_moves.EndDelivery: end_delivery,
 }
 
 
-def _followed(head: protocol_moves.Head, expected: int, at_which: str) -> protocol_moves.Conflict:
+def _conflict_with_head(head: protocol_moves.Head, expected: int, at_which: str) -> protocol_moves.Conflict:
     return protocol_moves.Conflict(f"entry {head.entry} has followed entry {expected}, {at_which}")
 
 
-def _superseded(branch: str, generation: int, mine: int) -> protocol_moves.Fenced:
+def _fenced_by_newer(branch: str, generation: int, mine: int) -> protocol_moves.Fenced:
     return protocol_moves.Fenced(
         branch, generation, f"branch {branch} has generation {generation}, not {mine} any more"
     )

@@ -67,7 +67,7 @@ def unnamed_file(folder: Path) -> Iterator[tuple[Path, BinaryIO]]:
         # Somebody who swept had the lock first: once more, under another name.
 
 
-def sweep(folder: Path) -> None:
+def sweep_folder(folder: Path) -> None:
     """Remove from ``folder`` what processes left there that died."""
     for left in folder.iterdir():
         # Gone already, still locked, or another user's, who will sweep it.
@@ -107,10 +107,10 @@ class LocalStore:
         self._is_swept = False
 
     def read(self, path: str) -> bytes:
-        return self._find("get", path, Path.read_bytes)
+        return self._run_on_file("get", path, Path.read_bytes)
 
     def read_same(self, info: store_ports.ObjectInfo) -> bytes:
-        return self._find("get", info.path, lambda file: _same(file, info))
+        return self._run_on_file("get", info.path, lambda file: _read_unchanged(file, info))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         def read_part(file: Path) -> bytes:
@@ -118,36 +118,36 @@ class LocalStore:
                 content.seek(start)
                 return content.read(length)
 
-        return self._find("get", path, read_part)
+        return self._run_on_file("get", path, read_part)
 
     def stat(self, path: str) -> store_ports.ObjectInfo:
-        return self._find("stat", path, lambda file: _file_info(path, file.stat()))
+        return self._run_on_file("stat", path, lambda file: _file_info(path, file.stat()))
 
     def digested(self, path: str) -> store_ports.ObjectInfo:
-        return self._find("get", path, lambda file: _digested(file, path))
+        return self._run_on_file("get", path, lambda file: _stat_with_digest(file, path))
 
     def sha256(self, path: str) -> tuple[int, str]:
         """Length of ``path`` and hex SHA-256 of its content, of which a piece is in memory at a time."""
-        return self._find("get", path, _sha256)
+        return self._run_on_file("get", path, _file_sha256)
 
     def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        target = self._target(path)
+        target = self._file_path(path)
         self.requests.add("put")
-        with _errors(target), self._unnamed(target, data) as (unnamed, info):
-            self._name(target, lambda: unnamed.replace(target))
-            _flush(target.parent)
+        with _store_errors(target), self._write_unnamed(target, data) as (unnamed_path, info):
+            self._give_name(target, lambda: unnamed_path.replace(target))
+            _flush_folder(target.parent)
         return store_ports.ObjectInfo(path, info.size, info.etag)
 
     def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        target = self._target(path)
+        target = self._file_path(path)
         self.requests.add("create")
-        with _errors(target), self._unnamed(target, data) as (unnamed, info):
+        with _store_errors(target), self._write_unnamed(target, data) as (unnamed_path, info):
             try:
-                self._name(target, lambda: os.link(unnamed, target))
+                self._give_name(target, lambda: os.link(unnamed_path, target))
             except FileExistsError:
                 raise store_ports.ObjectExistsError(f"{target} exists already") from None
             try:
-                _flush(target.parent)
+                _flush_folder(target.parent)
             except OSError as error:
                 raise store_ports.UnknownOutcomeError(
                     f"{target} was created, but may not survive a crash: {error}"
@@ -159,105 +159,109 @@ class LocalStore:
         folder = prefix.rpartition("/")[0]
         if folder:
             store_ports.check_path(folder)
-        with _errors(self.root / file_of(folder)):
-            yield from _walk(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
+        with _store_errors(self.root / file_of(folder)):
+            yield from _walk_files(self.root / file_of(folder), f"{folder}/" if folder else "", prefix, start_after, ())
 
     def delete(self, path: str) -> None:
-        target = self._target(path)
+        target = self._file_path(path)
         self.requests.add("delete")
-        with _errors(target):
+        with _store_errors(target):
             target.unlink(missing_ok=True)
             with suppress(OSError):  # it is not empty, or gone
                 if target.parent != self.root:
                     target.parent.rmdir()
 
-    def _target(self, path: str) -> Path:
+    def _file_path(self, path: str) -> Path:
         return self.root / file_of(store_ports.check_path(path))
 
-    def _find(self, kind: str, path: str, operation: Callable[[Path], Result]) -> Result:
-        file = self._target(path)
+    def _run_on_file(self, kind: str, path: str, operation: Callable[[Path], Result]) -> Result:
+        file = self._file_path(path)
         self.requests.add(kind)
-        with _errors(file):
+        with _store_errors(file):
             # A folder, or a file where the path needs a folder, holds no object of that path.
             if not file.is_file():
                 raise store_ports.ObjectNotFoundError(f"there is no object {file}")
             return operation(file)
 
     @contextmanager
-    def _unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, store_ports.ObjectInfo]]:
+    def _write_unnamed(self, target: Path, data: bytes) -> Iterator[tuple[Path, store_ports.ObjectInfo]]:
         """A complete file on disk without its name yet, with size and etag; removed if it still has none afterwards."""
         folder = self.root / UNNAMED
-        self._make(folder)
-        self._sweep(folder)
-        self._make(target.parent)
-        with unnamed_file(folder) as (unnamed, file):
+        self._make_folder(folder)
+        self._sweep_once(folder)
+        self._make_folder(target.parent)
+        with unnamed_file(folder) as (unnamed_path, file):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-            yield unnamed, _file_info(target.name, os.fstat(file.fileno()))
+            yield unnamed_path, _file_info(target.name, os.fstat(file.fileno()))
 
-    def _name(self, target: Path, name: Callable[[], object]) -> None:
+    def _give_name(self, target: Path, name: Callable[[], object]) -> None:
         """Give a file its name. A process that deleted the last file of its folder may just have removed the folder."""
         try:
             name()
         except FileNotFoundError:
-            self._make(target.parent)
+            self._make_folder(target.parent)
             name()
 
-    def _make(self, folder: Path) -> None:
+    def _make_folder(self, folder: Path) -> None:
         """Make ``folder`` where it is missing, and flush what names it, up to the root."""
         if folder in self._flushed and folder.is_dir():
             return
         if folder != self.root:
-            self._make(folder.parent)
+            self._make_folder(folder.parent)
             folder.mkdir(exist_ok=True)
-            _flush(folder.parent)  # also if it was there: who made it may not have come to that yet
+            _flush_folder(folder.parent)  # also if it was there: who made it may not have come to that yet
         elif not folder.is_dir():
-            made = [above for above in (folder, *folder.parents) if not above.exists()]
+            new_folders = [ancestor for ancestor in (folder, *folder.parents) if not ancestor.exists()]
             folder.mkdir(parents=True, exist_ok=True)
-            for above in made:
-                _flush(above.parent)
+            for ancestor in new_folders:
+                _flush_folder(ancestor.parent)
         self._flushed.add(folder)
 
-    def _sweep(self, folder: Path) -> None:
+    def _sweep_once(self, folder: Path) -> None:
         """Remove from ``folder``, once, what processes left there that died."""
         if self._is_swept:
             return
         self._is_swept = True
-        sweep(folder)
+        sweep_folder(folder)
 
 
-def _walk(
-    folder: Path, base: str, prefix: str, start_after: str, above: tuple[tuple[int, int], ...]
+def _walk_files(
+    folder: Path, base: str, prefix: str, start_after: str, ancestors: tuple[tuple[int, int], ...]
 ) -> Iterator[store_ports.ObjectInfo]:
     """Files below ``folder`` in the byte order of their whole paths: a folder sorts as its name with ``/`` after it.
-    ``above``: which folders the walk has come through. Raises LinkLoopError.
+    ``ancestors``: which folders the walk has come through. Raises LinkLoopError.
     """
     begin, mark = store_ports.sort_key(base), store_ports.sort_key(start_after)
     if begin <= mark and not mark.startswith(begin):
         return
-    after = mark[len(begin) :] if mark.startswith(begin) else b""
+    start_name = mark[len(begin) :] if mark.startswith(begin) else b""
     try:
         status = folder.stat()
-        here = (status.st_dev, status.st_ino)
-        if here in above:
+        folder_identity = (status.st_dev, status.st_ino)
+        if folder_identity in ancestors:
             raise LinkLoopError(
                 f"{folder} is a link to a folder that it lies in, so that what is in there has names without end: "
                 "remove the link"
             )
         with os.scandir(os.fsencode(folder)) as scan:
             # most names of a long log are behind: nothing is asked of them but that
-            ahead = [entry for entry in scan if (name := entry.name) > after or after.startswith(name)]
-        named = [(entry.name + b"/" if entry.is_dir() else entry.name, entry) for entry in ahead]
+            later_entries = [
+                entry for entry in scan if (name := entry.name) > start_name or start_name.startswith(name)
+            ]
+        named_entries = [(entry.name + b"/" if entry.is_dir() else entry.name, entry) for entry in later_entries]
     except (FileNotFoundError, NotADirectoryError):
         return
-    for name, entry in sorted(named, key=itemgetter(0)):
+    for name, entry in sorted(named_entries, key=itemgetter(0)):
         path = base + name.decode("utf-8", "surrogateescape")
         if path.endswith("/"):
             relevant = path.startswith(prefix) or prefix.startswith(path)
             if relevant and path != f"{UNNAMED}/":
-                yield from _walk(folder / os.fsdecode(entry.name), path, prefix, start_after, (*above, here))
-        elif name > after and path.startswith(prefix):
+                yield from _walk_files(
+                    folder / os.fsdecode(entry.name), path, prefix, start_after, (*ancestors, folder_identity)
+                )
+        elif name > start_name and path.startswith(prefix):
             try:
                 if entry.is_file():
                     yield _file_info(path, entry.stat())
@@ -265,16 +269,16 @@ def _walk(
                 continue  # deleted while the listing was under way
 
 
-def _same(file: Path, info: store_ports.ObjectInfo) -> bytes:
+def _read_unchanged(file: Path, info: store_ports.ObjectInfo) -> bytes:
     """The content of ``file``. Raises ObjectChangedError if it is not that of ``info``."""
     with file.open("rb", buffering=0) as content:
-        before = _file_info(info.path, os.fstat(content.fileno()))
+        info_before = _file_info(info.path, os.fstat(content.fileno()))
         data = content.readall()
-        after = _file_info(info.path, os.fstat(content.fileno()))
+        info_after = _file_info(info.path, os.fstat(content.fileno()))
     if info.digest is None:
-        is_same = before.etag == after.etag == info.etag
+        is_same = info_before.etag == info_after.etag == info.etag
     else:
-        is_same = _xxh3(xxhash.xxh3_64(data)) == info.digest
+        is_same = _xxh3_digest(xxhash.xxh3_64(data)) == info.digest
     if not is_same:
         raise store_ports.ObjectChangedError(
             f"{file} is not what it was when it was {info.size} bytes with ETag {info.etag}"
@@ -282,26 +286,26 @@ def _same(file: Path, info: store_ports.ObjectInfo) -> bytes:
     return data
 
 
-def _digested(file: Path, path: str) -> store_ports.ObjectInfo:
+def _stat_with_digest(file: Path, path: str) -> store_ports.ObjectInfo:
     """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
     for _ in range(_LOOKS):
         hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK), 0
         with file.open("rb", buffering=0) as content:
-            before = _file_info(path, os.fstat(content.fileno()))
+            info_before = _file_info(path, os.fstat(content.fileno()))
             while read := content.readinto(chunk):
                 hasher.update(memoryview(chunk)[:read])
                 size += read
-            after = _file_info(path, os.fstat(content.fileno()))
-        if before == after and size == after.size:
-            return replace(after, digest=_xxh3(hasher))
+            info_after = _file_info(path, os.fstat(content.fileno()))
+        if info_before == info_after and size == info_after.size:
+            return replace(info_after, digest=_xxh3_digest(hasher))
     raise store_ports.ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
 
 
-def _xxh3(hasher: xxhash.xxh3_64) -> str:
+def _xxh3_digest(hasher: xxhash.xxh3_64) -> str:
     return f"xxh3-{hasher.hexdigest()}"
 
 
-def _sha256(file: Path) -> tuple[int, str]:
+def _file_sha256(file: Path) -> tuple[int, str]:
     with file.open("rb", buffering=0) as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         return content.tell(), digest
@@ -312,7 +316,7 @@ def _file_info(path: str, status: os.stat_result) -> store_ports.ObjectInfo:
     return store_ports.ObjectInfo(path, status.st_size, etag, modified=status.st_mtime_ns // 1000)
 
 
-def _flush(folder: Path) -> None:
+def _flush_folder(folder: Path) -> None:
     """Let what names the files and folders in ``folder`` survive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -322,7 +326,7 @@ def _flush(folder: Path) -> None:
 
 
 @contextmanager
-def _errors(path: Path) -> Iterator[None]:
+def _store_errors(path: Path) -> Iterator[None]:
     """Turn the system's errors about ``path`` into the port's."""
     try:
         yield
@@ -400,22 +404,22 @@ class MemoryStore:
 
     def read(self, path: str) -> bytes:
         self.requests.add("get")
-        return self._get(path)
+        return self._get_object(path)
 
     def read_same(self, info: store_ports.ObjectInfo) -> bytes:
         self.requests.add("get")
-        data = self._get(info.path)
+        data = self._get_object(info.path)
         if _value_info(info.path, data).etag != info.etag:
             raise store_ports.ObjectChangedError(f"{self.uri}/{info.path} has not the ETag {info.etag} any more")
         return data
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         self.requests.add("get")
-        return self._get(path)[start : start + length]
+        return self._get_object(path)[start : start + length]
 
     def stat(self, path: str) -> store_ports.ObjectInfo:
         self.requests.add("stat")
-        return _value_info(path, self._get(path))
+        return _value_info(path, self._get_object(path))
 
     def digested(self, path: str) -> None:
         return None
@@ -451,7 +455,7 @@ class MemoryStore:
         with self._shelf.lock:
             self._shelf.remove(path)
 
-    def _get(self, path: str) -> bytes:
+    def _get_object(self, path: str) -> bytes:
         store_ports.check_path(path)
         with self._shelf.lock:
             if path not in self._shelf.objects:

@@ -70,10 +70,10 @@ class SourceOfKeys(Provider):
         """The keys. Raises S3KeysError, and StoreUnavailableError where asking again may help."""
         with self._lock:
             if self._kept is None or self._kept.is_expired():
-                self._kept, self._is_sure = self._fetched(), True
+                self._kept, self._is_sure = self._fetch_keys(), True
             return self._kept
 
-    def _fetched(self) -> Credentials:
+    def _fetch_keys(self) -> Credentials:
         try:
             return self._fetch()
         except urllib3.exceptions.HTTPError as error:
@@ -109,11 +109,11 @@ class ProfileKeys(Provider):
 
 def keys_of(variables: Mapping[str, str]) -> Provider:
     """What gives the keys, by the standard AWS variables. Makes no request. Raises S3KeysError."""
-    keys = _source(variables)
+    keys = _key_source(variables)
     role = variables.get("HEADRACE_S3_ROLE_ARN")
     if not role:
         return keys
-    form = {"Action": "AssumeRole", "RoleArn": role, "RoleSessionName": _session(variables)}
+    form = {"Action": "AssumeRole", "RoleArn": role, "RoleSessionName": _session_name(variables)}
     if external := variables.get("HEADRACE_S3_EXTERNAL_ID"):
         form["ExternalId"] = external
     return SourceOfKeys(f"the role {role}", lambda: _from_sts(variables, form, keys.retrieve()))
@@ -144,7 +144,7 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
     return settings
 
 
-def _source(variables: Mapping[str, str]) -> Provider:
+def _key_source(variables: Mapping[str, str]) -> Provider:
     if any(variables.get(name) for name in _KEYS):
         if missing := [name for name in _KEYS if not variables.get(name)]:
             raise store_ports.S3KeysError(f"S3 needs credentials: set {' and '.join(missing)}")
@@ -158,7 +158,7 @@ def _source(variables: Mapping[str, str]) -> Provider:
         return _web_identity(variables, Path(token_file))
     if "aws_access_key_id" in profile_of(variables):
         return profile
-    http = _http()
+    http = _http_pool()
     if any(variables.get(name) for name in _CONTAINER):
         return SourceOfKeys("the container's role", IamAwsProvider(http_client=http).retrieve)
     if variables.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
@@ -173,19 +173,19 @@ def _web_identity(variables: Mapping[str, str], token_file: Path) -> Provider:
     if not role:
         raise store_ports.S3KeysError("AWS_WEB_IDENTITY_TOKEN_FILE is set and AWS_ROLE_ARN is not: set the role, too")
 
-    def fetch() -> Credentials:
+    def fetch_keys() -> Credentials:
         form = {
             "Action": "AssumeRoleWithWebIdentity",
             "RoleArn": role,
-            "RoleSessionName": _session(variables),
+            "RoleSessionName": _session_name(variables),
             "WebIdentityToken": token_file.read_text(encoding="utf-8").strip(),
         }
         return _from_sts(variables, form, None)
 
-    return SourceOfKeys(f"the web identity in {token_file} with the role {role}", fetch)
+    return SourceOfKeys(f"the web identity in {token_file} with the role {role}", fetch_keys)
 
 
-def _session(variables: Mapping[str, str]) -> str:
+def _session_name(variables: Mapping[str, str]) -> str:
     return variables.get("AWS_ROLE_SESSION_NAME") or _SESSION
 
 
@@ -194,8 +194,8 @@ def _from_sts(variables: Mapping[str, str], form: Mapping[str, str], asker: Cred
     region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or profile_of(variables).get("region")
     region = region or "us-east-1"
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
-    stated = variables.get("AWS_ENDPOINT_URL_STS") or variables.get("AWS_ENDPOINT_URL")
-    url = urlsplit(f"{(stated or f'https://sts.{region}.{suffix}').rstrip('/')}/")
+    endpoint = variables.get("AWS_ENDPOINT_URL_STS") or variables.get("AWS_ENDPOINT_URL")
+    url = urlsplit(f"{(endpoint or f'https://sts.{region}.{suffix}').rstrip('/')}/")
     body = urlencode({"Version": "2011-06-15", **form})
     headers: dict[str, str | list[str] | tuple[str]] = {
         "Content-Type": "application/x-www-form-urlencoded",
@@ -215,8 +215,8 @@ def _from_sts(variables: Mapping[str, str], form: Mapping[str, str], asker: Cred
             content_sha256=sha256_hash(body),
             date=now,
         )
-    sent = {name: str(value) for name, value in headers.items()}
-    answer = _http().request("POST", url.geturl(), body=body, headers=sent)
+    sent_headers = {name: str(value) for name, value in headers.items()}
+    answer = _http_pool().request("POST", url.geturl(), body=body, headers=sent_headers)
     if answer.status != 200:
         raise ValueError(f"status code {answer.status}")
     fields = {part.tag.rpartition("}")[2]: part.text or "" for part in ElementTree.fromstring(answer.data).iter()}  # noqa: S314
@@ -225,7 +225,7 @@ def _from_sts(variables: Mapping[str, str], form: Mapping[str, str], asker: Cred
     )
 
 
-def _http() -> urllib3.PoolManager:
+def _http_pool() -> urllib3.PoolManager:
     """For services that are near: quickly tried, quickly given up."""
     retries = urllib3.Retry(
         total=_ATTEMPTS, backoff_factor=0.2, status_forcelist=[500, 502, 503, 504], raise_on_status=False
@@ -334,38 +334,40 @@ class S3Store:
         )
 
     def read(self, path: str) -> bytes:
-        return self._repeat(path, self._get)
+        return self._repeat_request(path, self._get_object)
 
     def read_same(self, info: store_ports.ObjectInfo) -> bytes:
-        return self._repeat(info.path, partial(self._get, etag=info.etag))
+        return self._repeat_request(info.path, partial(self._get_object, etag=info.etag))
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        return self._repeat(path, lambda key: self._get_range(key, start, length)) if length else b""
+        return self._repeat_request(path, lambda key: self._get_range(key, start, length)) if length else b""
 
     def stat(self, path: str) -> store_ports.ObjectInfo:
-        stat = self._repeat(path, lambda key: self._client.stat_object(self._bucket, key))
-        return store_ports.ObjectInfo(path, stat.size or 0, _etag(stat.etag))
+        stat = self._repeat_request(path, lambda key: self._client.stat_object(self._bucket, key))
+        return store_ports.ObjectInfo(path, stat.size or 0, _plain_etag(stat.etag))
 
     def digested(self, path: str) -> None:
         return None
 
     def write(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        return store_ports.ObjectInfo(path, len(data), self._repeat(path, lambda key: self._put(key, data)))
+        return store_ports.ObjectInfo(
+            path, len(data), self._repeat_request(path, lambda key: self._put_object(key, data))
+        )
 
     def create(self, path: str, data: bytes) -> store_ports.ObjectInfo:
-        def attempt(key: str) -> str:
+        def create_once(key: str) -> str:
             token = _only_if_absent.set(True)
             try:
-                return self._put(key, data)
+                return self._put_object(key, data)
             finally:
                 _only_if_absent.reset(token)
 
-        return store_ports.ObjectInfo(path, len(data), self._repeat(path, attempt, conditional=True))
+        return store_ports.ObjectInfo(path, len(data), self._repeat_request(path, create_once, conditional=True))
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[store_ports.ObjectInfo]:
         # Page by page through start_after, so that a page that fails is asked for again, and nothing is listed twice.
         while True:
-            page = self._repeat_key(self._base + prefix, partial(self._page, start_after))
+            page = self._repeat_key(self._base + prefix, partial(self._list_page, start_after))
             yield from page
             if len(page) < PAGE:
                 return
@@ -378,32 +380,34 @@ class S3Store:
         return sorted(folders, key=store_ports.sort_key)
 
     def delete(self, path: str) -> None:
-        self._repeat(path, lambda key: self._client.remove_object(self._bucket, key))
+        self._repeat_request(path, lambda key: self._client.remove_object(self._bucket, key))
 
     def _get_range(self, key: str, start: int, length: int) -> bytes:
         try:
-            return self._get(key, offset=start, length=length)
+            return self._get_object(key, offset=start, length=length)
         except S3Error as error:
             if error.code == "InvalidRange":  # it ends before that
                 return b""
             raise
 
-    def _get(self, key: str, etag: str | None = None, *, offset: int = 0, length: int = 0) -> bytes:
+    def _get_object(self, key: str, etag: str | None = None, *, offset: int = 0, length: int = 0) -> bytes:
         """The content of ``key``, or so many bytes of it; if it has this ``etag``, where one is given."""
-        wanted: dict[str, str | list[str] | tuple[str]] = {} if etag is None else {"If-Match": f'"{etag}"'}
-        response = self._client.get_object(self._bucket, key, offset, length, request_headers=wanted)
+        request_headers: dict[str, str | list[str] | tuple[str]] = {} if etag is None else {"If-Match": f'"{etag}"'}
+        response = self._client.get_object(self._bucket, key, offset, length, request_headers=request_headers)
         try:
-            if etag is not None and _etag(response.headers["etag"]) != etag:  # of a service that asks for no match
+            if (
+                etag is not None and _plain_etag(response.headers["etag"]) != etag
+            ):  # of a service that asks for no match
                 raise store_ports.ObjectChangedError(f"s3://{self._bucket}/{key} has not the ETag {etag} any more")
             return response.read()
         finally:
             response.close()
             response.release_conn()
 
-    def _put(self, key: str, data: bytes) -> str:
+    def _put_object(self, key: str, data: bytes) -> str:
         # One part whatever the size: a multipart upload is many requests.
         try:
-            written = self._client.put_object(
+            result = self._client.put_object(
                 self._bucket,
                 key,
                 BytesIO(data),
@@ -413,9 +417,9 @@ class S3Store:
             )
         except S3Error as error:
             if self._is_about_encryption(error):
-                raise self._refused(key, error) from error
+                raise self._refusal(key, error) from error
             raise
-        return _etag(written.etag)
+        return _plain_etag(result.etag)
 
     def _is_about_encryption(self, error: S3Error) -> bool:
         """Whether a put was refused for how it is to be encrypted, as far as the service says."""
@@ -423,22 +427,25 @@ class S3Store:
         is_asked = self._encryption is not None and error.code in {"NotImplemented", "InvalidArgument"}
         return is_asked or "kms" in text or "encrypt" in text
 
-    def _refused(self, key: str, error: S3Error) -> store_ports.EncryptionRefusedError:
-        asked = "does not ask to encrypt it" if self._encryption is None else f"asks to encrypt it ({self._encryption})"
+    def _refusal(self, key: str, error: S3Error) -> store_ports.EncryptionRefusedError:
+        request_text = (
+            "does not ask to encrypt it" if self._encryption is None else f"asks to encrypt it ({self._encryption})"
+        )
         return store_ports.EncryptionRefusedError(
             f"s3://{self._bucket}/{key} at {self._endpoint} may not be put so ({error.code}: {error.message}): the "
-            f"request {asked}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as the bucket "
+            f"request {request_text}. Set HEADRACE_S3_ENCRYPTION (AES256 or aws:kms) and HEADRACE_S3_KMS_KEY_ID as "
+            "the bucket "
             "and its service want them"
         )
 
-    def _page(self, start_after: str, key_prefix: str) -> tuple[store_ports.ObjectInfo, ...]:
-        after = self._base + start_after if start_after else None
-        objects = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=after)
+    def _list_page(self, start_after: str, key_prefix: str) -> tuple[store_ports.ObjectInfo, ...]:
+        start_key = self._base + start_after if start_after else None
+        objects = self._client.list_objects(self._bucket, prefix=key_prefix, recursive=True, start_after=start_key)
         return tuple(
             store_ports.ObjectInfo(
                 (o.object_name or "").removeprefix(self._base),
                 o.size or 0,
-                _etag(o.etag),
+                _plain_etag(o.etag),
                 modified=None if o.last_modified is None else int(o.last_modified.timestamp() * 1_000_000),
             )
             for o in islice(objects, PAGE)
@@ -447,7 +454,7 @@ class S3Store:
     def _names_in(self, folder: str) -> Sequence[str]:
         return [o.object_name or "" for o in self._client.list_objects(self._bucket, prefix=folder)]
 
-    def _repeat(self, path: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
+    def _repeat_request(self, path: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
         return self._repeat_key(self._base + store_ports.check_path(path), operation, conditional=conditional)
 
     def _repeat_key(self, key: str, operation: Callable[[str], Result], *, conditional: bool = False) -> Result:
@@ -458,10 +465,10 @@ class S3Store:
             stop=stop_after_attempt(ATTEMPTS),
             reraise=True,
         )
-        result: Result = retrying(self._once, key, operation, conditional)
+        result: Result = retrying(self._request_once, key, operation, conditional)
         return result
 
-    def _once(self, key: str, operation: Callable[[str], Result], conditional: bool) -> Result:
+    def _request_once(self, key: str, operation: Callable[[str], Result], conditional: bool) -> Result:
         where = f"s3://{self._bucket}/{key} at {self._endpoint}"
         try:
             return operation(key)
@@ -527,7 +534,7 @@ class _CountingPool(urllib3.PoolManager):
         conditional = method == "PUT" and _only_if_absent.get()
         if conditional:
             kw["headers"]["If-None-Match"] = "*"
-        kind = _kind(method, url)
+        kind = _request_kind(method, url)
         self._counts.add("create" if conditional else kind)
         response = super().urlopen(method, url, redirect, **kw)
         if _is_strange(kind, response):
@@ -548,7 +555,7 @@ def _is_strange(kind: str, response: urllib3.BaseHTTPResponse) -> bool:
     return headers.get("content-type", "").startswith("text/html")
 
 
-def _kind(method: str, url: str) -> str:
+def _request_kind(method: str, url: str) -> str:
     if method == "GET":
         return "list" if "list-type" in parse_qs(urlsplit(url).query) else "get"
     return {"HEAD": "stat", "DELETE": "delete"}.get(method, "put")
@@ -560,5 +567,5 @@ def _no_answer(where: str, reason: str, conditional: bool) -> Exception:
     return store_ports.StoreUnavailableError(f"no usable answer for {where}: {reason}")
 
 
-def _etag(value: str | None) -> str:
+def _plain_etag(value: str | None) -> str:
     return (value or "").strip('"')

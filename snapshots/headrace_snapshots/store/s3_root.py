@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
 from headrace.ext.stores import StoreScheme, shown
-from headrace.installed import require
+from headrace.installed import require_extra
 
 if TYPE_CHECKING:
     from headrace_snapshots.store.s3 import S3Store
 
 
-def _open(uri: str) -> "S3Store":
+def _open_store(uri: str) -> "S3Store":
     bucket, _, prefix = uri.partition("://")[2].partition("/")
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", bucket):
         raise FixConfigError(f"{shown(uri)!r} has no valid bucket name: use s3://bucket/prefix, without keys")
-    require("s3", shown(uri))
+    require_extra("s3", shown(uri))
     from headrace_snapshots.store.s3 import S3Config, S3Store
 
     return S3Store(bucket, prefix.strip("/"), S3Config.from_environment())
@@ -23,4 +23,4 @@ def _open(uri: str) -> "S3Store":
 
 _SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
-S3: Final = StoreScheme("s3://bucket/prefix", _open, variables=("AWS_", "HEADRACE_S3_"), secrets=_SECRETS)
+S3: Final = StoreScheme("s3://bucket/prefix", _open_store, variables=("AWS_", "HEADRACE_S3_"), secrets=_SECRETS)

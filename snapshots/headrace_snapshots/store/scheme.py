@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from headrace.moved import moved
+from headrace.moved import redirect_names
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)
 
 _variables: ContextVar[Mapping[str, str] | None] = ContextVar("store_variables", default=None)
 

@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import headrace as hr
-from headrace.describe.pipeline import describe
-from headrace.pipeline.identity import definition, fingerprint
+from headrace.describe.pipeline import pipeline_sections
+from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.testing import end, rows, run
 from headrace_lab.conformance.runner import EXECUTORS, run_file
 from tests.model.test_vocabulary import forgot_combiner, forgot_functions, forgot_trigger, forgot_windows
@@ -74,8 +74,8 @@ def main(kind: str, sample: str, parts: dict[str, str], stage: dict[str, Any] | 
         "local": panes(pipeline, "local"),
         "reference": panes(pipeline, "reference"),
         "fingerprint": fingerprint(pipeline),
-        "definition": definition(pipeline),
-        "description": [line for section in describe(pipeline) for line in section.lines],
+        "definition": recorded_definition(pipeline),
+        "description": [line for section in pipeline_sections(pipeline) for line in section.lines],
         "cases": {} if stage is None else conforms(case_of(stage)),
         "forgotten": [*FORGOT[kind](added)],
     }

@@ -12,7 +12,7 @@ from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, StageOption, command
 from headrace.cli.commands.snapshots import print_entry
-from headrace.cli.output import Format, as_typed, notice, print_fields, print_json, print_lines
+from headrace.cli.output import Format, as_typed, print_fields, print_json, print_lines, print_notice
 from headrace.cli.parameters import Argument, Option, complete_branch, complete_snapshot, flags_again
 from headrace_snapshots.names import MAIN, PUBLISHED
 
@@ -28,7 +28,10 @@ def explain(
     root: Root,
     key: Annotated[
         list[str] | None,
-        Option(help="The key: one --key for each of its columns, in their order."),
+        Option(
+            help="The key: one --key for each of its columns, in their order, or one JSON object of them. Of joined "
+            "rows an object of some of their columns."
+        ),
     ] = None,
     window: Annotated[
         str | None,
@@ -42,7 +45,7 @@ def explain(
     ] = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Say why the windows of a key have fired or not, and what they wait for."""
+    """Say why the windows of a key have fired or not, and what they wait for; and which rows joined ones have met."""
     from headrace.cli.deployments import reader_of
 
     explanation = reader_of(pipeline, root).explain(key, window=window, stage=stage, at=at, epochs=epochs)
@@ -53,7 +56,16 @@ def explain(
 
 
 @command("headrace plan delays.py --root file:///tmp/hr")
-def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Output = Format.TEXT) -> None:
+def plan(
+    pipeline: PipelineArgument,
+    *,
+    root: Root,
+    at: At = MAIN,
+    stages: Annotated[
+        bool, Option(help="Print also what a run would do now, stage by stage, as run --dry-run does; it asks sources.")
+    ] = False,
+    output: Output = Format.TEXT,
+) -> None:
     """Say what a run would do with the pipeline as it is written now: keep or migrate its state, or refuse; and why.
 
     It changes nothing. A run keeps the state of an aggregation if neither the aggregation nor its input has changed;
@@ -63,20 +75,28 @@ def plan(pipeline: PipelineArgument, *, root: Root, at: At = MAIN, output: Outpu
     """
     from headrace.cli.deployments import handle_and_output
 
-    handle, named = handle_and_output(pipeline, root)
+    handle, output_name = handle_and_output(pipeline, root)
+    if stages and (output_name is not None or at != MAIN):
+        raise BadParameter("--stages is about a run of the whole pipeline on main: leave out the output, and --at")
     plans = handle.plans(at=at)
-    if named is not None or not plans:
-        of_one = handle if named is None else handle[named] if named not in plans else None
-        planned = plans[named or ""] if of_one is None else of_one.plan(at=at)
-        if output is Format.JSON:
-            print_json(planned.to_json())
+    if output_name is not None:
+        plans = {"": plans[output_name] if output_name in plans else handle[output_name].plan(at=at)}
+    elif not plans:
+        plans = {"": handle.plan(at=at)}
+    if output is Format.JSON:
+        plan_json = {name: one.to_json() for name, one in plans.items()}
+        if stages:
+            run = {"run": handle.run(dry_run=True).to_json()}
+            print_json({**plan_json[""], **run} if "" in plan_json else {"outputs": plan_json, **run})
         else:
-            print_lines(map(as_typed, planned.lines()))
-    elif output is Format.JSON:
-        print_json({name: planned.to_json() for name, planned in plans.items()})
-    else:
-        for planned in plans.values():
-            print_lines(map(as_typed, planned.lines()))
+            print_json(plan_json.get("", plan_json))
+        return
+    for one in plans.values():
+        print_lines(map(as_typed, one.lines()))
+    if stages:
+        from headrace.cli.display import print_dry_run
+
+        print_dry_run(handle.run(dry_run=True), output)
 
 
 _NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
@@ -114,13 +134,13 @@ def diff(
     from headrace.cli.display import print_comparison, print_diff
 
     if against is not None:
-        handle, of = handle_and_output(pipeline, root)
+        handle, output_name = handle_and_output(pipeline, root)
         comparison = handle.compare_with(
             against,
             connection=connection,
-            output=of,
+            output=output_name,
             at=before,
-            columns=_renamed(column or ()),
+            columns=_parse_renames(column or ()),
             without=without or (),
             tolerance=tolerance,
             limit=limit,
@@ -139,11 +159,11 @@ def diff(
         print_diff(difference)
 
 
-def _renamed(columns: Sequence[str]) -> dict[str, str]:
-    renamed = dict(name.partition("=")[::2] for name in columns)
-    if wrong := [name for name, theirs in renamed.items() if not theirs]:
+def _parse_renames(columns: Sequence[str]) -> dict[str, str]:
+    renames = dict(name.partition("=")[::2] for name in columns)
+    if wrong := [name for name, theirs in renames.items() if not theirs]:
         raise BadParameter(f"--column {wrong[0]}: write OURS=THEIRS, as in window_start=hour")
-    return renamed
+    return renames
 
 
 @command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
@@ -191,7 +211,7 @@ def rollback(
     command names each of them, with the command that makes it again, and the releases that end.
     """
     from headrace.cli.deployments import handle_of, say_what_is_due
-    from headrace.read.snapshots.catalog_log import moves
+    from headrace.read.snapshots.catalog_log import moves_text
 
     handle = handle_of(pipeline, root)
     given_up = handle.rollback(to=to, branch=branch, dry_run=True, **options)
@@ -199,13 +219,13 @@ def rollback(
         if output is Format.JSON:
             print_json(given_up.to_json())
         else:
-            print_fields({"moves": moves(given_up.moves)})
+            print_fields({"moves": moves_text(given_up.moves)})
     else:
         entry = handle.rollback(to=to, branch=branch, message=message, **options)
         print_entry(entry, output)
         say_what_is_due(handle, pipeline, root, output)
     for line in given_up.told:
-        notice(f"warning: {line}")
+        print_notice(f"warning: {line}")
 
 
 @command("headrace promote delays.py trial --dry-run --root file:///tmp/hr", options="promote")
@@ -241,26 +261,26 @@ def promote(
     if not dry_run:
         promoted_as = handle.promote(branch, output=of_output, patch=patch, message=message, **options)
         print_ending(promoted_as, pipeline, root, output, handle)
-        notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
+        print_notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
         return
     rehearsal: Rehearsal | PatchRehearsal
     if patch:
-        rehearsal = patched = handle.promote(branch, output=of_output, patch=True, dry_run=True, limit=limit)
-        show = partial(_print_patch, patched)
+        rehearsal = patch_rehearsal = handle.promote(branch, output=of_output, patch=True, dry_run=True, limit=limit)
+        show = partial(_print_patch, patch_rehearsal)
     else:
-        rehearsal = promoted = handle.promote(branch, output=of_output, dry_run=True, limit=limit, **options)
-        show = partial(_print_diffs, promoted)
+        rehearsal = promotion_rehearsal = handle.promote(branch, output=of_output, dry_run=True, limit=limit, **options)
+        show = partial(_print_diffs, promotion_rehearsal)
     if output is Format.JSON:
         print_json(rehearsal.to_json())
         return
-    notice(f"it would {rehearsal.change}")
+    print_notice(f"it would {rehearsal.change}")
     show()
     flags = f"{' --patch' if patch else ''}{flags_again('promote', options)}"
-    again = f"headrace promote {pipeline} {branch} --root {root}{flags}"
+    command_text = f"headrace promote {pipeline} {branch} --root {root}{flags}"
     for refusal in rehearsal.refusals:
-        notice(f"the promotion would be refused: {refusal} ({refusal.code})")
+        print_notice(f"the promotion would be refused: {refusal} ({refusal.code})")
     if not rehearsal.refusals:
-        notice(f"nothing is against the promotion: {again}")
+        print_notice(f"nothing is against the promotion: {command_text}")
 
 
 def _print_diffs(rehearsal: "Rehearsal") -> None:
@@ -268,10 +288,10 @@ def _print_diffs(rehearsal: "Rehearsal") -> None:
 
     for output, difference in rehearsal.diffs.items():
         if output:
-            notice(f"output {output}:")
+            print_notice(f"output {output}:")
         print_diff(difference)
     for output in rehearsal.gone:
-        notice(f"output {output or 'without a name'} is gone: its readers would see nothing any more")
+        print_notice(f"output {output or 'without a name'} is gone: its readers would see nothing any more")
 
 
 def _print_patch(rehearsal: "PatchRehearsal") -> None:
@@ -279,8 +299,8 @@ def _print_patch(rehearsal: "PatchRehearsal") -> None:
 
     print_output(rehearsal.output)
     for reason, number in rehearsal.left.items():
-        notice(f"{number:,} rows differ and stay as they are: {reason}")
-    notice(
+        print_notice(f"{number:,} rows differ and stay as they are: {reason}")
+    print_notice(
         "Consumers of `panes` receive a retraction and a late pane for each row; downstream windows that have expired "
         "drop them"
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, Output, Root, command
-from headrace.cli.output import Format, notice, print_json, print_lines, print_table
+from headrace.cli.output import Format, print_json, print_lines, print_notice, print_table
 from headrace.cli.parameters import Argument, Option, complete_pipeline, given_options
 from headrace.errors import FixConfigError
 from headrace.pipeline.scheduling import PIPELINE_NAME
@@ -24,16 +24,16 @@ from headrace_snapshots.names import PUBLISHED
 if TYPE_CHECKING:
     from headrace.read.lineage.cut import KnownReaders
     from headrace.read.lineage.waits import DeploymentWaits
-    from headrace.testing.suite import Tested
+    from headrace.testing.suite import TestedItem
 
 
 _DATA = "data"
-_FILES = {
-    "{name}.py": "pipeline.py.txt",
-    "tests/{name}.yaml": "test.yaml.txt",
-    **{f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)},
-}
+_SAMPLES = {f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)}
+_FILES = {"{name}.py": "pipeline.py.txt", "tests/{name}.yaml": "test.yaml.txt", **_SAMPLES}
 """Where each file of the example goes. Those that end in .txt are templates, of the name."""
+
+_FILES_OF_ROWS = {"{name}.py": "rows.py.txt", "tests/{name}.yaml": "rows.yaml.txt", **_SAMPLES}
+"""The same of one that gives rows."""
 
 
 class NewPipelineError(FixConfigError, code="config.new_pipeline"):
@@ -63,20 +63,23 @@ class Example:
         return {"files": [str(file) for file in self.files], "next": self.next_steps}
 
 
-def write_example(name: str, folder: Path) -> Example:
-    """Write the example under ``folder``; nothing if a file of it is there already. Raises NewPipelineError."""
+def write_example(name: str, folder: Path, *, rows: bool) -> Example:
+    """Write the example, or that of ``rows``, under ``folder``; nothing if a file of it is there already. Raises
+    NewPipelineError.
+    """
     if not PIPELINE_NAME.fullmatch(name):
         raise NewPipelineError(f"{name!r} cannot name a pipeline: use lower case letters, digits and _, a letter first")
-    texts = {folder / place.format(name=name): text for place, text in _texts(name).items()}
-    if there := [str(file) for file in texts if file.exists()]:
+    texts = {folder / place.format(name=name): text for place, text in _scaffold_files(name, rows=rows).items()}
+    if existing_files := [str(file) for file in texts if file.exists()]:
         raise NewPipelineError(
-            f"nothing was written, since this is there already: {', '.join(there)}. Choose another name or --folder"
+            f"nothing was written, since this is there already: {', '.join(existing_files)}. Choose another name or "
+            "--folder"
         )
     try:
         for file, text in texts.items():
             file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("x", encoding="utf-8") as opened:
-                opened.write(text)
+            with file.open("x", encoding="utf-8") as stream:
+                stream.write(text)
     except OSError as error:
         raise NewPipelineError(
             f"{error.filename} cannot be written: {error.strerror}. Choose another --folder"
@@ -84,13 +87,15 @@ def write_example(name: str, folder: Path) -> Example:
     return Example(tuple(texts), (folder / _DATA).resolve().as_uri())
 
 
-def _texts(name: str) -> Mapping[str, str]:
+def _scaffold_files(name: str, *, rows: bool) -> Mapping[str, str]:
     """What goes where."""
     from importlib.resources import files
 
-    example = files("headrace.cli") / "example"
-    texts = {place: (example / template).read_text(encoding="utf-8") for place, template in _FILES.items()}
-    return {place: text.format(name=name) if _FILES[place].endswith(".txt") else text for place, text in texts.items()}
+    example, templates = files("headrace.cli") / "example", _FILES_OF_ROWS if rows else _FILES
+    texts = {place: (example / template).read_text(encoding="utf-8") for place, template in templates.items()}
+    return {
+        place: text.format(name=name) if templates[place].endswith(".txt") else text for place, text in texts.items()
+    }
 
 
 @command("headrace test pipelines/")
@@ -113,18 +118,22 @@ def test(
 ) -> None:
     """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
     from headrace.testing.pipeline_run import WITHOUT_INTERPRETER, checked_executor, has_interpreter
-    from headrace.testing.suite import find, run_suite
+    from headrace.testing.suite import find_tests, run_suite
 
-    chosen, tests = checked_executor(executor), find(path)
-    if chosen == "reference" and not has_interpreter():
-        notice(WITHOUT_INTERPRETER)
+    executor_name, tests = checked_executor(executor), find_tests(path)
+    if executor_name == "reference" and not has_interpreter():
+        print_notice(WITHOUT_INTERPRETER)
     for file in tests.others:
-        notice(f"{file} is left out: it has no key `tests`")
-    report = run_suite(tests, chosen, None if output is Format.JSON else lambda tested: print_lines(_lines(tested)))
+        print_notice(f"{file} is left out: it has no key `tests`")
+    report = run_suite(
+        tests, executor_name, None if output is Format.JSON else lambda item: print_lines(_test_lines(item))
+    )
     if output is Format.JSON:
         print_json(report.to_json())
     else:
-        notice(", ".join(f"{number} {verdict}" for verdict, number in sorted(report.counts.items())) or "no tests")
+        print_notice(
+            ", ".join(f"{number} {verdict}" for verdict, number in sorted(report.counts.items())) or "no tests"
+        )
     raise Exit(_exit_code(report.counts))
 
 
@@ -134,10 +143,10 @@ def _exit_code(counts: Mapping[str, int]) -> int:
     return FAILED_CASES if "failed" in counts else DONE
 
 
-def _lines(tested: "Tested") -> list[str]:
-    place = tested.file if tested.line is None else f"{tested.file}:{tested.line}"
-    head = f"{tested.verdict:<7} {place} {tested.name} ({tested.seconds:.2f} s)"
-    return [head, *(f"    {line}" for line in tested.message.splitlines())]
+def _test_lines(item: "TestedItem") -> list[str]:
+    place = item.file if item.line is None else f"{item.file}:{item.line}"
+    head = f"{item.verdict:<7} {place} {item.name} ({item.seconds:.2f} s)"
+    return [head, *(f"    {line}" for line in item.message.splitlines())]
 
 
 @command("headrace pipelines --root file:///tmp/hr")
@@ -154,20 +163,22 @@ def pipelines(
     from headrace.read.deployment import Deployment, pipeline_list
     from headrace_snapshots.store import open_store
 
-    listed = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
-    rows = listed.to_json()
+    pipelines_listed = pipeline_list(None) if root is None else Deployment(open_store(root)).pipelines()
+    rows = pipelines_listed.to_json()
     if output is Format.JSON:
         print_json(rows)
     else:
-        shown = listed.rows()
-        columns = list(shown[0]) if shown else ["name"]
-        print_table(columns, ([row[column] for column in columns] for row in shown))
-    for why in listed.broken.values():
-        notice(f"cannot be used: {why}")
-    if not rows and not listed.broken:
-        notice("There are no pipelines: HEADRACE_PIPELINES names the folders to look in")
+        table_rows = pipelines_listed.rows()
+        columns = list(table_rows[0]) if table_rows else ["name"]
+        print_table(columns, ([row[column] for column in columns] for row in table_rows))
+    for why in pipelines_listed.broken.values():
+        print_notice(f"cannot be used: {why}")
+    if not rows and not pipelines_listed.broken:
+        print_notice("There are no pipelines: HEADRACE_PIPELINES names the folders to look in")
     elif any(row["source"] is None for row in rows):
-        notice("Only the results of pipelines without a source are known here: give commands that run these their file")
+        print_notice(
+            "Only the results of pipelines without a source are known here: give commands that run these their file"
+        )
 
 
 @command("headrace lineage --root file:///tmp/hr", options="lineage")
@@ -200,32 +211,32 @@ def lineage(
 
     store = open_store(root)
     check_root(store)
-    deployment, asked = Deployment(store), given_options(options)
+    deployment, options_given = Deployment(store), given_options(options)
     if of is not None:
-        dependents = deployment.dependents(of, at, **asked)
+        dependents = deployment.dependents(of, at, **options_given)
         if output is Format.JSON:
             print_json(dependents.to_json())
         else:
             print_table(["reader", "since", "epoch"], ([*one.to_json().values()] for one in dependents.readers))
             _print_limits(dependents.searched)
         return
-    known = [one.pipeline for one in registered_files().pipelines.values()]
+    definitions = [one.pipeline for one in registered_files().pipelines.values()]
     if stuck:
-        _print_waits(deployment.waits(known, now=datetime.now(UTC), **asked), output)
+        _print_waits(deployment.waits(definitions, now=datetime.now(UTC), **options_given), output)
         return
-    shown = deployment.lineage(known, **asked)
+    lineage_shown = deployment.lineage(definitions, **options_given)
     if output is Format.JSON:
-        print_json(shown.to_json())
+        print_json(lineage_shown.to_json())
         return
-    rows = shown.rows()
+    rows = lineage_shown.rows()
     columns = list(rows[0]) if rows else ["pipeline"]
     print_table(columns, ([row[column] for column in columns] for row in rows))
-    _print_limits(shown.searched)
+    _print_limits(lineage_shown.searched)
 
 
-def _print_limits(searched: "KnownReaders") -> None:
-    for limit in searched.limits:
-        notice(limit)
+def _print_limits(readers_found: "KnownReaders") -> None:
+    for limit in readers_found.limits:
+        print_notice(limit)
 
 
 def _print_waits(waits: "DeploymentWaits", output: Format) -> None:
@@ -235,9 +246,9 @@ def _print_waits(waits: "DeploymentWaits", output: Format) -> None:
         if waits.waits:
             columns = ["pipeline", "waits for", "kind", "why"]
             print_table(columns, ([row[column] for column in columns] for row in waits.rows()))
-        notice("nothing is in flight" if waits.is_quiet else _why_not_quiet(waits))
+        print_notice("nothing is in flight" if waits.is_quiet else _why_not_quiet(waits))
         if waits.unlooked:
-            notice(f"nobody looked at all input of {', '.join(waits.unlooked)}: not registered, or no files")
+            print_notice(f"nobody looked at all input of {', '.join(waits.unlooked)}: not registered, or no files")
         _print_limits(waits.searched)
     raise Exit(DONE if waits.is_quiet else FAILED_CASES)
 
@@ -280,11 +291,12 @@ def check(
 def new(
     name: Annotated[str, Argument(metavar="NAME", help="The name of the pipeline and of its file.")],
     folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
+    rows: Annotated[bool, Option(help="One that gives rows of its records, and aggregates nothing.")] = False,
     output: Output = Format.TEXT,
 ) -> None:
     """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""
 
-    example = write_example(name, Path(name) if folder is None else folder)
+    example = write_example(name, Path(name) if folder is None else folder, rows=rows)
     if output is Format.JSON:
         print_json(example.to_json())
         return

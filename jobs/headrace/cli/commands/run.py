@@ -8,7 +8,7 @@ from click import BadParameter
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, SnapshotArgument, command
-from headrace.cli.output import Format, notice, print_fields, print_json, print_table
+from headrace.cli.output import Format, print_fields, print_json, print_notice, print_table
 from headrace.cli.parameters import Option, given_options
 from headrace_snapshots.names import PUBLISHED
 
@@ -30,13 +30,13 @@ def run(
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
     from headrace.cli.deployments import handle_to_run
-    from headrace.cli.display import print_dry_run, print_ending, watching
+    from headrace.cli.display import print_dry_run, print_ending, progress_listener
 
     handle = handle_to_run(pipeline, root, create=options.pop("create"))
     if dry_run:
         print_dry_run(handle.run(**given_options(options), dry_run=True), output)
         return
-    with watching() as listener:
+    with progress_listener() as listener:
         result = handle.run(**given_options(options), listener=listener)
     print_ending(result, pipeline, root, output, handle)
 
@@ -97,28 +97,28 @@ def recover(
     if --reader-root names the root; the command says where it has looked.
     """
     from headrace.cli.deployments import handle_of
-    from headrace.cli.display import print_dry_run, print_ending, watching
+    from headrace.cli.display import print_dry_run, print_ending, progress_listener
     from headrace.runs.options import options_of_method
 
     handle = handle_of(pipeline, root)
-    asked = given_options(options)
-    if ("leave" in asked or "reader_roots" in asked) and not asked["with_readers"]:
+    options_given = given_options(options)
+    if ("leave" in options_given or "reader_roots" in options_given) and not options_given["with_readers"]:
         raise BadParameter("--leave and --reader-root are about readers: give --with-readers as well")
-    if dry_run and not asked["with_readers"]:
-        print_dry_run(handle.recover(snapshot, **asked, dry_run=True), output)
+    if dry_run and not options_given["with_readers"]:
+        print_dry_run(handle.recover(snapshot, **options_given, dry_run=True), output)
         return
     if dry_run:
         of_cut = {option.name for option in options_of_method("recovery_cut")}
-        cut = handle.recovery_cut(snapshot, **{name: value for name, value in asked.items() if name in of_cut})
+        cut = handle.recovery_cut(snapshot, **{name: value for name, value in options_given.items() if name in of_cut})
         if output is Format.JSON:
             print_json(cut.to_json())
         else:
             print_table(["pipeline", "from", "to", "what"], ([*row.values()] for row in cut.rows()))
             for limit in cut.searched.limits:
-                notice(limit)
+                print_notice(limit)
         return
-    with watching() as listener:
-        result = handle.recover(snapshot, **asked, listener=listener)
+    with progress_listener() as listener:
+        result = handle.recover(snapshot, **options_given, listener=listener)
     print_ending(result, pipeline, root, output, handle)
 
 
@@ -140,12 +140,12 @@ def replay_late(
     from headrace.cli.deployments import handle_and_output
 
     handle, of_output = handle_and_output(pipeline, root)
-    landed = handle.replay_late(output=of_output, to=to, at=at)
+    landing = handle.replay_late(output=of_output, to=to, at=at)
     next_run = (
         "The next run reads these copies, and under the same watermark they are late again. A backfill or batch "
         "reads the original files and ignores the copies, so nothing counts twice"
     )
-    _print_landed(landed, f"late records at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
+    _print_landed(landing, f"late records at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
 
 
 @command("headrace replay-rejected delays.py --root file:///tmp/hr")
@@ -170,13 +170,14 @@ def replay_rejected(
     from headrace.cli.deployments import handle_and_output
 
     handle, of_output = handle_and_output(pipeline, root)
-    landed = handle.replay_rejected(output=of_output, input=of, to=to, at=at)
-    sweep = " with --full-sweep (the copies' names sort before the newest files)" if landed.needs_full_sweep else ""
+    landing = handle.replay_rejected(output=of_output, input=of, to=to, at=at)
+    sweep = " with --full-sweep (the copies' names sort before the newest files)" if landing.needs_full_sweep else ""
     next_run = (
-        f"The next run{sweep} reads these copies; {_late(landed.late, landed.records)}. A backfill, batch or rollback "
+        f"The next run{sweep} reads these copies; {_describe_late_records(landing.late, landing.records)}. A "
+        "backfill, batch or rollback "
         "reads the original files and ignores the copies, so nothing counts twice"
     )
-    _print_landed(landed, f"dead letters at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
+    _print_landed(landing, f"dead letters at {at}", output, next_run, partial(_batch_of, handle, pipeline, of_output))
 
 
 def _batch_of(handle: "PipelineHandle", reference: str, output: str | None, root: str) -> str:
@@ -192,27 +193,27 @@ _NOTHING_LANDED = "Nothing has landed now, so the next run has nothing more to r
 
 
 def _print_landed(
-    landed: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, batch: Callable[[str], str]
+    landing: "LandedLate | LandedRejected", title: str, output: Format, next_run: str, batch: Callable[[str], str]
 ) -> None:
     """Print what landed, how many records did not land and why, and what follows: what the ``next_run`` does with the
     copies where the pipeline reads, or the ``batch`` below a root that gives their part of the results.
     """
-    fields = landed.to_json()
+    fields = landing.to_json()
     if output is Format.JSON:
         print_json(fields)
         return
     targets = {f"{name} to": uri for name, uri in fields.pop("targets", {}).items()}
-    left, beside = fields.pop("left"), fields.pop("beside")
+    left, default_root = fields.pop("left"), fields.pop("beside")
     print_fields({**targets, **fields}, title)
     for why, count in left.items():
-        notice(f"{count:,} cannot land: {why}")
-    if landed.lands_in_source:
-        notice(next_run if landed.records else _NOTHING_LANDED)
-    elif beside is not None and (landed.records or landed.already_landed):
-        notice(f"Their part of the results: {batch(beside)}")
+        print_notice(f"{count:,} cannot land: {why}")
+    if landing.lands_in_source:
+        print_notice(next_run if landing.records else _NOTHING_LANDED)
+    elif default_root is not None and (landing.records or landing.already_landed):
+        print_notice(f"Their part of the results: {batch(default_root)}")
 
 
-def _late(late: int | None, records: int) -> str:
+def _describe_late_records(late: int | None, records: int) -> str:
     """What becomes of the windows of so many ``records``, of which so many are ``late``."""
     if late is None:
         return "records of windows that have expired by then are late"
@@ -243,20 +244,20 @@ def deliver(
     What others do to rows of a sink is not seen by each kind: --check compares all rows, and ends with 1 if they
     differ; --refill replaces them in one step.
     """
-    from headrace.cli.deployments import existing
+    from headrace.cli.deployments import existing_root
     from headrace.cli.display import print_check, print_dry_run
-    from headrace.pipeline.loading.registry import output_named, resolve
+    from headrace.pipeline.loading.registry import output_named, resolve_pipeline
     from headrace.runs.client.handle import PipelineHandle
     from headrace_snapshots.catalog import Catalog
     from headrace_snapshots.store import open_store
 
-    reference, named = output_named(pipeline)
-    definition = resolve(reference)
-    handle = PipelineHandle(Catalog(open_store(existing(root)), definition.name), definition)
+    reference, output_name = output_named(pipeline)
+    definition = resolve_pipeline(reference)
+    handle = PipelineHandle(Catalog(open_store(existing_root(root)), definition.name), definition)
     if check:
         if take_over or refill:
             raise BadParameter("--check changes nothing: leave out --take-over and --refill")
-        checks = handle.check_sinks(output=named or None, sinks=sink or ())
+        checks = handle.check_sinks(output=output_name or None, sinks=sink or ())
         if output is Format.JSON:
             print_json([one.to_json() for one in checks])
         else:
@@ -264,18 +265,20 @@ def deliver(
                 print_check(one)
         raise Exit(FAILED_CASES if any(one.is_right is False for one in checks) else DONE)
     if dry_run:
-        of, sinks = named or None, sink or ()
-        looked = handle.deliver(output=of, sinks=sinks, take_over=take_over, refill=refill, dry_run=True)
-        print_dry_run(looked, output)
+        chosen_output, sinks = output_name or None, sink or ()
+        dry_run_result = handle.deliver(
+            output=chosen_output, sinks=sinks, take_over=take_over, refill=refill, dry_run=True
+        )
+        print_dry_run(dry_run_result, output)
         return
     deliveries = handle.deliver(
-        output=named or None,
+        output=output_name or None,
         sinks=sink or (),
         take_over=take_over,
         refill=refill,
-        listener=None if output is Format.JSON else lambda delivery: notice(delivery.describe()),
+        listener=None if output is Format.JSON else lambda delivery: print_notice(delivery.describe()),
     )
     if output is Format.JSON:
         print_json([delivery.to_json() for delivery in deliveries])
     elif not deliveries:
-        notice(f"{pipeline} has no sinks")
+        print_notice(f"{pipeline} has no sinks")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click.exceptions import Exit
 
 from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
-from headrace.cli.output import Format, notice, print_fields, print_json, print_lines, print_table
+from headrace.cli.output import Format, print_fields, print_json, print_lines, print_notice, print_table
 from headrace.cli.parameters import Argument, Option, complete_snapshot
 from headrace.errors import RestoreError
 from headrace_snapshots.names import MAIN
@@ -41,11 +41,11 @@ def log(
 
     handle = handle_of(pipeline, root)
     if graph:
-        drawn = handle.graph(limit=limit, before=before)
+        graph_shown = handle.graph(limit=limit, before=before)
         if output is Format.JSON:
-            print_json(drawn.to_json())
+            print_json(graph_shown.to_json())
         else:
-            print_lines(drawn.lines())
+            print_lines(graph_shown.lines())
         return
     entries = handle.log(limit=limit, before=before)
     if output is Format.JSON:
@@ -53,11 +53,16 @@ def log(
     else:
         print_table(COLUMNS, entries.rows())
         if positions := handle.output_positions():
-            about = (
-                (name, at.published_epoch, at.unpublished, None if at.parked is None else at.parked.describe())
-                for name, at in positions.items()
+            output_rows = (
+                (
+                    name,
+                    position.published_epoch,
+                    position.unpublished,
+                    None if position.parked is None else position.parked.describe(),
+                )
+                for name, position in positions.items()
             )
-            print_table(["output", "readers see epoch", "behind main", "parked"], about, "outputs")
+            print_table(["output", "readers see epoch", "behind main", "parked"], output_rows, "outputs")
 
 
 @command("headrace show delays.py main --root file:///tmp/hr")
@@ -81,37 +86,41 @@ def show(
         return
     own = ("snapshot_id", "pipeline", "branch", "epoch", "parent", "generation", "created_at")
     clocks = {name: value for name, value in manifest.progress.items() if name not in ("inputs", "outputs")}
-    progress = StoredProgress.of(manifest)
+    progress = StoredProgress.from_manifest(manifest)
     if progress.held_to is not None:
         clocks["held_to"] = f"watermark {render(progress.held_to.watermark)} of main"
     if holder := progress.held_back_by:
         clocks["held_back_by"] = ", ".join(f"{name} {value}" for name, value in holder.to_json().items() if value)
-    patched = {} if manifest.patch is None else {"newest patch": _patched(manifest.patch)}
-    print_fields({name: getattr(manifest, name) for name in own} | clocks | patched, "snapshot")
+    patch_fields = {} if manifest.patch is None else {"newest patch": _describe_patch(manifest.patch)}
+    print_fields({name: getattr(manifest, name) for name in own} | clocks | patch_fields, "snapshot")
     if names := outputs_of(manifest):
         positions, chains = handle.output_positions(), watermarks_of(manifest).chains
-        about = (
+        output_rows = (
             (
                 name,
                 come_to(manifest, name),
                 render(chains[name][-1]) if chains[name] else None,
-                *((None, None) if (at := positions.get(name)) is None else (at.published_epoch, at.unpublished)),
-                None if (parked := progress.parked.get(name)) is None else parked.describe(),
+                *(
+                    (None, None)
+                    if (position := positions.get(name)) is None
+                    else (position.published_epoch, position.unpublished)
+                ),
+                None if (parked_chain := progress.parked.get(name)) is None else parked_chain.describe(),
             )
             for name in names
         )
         columns = ["output", "is at epoch", "watermark", "readers see epoch", "behind main", "parked"]
-        print_table(columns, about, "outputs")
-    stored = [
+        print_table(columns, output_rows, "outputs")
+    table_rows = [
         (name, "layers", len(layers), sum(layer.rows for layer in layers)) for name, layers in manifest.tables.items()
     ]
-    stored += [
+    table_rows += [
         (name, f"layers being merged, {merge.done} of {merge.parts} parts done", len(merge.layers), merge.rows)
         for name, merges in manifest.merges.items()
         for merge in merges
     ]
-    stored += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
-    print_table(["table", "", "number", "rows"], stored, "tables")
+    table_rows += [(name, "files", log.files, log.rows) for name, log in manifest.logs.items()]
+    print_table(["table", "", "number", "rows"], table_rows, "tables")
     print_fields(manifest.counts, "counts of this epoch")
     print_fields({**manifest.timings, **{f"{kind} requests": n for kind, n in manifest.requests.items()}}, "costs")
 
@@ -133,13 +142,13 @@ def release(
     from headrace.cli.deployments import handle_and_output, say_what_is_due
     from headrace.runs.publishing.publish import STAY
 
-    handle, named = handle_and_output(pipeline, root)
-    entry = handle.release(snapshot, message=message, output=named)
+    handle, output_name = handle_and_output(pipeline, root)
+    entry = handle.release(snapshot, message=message, output=output_name)
     print_entry(entry, output)
     if not entry.moves:
-        notice(STAY)
+        print_notice(STAY)
         return
-    notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
+    print_notice(f"In Airflow the next run of the process DAG of {handle.name} announces this to DAGs downstream")
     say_what_is_due(handle, pipeline, root, output)
 
 
@@ -154,8 +163,8 @@ def publish(
     from headrace.cli.deployments import handle_and_output
     from headrace.cli.display import print_ending
 
-    handle, named = handle_and_output(pipeline, root)
-    print_ending(handle.publish(named), pipeline, root, output, handle)
+    handle, output_name = handle_and_output(pipeline, root)
+    print_ending(handle.publish(output_name), pipeline, root, output, handle)
 
 
 @command("headrace tag delays.py before-the-change --root file:///tmp/hr")
@@ -192,11 +201,11 @@ def drop(
     from headrace.cli.deployments import handle_of
 
     if reader:
-        ended = handle_of(pipeline, root).drop_reader(name)
+        dropped_readers = handle_of(pipeline, root).drop_reader(name)
         if output is Format.JSON:
-            print_json({"readers": ended})
+            print_json({"readers": dropped_readers})
         else:
-            print_fields({"nothing is kept any more for": ", ".join(ended)})
+            print_fields({"nothing is kept any more for": ", ".join(dropped_readers)})
         return
     entry = handle_of(pipeline, root).drop(name, message=message)
     print_entry(entry, output)
@@ -205,19 +214,24 @@ def drop(
         print_table(["branch or tag", "snapshot"], sorted(standing.items()), "what still stands")
 
 
-def _patched(patch: "Patch") -> str:
+def _describe_patch(patch: "Patch") -> str:
     return f"epoch {patch.epoch}, by branch {patch.branch} at {patch.snapshot}"
 
 
 def print_entry(entry: "Entry", output: Format) -> None:
     """What an entry of the log did."""
-    from headrace.read.snapshots.catalog_log import moves
+    from headrace.read.snapshots.catalog_log import moves_text
 
     if output is Format.JSON:
         print_json(entry.to_json())
     else:
         print_fields(
-            {"entry": entry.number, "kind": entry.kind.value, "moves": moves(entry.moves), "message": entry.message}
+            {
+                "entry": entry.number,
+                "kind": entry.kind.value,
+                "moves": moves_text(entry.moves),
+                "message": entry.message,
+            }
         )
 
 
@@ -249,17 +263,17 @@ def expire(
     from headrace.cli.deployments import handle_of
 
     handle = handle_of(pipeline, root)
-    expired = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
+    expiry = handle.expire(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags, dry_run=dry_run)
     if output is Format.JSON:
-        print_json(expired.to_json())
+        print_json(expiry.to_json())
         return
     keep = handle.keeping(keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
-    print_table(["", "kind", "objects", "bytes"], _amounts(expired), "would be" if dry_run else "expired")
-    print_fields(_told(expired, keep), "kept")
-    if expired.waiting.objects:
-        notice(
+    print_table(["", "kind", "objects", "bytes"], _amount_rows(expiry), "would be" if dry_run else "expired")
+    print_fields(_summary_fields(expiry, keep), "kept")
+    if expiry.waiting.objects:
+        print_notice(
             "waiting objects go once other runs have claimed these branches, or you drop them: "
-            f"{', '.join(expired.writers)}"
+            f"{', '.join(expiry.writers)}"
         )
 
 
@@ -284,36 +298,35 @@ def fsck(
         raise Exit(RestoreError.exit_code)
 
 
-def _amounts(expired: "Expired") -> Iterator[tuple[str, str, int, int]]:
-    for name, total in {"deleted": expired.swept, "marked": expired.marked, "waiting": expired.waiting}.items():
+def _amount_rows(expiry: "Expired") -> Iterator[tuple[str, str, int, int]]:
+    for name, total in {"deleted": expiry.swept, "marked": expiry.marked, "waiting": expiry.waiting}.items():
         for kind, amount in total.kinds.items():
             yield name, kind, amount.objects, amount.bytes
         yield name, "all", total.objects, total.bytes
 
 
-def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
-    from headrace.model.time import duration, render_duration
+def _summary_fields(expiry: "Expired", keep: "Keep") -> dict[str, Any]:
+    from headrace.model.time import render_duration, to_duration
 
-    younger = "" if keep.younger is None else f", those younger than {render_duration(duration(keep.younger))}"
+    younger = "" if keep.younger is None else f", those younger than {render_duration(to_duration(keep.younger))}"
     fields: dict[str, Any] = {
         "of published snapshots": f"the newest {keep.last:,}{younger}{', what a tag names' if keep.tags else ''}",
-        "snapshots": expired.kept,
-        "first epoch of main": expired.first_epoch,
-        "entries of the log deleted": expired.folded,
+        "snapshots": expiry.kept,
+        "first epoch of main": expiry.first_epoch,
+        "entries of the log deleted": expiry.folded,
     }
-    if expired.tags:
-        fields["tags dropped"] = ", ".join(expired.tags)
-    if expired.fenced:
-        fields["branches fenced"] = ", ".join(expired.fenced)
-    if expired.held_by:
-        fields["held back by"] = (
-            f"{', '.join(expired.held_by)}: readers see older snapshots of it than of other outputs"
-        )
-    if expired.behind:
+    if expiry.tags:
+        fields["tags dropped"] = ", ".join(expiry.tags)
+    if expiry.fenced:
+        fields["branches fenced"] = ", ".join(expiry.fenced)
+    if expiry.held_by:
+        fields["held back by"] = f"{', '.join(expiry.held_by)}: readers see older snapshots of it than of other outputs"
+    if expiry.behind:
         fields["kept for readers that are behind"] = (
-            f"{', '.join(map(_behind, expired.behind))}; who is gone for good: `headrace drop PIPELINE READER --reader`"
+            f"{', '.join(map(_describe_reader, expiry.behind))}; who is gone for good: `headrace drop PIPELINE "
+            "READER --reader`"
         )
-    others = [name for name in expired.readers if name not in {one.name for one in expired.behind}]
+    others = [name for name in expiry.readers if name not in {one.name for one in expiry.behind}]
     if others:
         fields["kept for what readers keep"] = (
             f"{', '.join(others)}: snapshots of these were computed from it, and can be again; `headrace expire "
@@ -322,14 +335,14 @@ def _told(expired: "Expired", keep: "Keep") -> dict[str, Any]:
     return fields
 
 
-def _behind(reader: "ReaderBehind") -> str:
+def _describe_reader(reader: "ReaderBehind") -> str:
     if reader.since is None:
         return f"{reader.name} (has to take back what is published no more)"
     unread = "1 snapshot" if reader.unread == 1 else f"{reader.unread:,} snapshots"
     return f"{reader.name} ({unread} to read, the first of {reader.since})"
 
 
-def _total(total: "Total") -> str:
+def _format_total(total: "Total") -> str:
     return f"{total.objects:,} objects, {total.bytes:,} bytes"
 
 
@@ -350,8 +363,8 @@ def _print_checked(report: "FsckReport") -> None:
     if report.unknown:
         fields["of no known kind"] = ", ".join(report.unknown)
     if report.collected is not None:
-        fields["garbage deleted"] = _total(report.collected.swept)
+        fields["garbage deleted"] = _format_total(report.collected.swept)
         fields["garbage that waits"] = (
-            f"{_total(report.collected.waiting)}, for {', '.join(report.collected.writers) or 0}"
+            f"{_format_total(report.collected.waiting)}, for {', '.join(report.collected.writers) or 0}"
         )
     print_fields(fields, "checked")

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.connections import Connection, variable
+from headrace.connections import Connection, variable_name
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.installed import require
-from headrace.model.arguments import Arguments, keywords
+from headrace.installed import require_extra
+from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.endpoints import Sink, connection_name, sink_name
 from headrace.sinks.failures import check_columns, refuses_for_good
 
@@ -34,7 +34,7 @@ class DeltaSink(Sink):
         return self.path
 
 
-@keywords
+@check_keywords
 def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
     """A Delta table that holds what readers see: key, window and values.
 
@@ -45,12 +45,12 @@ def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
     >>> hr.delta("reports/sales", connection="lake").name
     'reports.sales'
     """
-    given = Arguments("delta")
-    if not _PATH.fullmatch(given.text("path", path, "reports/sales")):
-        raise given.wrong(
+    arguments = Arguments("delta")
+    if not _PATH.fullmatch(arguments.text("path", path, "reports/sales")):
+        raise arguments.refusal(
             "path", path, "write folders below the connection's, as in reports/sales: no .. and no scheme"
         )
-    return DeltaSink(sink_name(given, name, path.replace("/", ".")), connection_name(given, connection), path)
+    return DeltaSink(sink_name(arguments, name, path.replace("/", ".")), connection_name(arguments, connection), path)
 
 
 _OPTIONS: Final[Mapping[str, str]] = {
@@ -71,41 +71,42 @@ class Delta(SinkConnector):
 
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
-        require("delta", f"sink {sink.name}")
+        require_extra("delta", f"sink {sink.name}")
         from headrace.connectors.delta.table import DeltaTarget
 
         assert isinstance(sink, DeltaSink)
-        place, options = location(connection)
-        with translated(connection):
+        place, options = store_location(connection)
+        with translate_errors(connection):
             yield DeltaTarget(f"{place}/{sink.path}", options, f"{sink.path} of {connection}")
 
     @contextmanager
     def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
-        require("delta", f"the comparison with {table}")
+        require_extra("delta", f"the comparison with {table}")
         from deltalake import DeltaTable
         from deltalake.exceptions import TableNotFoundError
 
-        place, options = location(connection)
-        with translated(connection):
+        place, options = store_location(connection)
+        with translate_errors(connection):
             try:
-                opened = DeltaTable(f"{place}/{table}", storage_options=options)
+                delta_table = DeltaTable(f"{place}/{table}", storage_options=options)
             except TableNotFoundError:
                 raise SinkRefusedError(f"there is no Delta table {table} in {connection}") from None
-            check_columns(table, columns, [field.name for field in opened.schema().fields])
-            yield opened.to_pyarrow_dataset().scanner(columns=[*columns]).to_reader()
+            check_columns(table, columns, [field.name for field in delta_table.schema().fields])
+            yield delta_table.to_pyarrow_dataset().scanner(columns=[*columns]).to_reader()
 
 
 DELTA = Delta()
 
 
-def location(connection: Connection) -> tuple[str, dict[str, str]]:
+def store_location(connection: Connection) -> tuple[str, dict[str, str]]:
     """The place of a connection, and options for the client of its store. Raises SinkRefusedError."""
     folder = connection.database.strip("/")
     if connection.scheme == "file":
         return f"/{folder}", {}
     if connection.scheme != "s3":
         raise SinkRefusedError(
-            f"{variable(connection.name)} is a URI of {connection.scheme}; Delta tables need s3://bucket/prefix or "
+            f"{variable_name(connection.name)} is a URI of {connection.scheme}; Delta tables need "
+            "s3://bucket/prefix or "
             "file:///folder"
         )
     options = {_OPTIONS.get(name, name): value for name, value in connection.options.items()}
@@ -132,7 +133,7 @@ def _instead_of_the_environment(connection: Connection, options: Mapping[str, st
 
 
 @contextmanager
-def translated(connection: Connection) -> Iterator[None]:
+def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of Delta become those of sinks, by what the caller should do, without secrets."""
     from deltalake.exceptions import CommitFailedError, DeltaError
 
@@ -146,7 +147,7 @@ def translated(connection: Connection) -> Iterator[None]:
     except (DeltaError, OSError) as error:
         text = f"{connection}: {connection.without_secrets(_COLOURS.sub('', str(error)).strip())}"
         if refuses_for_good(text) or (_MISWRITTEN.search(text) and not _UNANSWERED.search(text)):
-            raise SinkRefusedError(f"{text}. Is {variable(connection.name)} right?") from None
+            raise SinkRefusedError(f"{text}. Is {variable_name(connection.name)} right?") from None
         if isinstance(error, OSError) or "error sending request" in text or "Generic S3 error" in text:
             raise SinkUnreachableError(f"{text}. The next delivery tries again") from None
         raise SinkRefusedError(f"{text}. Nothing was delivered") from None

@@ -23,7 +23,7 @@ from headrace.ext import sinks as sink_ports
 from headrace.model.expressions.data_types import ValueType
 from headrace.model.time import whole_seconds
 from headrace.read.views.arrow_types import named_as, schema_of
-from headrace.read.views.database import identifier
+from headrace.read.views.database import sql_identifier
 
 if TYPE_CHECKING:
     from deltalake import Field
@@ -51,7 +51,7 @@ class TableLog:
     ours: Mapping[str, Any] | None
 
     @classmethod
-    def of(cls, table: DeltaTable, mark: str) -> Self:
+    def from_table(cls, table: DeltaTable, mark: str) -> Self:
         """The log of ``table``; commits of ours have a ``mark``."""
         theirs: list[dict[str, Any]] = []
         for limit in (10, None):  # ours is the newest, as a rule
@@ -70,7 +70,7 @@ class TableLog:
     @property
     def at(self) -> str | None:
         """When our last commit was."""
-        return None if self.ours is None else _time(self.ours)
+        return None if self.ours is None else _commit_time(self.ours)
 
     @property
     def theirs_in_words(self) -> str | None:
@@ -79,10 +79,11 @@ class TableLog:
         if not changing:
             return None
         number = "a commit of others" if len(changing) == 1 else f"{len(changing)} commits of others, the last one"
-        return f"got {number} ({changing[0].get('operation', 'without a name')} at {_time(changing[0]) or 'some time'})"
+        operation = changing[0].get("operation", "without a name")
+        return f"got {number} ({operation} at {_commit_time(changing[0]) or 'some time'})"
 
 
-def _time(commit: Mapping[str, Any]) -> str | None:
+def _commit_time(commit: Mapping[str, Any]) -> str | None:
     milliseconds = commit.get("timestamp")
     if milliseconds is None:
         return None
@@ -111,7 +112,7 @@ class DeltaTarget(sink_ports.OpenSink):
         except TableNotFoundError:
             self._table = None
             return None
-        return self._held(self._table)
+        return self._stored_state(self._table)
 
     def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Commits of others that its log still has, but for those that leave all rows as they are."""
@@ -127,52 +128,54 @@ class DeltaTarget(sink_ports.OpenSink):
     def apply(
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
-        if (None if self._table is None else self._held(self._table)) != before:
+        if (None if self._table is None else self._stored_state(self._table)) != before:
             raise sink_ports.SinkMovedError(
                 f"table {self._place} does not hold what this delivery goes out from; deliver again"
             )
         _check_names(changes.columns)
         if changes.source is sink_ports.ChangeSource.ALL_ROWS:
-            return self._fill(changes, before, after)
-        return self._change(changes, after)
+            return self._refill_table(changes, before, after)
+        return self._change_rows(changes, after)
 
-    def _held(self, table: DeltaTable) -> sink_ports.SinkState | None:
-        noted = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
+    def _stored_state(self, table: DeltaTable) -> sink_ports.SinkState | None:
+        note = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
         version = table.transaction_version(_SNAPSHOT)
-        if noted is None or version is None:
+        if note is None or version is None:
             return None
         log = self._log_of(table)
         snapshot = None if version == _NO_SNAPSHOT or log.was_restored else _id_of(version)
-        return sink_ports.SinkState(**json.loads(noted), snapshot=snapshot, at=log.at)
+        return sink_ports.SinkState(**json.loads(note), snapshot=snapshot, at=log.at)
 
     def _log_of(self, table: DeltaTable) -> TableLog:
         if self._log is None or self._log.version != table.version():
-            self._log = TableLog.of(table, _SNAPSHOT)
+            self._log = TableLog.from_table(table, _SNAPSHOT)
         return self._log
 
-    def _fill(
-        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    def _refill_table(
+        self, changes: sink_ports.Changes, old_state: sink_ports.SinkState | None, new_state: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
-        if self._table is not None and before is None:
+        if self._table is not None and old_state is None:
             raise sink_ports.SinkRefusedError(
                 f"table {self._place} is there already, and no delivery made it: name another path, or remove this "
                 "table. Headrace writes only tables that it made"
             )
-        about = {name: value for name, value in asdict(after).items() if name not in ("snapshot", "at", "identity")}
-        schema = self._noted(self._schema(changes, before, after), json.dumps(about))
-        rows = _Stream(schema, _filled(changes.rows(), schema, changes.columns))
-        removed = 0 if self._table is None else self._table.count()
-        properties = _committing(after)
-        with rows.errors():
+        state_fields = {
+            name: value for name, value in asdict(new_state).items() if name not in ("snapshot", "at", "identity")
+        }
+        schema = self._with_state_note(self._target_schema(changes, old_state, new_state), json.dumps(state_fields))
+        rows = _Stream(schema, _pad_batches(changes.rows(), schema, changes.columns))
+        number_removed = 0 if self._table is None else self._table.count()
+        properties = _commit_properties(new_state)
+        with rows.reraise_error():
             if self._table is None:
-                self._create(rows.reader, properties)
+                self._create_table(rows.reader, properties)
             else:
                 write_deltalake(
                     self._table, rows.reader, mode="overwrite", schema_mode="overwrite", commit_properties=properties
                 )
-        return sink_ports.AppliedCounts(removed, rows.number)
+        return sink_ports.AppliedCounts(number_removed, rows.number)
 
-    def _create(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
+    def _create_table(self, rows: pa.RecordBatchReader, properties: CommitProperties) -> None:
         try:
             write_deltalake(
                 self._location, rows, mode="error", storage_options=self._options, commit_properties=properties
@@ -185,37 +188,39 @@ class DeltaTarget(sink_ports.OpenSink):
                 "The next delivery continues from there"
             ) from error
 
-    def _schema(
-        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    def _target_schema(
+        self, changes: sink_ports.Changes, old_state: sink_ports.SinkState | None, new_state: sink_ports.SinkState
     ) -> pa.Schema:
         """The columns of ``changes``, and those that somebody else added; where nothing is published, as they are."""
         if self._table is None:
             return schema_of(changes.columns)
-        there = pa.schema(self._table.schema().to_arrow())
+        own_schema = pa.schema(self._table.schema().to_arrow())
         if not changes.columns:
-            return there
-        ours = {*(() if before is None else before.columns), *after.columns}
-        return pa.schema([*schema_of(changes.columns), *(field for field in there if field.name not in ours)])
+            return own_schema
+        ours = {*(() if old_state is None else old_state.columns), *new_state.columns}
+        return pa.schema([*schema_of(changes.columns), *(field for field in own_schema if field.name not in ours)])
 
-    def _noted(self, schema: pa.Schema, about: str) -> pa.Schema:
+    def _with_state_note(self, schema: pa.Schema, state_note: str) -> pa.Schema:
         first, *others = schema
-        return pa.schema([first.with_metadata({_HELD: about}), *(field.remove_metadata() for field in others)])
+        return pa.schema([first.with_metadata({_HELD: state_note}), *(field.remove_metadata() for field in others)])
 
-    def _change(self, changes: sink_ports.Changes, after: sink_ports.SinkState) -> sink_ports.AppliedCounts:
+    def _change_rows(self, changes: sink_ports.Changes, new_state: sink_ports.SinkState) -> sink_ports.AppliedCounts:
         table = self._table
         assert table is not None  # it holds the rows that change
         schema = schema_of(changes.columns)
         self._check_columns(table.schema().fields, schema)
-        rows = _Stream(schema.append(pa.field(_GONE, pa.bool_())), _signed(changes, schema))
+        rows = _Stream(schema.append(pa.field(_GONE, pa.bool_())), _flagged_rows(changes, schema))
         others = [name for name in changes.columns if name not in changes.identity]
         version = table.version()
-        with rows.errors():
+        with rows.reraise_error():
             merger = table.merge(
                 rows.reader,
-                " and ".join(f"(t.{name} is not distinct from s.{name})" for name in map(identifier, changes.identity)),
+                " and ".join(
+                    f"(t.{name} is not distinct from s.{name})" for name in map(sql_identifier, changes.identity)
+                ),
                 source_alias="s",
                 target_alias="t",
-                commit_properties=_committing(after),
+                commit_properties=_commit_properties(new_state),
             )
             merger = merger.when_matched_delete(f"s.{_GONE}")
             if others:
@@ -223,16 +228,16 @@ class DeltaTarget(sink_ports.OpenSink):
             merger = merger.when_not_matched_insert(_from_source(changes.columns), predicate=f"not s.{_GONE}")
             counts = merger.execute()
         if table.version() == version:  # a merge that finds nothing to do makes no commit
-            with rows.errors():
+            with rows.reraise_error():
                 nothing = pa.RecordBatchReader.from_batches(pa.schema(table.schema().to_arrow()), iter(()))
-                write_deltalake(table, nothing, mode="append", commit_properties=_committing(after))
+                write_deltalake(table, nothing, mode="append", commit_properties=_commit_properties(new_state))
         return sink_ports.AppliedCounts(counts["num_target_rows_deleted"], rows.number)
 
-    def _check_columns(self, there: "Sequence[Field]", wanted: pa.Schema) -> None:
+    def _check_columns(self, existing_fields: "Sequence[Field]", wanted_schema: pa.Schema) -> None:
         from deltalake import Schema
 
-        types = {field.name: field.type for field in there}
-        for field in Schema.from_arrow(wanted).fields:
+        types = {field.name: field.type for field in existing_fields}
+        for field in Schema.from_arrow(wanted_schema).fields:
             if types.get(field.name) != field.type:
                 is_now = f"is {types[field.name]} now" if field.name in types else "is there no more"
                 raise sink_ports.SinkRefusedError(
@@ -251,18 +256,18 @@ def _check_names(columns: Iterable[str]) -> None:
 
 
 def _from_source(names: Iterable[str]) -> dict[str, str]:
-    return {identifier(name): f"s.{identifier(name)}" for name in names}
+    return {sql_identifier(name): f"s.{sql_identifier(name)}" for name in names}
 
 
 # --- the snapshot as a number -----------------------------------------------------------------------------------------
 
 
-def _committing(after: sink_ports.SinkState) -> CommitProperties:
+def _commit_properties(new_state: sink_ports.SinkState) -> CommitProperties:
     """What the commit says: our snapshot. It is tried once."""
-    version = _NO_SNAPSHOT if after.snapshot is None else _version_of(after.snapshot)
+    version = _NO_SNAPSHOT if new_state.snapshot is None else _version_of(new_state.snapshot)
     return CommitProperties(
         app_transactions=[Transaction(_SNAPSHOT, version)],
-        custom_metadata={_SNAPSHOT: after.snapshot or "", "headrace.pipeline": after.pipeline},
+        custom_metadata={_SNAPSHOT: new_state.snapshot or "", "headrace.pipeline": new_state.pipeline},
         max_commit_retries=0,
     )
 
@@ -288,20 +293,20 @@ class _Stream:
         self.number = 0
         self._error: BaseException | None = None
         self._batches = batches
-        self.reader = pa.RecordBatchReader.from_batches(schema, self._counted())
+        self.reader = pa.RecordBatchReader.from_batches(schema, self._count_rows())
 
-    def _counted(self) -> Iterator[pa.RecordBatch]:
+    def _count_rows(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
-                gone = batch.column(_GONE).true_count if _GONE in batch.schema.names else 0
-                self.number += batch.num_rows - gone
+                number_gone = batch.column(_GONE).true_count if _GONE in batch.schema.names else 0
+                self.number += batch.num_rows - number_gone
                 yield batch
         except BaseException as error:
             self._error = error
             raise
 
     @contextmanager
-    def errors(self) -> Iterator[None]:
+    def reraise_error(self) -> Iterator[None]:
         """Inside, what stops the stream is raised as it was."""
         try:
             yield
@@ -311,26 +316,26 @@ class _Stream:
             raise
 
 
-def _filled(
+def _pad_batches(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, columns: Mapping[str, ValueType]
 ) -> Iterator[pa.RecordBatch]:
     """All rows, with NULL in columns of others."""
     own = schema_of(columns)
     for batch in batches:
-        yield _padded(named_as(batch, own), schema)
+        yield _pad_batch(named_as(batch, own), schema)
 
 
-def _signed(changes: sink_ports.Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _flagged_rows(changes: sink_ports.Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that go, of which only the identity is there, and those that come."""
     flag = pa.field(_GONE, pa.bool_())
     identity = pa.schema([schema.field(name) for name in changes.identity])
     for batch in changes.removed():
-        yield _padded(named_as(batch, identity), schema).append_column(flag, pa.repeat(True, batch.num_rows))
+        yield _pad_batch(named_as(batch, identity), schema).append_column(flag, pa.repeat(True, batch.num_rows))
     for batch in changes.rows():
         yield named_as(batch, schema).append_column(flag, pa.repeat(False, batch.num_rows))
 
 
-def _padded(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _pad_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     arrays = [
         batch.column(field.name) if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
         for field in schema

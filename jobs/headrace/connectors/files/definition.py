@@ -7,14 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict, Unpack
 
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
+from headrace.model.arguments import Arguments, check_keywords
+from headrace.model.changelog import Changelog, Versions, WrittenChangelog, changelog_of, versions_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
-from headrace.pipeline.endpoints import OnMissing, OnUnreadable, OwnFunction, exploded_column, own_function
+from headrace.pipeline.endpoints import (
+    OnMissing,
+    OnUnreadable,
+    OwnFunction,
+    exploded_column,
+    own_function,
+    with_objects,
+)
 from headrace.pipeline.sources import FORMAT_NAMES, CsvDialect, FilesSource, NameOrder
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class FileSource(FilesSource):
     """Files under ``path``, read in the order of their names, each exactly once.
@@ -41,10 +48,11 @@ class FileSource(FilesSource):
     file, lacks fails the run; "null": it is NULL in all records of the file. The run warns of a JSON file that has it
     in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
     are then those that it returns. ``explode`` names a column that is a list: each item gives a record, with the item
-    in that column, and a list without any, or NULL, gives none. ``max_rejected`` is the budget of dead letters per
+    in that column, and a list without any, or NULL, gives none; or a list of objects, "items", in which columns are
+    (``field("items.sku", str)``). ``max_rejected`` is the budget of dead letters per
     epoch: None means no limit, 0 that one bad record fails the run. ``changelog``: an expression that is 1 of a record
     which adds a row and -1 of one which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows
-    then have the ``schema``.
+    then have the ``schema``. ``versions``: records are versions of rows, ``upserts("id")`` or ``debezium_versions()``.
 
     >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
     10
@@ -64,6 +72,7 @@ class FileSource(FilesSource):
     transform: OwnFunction | None
     explode: str | None
     changelog: Changelog | None
+    versions: Versions | None
     dialect: CsvDialect | None
 
     def __init__(
@@ -83,32 +92,36 @@ class FileSource(FilesSource):
         transform: OwnFunction | None = None,
         explode: str | None = None,
         changelog: WrittenChangelog | None = None,
+        versions: Versions | None = None,
         dialect: CsvDialect | None = None,
     ) -> None:
-        kind = Arguments("FileSource").registered("format", format, FORMAT_NAMES)
-        given = Arguments(kind if kind in FORMAT_NAMES.built_in else "FileSource")  # the function that users write
+        kind = Arguments("FileSource").registered_name("format", format, FORMAT_NAMES)
+        arguments = Arguments(kind if kind in FORMAT_NAMES.built_in else "FileSource")  # the function that users write
         set_ = object.__setattr__
-        set_(self, "path", given.text("path", path, "landing/flights"))
+        set_(self, "path", arguments.text("path", path, "landing/flights"))
         set_(self, "format", kind)
-        set_(self, "schema", columns_of_source(given, "schema", schema))
-        set_(self, "max_files", given.whole("max_files", max_files, least=1))
-        set_(self, "max_bytes", given.whole("max_bytes", max_bytes, least=1))
-        set_(self, "look_back", given.whole("look_back", look_back, least=0))
-        set_(self, "names", given.choice("names", names, NameOrder))
-        limit = None if max_rejected is None else given.whole("max_rejected", max_rejected, least=0)
+        set_(self, "schema", columns_of_source(arguments, "schema", schema))
+        set_(self, "max_files", arguments.whole_number("max_files", max_files, least=1))
+        set_(self, "max_bytes", arguments.whole_number("max_bytes", max_bytes, least=1))
+        set_(self, "look_back", arguments.whole_number("look_back", look_back, least=0))
+        set_(self, "names", arguments.choice("names", names, NameOrder))
+        limit = None if max_rejected is None else arguments.whole_number("max_rejected", max_rejected, least=0)
         set_(self, "max_rejected", limit)
-        set_(self, "on_unreadable", given.choice("on_unreadable", on_unreadable, OnUnreadable))
-        set_(self, "missing", given.choice("missing", missing, OnMissing))
-        set_(self, "suffixes", given.several("suffixes", suffixes, str, '".json"'))
-        set_(self, "transform", own_function(given, transform))
-        set_(self, "explode", exploded_column(given, explode, self.schema, self.transform))
-        signed = changelog_of(given, changelog)
-        set_(self, "changelog", signed)
-        if signed is not None:
-            signed.check(given, self.schema)
-        set_(self, "dialect", _dialect(given, kind, dialect))
+        set_(self, "on_unreadable", arguments.choice("on_unreadable", on_unreadable, OnUnreadable))
+        set_(self, "missing", arguments.choice("missing", missing, OnMissing))
+        set_(self, "suffixes", arguments.tuple_of("suffixes", suffixes, str, '".json"'))
+        set_(self, "transform", own_function(arguments, transform))
+        set_(self, "explode", exploded_column(arguments, explode, self.schema, self.transform))
+        instead_hint = "" if kind in ("json", "parquet") else "land JSON or Parquet"
+        set_(self, "schema", with_objects(arguments, self.explode, self.schema, instead_hint))
+        checked_changelog = changelog_of(arguments, changelog)
+        set_(self, "changelog", checked_changelog)
+        if checked_changelog is not None:
+            checked_changelog.check(arguments, self.schema)
+        set_(self, "versions", versions_of(arguments, versions, checked_changelog, self.position))
+        set_(self, "dialect", _dialect_for_format(arguments, kind, dialect))
         if {"*", "?"} & {*self.path}:
-            raise given.wrong(
+            raise arguments.refusal(
                 "path",
                 path,
                 "that is a pattern, and a path is a prefix, under which all files are input; "
@@ -116,14 +129,14 @@ class FileSource(FilesSource):
             )
 
 
-def _dialect(given: Arguments, kind: str, dialect: CsvDialect | None) -> CsvDialect | None:
+def _dialect_for_format(arguments: Arguments, kind: str, dialect: CsvDialect | None) -> CsvDialect | None:
     """How files of format ``kind`` are written; None: as RFC 4180 says."""
     if dialect is None:
         return None
-    written = given.instance("dialect", dialect, CsvDialect, "nothing: csv(...) has options for it")
+    checked_dialect = arguments.instance("dialect", dialect, CsvDialect, "nothing: csv(...) has options for it")
     if kind != "csv":
-        raise given.wrong("dialect", dialect, f"files of format {kind} have none; only CSV has")
-    return written if written.options else None
+        raise arguments.refusal("dialect", dialect, f"files of format {kind} have none; only CSV has")
+    return checked_dialect if checked_dialect.options else None
 
 
 class Reading(TypedDict, total=False):
@@ -140,9 +153,10 @@ class Reading(TypedDict, total=False):
     transform: OwnFunction | None
     explode: str | None
     changelog: WrittenChangelog | None
+    versions: Versions | None
 
 
-@keywords
+@check_keywords
 def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
     """Files of JSON lines, one object each, under ``path``.
 
@@ -152,7 +166,7 @@ def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileS
     return FileSource(path, "json", schema, **reading)
 
 
-@keywords
+@check_keywords
 def csv(
     path: str,
     schema: WrittenColumns,
@@ -193,7 +207,7 @@ def csv(
     return FileSource(path, "csv", schema, **reading, dialect=dialect)
 
 
-@keywords
+@check_keywords
 def parquet(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
     """Parquet files under ``path``.
 

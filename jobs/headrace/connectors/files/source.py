@@ -30,7 +30,7 @@ class FileEnumerator(file_planning.FilesEnumerator):
         """
         if read is not None:
             yield from file_planning.full_sweep(self.store, self.prefix, position, read, self.source)
-        yield from file_planning.discover(self.store, self.prefix, position, self.source)
+        yield from file_planning.discover_splits(self.store, self.prefix, position, self.source)
 
     def unread_beside(
         self, position: SourcePosition, known: KnownNames, *, everywhere: bool = False
@@ -39,7 +39,7 @@ class FileEnumerator(file_planning.FilesEnumerator):
         be looked ``everywhere``. Raises ChangedFileError if a known one has another content now.
         """
         if self.is_ordered and not everywhere:
-            return iter(file_planning.discover(self.store, self.prefix, position, self.source))
+            return iter(file_planning.discover_splits(self.store, self.prefix, position, self.source))
         return file_planning.unread_names(self.store, self.prefix, known, self.source.suffixes)
 
     @property
@@ -47,14 +47,14 @@ class FileEnumerator(file_planning.FilesEnumerator):
         """Whether files are said to land in the order of their names."""
         return self.source.names is NameOrder.ORDERED
 
-    def early(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
+    def early_files(self, position: SourcePosition, files: Sequence[SourceSplit]) -> list[SourceSplit]:
         """Names those of unread ``files`` that sort before one that was read up to ``position``, if none should."""
         newest = max([position.mark, *(file.path for file in position.recent)])
         return [file for file in files if file.path < newest] if self.is_ordered else []
 
     def after(self, position: SourcePosition, splits: Sequence[SourceSplit]) -> SourcePosition:
         """Where names ascend, the newest ``look_back`` files stay in the window; else they are in the log alone."""
-        return file_planning.advance(position, splits, self.source.look_back if self.is_ordered else 0)
+        return file_planning.advance_position(position, splits, self.source.look_back if self.is_ordered else 0)
 
     def is_same(self, was: SourceSplit, now: SourceSplit) -> bool:
         """Whether a file has the content that it had."""
@@ -73,7 +73,7 @@ class FileEnumerator(file_planning.FilesEnumerator):
 
     def missing(self, splits: Iterable[SourceSplit]) -> Iterator[tuple[SourceSplit, str]]:
         """The files that are gone or have changed."""
-        return file_planning.gone(self.store, self.prefix, splits)
+        return file_planning.missing_splits(self.store, self.prefix, splits)
 
     def newest(self, position: SourcePosition) -> Instant | None:
         """When the newest file landed; where names ascend, of those after the mark."""
@@ -103,7 +103,7 @@ class FileReader(SourceReader):
         from headrace.formats.file_format import read_file
 
         return read_file(
-            file_planning.content(self.store, split), self.source, required, split.path, span, rules=split.rules
+            file_planning.read_content(self.store, split), self.source, required, split.path, span, rules=split.rules
         )
 
     def read_together(self, splits: Sequence[SourceSplit], required: "RequiredColumns") -> "ScannedFiles | None":
@@ -113,7 +113,7 @@ class FileReader(SourceReader):
         form = self.source.file_format
         if any(split.rules is not None and split.rules < form.rules for split in splits):
             return None
-        files = [(split.path, file_planning.content(self.store, split)) for split in splits]
+        files = [(split.path, file_planning.read_content(self.store, split)) for split in splits]
         return form.read_together(files, self.source.fields, required)  # type: ignore[no-any-return]
 
     @property

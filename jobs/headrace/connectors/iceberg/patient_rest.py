@@ -16,15 +16,15 @@ class PatientRestCatalog(RestCatalog):  # type: ignore[misc] # pyiceberg's types
     def _create_session(self) -> Session:
         session: Session = super()._create_session()
         for adapter in session.adapters.values():  # also the one that signs requests
-            adapter.send = _patient(adapter.send)  # type: ignore[method-assign]
+            adapter.send = _with_time_limit(adapter.send)  # type: ignore[method-assign]
         return session
 
 
-def _patient(send: Callable[..., Response]) -> Callable[..., Response]:
+def _with_time_limit(send: Callable[..., Response]) -> Callable[..., Response]:
     """``send`` of an adapter, which gives requests that have no time limit one."""
 
-    def sent(request: PreparedRequest, **named: Any) -> Response:
+    def send_with_limit(request: PreparedRequest, **named: Any) -> Response:
         named["timeout"] = named.get("timeout") or SECONDS
         return send(request, **named)
 
-    return sent
+    return send_with_limit

@@ -24,7 +24,9 @@ class PatientSqlCatalog(SqlCatalog):  # type: ignore[misc] # pyiceberg's types s
     """The same, whose connections are known from the first one on, and whose tables another may create meanwhile."""
 
     def _init_catalog(self) -> None:
-        event.listen(self.engine, "connect", _note, insert=True)  # before the dialect asks what the server is
+        event.listen(
+            self.engine, "connect", _note_connection, insert=True
+        )  # before the dialect asks what the server is
         super()._init_catalog()
 
     # It looks which of its two tables there are, then creates the others: each of them can come in between.
@@ -35,9 +37,9 @@ class PatientSqlCatalog(SqlCatalog):  # type: ignore[misc] # pyiceberg's types s
         super().create_tables()
 
 
-def _note(connection: Any, _: object) -> None:
-    if (opened := _opened.get()) is not None:
-        opened.append(connection)
+def _note_connection(connection: Any, _: object) -> None:
+    if (connections := _opened.get()) is not None:
+        connections.append(connection)
 
 
 @contextmanager
@@ -47,12 +49,12 @@ def watched_catalog(uri: str, place: str) -> Iterator[None]:
     """
     import psycopg  # catalogs in SQLite do without
 
-    from headrace.sinks.postgres_watch import watched
+    from headrace.sinks.postgres_watch import watch_servers
 
-    opened: list[psycopg.Connection] = []
-    before = _opened.set(opened)
+    connections: list[psycopg.Connection] = []
+    token = _opened.set(connections)
     try:
-        with watched(lambda: opened, partial(psycopg.connect, uri.replace("+psycopg", "", 1)), place):
+        with watch_servers(lambda: connections, partial(psycopg.connect, uri.replace("+psycopg", "", 1)), place):
             yield
     finally:
-        _opened.reset(before)
+        _opened.reset(token)

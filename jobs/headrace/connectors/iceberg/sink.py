@@ -9,11 +9,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 from urllib.parse import quote
 
-from headrace.connections import Connection, variable
+from headrace.connections import Connection, variable_name
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkMovedError, SinkRefusedError, SinkUnreachableError
-from headrace.installed import require
-from headrace.model.arguments import Arguments, keywords
+from headrace.installed import require_extra
+from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.endpoints import Sink, connection_name, sink_name
 from headrace.sinks.failures import check_columns, refuses_for_good
 
@@ -43,7 +43,7 @@ class IcebergSink(Sink):
         return self.table
 
 
-@keywords
+@check_keywords
 def iceberg(table: str, *, connection: str, partition_by: str | None = "day", name: str | None = None) -> IcebergSink:
     """A table of an Iceberg catalog that holds what readers see: key, window and values.
 
@@ -57,13 +57,13 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     >>> hr.iceberg("reports.sales", connection="lake").name
     'reports.sales'
     """
-    given = Arguments("iceberg")
-    if not _ICEBERG_TABLE.fullmatch(given.text("table", table, "reports.sales")):
-        raise given.wrong("table", table, "write namespace.table, with letters, digits, - and _")
+    arguments = Arguments("iceberg")
+    if not _ICEBERG_TABLE.fullmatch(arguments.text("table", table, "reports.sales")):
+        raise arguments.refusal("table", table, "write namespace.table, with letters, digits, - and _")
     if partition_by is not None and not (isinstance(partition_by, str) and partition_by in _PARTITIONS):
-        raise given.wrong("partition_by", partition_by, 'write "year", "month", "day", "hour" or None')
+        raise arguments.refusal("partition_by", partition_by, 'write "year", "month", "day", "hour" or None')
     return IcebergSink(
-        sink_name(given, name, table), connection_name(given, connection), table, partition_by=partition_by
+        sink_name(arguments, name, table), connection_name(arguments, connection), table, partition_by=partition_by
     )
 
 
@@ -87,23 +87,23 @@ class Iceberg(SinkConnector):
 
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
-        require("iceberg", f"sink {sink.name}")
+        require_extra("iceberg", f"sink {sink.name}")
         from headrace.connectors.iceberg.table import IcebergTarget
 
         assert isinstance(sink, IcebergSink)
-        with _opened(connection, f"the catalog of sink {sink.name}") as catalog:
+        with _open_catalog(connection, f"the catalog of sink {sink.name}") as catalog:
             yield IcebergTarget(catalog, sink.table, f"{sink.table} of {connection}", sink.partition_by)
 
     @contextmanager
     def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
-        require("iceberg", f"the comparison with {table}")
+        require_extra("iceberg", f"the comparison with {table}")
         from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 
-        with _opened(connection, f"the comparison with {table}") as catalog:
+        with _open_catalog(connection, f"the comparison with {table}") as catalog:
             try:
-                opened = catalog.load_table(table)
-                check_columns(table, columns, [field.name for field in opened.schema().fields])
-                yield opened.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
+                iceberg_table = catalog.load_table(table)
+                check_columns(table, columns, [field.name for field in iceberg_table.schema().fields])
+                yield iceberg_table.scan(selected_fields=tuple(columns)).to_arrow_batch_reader()
             except (NoSuchTableError, NoSuchNamespaceError):
                 raise SinkRefusedError(f"there is no table {table} in {connection}") from None
 
@@ -117,7 +117,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     port = "" if connection.port is None else f":{connection.port}"
     if connection.scheme in _REST:
         uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
-        login = _signing(connection) if _is_signed(connection) else _oauth(connection, uri)
+        login = _signing_properties(connection) if _is_signed(connection) else _oauth_properties(connection, uri)
         return {_CATALOG_CLASS: _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
@@ -128,7 +128,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
         uri = f"sqlite:////{connection.database}"
         return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     raise SinkRefusedError(
-        f"{variable(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
+        f"{variable_name(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
         "postgresql://... or sqlite:///..., with ?warehouse=..."
     )
 
@@ -138,13 +138,13 @@ def _is_signed(connection: Connection) -> bool:
     return connection.options.get(_SIGNED, "").lower() in ("true", "1", "yes", "on", "y", "t")
 
 
-def _oauth(connection: Connection, uri: str) -> dict[str, str]:
+def _oauth_properties(connection: Connection, uri: str) -> dict[str, str]:
     login = {"credential": f"{connection.user}:{connection.password}"} if connection.user else {}
     # where pyiceberg looks by itself, which it is about to give up
     return {"oauth2-server-uri": f"{uri}/v1/oauth/tokens", **login}
 
 
-def _signing(connection: Connection) -> dict[str, str]:
+def _signing_properties(connection: Connection) -> dict[str, str]:
     """User and password are a key of AWS; without them pyiceberg takes what AWS's own tools do. Raises
     SinkRefusedError.
     """
@@ -155,18 +155,18 @@ def _signing(connection: Connection) -> dict[str, str]:
 
 
 @contextmanager
-def _opened(connection: Connection, what: str) -> "Iterator[Catalog]":
+def _open_catalog(connection: Connection, what: str) -> "Iterator[Catalog]":
     """The catalog, for as long as it answers; ``what`` needs it."""
     properties = catalog_properties(connection)
     watch: AbstractContextManager[None] = nullcontext()
     if connection.scheme in _POSTGRES:
-        require("postgres", what)
+        require_extra("postgres", what)
         from headrace.connectors.iceberg.patient_sql import watched_catalog
 
         watch = watched_catalog(properties["uri"], str(connection))
     # pyiceberg's load_catalog would add settings that the environment has of a catalog of that name
     module, _, name = properties[_CATALOG_CLASS].rpartition(".")
-    with translated(connection), watch:
+    with translate_errors(connection), watch:
         catalog = getattr(import_module(module), name)(connection.options.get(_CATALOG, connection.name), **properties)
         try:
             yield catalog
@@ -175,14 +175,14 @@ def _opened(connection: Connection, what: str) -> "Iterator[Catalog]":
 
 
 @contextmanager
-def translated(connection: Connection) -> Iterator[None]:
+def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of Iceberg become those of sinks, by what the caller should do, without secrets."""
     from pydantic import ValidationError
     from pyiceberg import exceptions as iceberg
     from requests import exceptions as requests
     from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
-    denied = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.OAuthError, PermissionError)
+    denial_errors = (iceberg.UnauthorizedError, iceberg.ForbiddenError, iceberg.OAuthError, PermissionError)
     passing = (
         iceberg.ServiceUnavailableError,
         iceberg.ServerError,
@@ -203,37 +203,43 @@ def translated(connection: Connection) -> Iterator[None]:
         yield
     except (iceberg.CommitFailedException, iceberg.TableAlreadyExistsError, iceberg.ValidationException) as error:
         raise SinkMovedError(
-            f"{_text(connection, error)}: another commit came between. Nothing was changed; the next delivery continues"
+            f"{_error_text(connection, error)}: another commit came between. Nothing was changed; the next "
+            "delivery continues"
             " from there"
         ) from None
-    except denied as error:
-        raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
+    except denial_errors as error:
+        raise SinkRefusedError(
+            f"{_error_text(connection, error)}. Is {variable_name(connection.name)} right?"
+        ) from None
     except passing as error:
-        uncertified = isinstance(error, requests.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
-        if isinstance(error, miswritten) or uncertified or refuses_for_good(str(error)):
-            raise SinkRefusedError(f"{_text(connection, error)}. Is {variable(connection.name)} right?") from None
-        raise SinkUnreachableError(f"{_text(connection, error)}. The next delivery tries again") from None
+        is_uncertified = isinstance(error, requests.SSLError) and "CERTIFICATE_VERIFY_FAILED" in str(error)
+        if isinstance(error, miswritten) or is_uncertified or refuses_for_good(str(error)):
+            raise SinkRefusedError(
+                f"{_error_text(connection, error)}. Is {variable_name(connection.name)} right?"
+            ) from None
+        raise SinkUnreachableError(f"{_error_text(connection, error)}. The next delivery tries again") from None
     except ValidationError as error:
         raise SinkRefusedError(
-            f"{_text(connection, error)}: no catalog of Iceberg answers that. Is {variable(connection.name)} right?"
+            f"{_error_text(connection, error)}: no catalog of Iceberg answers that. Is "
+            f"{variable_name(connection.name)} right?"
         ) from None
     except DBAPIError as error:
-        raise _of_database(_text(connection, error), error.orig, connection) from None
+        raise _of_database(_error_text(connection, error), error.orig, connection) from None
     except (iceberg.RESTError, SQLAlchemyError, iceberg.NoSuchNamespaceError) as error:
-        raise SinkRefusedError(f"{_text(connection, error)}. Nothing was delivered") from None
+        raise SinkRefusedError(f"{_error_text(connection, error)}. Nothing was delivered") from None
 
 
 def _of_database(text: str, error: BaseException | None, connection: Connection) -> HeadraceError:
     """The error of a sink that an ``error`` of an SQL catalog's database is: PostgreSQL's, or SQLite's, which locks."""
     if getattr(error, "sqlstate", ...) is not ...:
-        from headrace.sinks.failures import refusal
+        from headrace.sinks.failures import sink_error
 
-        return refusal(text, cast("psycopg.Error", error), connection)
+        return sink_error(text, cast("psycopg.Error", error), connection)
     if _SQLITE_PASSES.search(text):
         return SinkUnreachableError(f"{text}. The next delivery tries again")
-    return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable(connection.name)} right?")
+    return SinkRefusedError(f"{text}. Nothing was delivered. Is {variable_name(connection.name)} right?")
 
 
-def _text(connection: Connection, error: Exception) -> str:
+def _error_text(connection: Connection, error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return f"{connection}: {connection.without_secrets(lines[0] if lines else type(error).__name__)}"

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from itertools import takewhile
+from itertools import count, takewhile
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -44,6 +44,7 @@ from pyiceberg.types import (
     IcebergType,
     ListType,
     LongType,
+    MapType,
     NestedField,
     StringType,
     StructType,
@@ -80,7 +81,7 @@ _TRANSFORMS: Final[Mapping[str, Transform[int, int]]] = {
 }
 _FIRST_PARTITION_FIELD: Final = 1000
 _NUMBERS: Final = 10
-"""How many numbers are set aside for a column and its parts."""
+"""How many numbers are set aside for a column and its parts, at least."""
 
 
 def iceberg_type(kind: data_types.ValueType, number: int = 1) -> IcebergType:
@@ -92,20 +93,45 @@ def iceberg_type(kind: data_types.ValueType, number: int = 1) -> IcebergType:
             parts = zip(("left", "right"), (left, right), strict=True)
             pair = StructType(*(NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1)))
             return ListType(number, pair, element_required=False)
+        case data_types.StructType() | data_types.MapType():
+            return _nested_type(kind, count(number))
+    return _TYPES[kind]
+
+
+def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> IcebergType:
+    """The type of a column, or of a part of it, whose own parts have the next ``numbers``."""
+    match kind:
+        case data_types.ListType(item):
+            return ListType(next(numbers), _TYPES[item], element_required=False)
+        case data_types.StructType(fields):
+            named = [(next(numbers), name, own) for name, own in fields]
+            return StructType(*(NestedField(number, name, _nested_type(own, numbers)) for number, name, own in named))
+        case data_types.MapType(value):
+            key, own = next(numbers), next(numbers)
+            return MapType(key, StringType(), own, _nested_type(value, numbers), value_required=False)
     return _TYPES[kind]
 
 
 def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
     """A schema of ``columns``, for a new table."""
-    return Schema(
-        *(
-            NestedField(number, name, iceberg_type(kind, number + 1))
-            for number, (name, kind) in zip(range(1, 2**31, _NUMBERS), columns.items(), strict=False)
-        )
-    )
+    fields, number = [], 1
+    for name, kind in columns.items():
+        fields.append(NestedField(number, name, iceberg_type(kind, number + 1)))
+        number += max(_NUMBERS, _count_parts(kind) + 1)
+    return Schema(*fields)
 
 
-def partitions(schema: Schema, by: str | None, begin: str) -> PartitionSpec:
+def _count_parts(kind: data_types.ValueType) -> int:
+    """How many numbers the parts of a column of ``kind`` need at most."""
+    match kind:
+        case data_types.StructType(fields):
+            return sum(1 + _count_parts(own) for _, own in fields)
+        case data_types.MapType(value):
+            return 2 + _count_parts(value)
+    return _NUMBERS - 1 if isinstance(kind, data_types.PairsType) else 1
+
+
+def make_partition_spec(schema: Schema, by: str | None, begin: str) -> PartitionSpec:
     """How a new table is partitioned, whose column ``begin`` says when a row begins."""
     if by is None:
         return PartitionSpec()
@@ -118,6 +144,8 @@ def is_same(left: IcebergType, right: IcebergType) -> bool:
     match left, right:
         case ListType(), ListType():
             return is_same(left.element_type, right.element_type)
+        case MapType(), MapType():
+            return is_same(left.key_type, right.key_type) and is_same(left.value_type, right.value_type)
         case StructType(), StructType():
             pairs = list(zip(left.fields, right.fields, strict=False))
             return len(left.fields) == len(right.fields) and all(
@@ -210,7 +238,7 @@ class IcebergTarget(sink_ports.OpenSink):
         except (NoSuchTableError, NoSuchNamespaceError):
             self._table = None
             return None
-        return _held(self._table)
+        return _stored_state(self._table)
 
     def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Snapshots of others in the line of its main branch, but for those that leave all rows as they are."""
@@ -223,9 +251,9 @@ class IcebergTarget(sink_ports.OpenSink):
             return None
         newest = theirs[0]
         operation = "commit" if newest.summary is None else newest.summary.operation.value
-        at = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+        time_text = datetime.fromtimestamp(newest.timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
         number = "a snapshot of others" if len(theirs) == 1 else f"{len(theirs)} snapshots of others, the last one"
-        words = f"got {number} ({operation} at {at.replace('+00:00', 'Z')})"
+        words = f"got {number} ({operation} at {time_text.replace('+00:00', 'Z')})"
         return sink_ports.Intervention(
             words, is_mended={field.name for field in table.schema().fields} == {*held.columns}
         )
@@ -233,12 +261,12 @@ class IcebergTarget(sink_ports.OpenSink):
     def apply(
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
-        if (None if self._table is None else _held(self._table)) != before:
+        if (None if self._table is None else _stored_state(self._table)) != before:
             raise sink_ports.SinkMovedError(
                 f"table {self._place} does not hold what this delivery goes out from; deliver again"
             )
         if self._table is None:
-            return self._create(changes, after)
+            return self._create_table(changes, after)
         if before is None:
             raise sink_ports.SinkRefusedError(
                 f"table {self._place} is there already, and no delivery made it: name another table, or drop this one. "
@@ -247,96 +275,100 @@ class IcebergTarget(sink_ports.OpenSink):
         # a commit that is tried again would go out from what it has not looked at
         self._table.metadata.properties["commit.retry.num-retries"] = "0"
         if changes.source is sink_ports.ChangeSource.ALL_ROWS:
-            return self._fill(self._table, changes, before, after)
-        return self._change(self._table, changes, after)
+            return self._refill_table(self._table, changes, before, after)
+        return self._apply_changes(self._table, changes, after)
 
-    def _create(self, changes: sink_ports.Changes, after: sink_ports.SinkState) -> sink_ports.AppliedCounts:
+    def _create_table(self, changes: sink_ports.Changes, new_state: sink_ports.SinkState) -> sink_ports.AppliedCounts:
         with suppress(IntegrityError):  # an SQL catalog looks, then inserts: somebody has made the namespace between
             self._catalog.create_namespace_if_not_exists(self._identifier[:-1])
         schema = iceberg_schema(changes.columns)
         transaction = self._catalog.create_table_transaction(
             self._identifier,
             schema,
-            partition_spec=partitions(schema, self._partition_by, changes.begin),
-            properties={_HELD: json.dumps(asdict(after))},
+            partition_spec=make_partition_spec(schema, self._partition_by, changes.begin),
+            properties={_HELD: json.dumps(asdict(new_state))},
         )
-        with WrittenFiles(transaction) as written:
-            number = written.add(changes.rows(ordered_by=[changes.begin]))
-            _commit(transaction, after, (), written)
+        with WrittenFiles(transaction) as written_files:
+            number = written_files.add(changes.rows(ordered_by=[changes.begin]))
+            _commit_snapshot(transaction, new_state, (), written_files)
         return sink_ports.AppliedCounts(0, number)
 
-    def _fill(
-        self, table: "Table", changes: sink_ports.Changes, before: sink_ports.SinkState, after: sink_ports.SinkState
+    def _refill_table(
+        self,
+        table: "Table",
+        changes: sink_ports.Changes,
+        old_state: sink_ports.SinkState,
+        new_state: sink_ports.SinkState,
     ) -> sink_ports.AppliedCounts:
         """All rows again, in a table that has the columns. Those that somebody else added stay."""
         tasks = list(table.scan().plan_files())
-        removed = table.scan().count()
+        number_removed = table.scan().count()
         transaction = table.transaction()
         if changes.columns:
-            gone = _gone(table, before.columns, changes.columns)
-            self._check_partitions(table, gone)
-            _alter(transaction, table, gone, changes.columns)
-        transaction.set_properties({_HELD: json.dumps(asdict(after))})
-        with WrittenFiles(transaction) as written:
+            columns_gone = _replaced_columns(table, old_state.columns, changes.columns)
+            self._check_partitions(table, columns_gone)
+            _alter_columns(transaction, table, columns_gone, changes.columns)
+        transaction.set_properties({_HELD: json.dumps(asdict(new_state))})
+        with WrittenFiles(transaction) as written_files:
             begin = [changes.begin] if changes.columns else []
-            number = written.add(changes.rows(ordered_by=begin))
-            _commit(transaction, after, [task.file for task in tasks], written)
-        return sink_ports.AppliedCounts(removed, number)
+            number = written_files.add(changes.rows(ordered_by=begin))
+            _commit_snapshot(transaction, new_state, [task.file for task in tasks], written_files)
+        return sink_ports.AppliedCounts(number_removed, number)
 
-    def _check_partitions(self, table: "Table", gone: Collection[str]) -> None:
+    def _check_partitions(self, table: "Table", columns_gone: Collection[str]) -> None:
         """Raise SinkRefusedError if what the table is partitioned by goes: its partitions stay what they were made."""
         for part in table.spec().fields:
             name = table.schema().find_column_name(part.source_id)
-            if name in gone:
+            if name in columns_gone:
                 raise sink_ports.SinkRefusedError(
                     f"table {self._place} is partitioned by {name}, a column that goes (rows have an event time, "
                     "aggregations have windows): drop the table, and the next delivery makes it again; or name another"
                 )
 
-    def _change(
-        self, table: "Table", changes: sink_ports.Changes, after: sink_ports.SinkState
+    def _apply_changes(
+        self, table: "Table", changes: sink_ports.Changes, new_state: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
         self._check_columns(table, changes.columns)
         transaction = table.transaction()
-        replaced: list[DataFile] = []
-        removed = 0
+        replaced_files: list[DataFile] = []
+        number_removed = 0
         days = changes.days()
-        with WrittenFiles(transaction) as written:
-            for task in table.scan(_on(days, changes.begin)).plan_files() if days else ():
-                met, gone = changes.met_by(rows_of(table, task, changes.identity))
-                if not met:
+        with WrittenFiles(transaction) as written_files:
+            for task in table.scan(_days_filter(days, changes.begin)).plan_files() if days else ():
+                rows_met, rows_gone = changes.met_by(rows_of(table, task, changes.identity))
+                if not rows_met:
                     continue
-                replaced.append(task.file)
-                removed += gone
-                if task.delete_files or met < task.file.record_count:
-                    written.add([*changes.untouched(rows_of(table, task)).to_batches()])
-            number = written.add(changes.rows(ordered_by=[changes.begin]))
-            _commit(transaction, after, replaced, written)
-        return sink_ports.AppliedCounts(removed, number)
+                replaced_files.append(task.file)
+                number_removed += rows_gone
+                if task.delete_files or rows_met < task.file.record_count:
+                    written_files.add([*changes.untouched(rows_of(table, task)).to_batches()])
+            number = written_files.add(changes.rows(ordered_by=[changes.begin]))
+            _commit_snapshot(transaction, new_state, replaced_files, written_files)
+        return sink_ports.AppliedCounts(number_removed, number)
 
-    def _check_columns(self, table: "Table", wanted: Mapping[str, ValueType]) -> None:
-        there = {field.name: field.field_type for field in table.schema().fields}
-        for name, kind in wanted.items():
+    def _check_columns(self, table: "Table", wanted_types: Mapping[str, ValueType]) -> None:
+        table_types = {field.name: field.field_type for field in table.schema().fields}
+        for name, kind in wanted_types.items():
             expected = iceberg_type(kind)
-            if name not in there or not is_same(there[name], expected):
-                is_now = f"is {there[name]} now" if name in there else "is there no more"
+            if name not in table_types or not is_same(table_types[name], expected):
+                is_now = f"is {table_types[name]} now" if name in table_types else "is there no more"
                 raise sink_ports.SinkRefusedError(
                     f"column {name} of table {self._place} {is_now}: somebody else changed it. Put it back as it was "
                     f"({expected}), or drop the table, and the next delivery makes it again"
                 )
 
 
-def _held(table: "Table") -> sink_ports.SinkState | None:
+def _stored_state(table: "Table") -> sink_ports.SinkState | None:
     if (current := table.current_snapshot()) is not None:
         for snapshot in ancestors_of(current, table.metadata):
-            if (noted := _noted(snapshot)) is not None:
-                return sink_ports.SinkState(**json.loads(noted))
+            if (note := _snapshot_note(snapshot)) is not None:
+                return sink_ports.SinkState(**json.loads(note))
     # our snapshots have expired, or are none of this line: whose table it is says the table
-    noted = table.properties.get(_HELD)
-    return None if noted is None else sink_ports.SinkState(**{**json.loads(noted), "snapshot": None})
+    note = table.properties.get(_HELD)
+    return None if note is None else sink_ports.SinkState(**{**json.loads(note), "snapshot": None})
 
 
-def _noted(snapshot: "Snapshot") -> str | None:
+def _snapshot_note(snapshot: "Snapshot") -> str | None:
     """What one of our snapshots says that the table holds; None of others."""
     return None if snapshot.summary is None else snapshot.summary.additional_properties.get(_HELD)
 
@@ -344,7 +376,7 @@ def _noted(snapshot: "Snapshot") -> str | None:
 def _since_ours(table: "Table") -> Iterator["Snapshot"]:
     """Snapshots of others since our newest one, newest first."""
     if (current := table.current_snapshot()) is not None:
-        yield from takewhile(lambda snapshot: _noted(snapshot) is None, ancestors_of(current, table.metadata))
+        yield from takewhile(lambda snapshot: _snapshot_note(snapshot) is None, ancestors_of(current, table.metadata))
 
 
 def _changes_rows(snapshot: "Snapshot") -> bool:
@@ -355,35 +387,39 @@ def _changes_rows(snapshot: "Snapshot") -> bool:
     return snapshot.summary.operation is not Operation.REPLACE and {*numbers} != {"0"}
 
 
-def _gone(table: "Table", held: Collection[str], columns: Mapping[str, ValueType]) -> list[str]:
-    """The columns of the table that ``columns`` take the place of: what is ``held`` and no more wanted, and what has
-    another type.
+def _replaced_columns(table: "Table", held_columns: Collection[str], columns: Mapping[str, ValueType]) -> list[str]:
+    """The columns of the table that ``columns`` take the place of: those of ``held_columns`` that are no more wanted,
+    and what has another type.
     """
-    there = {field.name: field.field_type for field in table.schema().fields}
-    stay = {name for name, kind in columns.items() if name in there and is_same(there[name], iceberg_type(kind))}
-    return [name for name in there if name not in stay and (name in held or name in columns)]
+    table_types = {field.name: field.field_type for field in table.schema().fields}
+    stay = {
+        name for name, kind in columns.items() if name in table_types and is_same(table_types[name], iceberg_type(kind))
+    }
+    return [name for name in table_types if name not in stay and (name in held_columns or name in columns)]
 
 
-def _alter(transaction: "Transaction", table: "Table", gone: Collection[str], columns: Mapping[str, ValueType]) -> None:
-    """The ``columns`` in place of those that are ``gone``, whichever of both the table has: one that somebody has taken
+def _alter_columns(
+    transaction: "Transaction", table: "Table", columns_gone: Collection[str], columns: Mapping[str, ValueType]
+) -> None:
+    """The ``columns`` in place of ``columns_gone``, whichever of both the table has: one that somebody has taken
     back has newer columns than its rows, which were not taken back.
     """
-    there = {field.name for field in table.schema().fields}
-    come = [name for name in columns if name in gone or name not in there]
-    if not gone and not come:
+    table_columns = {field.name for field in table.schema().fields}
+    new_columns = [name for name in columns if name in columns_gone or name not in table_columns]
+    if not columns_gone and not new_columns:
         return
     with transaction.update_schema(allow_incompatible_changes=True) as update:
-        for name in gone:
+        for name in columns_gone:
             update.delete_column((name,))
-        for name in come:
+        for name in new_columns:
             update.add_column((name,), iceberg_type(columns[name]))
 
 
-def _on(days: Sequence[int | None], begin: str) -> BooleanExpression:
+def _days_filter(days: Sequence[int | None], begin: str) -> BooleanExpression:
     """Rows that begin, as the column ``begin`` says, on one of ``days`` (since 1970)."""
-    known = {day for day in days if day is not None}
-    starts = sorted(day for day in known if day - 1 not in known)
-    ends = sorted(day + 1 for day in known if day + 1 not in known)
+    known_days = {day for day in days if day is not None}
+    starts = sorted(day for day in known_days if day - 1 not in known_days)
+    ends = sorted(day + 1 for day in known_days if day + 1 not in known_days)
     if len(starts) > _RANGES:
         starts, ends = starts[:1], ends[-1:]
     terms: list[BooleanExpression] = [
@@ -396,20 +432,23 @@ def _on(days: Sequence[int | None], begin: str) -> BooleanExpression:
     return Or(first, *others) if others else first
 
 
-def _commit(
-    transaction: "Transaction", after: sink_ports.SinkState, replaced: "Sequence[DataFile]", written: WrittenFiles
+def _commit_snapshot(
+    transaction: "Transaction",
+    new_state: sink_ports.SinkState,
+    replaced_files: "Sequence[DataFile]",
+    written_files: WrittenFiles,
 ) -> None:
-    """One snapshot without the files that are ``replaced`` and with those that were ``written``, and a tag for it."""
-    after = replace(after, identity=str(transaction.table_metadata.table_uuid))
-    about = {_HELD: json.dumps(asdict(after)), _SNAPSHOT: after.snapshot or ""}
-    update = transaction.update_snapshot(snapshot_properties=about)
-    with update.overwrite() if replaced else update.fast_append() as snapshot:
-        for file in replaced:
+    """One snapshot without ``replaced_files`` and with ``written_files``, and a tag for it."""
+    new_state = replace(new_state, identity=str(transaction.table_metadata.table_uuid))
+    properties = {_HELD: json.dumps(asdict(new_state)), _SNAPSHOT: new_state.snapshot or ""}
+    update = transaction.update_snapshot(snapshot_properties=properties)
+    with update.overwrite() if replaced_files else update.fast_append() as snapshot:
+        for file in replaced_files:
             snapshot.delete_data_file(file)
-        for file in written.files:
+        for file in written_files.files:
             snapshot.append_data_file(file)
-    if after.snapshot is not None:
+    if new_state.snapshot is not None:
         with ManageSnapshots(transaction) as references:
-            references.create_tag(snapshot.snapshot_id, f"{_TAG}{after.snapshot}", _TAG_MILLISECONDS)
-    written.is_committing = True
+            references.create_tag(snapshot.snapshot_id, f"{_TAG}{new_state.snapshot}", _TAG_MILLISECONDS)
+    written_files.is_committing = True
     transaction.commit_transaction()

@@ -35,7 +35,7 @@ from aiokafka.protocol.types import (
     TaggedFields,
 )
 
-from headrace.connections import Connection, variable
+from headrace.connections import Connection, variable_name
 from headrace.connectors.kafka import definition
 from headrace.connectors.kafka.offsets import SCHEMA, OffsetRange, RecordBatch, as_table, batches_of
 
@@ -84,7 +84,7 @@ TOO_LARGE: Final = (
 """A record that the cluster does not take."""
 
 
-def passes(error: BaseException) -> bool:
+def is_retriable(error: BaseException) -> bool:
     """Whether another try may succeed. One without a kind of its own says nothing: a producer that has broken down
     raises copies.
     """
@@ -222,7 +222,7 @@ class Topic:
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchedBatches:
     """Batches from an offset on, as they are stored; ``aborted``: transactions that count for nothing, by producer, and
     the first offset of each.
     """
@@ -252,9 +252,9 @@ class KafkaClient:
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._client = self._patient(self._connected, _PATIENCE_AT_FIRST)
+            self._client = self._run_with_retries(self._connect_client, _PATIENCE_AT_FIRST)
         except BaseException:
-            self._stop()
+            self._stop_loop()
             raise
         return self
 
@@ -262,47 +262,47 @@ class KafkaClient:
         client = self._client
         assert client is not None
         try:
-            self._run(client.close)
+            self._run_in_loop(client.close)
         finally:
-            self._stop()
+            self._stop_loop()
 
-    def _stop(self) -> None:
+    def _stop_loop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
-    def topic(self, name: str) -> Topic:
+    def find_topic(self, name: str) -> Topic:
         """What a topic is."""
-        return self._patient(lambda: self._topic(name))
+        return self._run_with_retries(lambda: self._request_topic(name))
 
     def partitions(self, topic: Topic) -> dict[int, Partition]:
         """What its partitions have, by number."""
-        first = self._patient(lambda: self._offsets(topic.name, _EARLIEST))
-        end = self._patient(lambda: self._offsets(topic.name, _LATEST))
+        first = self._run_with_retries(lambda: self._request_offsets(topic.name, _EARLIEST))
+        end = self._run_with_retries(lambda: self._request_offsets(topic.name, _LATEST))
         return {number: Partition(first[number], max(first[number], end[number])) for number in sorted(first)}
 
-    def fetch(self, topic: Topic, partition: int, offset: int, most: int = MOST_BYTES) -> Fetched:
+    def fetch(self, topic: Topic, partition: int, offset: int, most: int = MOST_BYTES) -> FetchedBatches:
         """Batches from ``offset`` on, about ``most`` bytes, perhaps none. Raises OffsetGoneError, and
         TopicReplacedError if it is another topic by now.
         """
 
-        async def from_leader() -> Fetched:
+        async def from_leader() -> FetchedBatches:
             try:
-                return await self._fetch(self._known.get(topic.name, topic), partition, offset, most)
+                return await self._request_batches(self._known.get(topic.name, topic), partition, offset, most)
             except kafka_errors.KafkaError:
-                self._known[topic.name] = await self._topic(topic.name)
+                self._known[topic.name] = await self._request_topic(topic.name)
                 raise
 
-        fetched = self._patient(from_leader)
+        batches = self._run_with_retries(from_leader)
         if self._known.get(topic.name, topic).id != topic.id:
             raise definition.TopicReplacedError(
                 f"{self._connection}: topic {topic.name} was replaced by another of its name while it was read"
             )
-        return fetched
+        return batches
 
     # --- in the loop
 
-    async def _connected(self) -> AIOKafkaClient:
+    async def _connect_client(self) -> AIOKafkaClient:
         client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=REQUEST_MS)
         try:
             await client.bootstrap()
@@ -320,19 +320,19 @@ class KafkaClient:
         connection = await create_conn(host, port, **settings, request_timeout_ms=REQUEST_MS)
         connection.close()
 
-    async def _topic(self, name: str) -> Topic:
+    async def _request_topic(self, name: str) -> Topic:
         assert self._client is not None
         response = await self._client.send(self._client.get_random_node(), TopicRequest(name))
         code, _, topic_id, _, partitions, *_ = response.topics[0]
         if code == _UNKNOWN_TOPIC:
             raise definition.UnknownTopicError(f"{self._connection}: there is no topic {name}")
-        _check(code)
+        _raise_for_code(code)
         return Topic(name, topic_id.hex(), {number: leader for _, number, leader, *_ in partitions})
 
-    async def _offsets(self, name: str, which: int) -> dict[int, int]:
+    async def _request_offsets(self, name: str, which: int) -> dict[int, int]:
         assert self._client is not None
         by_leader: dict[int, list[int]] = {}
-        for number, leader in (await self._topic(name)).leaders.items():
+        for number, leader in (await self._request_topic(name)).leaders.items():
             by_leader.setdefault(leader, []).append(number)
         offsets: dict[int, int] = {}
         for leader, numbers in by_leader.items():
@@ -340,24 +340,26 @@ class KafkaClient:
             response = await self._client.send(leader, request)
             for _, partitions in response.topics:
                 for number, code, _, offset in partitions:
-                    _check(code)
+                    _raise_for_code(code)
                     offsets[number] = offset
         return offsets
 
-    async def _fetch(self, topic: Topic, partition: int, offset: int, most: int) -> Fetched:
+    async def _request_batches(self, topic: Topic, partition: int, offset: int, most: int) -> FetchedBatches:
         assert self._client is not None
         request = FetchRequest(_WAIT_MS, 1, most, _COMMITTED, [(topic.name, [(partition, offset, most)])])
         response = await self._client.send(topic.leaders[partition], request)
         ((_, (answer,)),) = response.topics
-        code, aborted, data = answer[1], answer[5], answer[-1]
+        code, aborted_transactions, data = answer[1], answer[5], answer[-1]
         if code == _OUT_OF_RANGE:
             raise OffsetGoneError
-        _check(code)
-        return Fetched(data or b"", tuple((producer, first) for producer, first in aborted or ()))
+        _raise_for_code(code)
+        return FetchedBatches(data or b"", tuple((producer, first) for producer, first in aborted_transactions or ()))
 
     # --- from other threads
 
-    def _patient(self, request: Callable[[], Coroutine[Any, Any, Result]], seconds: float | None = None) -> Result:
+    def _run_with_retries(
+        self, request: Callable[[], Coroutine[Any, Any, Result]], seconds: float | None = None
+    ) -> Result:
         """What ``request`` gives, tried again while leaders move or brokers start again."""
         for attempt in tenacity.Retrying(
             stop=tenacity.stop_after_delay(_PATIENCE if seconds is None else seconds),
@@ -366,27 +368,29 @@ class KafkaClient:
             reraise=True,
         ):
             with attempt:
-                return self._run(request)
+                return self._run_in_loop(request)
         raise AssertionError("unreachable")
 
-    def _run(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+    def _run_in_loop(self, request: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """What ``request`` gives in the loop; errors of Kafka become those of sources, without secrets."""
         try:
             return asyncio.run_coroutine_threadsafe(request(), self._loop).result()
         except kafka_errors.KafkaError as error:
-            if passes(error):
-                raise definition.KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+            if is_retriable(error):
+                raise definition.KafkaUnreachableError(
+                    f"{self._error_text(error)}. Nothing was read; try again"
+                ) from None
             raise definition.KafkaRefusedError(
-                f"{self._told(error)}. Is {variable(self._connection.name)} right?"
+                f"{self._error_text(error)}. Is {variable_name(self._connection.name)} right?"
             ) from None
         except (ssl.SSLCertVerificationError, FileNotFoundError, PermissionError) as error:
             raise definition.KafkaRefusedError(
-                f"{self._told(error)}. Is {variable(self._connection.name)} right?"
+                f"{self._error_text(error)}. Is {variable_name(self._connection.name)} right?"
             ) from None
         except (OSError, TimeoutError) as error:
-            raise definition.KafkaUnreachableError(f"{self._told(error)}. Nothing was read; try again") from None
+            raise definition.KafkaUnreachableError(f"{self._error_text(error)}. Nothing was read; try again") from None
 
-    def _told(self, error: BaseException) -> str:
+    def _error_text(self, error: BaseException) -> str:
         text = str(error) or type(error).__name__
         return f"{self._connection}: {self._connection.without_secrets(text)}"
 
@@ -416,20 +420,20 @@ def _with_tls(connection: Connection) -> bool:
             raise definition.KafkaRefusedError(
                 f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}"
             )
-    written = options.get("tls", "false").lower()
-    if written not in (*_YES, *_NO):
-        raise definition.KafkaRefusedError(f"{connection}: tls is {written!r}: write true or false")
+    tls_option = options.get("tls", "false").lower()
+    if tls_option not in (*_YES, *_NO):
+        raise definition.KafkaRefusedError(f"{connection}: tls is {tls_option!r}: write true or false")
     certificates = [name for name in options if name.endswith("file")]
-    if certificates and written in _NO:
+    if certificates and tls_option in _NO:
         raise definition.KafkaRefusedError(f"{connection}: {certificates[0]} is for tls=true, which it does not say")
     if (mechanism := options.get("mechanism", "PLAIN")) not in _MECHANISMS:
         raise definition.KafkaRefusedError(
             f"{connection}: mechanism is {mechanism!r}: write one of {', '.join(_MECHANISMS)}"
         )
-    return written in _YES
+    return tls_option in _YES
 
 
-def _check(code: int) -> None:
+def _raise_for_code(code: int) -> None:
     """Raise the error of that code, if it is one."""
     error = kafka_errors.for_code(code)
     if error is not kafka_errors.NoError:
@@ -448,39 +452,39 @@ _EMPTY: Final = 120
 """So many answers without any record mean that the broker has none, where it should."""
 
 
-def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
+def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_lost: bool = False) -> pa.Table:
     """The records of a range, in order; fewer than it has offsets, where others were compacted away.
 
     Raises RecordsLostError if some are gone, unless ``skips_lost``; KafkaUnreachableError, UnreadableBatchError.
     """
-    where = _where(client, topic, wanted)
+    where = _partition_label(client, topic, wanted)
     tables: list[pa.Table] = []
     batches: list[RecordBatch] = []
-    begin = at = wanted.begin
+    begin = offset = wanted.begin
     size, empty, most = 0, 0, _FIRST
-    while at < wanted.end:
+    while offset < wanted.end:
         try:
-            fetched = client.fetch(topic, wanted.partition, at, most)
+            batches_fetched = client.fetch(topic, wanted.partition, offset, most)
         except OffsetGoneError:
-            lost = _lost(client, topic, OffsetRange(wanted.partition, at, wanted.end), where)
-            what = f"{where}: offsets {lost.begin} to {lost.end - 1} are gone, and nobody has read them"
-            definition.lose(what, definition.RecordsLostError, skips_lost=skips_lost)
-            tables.append(as_table(batches, wanted.partition, begin, at, where))
+            lost_offsets = _lost_range(client, topic, OffsetRange(wanted.partition, offset, wanted.end), where)
+            what = f"{where}: offsets {lost_offsets.begin} to {lost_offsets.end - 1} are gone, and nobody has read them"
+            definition.raise_or_log_loss(what, definition.RecordsLostError, skips_lost=skips_lost)
+            tables.append(as_table(batches, wanted.partition, begin, offset, where))
             batches, size = [], 0
-            begin = at = lost.end  # the broker gives the whole batch that has this one
+            begin = offset = lost_offsets.end  # the broker gives the whole batch that has this one
             continue
-        new = [batch for batch in batches_of(fetched.data, where) if batch.last >= at]
+        new = [batch for batch in batches_of(batches_fetched.data, where) if batch.last >= offset]
         empty = 0 if new else empty + 1
         if empty == _EMPTY:
             raise definition.KafkaUnreachableError(
-                f"{where}: no record comes after offset {at}, and it should have {wanted.end - 1}"
+                f"{where}: no record comes after offset {offset}, and it should have {wanted.end - 1}"
             )
         if new:
-            length = len(fetched.data) / (new[-1].last + 1 - at)
-            at = new[-1].last + 1
-            most = max(_FIRST, min(MOST_BYTES, int(length * (wanted.end - at))))
-            batches += _committed(new, fetched.aborted, where)
-            size += len(fetched.data)
+            length = len(batches_fetched.data) / (new[-1].last + 1 - offset)
+            offset = new[-1].last + 1
+            most = max(_FIRST, min(MOST_BYTES, int(length * (wanted.end - offset))))
+            batches += _committed_batches(new, batches_fetched.aborted, where)
+            size += len(batches_fetched.data)
         if size >= _AT_ONCE:
             tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
             batches, size = [], 0
@@ -488,27 +492,29 @@ def records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skips_los
     return pa.concat_tables(tables)
 
 
-def _lost(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> OffsetRange:
+def _lost_range(client: KafkaClient, topic: Topic, rest: OffsetRange, where: str) -> OffsetRange:
     """What is gone of the ``rest`` of a range, whose first record nobody has. Raises KafkaUnreachableError."""
-    there = client.partitions(topic)[rest.partition]
-    if there.first <= rest.begin < there.end:
+    partition = client.partitions(topic)[rest.partition]
+    if partition.first <= rest.begin < partition.end:
         raise definition.KafkaUnreachableError(f"{where}: its leader does not have offset {rest.begin} yet")
-    return replace(rest, end=min(there.first, rest.end)) if rest.begin < there.first else rest
+    return replace(rest, end=min(partition.first, rest.end)) if rest.begin < partition.first else rest
 
 
 def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.Table:
     """Some of the first records of a range, perhaps none."""
-    where = _where(client, topic, wanted)
+    where = _partition_label(client, topic, wanted)
     try:
-        fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
+        batches_fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
     except OffsetGoneError:
         return SCHEMA.empty_table()
-    return as_table(batches_of(fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)
+    return as_table(batches_of(batches_fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)
 
 
-def _committed(batches: Iterable[RecordBatch], aborted: Sequence[tuple[int, int]], where: str) -> Iterable[RecordBatch]:
-    """``batches`` without those of ``aborted`` transactions (producer, first offset), and without what ends one."""
-    waiting = sorted(aborted, key=lambda one: one[1], reverse=True)
+def _committed_batches(
+    batches: Iterable[RecordBatch], aborted_transactions: Sequence[tuple[int, int]], where: str
+) -> Iterable[RecordBatch]:
+    """``batches`` without those of ``aborted_transactions`` (producer, first offset), and without what ends one."""
+    waiting = sorted(aborted_transactions, key=lambda one: one[1], reverse=True)
     open_: set[int] = set()
     for batch in batches:
         while waiting and waiting[-1][1] <= batch.last:
@@ -526,5 +532,5 @@ def _is_abort(batch: RecordBatch, where: str) -> bool:
     return bool(keys) and struct.unpack_from(">hh", keys[0])[1] == 0
 
 
-def _where(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> str:
-    return f"{client}: topic {topic.name}, partition {wanted.partition}"
+def _partition_label(client: KafkaClient, topic: Topic, offsets: OffsetRange) -> str:
+    return f"{client}: topic {topic.name}, partition {offsets.partition}"

@@ -14,11 +14,12 @@ from functools import cached_property
 from typing import Any, ClassVar, Final, TypedDict, Unpack
 
 from headrace.errors import FixConfigError, FixDataError, RetryError
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
+from headrace.model.arguments import Arguments, check_keywords
+from headrace.model.changelog import Changelog, Versions, WrittenChangelog, changelog_of, versions_of
 from headrace.model.expressions import columns as expression_columns
 from headrace.model.expressions.data_types import DataType, ListType, in_words
-from headrace.model.expressions.expr import col
+from headrace.model.expressions.expr import Expr, col
+from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import (
     OwnFunction,
     Sink,
@@ -27,6 +28,7 @@ from headrace.pipeline.endpoints import (
     exploded_column,
     own_function,
     sink_name,
+    with_objects,
 )
 
 
@@ -40,7 +42,7 @@ class AvroValues:
     schema: str | None = None
 
 
-@keywords
+@check_keywords
 def avro(*, registry: str | None = None, schema: str | Mapping[str, Any] | None = None) -> AvroValues:
     """Values of a topic that are Avro: ``hr.kafka(..., values=hr.avro(registry="schemas"))``.
 
@@ -52,18 +54,20 @@ def avro(*, registry: str | None = None, schema: str | Mapping[str, Any] | None 
     >>> hr.avro(registry="schemas").registry
     'schemas'
     """
-    given = Arguments("avro")
+    arguments = Arguments("avro")
     if (registry is None) == (schema is None):
-        raise given.wrong("registry", registry, "give either the connection of a registry, or the schema of all values")
+        raise arguments.refusal(
+            "registry", registry, "give either the connection of a registry, or the schema of all values"
+        )
     if registry is not None:
-        return AvroValues(registry=connection_name(given, registry))
+        return AvroValues(registry=connection_name(arguments, registry))
     try:
-        written = json.loads(schema) if isinstance(schema, str) else schema
-        text = json.dumps(written, sort_keys=True)
+        schema_value = json.loads(schema) if isinstance(schema, str) else schema
+        text = json.dumps(schema_value, sort_keys=True)
     except (ValueError, TypeError) as error:
-        raise given.wrong("schema", schema, f"it is no JSON ({error})") from None
-    if not isinstance(written, Mapping) or written.get("type") != "record":
-        raise given.wrong(
+        raise arguments.refusal("schema", schema, f"it is no JSON ({error})") from None
+    if not isinstance(schema_value, Mapping) or schema_value.get("type") != "record":
+        raise arguments.refusal(
             "schema", schema, 'columns are fields of a record: {"type": "record", "name": ..., "fields": [...]}'
         )
     return AvroValues(schema=text)
@@ -79,6 +83,7 @@ METADATA: Final[Mapping[str, tuple[expression_columns.ColumnType, ...]]] = {
 """Columns that Kafka itself says of a record, and what each may hold."""
 
 _PARTITION: Final = "kafka_partition"
+_OFFSET: Final = "kafka_offset"
 
 
 class KafkaReading(TypedDict, total=False):
@@ -93,6 +98,7 @@ class KafkaReading(TypedDict, total=False):
     explode: str | None
     values: AvroValues | None
     changelog: WrittenChangelog | None
+    versions: Versions | None
 
 
 @dataclass(frozen=True)
@@ -102,10 +108,11 @@ class KafkaSource(Source):
     ``land`` "always": each run writes what is new to the folder of its pipeline first; "never": the topic keeps its
     records for as long as snapshots live, and is read where it is. ``on_lost`` "skip": what the topic has lost before
     it was read is given up. ``values``: how they are written; None: each is a JSON object. ``changelog``: how they say
-    whether they add a row or withdraw one.
+    whether they add a row or withdraw one. ``versions``: how they are versions of rows.
     """
 
     kind: ClassVar[str] = "kafka"
+    has_keyed_messages: ClassVar[bool] = True
 
     topic: str
     connection: str
@@ -119,39 +126,65 @@ class KafkaSource(Source):
     explode: str | None = None
     values: AvroValues | None = None
     changelog: Changelog | None = None
+    versions: Versions | None = None
 
     def __post_init__(self) -> None:
-        given = Arguments("kafka")
-        given.text("topic", self.topic, "orders")
-        connection_name(given, self.connection)
-        columns = expression_columns.columns_of_source(given, "schema", self.schema)
-        object.__setattr__(self, "schema", {**columns, **({} if _PARTITION in columns else {_PARTITION: DataType.INT})})
+        arguments = Arguments("kafka")
+        arguments.text("topic", self.topic, "orders")
+        connection_name(arguments, self.connection)
+        columns = expression_columns.columns_of_source(arguments, "schema", self.schema)
+        changelog = changelog_of(arguments, self.changelog)
+        object.__setattr__(self, "changelog", changelog)
+        object.__setattr__(self, "versions", versions_of(arguments, self.versions, changelog, self.position))
+        own = [_PARTITION, *([_OFFSET] if self.goes_by_offset else [])]
+        object.__setattr__(self, "schema", {**columns, **{name: DataType.INT for name in own if name not in columns}})
         for name, value, choices in (
             ("land", self.land, ("always", "never")),
             ("on_lost", self.on_lost, ("fail", "skip")),
         ):
             if value not in choices:
-                raise given.wrong(name, value, f'write "{choices[0]}" or "{choices[1]}"')
+                raise arguments.refusal(name, value, f'write "{choices[0]}" or "{choices[1]}"')
         for name in ("max_files", "max_bytes"):
-            given.whole(name, getattr(self, name), least=1)
+            arguments.whole_number(name, getattr(self, name), least=1)
         if self.max_rejected is not None:
-            given.whole("max_rejected", self.max_rejected, least=0)
-        exploded_column(given, self.explode, self.schema, own_function(given, self.transform))
+            arguments.whole_number("max_rejected", self.max_rejected, least=0)
+        exploded_column(arguments, self.explode, self.schema, own_function(arguments, self.transform))
+        instead_hint = "" if self.values is None else "of JSON they are"
+        object.__setattr__(self, "schema", with_objects(arguments, self.explode, self.schema, instead_hint))
         if self.values is not None:
-            given.instance("values", self.values, AvroValues, 'hr.avro(registry="schemas")')
+            arguments.instance("values", self.values, AvroValues, 'hr.avro(registry="schemas")')
         for name, kind in self.metadata.items():
             if kind not in METADATA[name]:
                 kinds = " or ".join(map(in_words, METADATA[name]))
-                raise given.wrong(
+                raise arguments.refusal(
                     f"schema[{name!r}]",
                     in_words(kind),
                     f"Kafka says it as {kinds}; a field of the value that has "
                     f'this name is another column: {{"mine": field({name!r}, ...)}}',
                 )
-        changelog = changelog_of(given, self.changelog)
-        object.__setattr__(self, "changelog", changelog)
         if changelog is not None:
-            changelog.check(given, self.in_records)
+            changelog.check(arguments, self.in_records)
+        if self.goes_by_offset:
+            self._check_offsets(arguments)
+
+    def _check_offsets(self, arguments: Arguments) -> None:
+        """Raise PipelineError if offsets would not order versions."""
+        if _OFFSET not in self.metadata:
+            why = f"they go by the offset, and {_OFFSET} is a field of the value: rename that"
+            raise arguments.refusal("versions", self.versions, why)
+        if self.skips_lost:
+            raise arguments.refusal(
+                "on_lost",
+                self.on_lost,
+                "versions go by the offset, which begins again in a topic that replaces this one, and what is lost may "
+                'be the last version of a row: leave it out, or name another order, upserts("id", order="version")',
+            )
+
+    @property
+    def goes_by_offset(self) -> bool:
+        """Whether offsets say which version of a row counts."""
+        order = None if self.versions is None else self.versions.order
+        return order is not None and _OFFSET in columns_of(order)
 
     @cached_property
     def metadata(self) -> Mapping[str, expression_columns.ColumnType]:
@@ -201,12 +234,17 @@ class KafkaSource(Source):
         return f"topic {self.topic} of connection {self.connection}"
 
     @property
+    def position(self) -> Expr:
+        """The offset."""
+        return col(_OFFSET)
+
+    @property
     def own_split(self) -> expression_columns.Read:
         """The partition."""
         return col(_PARTITION).cast(str)
 
 
-@keywords
+@check_keywords
 def kafka(
     topic: str, schema: expression_columns.WrittenColumns, *, connection: str, **reading: Unpack[KafkaReading]
 ) -> KafkaSource:
@@ -223,7 +261,9 @@ def kafka(
     live. ``on_lost``: records that are gone before they were read, or a topic that was replaced, fail the run;
     "skip": it goes on without them, and says so. Transactions that were aborted are left out. ``changelog``:
     ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
-    row and -1 of one which withdraws it. A tombstone behind an envelope says nothing.
+    row and -1 of one which withdraws it. A tombstone behind an envelope says nothing. ``versions``: records are
+    versions of rows, ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its
+    key names.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'
@@ -243,7 +283,7 @@ class KafkaSink(Sink):
     topic: str
 
 
-@keywords
+@check_keywords
 def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> KafkaSink:
     """A topic of Kafka that gets what happens to what readers see, as JSON: each pane and each retraction, in order.
 
@@ -256,10 +296,10 @@ def kafka_sink(topic: str, *, connection: str, name: str | None = None) -> Kafka
     >>> hr.kafka_sink("reports.sales", connection="events").name
     'reports.sales'
     """
-    given = Arguments("kafka_sink")
-    if not _TOPIC.fullmatch(given.text("topic", topic, "reports.sales")):
-        raise given.wrong("topic", topic, "write letters, digits, ., - and _, at most 200")
-    return KafkaSink(sink_name(given, name, topic[:100]), connection_name(given, connection), topic)
+    arguments = Arguments("kafka_sink")
+    if not _TOPIC.fullmatch(arguments.text("topic", topic, "reports.sales")):
+        raise arguments.refusal("topic", topic, "write letters, digits, ., - and _, at most 200")
+    return KafkaSink(sink_name(arguments, name, topic[:100]), connection_name(arguments, connection), topic)
 
 
 _logger = logging.getLogger(__name__)
@@ -285,6 +325,10 @@ class RecordsLostError(FixDataError, code="data.records_lost"):
     """Records are gone from a topic before anybody has read them."""
 
 
+class PartitionsAddedError(FixDataError, code="data.partitions_added"):
+    """A topic has more partitions than were read before, and versions of rows in it go by their offsets."""
+
+
 class RegistryRefusedError(FixConfigError, code="config.schema_registry"):
     """A registry of schemas does not answer as one, or does not let in."""
 
@@ -293,7 +337,7 @@ class RegistryUnreachableError(RetryError, code="retry.schema_registry"):
     """A registry of schemas does not answer."""
 
 
-def lose(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:
+def raise_or_log_loss(what: str, error: type[FixDataError], *, skips_lost: bool) -> None:
     """Raise the ``error``, which says ``what`` is lost, unless a source is to go on without; then that is logged."""
     if not skips_lost:
         raise error(f'{what}. on_lost="skip" of the source goes on without') from None

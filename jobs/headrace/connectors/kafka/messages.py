@@ -5,7 +5,8 @@ A registry of Avro schemas, by Confluent's protocol: what number stands for whic
 What is fetched of a topic keeps the schemas of its values with it, in the metadata of the table, and so does what is
 landed: to read it again nobody is asked.
 
-What messages of Kafka mean: their values as records, and what Kafka says of them as columns asked for by name.
+What messages of Kafka mean: their values as records, and what Kafka says of them as columns asked for by name. Where
+records are versions of rows, one without a value deletes the row that its key says.
 """
 
 import json
@@ -14,7 +15,8 @@ import re
 from base64 import b64encode
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Final
+from functools import reduce
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +24,7 @@ import pyarrow.compute as pc
 import urllib3
 from urllib3.util import Retry
 
-from headrace.connections import Connection, connection, variable
+from headrace.connections import Connection, connection, variable_name
 from headrace.connectors.kafka.definition import AvroValues, KafkaSource, RegistryRefusedError, RegistryUnreachableError
 from headrace.connectors.kafka.offsets import UnreadableBatchError
 from headrace.formats.avro_datums import RecordType
@@ -32,7 +34,8 @@ from headrace.formats.json_lines import read_json
 from headrace.formats.parquet import values_as
 from headrace.kernel.columns import Ints, arrow_type
 from headrace.kernel.expressions.string_bytes import text_of
-from headrace.model.expressions.columns import ColumnType
+from headrace.model.changelog import TOMBSTONE_AT, Versions
+from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
 
 _logger = logging.getLogger(__name__)
@@ -51,30 +54,37 @@ _known: dict[tuple[str, int], str] = {}
 """Schemas of this process, by the place of their registry and their number."""
 
 
-def with_schemas(fetched: pa.Table, registry: str) -> pa.Table:
-    """What was ``fetched``, with the schemas of its values. Raises MissingConnectionError, RegistryRefusedError,
-    RegistryUnreachableError.
+def with_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> pa.Table:
+    """What was ``fetched``, with the schemas of its values; and ``of_keys`` of messages without one. Raises
+    MissingConnectionError, RegistryRefusedError, RegistryUnreachableError.
     """
-    known = schemas(connection(registry, kind="registry"), _numbers(fetched))
-    kept = {_KEPT + str(one).encode(): text.encode() for one, text in known.items()}
-    return fetched.replace_schema_metadata({_ASKED: b"1", **kept})
+    numbers = _schema_numbers(fetched.column("value"))
+    if of_keys:
+        numbers |= _schema_numbers(fetched.column("key").filter(fetched.column("value").is_null()))
+    known_schemas = fetch_schemas(connection(registry, kind="registry"), numbers)
+    schema_metadata = {_KEPT + str(one).encode(): text.encode() for one, text in known_schemas.items()}
+    return fetched.replace_schema_metadata({_ASKED: b"1", **schema_metadata})
 
 
-def kept_schemas(fetched: pa.Table, registry: str) -> dict[int, RecordType | None]:
+def kept_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> dict[int, RecordType | None]:
     """The schemas that ``fetched`` keeps, by number; None: one that is no record. What was landed before the source was
     said to be in Avro keeps none: then the registry is asked. Raises what ``with_schemas`` raises.
     """
     if _ASKED not in (fetched.schema.metadata or {}):
-        fetched = with_schemas(fetched, registry)
-    kept = fetched.schema.metadata.items()
-    return {int(named[1]): _record(text.decode()) for key, text in kept if (named := _NAMED.fullmatch(key))}
+        fetched = with_schemas(fetched, registry, of_keys=of_keys)
+    metadata_items = fetched.schema.metadata.items()
+    return {
+        int(name_match[1]): _parse_record_type(text.decode())
+        for key, text in metadata_items
+        if (name_match := _NAMED.fullmatch(key))
+    }
 
 
-def _numbers(fetched: pa.Table) -> set[int]:
-    return {int(one) for chunk in fetched.column("value").chunks for one in set(schema_ids(chunk)) if one >= 0}
+def _schema_numbers(messages: pa.ChunkedArray) -> set[int]:
+    return {int(one) for chunk in messages.chunks for one in set(schema_ids(chunk)) if one >= 0}
 
 
-def _record(text: str) -> RecordType | None:
+def _parse_record_type(text: str) -> RecordType | None:
     try:
         return record_of(text)
     except AvroSchemaError as error:
@@ -82,7 +92,7 @@ def _record(text: str) -> RecordType | None:
         return None
 
 
-def schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
+def fetch_schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
     """The schemas with these ``numbers``, as far as the registry has them. Raises RegistryRefusedError,
     RegistryUnreachableError.
     """
@@ -91,19 +101,19 @@ def schemas(registry: Connection, numbers: Collection[int]) -> dict[int, str]:
     place = str(registry)
     lacking = [one for one in sorted(numbers) if (place, one) not in _known]
     if lacking:
-        with _pool(registry) as pool:
+        with _connection_pool(registry) as pool:
             for one in lacking:
-                if (schema := _schema(pool, registry, one)) is not None:
+                if (schema := _fetch_schema(pool, registry, one)) is not None:
                     _known[place, one] = schema
     return {one: schema for one in numbers if (schema := _known.get((place, one))) is not None}
 
 
-def _pool(registry: Connection) -> urllib3.PoolManager:
+def _connection_pool(registry: Connection) -> urllib3.PoolManager:
     headers = {"Accept": "application/vnd.schemaregistry.v1+json"}
     if registry.user or registry.password:
         pair = f"{registry.user}:{registry.password}".encode()
         headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
-    again = Retry(
+    retry = Retry(
         _TRIES,
         backoff_factor=0.2,
         status_forcelist=(429, 500, 502, 503, 504),
@@ -111,10 +121,10 @@ def _pool(registry: Connection) -> urllib3.PoolManager:
         respect_retry_after_header=False,  # whatever it says is waited for
     )
     ca = registry.options.get("cafile")
-    return urllib3.PoolManager(headers=headers, retries=again, timeout=_SECONDS, ca_certs=ca)
+    return urllib3.PoolManager(headers=headers, retries=retry, timeout=_SECONDS, ca_certs=ca)
 
 
-def _schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str | None:
+def _fetch_schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str | None:
     port = "" if registry.port is None else f":{registry.port}"
     path = f"{registry.database.rstrip('/')}/" if registry.database else ""
     host = f"[{registry.host}]" if ":" in registry.host else registry.host
@@ -128,7 +138,7 @@ def _schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str
         raise RegistryUnreachableError(f"{registry} answers with {answer.status}")
     if answer.status in (401, 403):
         raise RegistryRefusedError(
-            f"{registry} does not let in: correct user and password in {variable(registry.name)}"
+            f"{registry} does not let in: correct user and password in {variable_name(registry.name)}"
         )
     if answer.status == 404 and _says_none(answer):
         return None
@@ -150,11 +160,16 @@ def _says_none(answer: urllib3.BaseHTTPResponse) -> bool:
         return False
 
 
+_WITH_SCHEMA: Final = {"schema", "payload"}
+"""What an object has that carries its schema."""
+
 _AT_ONCE: Final = 2**30
 """So many bytes of messages become columns at once: places in them have 32 bits."""
 
 
-def scanned(fetched: pa.Table, source: KafkaSource, required: RequiredColumns, path: str, rules: int) -> ScannedRecords:
+def scan_messages(
+    fetched: pa.Table, source: KafkaSource, required: RequiredColumns, path: str, rules: int
+) -> ScannedRecords:
     """Messages that were ``fetched`` as records of ``source``, by the ``rules`` of that number; the number of a record
     is its offset. Raises UnreadableBatchError.
     """
@@ -163,43 +178,118 @@ def scanned(fetched: pa.Table, source: KafkaSource, required: RequiredColumns, p
     if len(fetched) > 1 and fetched.nbytes > _AT_ONCE:
         middle = len(fetched) // 2
         first, second = (fetched.slice(0, middle), fetched.slice(middle))
-        before = scanned(first, source, required, path, rules)
-        return _joined(before, scanned(second, source, required, path, rules), path)
-    columns = {name: _whole(fetched.column(name)) for name in fetched.column_names}
+        first_records = scan_messages(first, source, required, path, rules)
+        return _join_records(first_records, scan_messages(second, source, required, path, rules), path)
+    columns = {name: _combine_chunks(fetched.column(name)) for name in fetched.column_names}
     values, offsets = columns["value"], columns["offset"].to_numpy()
     of_value = {name: field for name, field in source.fields.items() if name not in source.metadata}
     if of_value:
-        needed = {name: reader for name, reader in required.columns.items() if name in of_value}
-        asked = replace(required, columns=needed)
+        needed_columns = {name: reader for name, reader in required.columns.items() if name in of_value}
+        value_columns = replace(required, columns=needed_columns)
         if source.values is None:
-            records = read_json(values, offsets, of_value, asked, path, rules=rules)
+            records = read_json(values, offsets, of_value, value_columns, path, rules=rules)
         else:
-            records = read_avro(values, offsets, of_value, asked, _schemas(fetched, source.values))
-        unparsed = records.unparsed
+            records = read_avro(values, offsets, of_value, value_columns, _writer_schemas(fetched, source.values))
+        parse_errors = records.unparsed
         if values.null_count:  # a compacted topic says so that a key is deleted
-            unparsed = pc.if_else(values.is_null(), NO_VALUE, unparsed)
+            parse_errors = pc.if_else(values.is_null(), NO_VALUE, parse_errors)
     else:
-        records, unparsed = nothing({}), pa.nulls(len(values), pa.string())
+        records, parse_errors = nothing({}), pa.nulls(len(values), pa.string())
     read = dict(records.columns)
+    if source.versions is not None and source.versions.take_messages_without_value:
+        read, parse_errors = _with_deletions(source, source.versions, fetched, read, parse_errors)
     for name, kind in source.metadata.items():
         read[name] = _METADATA[name](columns, kind)
-        stored = columns[_STORED[name]] if name in _STORED else read[name]
-        if read[name].null_count > stored.null_count:
+        stored_column = columns[_STORED[name]] if name in _STORED else read[name]
+        if read[name].null_count > stored_column.null_count:
             is_text = kind is DataType.STRING
             reason = f"column {name}: {NOT_UTF8}" if is_text else misfit(name, source.fields[name])
-            misread = pc.and_(pc.and_(stored.is_valid(), read[name].is_null()), unparsed.is_null())
-            unparsed = pc.if_else(misread, reason, unparsed)
-    if unparsed.null_count < len(unparsed):
-        parses = unparsed.is_null()
+            misread = pc.and_(pc.and_(stored_column.is_valid(), read[name].is_null()), parse_errors.is_null())
+            parse_errors = pc.if_else(misread, reason, parse_errors)
+    if parse_errors.null_count < len(parse_errors):
+        parses = parse_errors.is_null()
         read = {name: pc.if_else(parses, column, pa.scalar(None, column.type)) for name, column in read.items()}
-    in_order = {name: read[name] for name in source.fields}
+    in_order = {name: read[name] for name in (*source.fields, TOMBSTONE_AT) if name in read}
     has_text = source.values is None
     return ScannedRecords(
-        in_order, unparsed, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text
+        in_order, parse_errors, offsets, lambda rows: values.take(pa.array(rows)), records.lacks, has_text
     )
 
 
-def _joined(first: ScannedRecords, second: ScannedRecords, path: str) -> ScannedRecords:
+def _with_deletions(
+    source: KafkaSource, versions: Versions, messages: pa.Table, read: dict[str, pa.Array], parse_errors: pa.Array
+) -> tuple[dict[str, pa.Array], pa.Array]:
+    """What was ``read`` of ``messages``, and why some do not parse, where those without a value
+    delete rows: these have the columns of the key that their own keys say, and their times.
+    """
+    columns = {name: _combine_chunks(messages.column(name)) for name in ("value", "key", "timestamp")}
+    is_gone, times = columns["value"].is_null(), _METADATA["kafka_timestamp"](columns, DataType.TIMESTAMP)
+    deleted_at = pc.if_else(is_gone, times, pa.scalar(None, times.type))
+    places = [versions.of_key(name) for name in versions.key if name not in source.metadata]
+    fields = {place: source.fields[place] for place in places}
+    if not pc.any(is_gone).as_py():
+        return {**read, TOMBSTONE_AT: deleted_at}, parse_errors
+    registry = None if source.values is None else source.values.registry
+    known_schemas = {} if registry is None else kept_schemas(messages, registry, of_keys=True)
+    keys = key_columns(columns["key"].filter(is_gone), fields, known_schemas)
+    reasons = pc.replace_with_mask(parse_errors, is_gone, keys.unparsed)
+    timeless = pc.and_(is_gone, pc.and_(deleted_at.is_null(), reasons.is_null()))
+    reasons = pc.if_else(timeless, f"{NO_VALUE}, and no time", reasons)
+    own = {place: pc.replace_with_mask(read[place], is_gone, values) for place, values in keys.columns.items()}
+    return {**read, **own, TOMBSTONE_AT: deleted_at}, reasons
+
+
+def key_columns(keys: pa.Array, fields: SourceFields, known: Mapping[int, RecordType | None]) -> ScannedRecords:
+    """The columns ``fields`` as the ``keys`` of messages say them, by their last names: objects of JSON, perhaps beside
+    their schema, or records of Avro with ``known`` schemas; of one column also its value, as JSON or as plain text.
+    """
+    own = {place: SourceField(field.path[-1:], field.type) for place, field in fields.items()}
+    position = np.arange(len(keys))
+    if not own:
+        return ScannedRecords({}, pa.nulls(len(keys), pa.string()), position, lambda rows: keys.take(pa.array(rows)))
+    (first, *more) = own.values()
+    objects = pa.array([_object_of_key(key, None if more else first) for key in keys.to_pylist()], pa.binary())
+    read = read_json(objects, position, own, RequiredColumns(), "keys")
+    if known:
+        in_avro = read_avro(keys, position, own, RequiredColumns(), known)
+        is_avro = in_avro.unparsed.is_null()
+        columns = {place: pc.if_else(is_avro, in_avro.columns[place], read.columns[place]) for place in own}
+        reasons = pc.if_else(is_avro, pa.scalar(None, pa.string()), read.unparsed)
+        read = replace(read, columns=columns, unparsed=reasons)
+    lacks = reduce(pc.or_, (values.is_null() for values in read.columns.values()), read.unparsed.is_valid())
+    names = ", ".join(field.place for field in own.values())
+    why = pc.if_else(lacks, f"{NO_VALUE}, and its key does not say {names}", pa.scalar(None, pa.string()))
+    columns = {place: pc.if_else(lacks, pa.scalar(None, one.type), one) for place, one in read.columns.items()}
+    return replace(read, columns=columns, unparsed=why)
+
+
+def _object_of_key(key: bytes | None, only_field: SourceField | None) -> bytes | None:
+    """A key as an object of JSON; None if it is none. ``only_field``: the field whose value it may be by itself."""
+    try:
+        text = "" if key is None else key.decode()
+    except UnicodeDecodeError:
+        return None
+    value = _json_of(text)
+    if isinstance(value, dict) and value.keys() == _WITH_SCHEMA:
+        value = value["payload"]
+        text = str(value)
+    if isinstance(value, dict):
+        return json.dumps(value).encode()
+    if only_field is None or key is None or "\0" in text:  # Avro has such a character in front
+        return None
+    is_plain = only_field.type is DataType.STRING and not isinstance(value, str)
+    return json.dumps({only_field.path[-1]: text if is_plain else value}).encode()
+
+
+def _json_of(text: str) -> Any:
+    """What ``text`` says in JSON, None if that is nothing; numbers with a fraction are decimal, so none is rounded."""
+    try:
+        return json.loads(text, parse_float=str)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _join_records(first: ScannedRecords, second: ScannedRecords, path: str) -> ScannedRecords:
     """Two parts of what is called ``path``, one after the other."""
     number = len(first)
     try:
@@ -210,37 +300,37 @@ def _joined(first: ScannedRecords, second: ScannedRecords, path: str) -> Scanned
             f"that large ({error})"
         ) from error
 
-    def raw(rows: Ints) -> pa.Array:
+    def raw_of_rows(rows: Ints) -> pa.Array:
         is_first = rows < number
         texts = pa.concat_arrays([first.raw(rows[is_first]), second.raw(rows[~is_first] - number)])
         return texts.take(pa.array(np.argsort(np.argsort(~is_first, kind="stable"))))
 
     lacks = second.lacks if first.lacks is None else first.lacks
     if first.lacks is not None and second.lacks is not None:
-        lacks = {name: near for name, near in first.lacks.items() if name in second.lacks}
-    unparsed = pa.concat_arrays([first.unparsed, second.unparsed])
+        lacks = {name: nearest_name for name, nearest_name in first.lacks.items() if name in second.lacks}
+    parse_errors = pa.concat_arrays([first.unparsed, second.unparsed])
     position = np.concatenate([first.position, second.position])
-    return ScannedRecords(columns, unparsed, position, raw, lacks, first.has_text)
+    return ScannedRecords(columns, parse_errors, position, raw_of_rows, lacks, first.has_text)
 
 
-def _schemas(fetched: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:
+def _writer_schemas(messages: pa.Table, values: AvroValues) -> Mapping[int, RecordType | None] | RecordType:
     """With what the values were written: what they say themselves, or what the definition says of all."""
     if values.schema is not None:
         return record_of(values.schema)
 
     assert values.registry is not None
-    return kept_schemas(fetched, values.registry)
+    return kept_schemas(messages, values.registry)
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _key(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
+def _key_column(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
     return text_of(columns["key"]) if kind is DataType.STRING else columns["key"]
 
 
-def _headers(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
+def _header_texts(columns: Mapping[str, pa.Array], kind: ColumnType) -> pa.Array:
     """Each header as text, name=value; one that is not UTF-8, or has no value, as its name."""
     headers = columns["headers"]
     pairs = headers.flatten()
@@ -255,8 +345,8 @@ _METADATA: Final[Mapping[str, Callable[[Mapping[str, pa.Array], ColumnType], pa.
     "kafka_partition": lambda columns, _: columns["partition"].cast(pa.int64()),
     "kafka_offset": lambda columns, _: columns["offset"],
     "kafka_timestamp": lambda columns, kind: values_as(columns["timestamp"], kind)[0],
-    "kafka_key": _key,
-    "kafka_headers": _headers,
+    "kafka_key": _key_column,
+    "kafka_headers": _header_texts,
 }
 _STORED: Final = {"kafka_timestamp": "timestamp", "kafka_key": "key"}
 """Of what a value may not fit the column, where it is in a batch: what does not is NULL."""

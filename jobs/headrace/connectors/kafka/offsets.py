@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit
-from headrace.formats.avro_datums import Octets, pieces, varints
+from headrace.formats.avro_datums import Octets, read_varints, slice_bytes
 from headrace.kernel.columns import Ints
 from headrace.kernel.expressions.string_bytes import are_text
 
@@ -91,12 +91,12 @@ def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
     """The whole batches that a broker sent: the last one may be cut, and is left out. Raises UnreadableBatchError."""
     from aiokafka.record.util import calc_crc32c
 
-    batches, at, view = [], 0, memoryview(fetched)
-    while at + _HEADER.size <= len(fetched):
+    batches, place, view = [], 0, memoryview(fetched)
+    while place + _HEADER.size <= len(fetched):
         base, length, _, magic, checksum, attributes, delta, first, last, producer, _, _, count = _HEADER.unpack_from(
-            fetched, at
+            fetched, place
         )
-        end = at + 12 + length
+        end = place + 12 + length
         if magic != _MAGIC:
             raise UnreadableBatchError(
                 f"{where}, offset {base}: its format is {magic}, older than Kafka 0.11, and only {_MAGIC} is read: "
@@ -104,17 +104,17 @@ def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
             )
         if end > len(fetched):
             break
-        if calc_crc32c(fetched[at + _BEGIN_OF_SUM : end]) != checksum:
+        if calc_crc32c(fetched[place + _BEGIN_OF_SUM : end]) != checksum:
             raise UnreadableBatchError(f"{where}, offset {base}: the batch does not have the checksum that it should")
-        payload = view[at + _HEADER.size : end]
+        payload = view[place + _HEADER.size : end]
         batches.append(RecordBatch(base, base + delta, attributes, first, last, producer, count, payload))
-        at = end
+        place = end
     return batches
 
 
 def as_table(batches: Sequence[RecordBatch], partition: int, begin: int, end: int, where: str) -> pa.Table:
     """The records of ``batches`` with offsets from ``begin`` to before ``end``. Raises UnreadableBatchError."""
-    parts = [_decompressed(batch, where) for batch in batches]
+    parts = [_decompress_batch(batch, where) for batch in batches]
     if not sum(batch.count for batch in batches):
         return SCHEMA.empty_table()
     if sum(map(len, parts)) > _MOST_BYTES:
@@ -126,7 +126,7 @@ def as_table(batches: Sequence[RecordBatch], partition: int, begin: int, end: in
         halves = (batches[:middle], batches[middle:])
         return pa.concat_tables(as_table(half, partition, begin, end, where) for half in halves)
     try:
-        table = _table(b"".join(parts), np.cumsum([0, *map(len, parts)])[:-1], batches, partition)
+        table = _records_table(b"".join(parts), np.cumsum([0, *map(len, parts)])[:-1], batches, partition)
     except (IndexError, pa.ArrowInvalid) as error:
         raise UnreadableBatchError(f"{where}, from offset {batches[0].base} on: records are cut ({error})") from error
     offset = table.column("offset").to_numpy()
@@ -135,7 +135,7 @@ def as_table(batches: Sequence[RecordBatch], partition: int, begin: int, end: in
     return table.filter(pa.array((offset >= begin) & (offset < end)))
 
 
-def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition: int) -> pa.Table:
+def _records_table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition: int) -> pa.Table:
     """All records of ``batches``, whose payloads begin in ``data`` where ``starts`` says."""
     octets = np.frombuffer(data, np.uint8)
     counts = np.array([batch.count for batch in batches], np.int64)
@@ -143,12 +143,12 @@ def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition:
     def of_batch(values: Sequence[int]) -> Ints:
         return np.repeat(np.array(values, np.int64), counts)
 
-    at = _beginnings(octets, starts, counts) + 1  # behind the attributes, which have no meaning yet
-    time_delta, at = varints(octets, at)
-    offset_delta, at = varints(octets, at)
-    key, at = _span(octets, at)
-    value, at = _span(octets, at)
-    header_counts, at = varints(octets, at)
+    places = _record_starts(octets, starts, counts) + 1  # behind the attributes, which have no meaning yet
+    time_delta, places = read_varints(octets, places)
+    offset_delta, places = read_varints(octets, places)
+    key, places = _read_byte_spans(octets, places)
+    value, places = _read_byte_spans(octets, places)
+    header_counts, places = read_varints(octets, places)
     time = of_batch([batch.base_time for batch in batches]) + time_delta
     if any(batch.is_stamped for batch in batches):
         is_stamped = of_batch([batch.is_stamped for batch in batches]).astype(np.bool_)
@@ -157,37 +157,37 @@ def _table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], partition:
         pa.array(np.full(len(time), partition, np.int32)),
         pa.array(of_batch([batch.base for batch in batches]) + offset_delta),
         pa.array(time, mask=time == _NO_TIME).cast(SCHEMA.field("timestamp").type),
-        pieces(data, *key),
-        pieces(data, *value),
-        _headers(data, octets, at, header_counts),
+        slice_bytes(data, *key),
+        slice_bytes(data, *value),
+        _read_headers(data, octets, places, header_counts),
     ]
     return pa.table(columns, schema=SCHEMA)
 
 
-def _beginnings(octets: Octets, starts: Ints, counts: Ints) -> Ints:
+def _record_starts(octets: Octets, starts: Ints, counts: Ints) -> Ints:
     """Where each record begins, behind its length: of all batches side by side, those with most records first."""
     beginnings = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
-    left, at = counts[order], starts[order].astype(np.int64)
+    left, places = counts[order], starts[order].astype(np.int64)
     place = (np.cumsum(counts) - counts)[order]
     alive = len(order)
     for number in range(int(left[0])):
         while left[alive - 1] <= number:
             alive -= 1
-        length, begin = varints(octets, at[:alive])
+        length, begin = read_varints(octets, places[:alive])
         beginnings[place[:alive] + number] = begin
-        at[:alive] = begin + length
+        places[:alive] = begin + length
     return beginnings
 
 
-def _span(octets: Octets, at: Ints) -> tuple[tuple[Ints, Ints], Ints]:
-    """Bytes behind their length, ``at`` those places: begin and length (-1: NULL); where they end."""
-    length, begin = varints(octets, at)
+def _read_byte_spans(octets: Octets, places: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+    """Bytes behind their length, from ``places`` on: begin and length (-1: NULL); where they end."""
+    length, begin = read_varints(octets, places)
     return (begin, length), begin + np.maximum(length, 0)
 
 
-def _headers(data: bytes, octets: Octets, at: Ints, counts: Ints) -> pa.Array:
-    """The headers of each record, which begin ``at``; NULL where it has none."""
+def _read_headers(data: bytes, octets: Octets, places: Ints, counts: Ints) -> pa.Array:
+    """The headers of each record, which begin at ``places``; NULL where it has none."""
     has_some = counts > 0
     if not has_some.any():
         return pa.nulls(len(counts), HEADERS)
@@ -197,11 +197,11 @@ def _headers(data: bytes, octets: Octets, at: Ints, counts: Ints) -> pa.Array:
     for number in range(int(counts.max())):
         rows = np.flatnonzero(counts > number)
         place = first[rows] + number
-        names[:, place], end = _span(octets, at[rows])
-        values[:, place], at[rows] = _span(octets, end)
+        names[:, place], end = _read_byte_spans(octets, places[rows])
+        values[:, place], places[rows] = _read_byte_spans(octets, end)
     offsets = pa.array(np.append(first, total), pa.int32(), mask=np.append(~has_some, False))
     struct_ = pa.StructArray.from_arrays(
-        [_as_text(pieces(data, *names)), pieces(data, *values)], fields=[*HEADERS.value_type]
+        [_as_text(slice_bytes(data, *names)), slice_bytes(data, *values)], fields=[*HEADERS.value_type]
     )
     return pa.ListArray.from_arrays(offsets, struct_)
 
@@ -212,11 +212,11 @@ def _as_text(names: pa.Array) -> pa.Array:
         return names.cast(pa.string())
     except pa.ArrowInvalid:
         wrong = ~are_text(names)
-        mended = [name.decode(errors="replace").encode() for name in names.filter(pa.array(wrong)).to_pylist()]
-        return pc.replace_with_mask(names, pa.array(wrong), pa.array(mended, names.type)).cast(pa.string())
+        mended_names = [name.decode(errors="replace").encode() for name in names.filter(pa.array(wrong)).to_pylist()]
+        return pc.replace_with_mask(names, pa.array(wrong), pa.array(mended_names, names.type)).cast(pa.string())
 
 
-def _decompressed(batch: RecordBatch, where: str) -> bytes | memoryview:
+def _decompress_batch(batch: RecordBatch, where: str) -> bytes | memoryview:
     number = batch.attributes & _CODEC
     if number == 0:
         return batch.payload
@@ -225,26 +225,26 @@ def _decompressed(batch: RecordBatch, where: str) -> bytes | memoryview:
         raise UnreadableBatchError(f"{where}, offset {batch.base}: compression {number} is not known")
     try:
         if codec == "snappy":
-            return _unsnapped(bytes(batch.payload))
+            return _decompress_snappy(bytes(batch.payload))
         with pa.CompressedInputStream(pa.py_buffer(batch.payload), codec) as stream:
             return bytes(stream.read())
     except (pa.ArrowException, OSError, EOFError, zlib.error, struct.error) as error:
         raise UnreadableBatchError(f"{where}, offset {batch.base}: the batch is not whole {codec} ({error})") from error
 
 
-def _unsnapped(payload: bytes) -> bytes:
+def _decompress_snappy(payload: bytes) -> bytes:
     """Snappy as Java writes it, in blocks with a header, or without."""
     if not payload.startswith(_XERIAL):
-        return _block(payload)
-    blocks, at = [], 16
-    while at < len(payload):
-        (length,) = struct.unpack_from(">i", payload, at)
-        blocks.append(_block(payload[at + 4 : at + 4 + length]))
-        at += 4 + length
+        return _decompress_block(payload)
+    blocks, place = [], 16
+    while place < len(payload):
+        (length,) = struct.unpack_from(">i", payload, place)
+        blocks.append(_decompress_block(payload[place + 4 : place + 4 + length]))
+        place += 4 + length
     return b"".join(blocks)
 
 
-def _block(block: bytes) -> bytes:
+def _decompress_block(block: bytes) -> bytes:
     """A block of snappy, which begins with how long it will be."""
     size = shift = 0
     for octet in block[:5]:
@@ -263,12 +263,12 @@ class OffsetRange:
     begin: int
     end: int
 
-    def path(self, topic: str) -> str:
+    def split_path(self, topic: str) -> str:
         """Its name, as that of a split."""
         return f"{topic}/{self.partition}/{self.begin}-{self.end}"
 
     @classmethod
-    def of(cls, split: SourceSplit) -> Self:
+    def from_split(cls, split: SourceSplit) -> Self:
         """The range that a split is."""
         _, partition, offsets = split.path.rsplit("/", 2)
         begin, _, end = offsets.partition("-")
@@ -287,21 +287,29 @@ class NewPartitions:
     end: int
     begins: Mapping[int, int] | None = None
 
-    def path(self, topic: str) -> str:
+    def split_path(self, topic: str) -> str:
         """Its name, as that of a split; no partition is called so. 0.1.0 takes what is before ``/partitions`` for the
         topic, and so can read those that say where partitions begin.
         """
-        known = [] if self.begins is None else ["begins", *(f"{one}={at}" for one, at in sorted(self.begins.items()))]
-        return "/".join([topic, *known, "partitions", f"{self.first}-{self.end}"])
+        begin_parts = (
+            []
+            if self.begins is None
+            else ["begins", *(f"{one}={offset}" for one, offset in sorted(self.begins.items()))]
+        )
+        return "/".join([topic, *begin_parts, "partitions", f"{self.first}-{self.end}"])
 
     @classmethod
-    def of(cls, split: SourceSplit) -> Self | None:
+    def from_split(cls, split: SourceSplit) -> Self | None:
         """The partitions that the split says are new; None if it is a range of offsets."""
         match = _NEW_PARTITIONS.fullmatch(split.path)
         if match is None:
             return None
-        written = match["begins"]
-        begins = None if written is None else {int(number): int(at) for number, at in _BEGIN.findall(written)}
+        begins_text = match["begins"]
+        begins = (
+            None
+            if begins_text is None
+            else {int(number): int(offset) for number, offset in _BEGIN.findall(begins_text)}
+        )
         return cls(int(match["first"]), int(match["end"]), begins)
 
     @property
@@ -309,7 +317,7 @@ class NewPartitions:
         """The partitions that the topic has no more."""
         return [number for number in self.begins or () if number >= self.end]
 
-    def next(self) -> dict[int, int]:
+    def next_offsets(self) -> dict[int, int]:
         """The offset that comes next in each of them, before any of their records; empty if the split does not say."""
         if self.begins is None:
             return {}
@@ -337,29 +345,29 @@ class TopicPosition:
         """The inverse of ``mark``. Raises ValueError."""
         if not mark:
             return cls()
-        written = json.loads(mark)
-        next_offsets = {int(number): int(offset) for number, offset in written["next"].items()}
-        return cls(str(written["topic_id"]), next_offsets, int(written.get("partitions", 0)))
+        position_json = json.loads(mark)
+        next_offsets = {int(number): int(offset) for number, offset in position_json["next"].items()}
+        return cls(str(position_json["topic_id"]), next_offsets, int(position_json.get("partitions", 0)))
 
     @property
     def mark(self) -> str:
         """The position as text."""
         next_offsets = {str(number): self.next[number] for number in sorted(self.next)}
-        written = {"topic_id": self.topic_id, "next": next_offsets, "partitions": self.partitions}
-        return json.dumps(written, sort_keys=True, separators=(",", ":"))
+        position_json = {"topic_id": self.topic_id, "next": next_offsets, "partitions": self.partitions}
+        return json.dumps(position_json, sort_keys=True, separators=(",", ":"))
 
-    def passed(self, splits: Sequence[SourceSplit]) -> "TopicPosition":
+    def with_splits_read(self, splits: Sequence[SourceSplit]) -> "TopicPosition":
         """The position once ``splits`` have been read; where they are of another topic, nothing of this one is left."""
         topic_id = splits[-1].etag
-        known = self if self.topic_id in ("", topic_id) else TopicPosition()
-        next_offsets, partitions = {**known.next}, known.partitions
+        topic_position = self if self.topic_id in ("", topic_id) else TopicPosition()
+        next_offsets, partitions = {**topic_position.next}, topic_position.partitions
         for split in splits:
-            new = NewPartitions.of(split)
+            new = NewPartitions.from_split(split)
             if new is not None:
                 partitions = max(partitions, new.end)
-                next_offsets = {**new.next(), **next_offsets}
+                next_offsets = {**new.next_offsets(), **next_offsets}
             else:
-                one = OffsetRange.of(split)
+                one = OffsetRange.from_split(split)
                 next_offsets[one.partition] = one.end
         return TopicPosition(topic_id, next_offsets, partitions)
 
@@ -377,7 +385,7 @@ def in_turns(unread: Sequence[OffsetRange], most: int) -> Iterator[OffsetRange]:
                 yield OffsetRange(one.partition, begin, end)
 
 
-def spread(unread: Sequence[OffsetRange], places: int) -> Iterator[OffsetRange]:
+def sample_ranges(unread: Sequence[OffsetRange], places: int) -> Iterator[OffsetRange]:
     """What comes behind so many places in ``unread``, each of another partition and further on in it, as far as there
     are partitions; those that have most.
     """

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from headrace.connections import Connection, variable
+from headrace.connections import Connection, variable_name
 from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaSink, KafkaUnreachableError
 from headrace.ext import sinks as sink_ports
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.pipeline.endpoints import Sink
 
 
@@ -16,16 +16,17 @@ class KafkaTopics(sink_ports.SinkConnector):
 
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[sink_ports.OpenTarget]:
-        require("kafka", f"sink {sink.name}")
+        require_extra("kafka", f"sink {sink.name}")
         from headrace.connectors.kafka.client import KafkaClient
         from headrace.connectors.kafka.target import ChangeTopic
 
         assert isinstance(sink, KafkaSink)
         if connection.scheme != "kafka":
             raise sink_ports.SinkRefusedError(
-                f"{variable(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs kafka://host:port"
+                f"{variable_name(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs "
+                "kafka://host:port"
             )
-        with translated(connection), KafkaClient(connection) as client:
+        with translate_errors(connection), KafkaClient(connection) as client:
             yield ChangeTopic(client, connection, sink.topic)
 
 
@@ -33,11 +34,11 @@ KAFKA_SINK: Final = KafkaTopics()
 
 
 @contextmanager
-def translated(connection: Connection) -> Iterator[None]:
+def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of Kafka become those of sinks, by what the caller should do, without secrets."""
     from aiokafka import errors as kafka_errors
 
-    from headrace.connectors.kafka.client import OVERTAKEN, TOO_LARGE, passes
+    from headrace.connectors.kafka.client import OVERTAKEN, TOO_LARGE, is_retriable
 
     try:
         yield
@@ -45,8 +46,8 @@ def translated(connection: Connection) -> Iterator[None]:
         raise sink_ports.SinkUnreachableError(f"{error}. The next delivery tries again") from None
     except KafkaRefusedError as error:
         raise sink_ports.SinkRefusedError(str(error)) from None
-    except (kafka_errors.KafkaError, OSError, TimeoutError) as raised:
-        cause = _first_cause(raised)
+    except (kafka_errors.KafkaError, OSError, TimeoutError) as client_error:
+        cause = _first_cause(client_error)
         text = f"{connection}: {connection.without_secrets(str(cause) or type(cause).__name__)}"
         if isinstance(cause, OVERTAKEN):
             raise sink_ports.SinkMovedError(
@@ -54,10 +55,10 @@ def translated(connection: Connection) -> Iterator[None]:
             ) from None
         if isinstance(cause, TOO_LARGE):
             raise sink_ports.UndeliverableError(f"{text}. Nothing was delivered") from None
-        if isinstance(cause, OSError | TimeoutError) or passes(cause):
+        if isinstance(cause, OSError | TimeoutError) or is_retriable(cause):
             raise sink_ports.SinkUnreachableError(f"{text}. The next delivery tries again") from None
         raise sink_ports.SinkRefusedError(
-            f"{text}. Nothing was delivered. Is {variable(connection.name)} right?"
+            f"{text}. Nothing was delivered. Is {variable_name(connection.name)} right?"
         ) from None
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, TypeVar
 
 from headrace.connections import Connection, connection
 from headrace.connectors.kafka import definition
-from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, spread
+from headrace.connectors.kafka.offsets import NewPartitions, OffsetRange, TopicPosition, in_turns, sample_ranges
 from headrace.errors import FixDataError
 from headrace.ext import sources as source_ports
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import Source
 from headrace.this_process import Staying
@@ -32,44 +32,48 @@ class KeptClients:
     """The clients of this process, one for each connection, for all of its threads."""
 
     def __init__(self) -> None:
-        self._begin()
+        self._forget_clients()
 
-    def _begin(self) -> None:
+    def _forget_clients(self) -> None:
         """Know no client: also in a process that was forked, where those of the other one have no thread."""
         self._staying = Staying()
         self._clients: list[tuple[Connection, KafkaClient]] = []
 
-    def kept(self) -> AbstractContextManager[None]:
+    def keep_clients(self) -> AbstractContextManager[None]:
         """While this lasts, somewhere, clients stay; then they are closed. Nothing is connected before it is asked."""
-        return self._staying.kept()
+        return self._staying.keep_open()
 
     @contextmanager
-    def client(self, connection: Connection) -> "Iterator[KafkaClient]":
+    def borrow_client(self, connection: Connection) -> "Iterator[KafkaClient]":
         """A client of ``connection``: the one that is kept, or one of its own. Raises what KafkaClient raises."""
         from headrace.connectors.kafka.client import KafkaClient
 
-        with self._staying.entered() as over:
-            kept = None if over is None else self._known(connection) or self._entered(over, connection)
-        if kept is not None:
-            yield kept
+        with self._staying.shared_exit_stack() as exit_stack:
+            kept_client = (
+                None
+                if exit_stack is None
+                else self._find_client(connection) or self._open_client(exit_stack, connection)
+            )
+        if kept_client is not None:
+            yield kept_client
             return
         with KafkaClient(connection) as client:
             yield client
 
-    def _known(self, connection: Connection) -> "KafkaClient | None":
-        return next((client for known, client in self._clients if known == connection), None)
+    def _find_client(self, connection: Connection) -> "KafkaClient | None":
+        return next((client for known_connection, client in self._clients if known_connection == connection), None)
 
-    def _entered(self, over: ExitStack, connection: Connection) -> "KafkaClient":
+    def _open_client(self, exit_stack: ExitStack, connection: Connection) -> "KafkaClient":
         from headrace.connectors.kafka.client import KafkaClient
 
-        client = over.enter_context(KafkaClient(connection))
+        client = exit_stack.enter_context(KafkaClient(connection))
         self._clients.append((connection, client))
-        over.callback(self._clients.remove, (connection, client))
+        exit_stack.callback(self._clients.remove, (connection, client))
         return client
 
 
 CLIENTS: Final = KeptClients()
-os.register_at_fork(after_in_child=CLIENTS._begin)
+os.register_at_fork(after_in_child=CLIENTS._forget_clients)
 
 
 T = TypeVar("T")
@@ -96,13 +100,13 @@ _APART: Final = 1_000
 
 
 @contextmanager
-def connected(source: definition.KafkaSource) -> "Iterator[KafkaClient]":
+def open_client(source: definition.KafkaSource) -> "Iterator[KafkaClient]":
     """A client of the cluster. Raises MissingConnectionError, KafkaRefusedError, KafkaUnreachableError."""
-    require("kafka", str(source))
-    given = connection(source.connection, kind="kafka")
-    if given.scheme != "kafka":
-        raise definition.KafkaRefusedError(f"{given}: a source of Kafka needs kafka://host:port")
-    with CLIENTS.client(given) as client:
+    require_extra("kafka", str(source))
+    kafka_connection = connection(source.connection, kind="kafka")
+    if kafka_connection.scheme != "kafka":
+        raise definition.KafkaRefusedError(f"{kafka_connection}: a source of Kafka needs kafka://host:port")
+    with CLIENTS.borrow_client(kafka_connection) as client:
         yield client
 
 
@@ -120,77 +124,101 @@ class TopicEnumerator(source_ports.SplitEnumerator):
         """Ranges after the position, up to what each partition has now; of one that is new from its beginning on. Where
         partitions are new, the first split says which.
 
-        Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost.
+        Raises TopicReplacedError, RecordsLostError unless the source goes on without what is lost; and
+        PartitionsAddedError where versions of a row could lie in two partitions since.
         """
-        with connected(self.source) as client:
-            topic = client.topic(self.source.topic)
-            known = self._known(topic, position)
+        with open_client(self.source) as client:
+            topic = client.find_topic(self.source.topic)
+            topic_position = self._position_in_topic(topic, position)
             partitions = client.partitions(topic)
-            behind = [*self._behind(known, partitions)]
-            unread = [one for one in behind if one.begin < one.end]
-            about = _bytes_of_record(client, topic, unread)
-        there = max(partitions, default=-1) + 1
-        if unread and there > known.partitions:
-            begins = {one.partition: one.begin for one in behind if one.partition >= known.partitions and one.begin}
-            gone = dict.fromkeys(range(there, self._position(position).partitions), 0)  # of a topic that was replaced
-            new = NewPartitions(known.partitions, there, begins | gone)
-            yield source_ports.SourceSplit(new.path(topic.name), _ABOUT, topic.id)
-        for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // about))):
-            yield source_ports.SourceSplit(one.path(topic.name), about * (one.end - one.begin), topic.id)
+            unread_ranges = [*self._unread_ranges(topic_position, partitions)]
+            unread = [one for one in unread_ranges if one.begin < one.end]
+            record_bytes = _bytes_of_record(client, topic, unread)
+        partition_count = max(partitions, default=-1) + 1
+        if partition_count > topic_position.partitions > 0 and self.source.goes_by_offset:
+            raise definition.PartitionsAddedError(
+                f"{self.source}: it has {partition_count} partitions, and had {topic_position.partitions}. Versions "
+                "of a row may lie in "
+                "two of them since, whose offsets say nothing of each other. Name in versions= what orders them in all "
+                'partitions, upserts("id", order="kafka_timestamp") or debezium_versions(..., order="source.lsn"), and '
+                "compute the pipeline again, by `headrace backfill --promote`"
+            )
+        if unread and partition_count > topic_position.partitions:
+            begins = {
+                one.partition: one.begin
+                for one in unread_ranges
+                if one.partition >= topic_position.partitions and one.begin
+            }
+            lost_partitions = dict.fromkeys(
+                range(partition_count, self._parse_position(position).partitions), 0
+            )  # of a topic that was replaced
+            new = NewPartitions(topic_position.partitions, partition_count, begins | lost_partitions)
+            yield source_ports.SourceSplit(new.split_path(topic.name), _ABOUT, topic.id)
+        for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // record_bytes))):
+            yield source_ports.SourceSplit(one.split_path(topic.name), record_bytes * (one.end - one.begin), topic.id)
 
     def count_unread(self, position: source_ports.SourcePosition) -> int:
         """How many offsets are after the position. Raises what ``unread`` raises."""
-        with connected(self.source) as client:
-            topic = client.topic(self.source.topic)
-            known = self._known(topic, position)
-            return sum(one.end - one.begin for one in self._behind(known, client.partitions(topic)))
+        with open_client(self.source) as client:
+            topic = client.find_topic(self.source.topic)
+            topic_position = self._position_in_topic(topic, position)
+            return sum(one.end - one.begin for one in self._unread_ranges(topic_position, client.partitions(topic)))
 
-    def _known(self, topic: "Topic", position: source_ports.SourcePosition) -> TopicPosition:
+    def _position_in_topic(self, topic: "Topic", position: source_ports.SourcePosition) -> TopicPosition:
         """The position, in this very ``topic``."""
-        known = self._position(position)
-        if known.topic_id in ("", topic.id):
-            return known
+        topic_position = self._parse_position(position)
+        if topic_position.topic_id in ("", topic.id):
+            return topic_position
         return self._without_lost(
             TopicPosition(),
             definition.TopicReplacedError,
-            f"it was replaced: it is another topic than {known.topic_id}, which was read, and its offsets begin again",
+            f"it was replaced: it is another topic than {topic_position.topic_id}, which was read, and its offsets "
+            "begin again",
         )
 
-    def _behind(self, known: TopicPosition, partitions: "Mapping[int, Partition]") -> Iterator[OffsetRange]:
+    def _unread_ranges(
+        self, topic_position: TopicPosition, partitions: "Mapping[int, Partition]"
+    ) -> Iterator[OffsetRange]:
         """What each partition has that was not read, perhaps nothing. One that came since is read from offset 0 on: of
         what is before its first record nobody has read any.
         """
-        for number, there in partitions.items():
-            came_since = 0 < known.partitions <= number
-            begin = known.next.get(number, 0 if came_since else there.first)
-            if begin < there.first:
+        for number, partition in partitions.items():
+            came_since = 0 < topic_position.partitions <= number
+            begin = topic_position.next.get(number, 0 if came_since else partition.first)
+            if begin < partition.first:
                 begin = self._without_lost(
-                    there.first,
+                    partition.first,
                     definition.RecordsLostError,
-                    f"offsets {begin} to {there.first - 1} of partition {number} were deleted before they were read: "
+                    f"offsets {begin} to {partition.first - 1} of partition {number} were deleted before they were "
+                    "read: "
                     "let the topic keep records for longer than runs may be apart",
                 )
-            if begin > there.end:
+            if begin > partition.end:
                 begin = self._without_lost(
-                    there.end,
+                    partition.end,
                     definition.RecordsLostError,
-                    f"partition {number} was read up to offset {begin}, and ends at {there.end}: the cluster has lost "
+                    f"partition {number} was read up to offset {begin}, and ends at {partition.end}: the cluster has "
+                    "lost "
                     "records that it had given, as after an unclean election of a leader",
                 )
-            yield OffsetRange(number, begin, there.end)
+            yield OffsetRange(number, begin, partition.end)
 
     def _without_lost(self, rest: T, error: type[FixDataError], what: str) -> T:
         """The ``rest``, if the source is to go on without what is lost; else it raises the ``error``."""
-        definition.lose(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
+        definition.raise_or_log_loss(f"{self.source}: {what}", error, skips_lost=self.source.skips_lost)
         return rest
 
     def after(
         self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
     ) -> source_ports.SourcePosition:
         """What comes next in each partition."""
-        return position.passed(self._position(position).passed(splits).mark, splits) if splits else position
+        return (
+            position.passed(self._parse_position(position).with_splits_read(splits).mark, splits)
+            if splits
+            else position
+        )
 
-    def _position(self, position: source_ports.SourcePosition) -> TopicPosition:
+    def _parse_position(self, position: source_ports.SourcePosition) -> TopicPosition:
         try:
             return TopicPosition.parse(position.mark)
         except (ValueError, KeyError, AttributeError) as error:
@@ -204,27 +232,27 @@ class TopicEnumerator(source_ports.SplitEnumerator):
 
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Ranges that are gone, at least in part, or are of a topic that was replaced."""
-        if not (wanted := [*splits]):
+        if not (wanted_splits := [*splits]):
             return
-        with connected(self.source) as client:
-            topic = client.topic(self.source.topic)
+        with open_client(self.source) as client:
+            topic = client.find_topic(self.source.topic)
             partitions = client.partitions(topic)
-        for split in wanted:
+        for split in wanted_splits:
             if split.etag != topic.id:
                 yield split, "has changed: the topic was replaced"
                 continue
-            if NewPartitions.of(split) is not None:
+            if NewPartitions.from_split(split) is not None:
                 continue
-            one = OffsetRange.of(split)
-            there = partitions.get(one.partition)
-            if there is None or one.begin < there.first or one.end > there.end:
+            one = OffsetRange.from_split(split)
+            partition = partitions.get(one.partition)
+            if partition is None or one.begin < partition.first or one.end > partition.end:
                 yield split, "is gone"
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """New partitions are at the beginning of time, so the watermark waits for what they will have first, and those
         that are gone at its end.
         """
-        new = NewPartitions.of(split)
+        new = NewPartitions.from_split(split)
         if new is None:
             return source_ports.NOTHING
         return {str(number): MIN_INSTANT for number in range(new.first, new.end)} | {
@@ -233,8 +261,8 @@ class TopicEnumerator(source_ports.SplitEnumerator):
 
     def explain(self) -> str:
         """How many partitions there are, without any record."""
-        with connected(self.source) as client:
-            partitions = client.partitions(client.topic(self.source.topic))
+        with open_client(self.source) as client:
+            partitions = client.partitions(client.find_topic(self.source.topic))
         return f"{self.source} has {len(partitions)} partitions, and no record in them"
 
 
@@ -245,7 +273,7 @@ def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[Off
         return _ABOUT
     from headrace.connectors.kafka.client import first_records
 
-    places = spread(unread, min(_PLACES, 1 + new // _APART))
+    places = sample_ranges(unread, min(_PLACES, 1 + new // _APART))
     samples = [sample for place in places if len(sample := first_records(client, topic, place))]
     return max(1, int(mean(sample.nbytes / len(sample) for sample in samples))) if samples else _ABOUT
 
@@ -270,7 +298,7 @@ class TopicReader(source_ports.FetchingReader):
     @contextmanager
     def connected(self) -> "Iterator[TopicReader]":
         """A reader with one connection for many splits."""
-        with connected(self.source) as client:
+        with open_client(self.source) as client:
             yield replace(self, client=client)
 
     def fetch(self, split: source_ports.SourceSplit) -> "pa.Table":
@@ -278,28 +306,28 @@ class TopicReader(source_ports.FetchingReader):
         if self.client is None:
             with self.connected() as reader:
                 return reader.fetch(split)
-        from headrace.connectors.kafka.client import records
+        from headrace.connectors.kafka.client import read_records
         from headrace.connectors.kafka.offsets import SCHEMA
 
-        topic = self.client.topic(self.source.topic)
+        topic = self.client.find_topic(self.source.topic)
         if topic.id != split.etag:
             what = f"{self.source}: {split.path}, which was to be read, is of a topic that was replaced by another"
-            definition.lose(what, definition.TopicReplacedError, skips_lost=self.source.skips_lost)
+            definition.raise_or_log_loss(what, definition.TopicReplacedError, skips_lost=self.source.skips_lost)
             return SCHEMA.empty_table()
-        if NewPartitions.of(split) is not None:
+        if NewPartitions.from_split(split) is not None:
             return SCHEMA.empty_table()
-        fetched = records(self.client, topic, OffsetRange.of(split), skips_lost=self.source.skips_lost)
+        records = read_records(self.client, topic, OffsetRange.from_split(split), skips_lost=self.source.skips_lost)
         if self.source.values is None or self.source.values.registry is None:
-            return fetched
+            return records
         from headrace.connectors.kafka.messages import with_schemas
 
-        return with_schemas(fetched, self.source.values.registry)
+        return with_schemas(records, self.source.values.registry, of_keys=self.source.versions is not None)
 
     def scanned(self, fetched: "pa.Table", required: "RequiredColumns", path: str) -> "ScannedRecords":
         """The columns of values and metadata; a value is judged as a line of JSON, or a row of Parquet."""
-        from headrace.connectors.kafka.messages import scanned
+        from headrace.connectors.kafka.messages import scan_messages
 
-        return scanned(fetched, self.source, required, path, self.of_rules)
+        return scan_messages(fetched, self.source, required, path, self.of_rules)
 
 
 class KafkaConnector(source_ports.SourceConnector):
@@ -313,7 +341,7 @@ class KafkaConnector(source_ports.SourceConnector):
     @contextmanager
     def staying_connected(self) -> Iterator[None]:
         """One client for each connection, and not one for each split."""
-        with CLIENTS.kept():
+        with CLIENTS.keep_clients():
             yield
 
 

@@ -35,15 +35,23 @@ from aiokafka.partitioner import DefaultPartitioner
 from headrace.connections import Connection
 from headrace.connectors.kafka import client
 from headrace.connectors.kafka.client import KafkaClient, Partition, Topic, settings_of
-from headrace.connectors.kafka.client import records as fetched_records
+from headrace.connectors.kafka.client import read_records as fetched_records
 from headrace.connectors.kafka.definition import KafkaUnreachableError, UnknownTopicError
 from headrace.connectors.kafka.offsets import OffsetRange
 from headrace.ext import sinks as sink_ports
 from headrace.formats.fields import as_json
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
+from headrace.model.expressions.data_types import (
+    DataType,
+    ListType,
+    MapType,
+    PairsType,
+    StructType,
+    ValueType,
+    in_words,
+)
 from headrace.read.diff.target_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
-from headrace.read.views.database import identifier, literal, sql_types, without_rows
+from headrace.read.views.database import sql_identifier, sql_literal, sql_types, without_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -64,59 +72,59 @@ def stored_changes(
     """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each; those
     that the topic lets go meanwhile are left out. Raises ComparedColumnsError for lists of pairs.
     """
-    about = {
+    record_columns = {
         sink_ports.RECORD_PLACE: DataType.INT,
         sink_ports.RECORD_AT: DataType.INT,
         sink_ports.RECORD_MISREAD: DataType.BOOL,
     }
-    schema = schema_of({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns, **about})
-    query = _query({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns})
+    schema = schema_of({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns, **record_columns})
+    query = _values_query({sink_ports.NUMBER: DataType.INT, sink_ports.SIGN: DataType.INT, **columns})
 
-    def batches() -> Iterator[pa.RecordBatch]:
+    def read_batches() -> Iterator[pa.RecordBatch]:
         with without_rows() as connection:
-            for number, there in partitions.items():
-                for fetched in _fetched(client, topic, number, there):
-                    yield from _read(connection, fetched, query).cast(schema).to_batches()
+            for number, partition in partitions.items():
+                for records in _fetch_records(client, topic, number, partition):
+                    yield from _run_query(connection, records, query).cast(schema).to_batches()
 
-    return pa.RecordBatchReader.from_batches(schema, batches())
+    return pa.RecordBatchReader.from_batches(schema, read_batches())
 
 
-def _fetched(client: KafkaClient, topic: Topic, number: int, there: Partition) -> Iterator[pa.Table]:
+def _fetch_records(client: KafkaClient, topic: Topic, number: int, partition: Partition) -> Iterator[pa.Table]:
     """The records of a partition, in parts of about one size."""
-    at, many = there.first, _AT_FIRST
-    while at < there.end:
-        end = min(at + many, there.end)
-        fetched = fetched_records(client, topic, OffsetRange(number, at, end), skips_lost=True)
-        if fetched.num_rows:
-            yield fetched
-        by_offset = max(1, fetched.nbytes // (end - at))
+    offset, many = partition.first, _AT_FIRST
+    while offset < partition.end:
+        end = min(offset + many, partition.end)
+        records = fetched_records(client, topic, OffsetRange(number, offset, end), skips_lost=True)
+        if records.num_rows:
+            yield records
+        by_offset = max(1, records.nbytes // (end - offset))
         many = max(1, min(_BYTES // by_offset, 4 * many, _MOST))
-        at = end
+        offset = end
 
 
-def _read(connection: "duckdb.DuckDBPyConnection", fetched: pa.Table, query: str) -> pa.Table:
-    connection.register("fetched", fetched.select(["partition", "offset", "value"]))
+def _run_query(connection: "duckdb.DuckDBPyConnection", records: pa.Table, query: str) -> pa.Table:
+    connection.register("fetched", records.select(["partition", "offset", "value"]))
     try:
         return connection.sql(query).to_arrow_table()
     finally:
         connection.unregister("fetched")
 
 
-def _query(columns: Mapping[str, ValueType]) -> str:
+def _values_query(columns: Mapping[str, ValueType]) -> str:
     """SQL: values of ``columns`` in the objects that were ``fetched``, and whether one is none of its type."""
     names = [*columns]
     texts = [f"text_{number}" for number in range(len(names))]
     members = ", ".join(f"{_in_object(name, columns[name])} as {text}" for name, text in zip(names, texts, strict=True))
-    values = {name: _value(name, columns[name], text) for name, text in zip(names, texts, strict=True)}
+    values = {name: _value_expression(name, columns[name], text) for name, text in zip(names, texts, strict=True)}
     misread = " or ".join(
         [
             "object is null",
             *(f"({text} is not null and {value} is null)" for text, value in zip(texts, values.values(), strict=True)),
         ]
     )
-    selected = ", ".join(f"{value} as {identifier(name)}" for name, value in values.items())
+    selected_columns = ", ".join(f"{value} as {sql_identifier(name)}" for name, value in values.items())
     return (
-        f"select {selected}, partition as {sink_ports.RECORD_PLACE}, offset_ as {sink_ports.RECORD_AT}, "
+        f"select {selected_columns}, partition as {sink_ports.RECORD_PLACE}, offset_ as {sink_ports.RECORD_AT}, "
         f"{misread} as {sink_ports.RECORD_MISREAD} from "
         f"(select partition, offset_, object, {members} from (select partition, offset_, "
         "case when json_valid(text) and json_type(text) = 'OBJECT' then text end as object from "
@@ -126,30 +134,30 @@ def _query(columns: Mapping[str, ValueType]) -> str:
 
 def _in_object(name: str, kind: ValueType) -> str:
     """SQL: what an object has under a name: text, or a list of texts."""
-    pointer = literal("/" + name.replace("~", "~0").replace("/", "~1"))
+    pointer = sql_literal("/" + name.replace("~", "~0").replace("/", "~1"))
     match kind:
-        case PairsType():
+        case PairsType() | StructType() | MapType():
             raise ComparedColumnsError(f"column {name!r} is a {in_words(kind)}, which is not read from a topic")
         case ListType():
             return f"try(cast(json_extract(object, {pointer}) as varchar[]))"
     return f"json_extract_string(object, {pointer})"
 
 
-def _value(name: str, kind: ValueType, text: str) -> str:
+def _value_expression(name: str, kind: ValueType, text: str) -> str:
     """SQL: a text as a value of a ``kind``; NULL if it is none."""
     if isinstance(kind, ListType):
-        item = _value(name, kind.item, "item")
+        item = _value_expression(name, kind.item, "item")
         return f"[{item} for item in {text}]"
     assert isinstance(kind, DataType)
-    wanted = sql_types({name: kind})[name]
+    sql_type = sql_types({name: kind})[name]
     match kind:
         case DataType.STRING:
             return text
         case DataType.BYTES:
             return f"try(from_base64({text}))"
         case DataType.INT:  # a cast rounds
-            return f"case when regexp_full_match({text}, '-?[0-9]+') then try_cast({text} as {wanted}) end"
-    return f"try_cast({text_as(text, kind)} as {wanted})"
+            return f"case when regexp_full_match({text}, '-?[0-9]+') then try_cast({text} as {sql_type}) end"
+    return f"try_cast({text_as(text, kind)} as {sql_type})"
 
 
 PATIENCE: Final = 60.0
@@ -170,7 +178,7 @@ class Patience:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def of(self, step: Awaitable[Result]) -> Result:
+    async def wait_for(self, step: Awaitable[Result]) -> Result:
         """What ``step`` gives. Raises KafkaUnreachableError if that takes too long."""
         try:
             async with asyncio.timeout(PATIENCE):
@@ -181,16 +189,18 @@ class Patience:
                 "all of it if the last answer was lost"
             ) from None
 
-    async def acknowledged(self, records: Sequence[asyncio.Future[Any]]) -> None:
+    async def wait_for_acks(self, records: Sequence[asyncio.Future[Any]]) -> None:
         """Wait for all ``records`` that were sent. Raises KafkaUnreachableError if one comes too late after another."""
         for record in records:
             if not record.done():
-                await self.of(asyncio.wait([record]))
+                await self.wait_for(asyncio.wait([record]))
             record.result()
 
 
 @asynccontextmanager
-async def started(connection: Connection, transactional_id: str, patience: Patience) -> AsyncIterator[AIOKafkaProducer]:
+async def start_producer(
+    connection: Connection, transactional_id: str, patience: Patience
+) -> AsyncIterator[AIOKafkaProducer]:
     """A producer; from here on no other one of its id commits. Raises KafkaUnreachableError, KafkaRefusedError, and
     errors of Kafka's.
     """
@@ -201,10 +211,10 @@ async def started(connection: Connection, transactional_id: str, patience: Patie
         request_timeout_ms=client.REQUEST_MS,
     )
     try:
-        await patience.of(producer.start())
+        await patience.wait_for(producer.start())
         yield producer
     finally:
-        await _ended(producer)
+        await _stop_producer(producer)
 
 
 @asynccontextmanager
@@ -213,18 +223,18 @@ async def transaction(producer: AIOKafkaProducer, patience: Patience) -> AsyncIt
     the next producer of the id aborts it, or the cluster does.
     """
     open_one = producer.transaction()
-    await patience.of(open_one.__aenter__())
+    await patience.wait_for(open_one.__aenter__())
     try:
         yield
     except KafkaUnreachableError:
         raise
     except BaseException as error:
-        await patience.of(open_one.__aexit__(type(error), error, error.__traceback__))
+        await patience.wait_for(open_one.__aexit__(type(error), error, error.__traceback__))
         raise
-    await patience.of(open_one.__aexit__(None, None, None))
+    await patience.wait_for(open_one.__aexit__(None, None, None))
 
 
-async def _ended(producer: AIOKafkaProducer) -> None:
+async def _stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop it, though its cluster may not answer: what it has not sent then is of a transaction that has failed."""
     try:
         async with asyncio.timeout(_END_SECONDS):
@@ -271,26 +281,26 @@ class ChangeTopic(sink_ports.OpenChangeLog):
 
     def held(self) -> sink_ports.SinkState | None:
         try:
-            topic = self._reader.topic(self._deliveries)
+            topic = self._reader.find_topic(self._deliveries)
         except UnknownTopicError:
             return None
         newest = None
-        for number, there in self._reader.partitions(topic).items():
-            table = fetched_records(self._reader, topic, OffsetRange(number, there.first, there.end))
+        for number, partition in self._reader.partitions(topic).items():
+            table = fetched_records(self._reader, topic, OffsetRange(number, partition.first, partition.end))
             for key, value in zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True):
                 newest = value if key == self._topic.encode() and value is not None else newest
         if newest is None:
             return None
-        noted = json.loads(newest)
-        self._noted_partitions = noted.pop(_PARTITIONS, None)
-        return sink_ports.SinkState(**noted)
+        state_fields = json.loads(newest)
+        self._noted_partitions = state_fields.pop(_PARTITIONS, None)
+        return sink_ports.SinkState(**state_fields)
 
     def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
         """Records that others have sent to it cannot be seen."""
         if held.identity is None:
             return None
         try:
-            topic = self._reader.topic(self._topic)
+            topic = self._reader.find_topic(self._topic)
         except UnknownTopicError:
             return sink_ports.Intervention("was dropped")
         return None if topic.id == held.identity else sink_ports.Intervention("was made again")
@@ -300,18 +310,18 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         in which nothing was committed has none.
         """
         try:
-            topic = self._reader.topic(self._topic)
+            topic = self._reader.find_topic(self._topic)
         except UnknownTopicError:
             return 0
         partitions = self._reader.partitions(topic)
-        has_some = any(self._has_records(topic, number, there) for number, there in partitions.items())
-        return sum(there.end for there in partitions.values()) if has_some else 0
+        has_some = any(self._has_records(topic, number, partition) for number, partition in partitions.items())
+        return sum(partition.end for partition in partitions.values()) if has_some else 0
 
-    def _has_records(self, topic: Topic, number: int, there: Partition) -> bool:
+    def _has_records(self, topic: Topic, number: int, partition: Partition) -> bool:
         """Whether a partition has a record of a transaction that was committed; the newest are looked at first."""
-        end, many = there.end, _LOOKED_AT
-        while end > there.first:
-            begin = max(there.first, end - many)
+        end, many = partition.end, _LOOKED_AT
+        while end > partition.first:
+            begin = max(partition.first, end - many)
             if fetched_records(self._reader, topic, OffsetRange(number, begin, end)).num_rows:
                 return True
             end, many = begin, 2 * many
@@ -319,9 +329,9 @@ class ChangeTopic(sink_ports.OpenChangeLog):
 
     @contextmanager
     def records(self, columns: Mapping[str, ValueType]) -> Iterator[sink_ports.StoredRecords]:
-        topic = self._reader.topic(self._topic)
+        topic = self._reader.find_topic(self._topic)
         partitions = self._reader.partitions(topic)
-        begins = {number: there.first for number, there in partitions.items() if there.first}
+        begins = {number: partition.first for number, partition in partitions.items() if partition.first}
         yield sink_ports.StoredRecords(
             stored_changes(self._reader, topic, partitions, columns), begins, is_compacted=True
         )
@@ -330,7 +340,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> None:
         try:
-            topic = self._reader.topic(self._topic)
+            topic = self._reader.find_topic(self._topic)
         except UnknownTopicError as error:
             raise sink_ports.SinkRefusedError(
                 f"{error}. Make it, with the partitions and the retention that it is to have (kafka-topics --create)"
@@ -340,52 +350,54 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         asyncio.run(self._append(records, before, replace(after, identity=topic.id)))
 
     async def _append(
-        self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+        self, records: sink_ports.ChangeRecords, old_state: sink_ports.SinkState | None, new_state: sink_ports.SinkState
     ) -> None:
         patience = Patience(self._connection)
-        if before is None:
-            await patience.of(_make(self._deliveries, settings_of(self._connection)))
-        async with started(self._connection, f"headrace.{self._topic}", patience) as producer:
-            if (now := await asyncio.to_thread(self.held)) != before:
+        if old_state is None:
+            await patience.wait_for(_create_topic(self._deliveries, settings_of(self._connection)))
+        async with start_producer(self._connection, f"headrace.{self._topic}", patience) as producer:
+            if (now := await asyncio.to_thread(self.held)) != old_state:
                 holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
                 raise sink_ports.SinkMovedError(
                     f"topic {self._topic} of {self._connection} holds {holds}, and did not when this delivery began: "
                     "another one came between. Nothing was changed; the next delivery continues from there"
                 )
-            if (await asyncio.to_thread(self._reader.topic, self._topic)).id != after.identity:
+            if (await asyncio.to_thread(self._reader.find_topic, self._topic)).id != new_state.identity:
                 raise sink_ports.SinkMovedError(
                     f"topic {self._topic} of {self._connection} was made again while it was delivered to. Nothing was "
                     "changed; the next delivery fills it again"
                 )
             async with transaction(producer, patience):
                 await self._send_all(producer, records, patience)
-                held = await patience.of(producer.send(self._deliveries, self._as_text(after), self._topic.encode()))
-                await patience.of(held)
+                send_future = await patience.wait_for(
+                    producer.send(self._deliveries, self._as_text(new_state), self._topic.encode())
+                )
+                await patience.wait_for(send_future)
 
     async def _send_all(
         self, producer: AIOKafkaProducer, records: sink_ports.ChangeRecords, patience: Patience
     ) -> None:
         for batch in records.batches():
-            sent: list[asyncio.Future[Any]] = []
-            partitions = await patience.of(producer.partitions_for(self._topic))
-            for send in self._sends(producer, batch, records.identity, partitions):
+            pending: list[asyncio.Future[Any]] = []
+            partitions = await patience.wait_for(producer.partitions_for(self._topic))
+            for send in self._send_calls(producer, batch, records.identity, partitions):
                 record = await send()  # which has a time limit of its own
                 record.add_done_callback(_looked_at)
-                sent.append(record)
-                if len(sent) == _AT_ONCE:
-                    await patience.acknowledged(sent)
-                    sent = []
-            await patience.acknowledged(sent)
+                pending.append(record)
+                if len(pending) == _AT_ONCE:
+                    await patience.wait_for_acks(pending)
+                    pending = []
+            await patience.wait_for_acks(pending)
 
-    def _sends(
+    def _send_calls(
         self, producer: AIOKafkaProducer, batch: "pa.RecordBatch", identity: Sequence[str], partitions: set[int]
     ) -> Iterator[Callable[[], Awaitable[asyncio.Future[Any]]]]:
         """A call for each record of ``batch``, in order. One that says that all before it is void goes everywhere."""
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         every = np.arange(batch.num_rows)
         values = as_json(columns, every, for_all=True).to_pylist()
-        there = [name for name in identity if name in columns]
-        keys = as_json({name: columns[name] for name in there}, every, for_all=True).to_pylist() or [_OF_ALL]
+        key_names = [name for name in identity if name in columns]
+        keys = as_json({name: columns[name] for name in key_names}, every, for_all=True).to_pylist() or [_OF_ALL]
         places = [*range(self._partitions)]
         for key, value, sign in zip(keys, values, columns[sink_ports.SIGN].to_pylist(), strict=True):
             if sign:
@@ -394,8 +406,8 @@ class ChangeTopic(sink_ports.OpenChangeLog):
                 for place in sorted(partitions):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
-    def _as_text(self, held: sink_ports.SinkState) -> bytes:
-        return json.dumps({**asdict(held), _PARTITIONS: self._partitions}).encode()
+    def _as_text(self, sink_state: sink_ports.SinkState) -> bytes:
+        return json.dumps({**asdict(sink_state), _PARTITIONS: self._partitions}).encode()
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:
@@ -404,7 +416,7 @@ def _looked_at(record: asyncio.Future[Any]) -> None:
         record.exception()
 
 
-async def _make(deliveries: str, settings: Mapping[str, Any]) -> None:
+async def _create_topic(deliveries: str, settings: Mapping[str, Any]) -> None:
     """Make the topic of what a topic holds, if there is none."""
     admin = AIOKafkaAdminClient(**settings, request_timeout_ms=client.REQUEST_MS)
     try:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from headrace.connections import Connection, variable
+from headrace.connections import Connection, variable_name
 from headrace.ext.sinks import OpenTarget, SinkConnector, SinkRefusedError
-from headrace.installed import require
-from headrace.model.arguments import Arguments, keywords
+from headrace.installed import require_extra
+from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.endpoints import Sink, connection_name, sink_name
-from headrace.sinks.failures import refusal
+from headrace.sinks.failures import sink_error
 
 if TYPE_CHECKING:
     import psycopg
@@ -46,7 +46,7 @@ class PostgresSink(Sink):
         return f"PostgreSQL cuts names at {_MOST_BYTES} bytes, and it has {size}"
 
 
-@keywords
+@check_keywords
 def postgres(table: str, *, connection: str, changes: bool = False, name: str | None = None) -> PostgresSink:
     """A table of a PostgreSQL database (15 or newer) that holds what readers see: key, window and values.
 
@@ -60,17 +60,17 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
     >>> hr.postgres("reports.sales", connection="warehouse").name
     'reports.sales'
     """
-    given = Arguments("postgres")
-    is_named = _TABLE.fullmatch(given.text("table", table, "reports.sales"))
+    arguments = Arguments("postgres")
+    is_named = _TABLE.fullmatch(arguments.text("table", table, "reports.sales"))
     if not is_named or any(len(part.encode()) > _MOST_BYTES for part in table.split(".")):
-        raise given.wrong(
+        raise arguments.refusal(
             "table", table, f"write a table, or schema.table, with names of at most {_MOST_BYTES} bytes in UTF-8"
         )
     return PostgresSink(
-        sink_name(given, name, table),
-        connection_name(given, connection),
+        sink_name(arguments, name, table),
+        connection_name(arguments, connection),
         table,
-        changes=given.flag("changes", changes),
+        changes=arguments.flag("changes", changes),
     )
 
 
@@ -83,15 +83,16 @@ class Postgres(SinkConnector):
 
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenTarget]:
-        require("postgres", f"sink {sink.name}")
+        require_extra("postgres", f"sink {sink.name}")
         from headrace.connectors.postgres.tables import PostgresChanges, PostgresTable
 
         assert isinstance(sink, PostgresSink)
         if connection.scheme not in _SCHEMES:
             raise SinkRefusedError(
-                f"{variable(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs postgresql://..."
+                f"{variable_name(connection.name)} is a URI of {connection.scheme}; sink {sink.name} needs "
+                "postgresql://..."
             )
-        with translated(connection), _connected(connection) as server:
+        with translate_errors(connection), _connect_server(connection) as server:
             if server.info.server_version < _LEAST_VERSION:
                 raise SinkRefusedError(
                     f"{connection} is PostgreSQL {server.info.server_version // 10_000}; sinks need 15 or newer"
@@ -101,12 +102,12 @@ class Postgres(SinkConnector):
 
     @contextmanager
     def read(self, table: str, columns: Sequence[str], connection: Connection) -> "Iterator[pa.RecordBatchReader]":
-        require("postgres", f"the comparison with {table}")
+        require_extra("postgres", f"the comparison with {table}")
         from psycopg.errors import CharacterNotInRepertoire
 
         from headrace.connectors.postgres.tables import rows_as_text
 
-        with translated(connection), _connected(connection) as server:
+        with translate_errors(connection), _connect_server(connection) as server:
             try:
                 with rows_as_text(server, table, columns) as rows:
                     yield rows
@@ -120,18 +121,18 @@ POSTGRES = Postgres()
 
 
 @contextmanager
-def _connected(connection: Connection) -> "Iterator[psycopg.Connection]":
+def _connect_server(connection: Connection) -> "Iterator[psycopg.Connection]":
     """A connection, for as long as its server answers."""
     from headrace.connectors.postgres.target import connect
-    from headrace.sinks.postgres_watch import watched
+    from headrace.sinks.postgres_watch import watch_servers
 
-    again = partial(connect, connection)
-    with again() as server, watched(lambda: [server], again, str(connection)):
+    connect_again = partial(connect, connection)
+    with connect_again() as server, watch_servers(lambda: [server], connect_again, str(connection)):
         yield server
 
 
 @contextmanager
-def translated(connection: Connection) -> Iterator[None]:
+def translate_errors(connection: Connection) -> Iterator[None]:
     """Errors of PostgreSQL become those of sinks, by what the caller should do, without secrets."""
     import psycopg
 
@@ -139,4 +140,4 @@ def translated(connection: Connection) -> Iterator[None]:
         yield
     except psycopg.Error as error:
         words = connection.without_secrets(str(error).strip())
-        raise refusal(f"{connection}: {words}", error, connection) from None
+        raise sink_error(f"{connection}: {words}", error, connection) from None

@@ -54,12 +54,12 @@ class _Text(io.RawIOBase):
 @contextmanager
 def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str]) -> Iterator[pa.RecordBatchReader]:
     """``columns`` of a ``table`` as PostgreSQL writes them, times in UTC. Raises SinkRefusedError."""
-    with target.reading(server):
-        of = sql.Identifier(*table.split(".", 1))
-        described = server.execute(sql.SQL("select * from {} limit 0").format(of)).description or ()
-        check_columns(table, columns, [column.name for column in described])
+    with target.read_transaction(server):
+        table_name = sql.Identifier(*table.split(".", 1))
+        description = server.execute(sql.SQL("select * from {} limit 0").format(table_name)).description or ()
+        check_columns(table, columns, [column.name for column in description])
         texts = sql.SQL(", ").join(sql.SQL("{}::text").format(sql.Identifier(name)) for name in columns)
-        query = sql.SQL("copy (select {} from {}) to stdout (format csv)").format(texts, of)
+        query = sql.SQL("copy (select {} from {}) to stdout (format csv)").format(texts, table_name)
         names = [*columns]
         with server.cursor() as cursor, cursor.copy(query) as copy:
             text = io.BufferedReader(_Text(copy))
@@ -85,17 +85,17 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
     def apply(
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
-        with self._long_keys(changes), target.writing(self._connection):
-            self._lock(before)
+        with self._long_keys(changes), target.write_transaction(self._connection):
+            self._lock_table(before)
             if changes.source is sink_ports.ChangeSource.ALL_ROWS:
-                applied = self._fill(changes, before, after)
+                counts = self._refill_table(changes, before, after)
             else:
                 assert before is not None  # it holds the rows that change
                 self._check_as_seen(before)
                 self._identify_to_replicas()
-                applied = self._change(changes)
-            self._store(after)
-            return applied
+                counts = self._change_rows(changes)
+            self._store_state(after)
+            return counts
 
     @contextmanager
     def _long_keys(self, changes: sink_ports.Changes) -> Iterator[None]:
@@ -115,46 +115,54 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
                 "by a filter, or make the key shorter, and backfill"
             ) from None
 
-    def _fill(
-        self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
+    def _refill_table(
+        self, changes: sink_ports.Changes, old_state: sink_ports.SinkState | None, new_state: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
         """All rows again, in a table that has the columns."""
-        if before is None or self._identity() is None:
-            self._create(changes)
-            written = self._copy(self._table, changes.rows, changes.columns)
+        if old_state is None or self._table_identity() is None:
+            self._create_table(changes)
+            number_written = self._copy(self._table, changes.rows, changes.columns)
             self._index_by(changes.identity)  # sorted once; in a table that others read, it would lock them out
-            return sink_ports.AppliedCounts(0, written)
-        self._check_own(before)
+            return sink_ports.AppliedCounts(0, number_written)
+        self._check_own(old_state)
         self._identify_to_replicas()
-        stay = {name: kind for name, kind in changes.columns.items() if before.columns.get(name) == after.columns[name]}
-        staged = self._stage(stay)
-        self._check_columns(staged)
-        self._execute("drop table {staged}", staged=staged)
-        removed = self._execute("delete from {table}").rowcount
-        if before.columns != after.columns or (changes.identity and self._indexed() != {*changes.identity}):
-            self._alter(before.columns, after.columns, changes)
-        written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
-        return sink_ports.AppliedCounts(removed, written)
+        stay = {
+            name: kind
+            for name, kind in changes.columns.items()
+            if old_state.columns.get(name) == new_state.columns[name]
+        }
+        staging_table = self._create_staging_table(stay)
+        self._check_columns(staging_table)
+        self._execute("drop table {staged}", staged=staging_table)
+        number_removed = self._execute("delete from {table}").rowcount
+        if old_state.columns != new_state.columns or (
+            changes.identity and self._indexed_columns() != {*changes.identity}
+        ):
+            self._alter_columns(old_state.columns, new_state.columns, changes)
+        number_written = self._copy(self._table, changes.rows, changes.columns) if changes.columns else 0
+        return sink_ports.AppliedCounts(number_removed, number_written)
 
-    def _check_own(self, before: sink_ports.SinkState) -> None:
-        """Raise SinkRefusedError if another table has the name than the one that ``before`` was delivered to: one that
-        a dump of ours was restored into has our index.
+    def _check_own(self, old_state: sink_ports.SinkState) -> None:
+        """Raise SinkRefusedError if another table has the name than the one that ``old_state`` was delivered to: one
+        that a dump of ours was restored into has our index.
         """
-        now = self._identity()
-        is_another = None not in (now, before.identity) and str(now).split("/")[0] != str(before.identity).split("/")[0]
-        if is_another and not self._indexed():
+        now = self._table_identity()
+        is_another = (
+            None not in (now, old_state.identity) and str(now).split("/")[0] != str(old_state.identity).split("/")[0]
+        )
+        if is_another and not self._indexed_columns():
             raise sink_ports.SinkRefusedError(
                 f"table {self._name} of {self._place} is another one than was delivered to, and no delivery made it: "
                 "drop it, and the next delivery makes it again; or name another table. Headrace writes only tables "
                 "that it made"
             )
 
-    def _create(self, changes: sink_ports.Changes) -> None:
+    def _create_table(self, changes: sink_ports.Changes) -> None:
         self._check_absent()
         # a row that is written over has room beside it, and its index stays as it is: half the time of an upsert
         self._execute(
             "create table {table} ({columns}) with (fillfactor = 80)",
-            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in changes.columns.items()),
+            columns=sql.SQL(", ").join(self._column_declaration(name, kind) for name, kind in changes.columns.items()),
         )
         self._execute("alter table {table} replica identity full")
 
@@ -169,68 +177,70 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         if self._execute(query, (self._table.as_string(self._connection),)).fetchone() is not None:
             self._execute("alter table {table} replica identity full")
 
-    def _alter(self, held: Mapping[str, str], wanted: Mapping[str, str], changes: sink_ports.Changes) -> None:
-        """The columns of ``changes`` in place of those that are ``held``, in a table without rows. Those that somebody
+    def _alter_columns(
+        self, held_columns: Mapping[str, str], wanted_columns: Mapping[str, str], changes: sink_ports.Changes
+    ) -> None:
+        """The columns of ``changes`` in place of ``held_columns``, in a table without rows. Those that somebody
         else added stay.
         """
         self._execute("drop index if exists {index}", index=sql.Identifier(*self._schema, self._index_name))
-        for name in held:
-            if wanted.get(name) != held[name]:
+        for name in held_columns:
+            if wanted_columns.get(name) != held_columns[name]:
                 self._execute("alter table {table} drop column {column}", column=sql.Identifier(name))
         for name, kind in changes.columns.items():
-            if held.get(name) != wanted[name]:
-                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
+            if held_columns.get(name) != wanted_columns[name]:
+                self._execute("alter table {table} add column {column}", column=self._column_declaration(name, kind))
         self._index_by(changes.identity)
 
-    def _change(self, changes: sink_ports.Changes) -> sink_ports.AppliedCounts:
-        staged = self._stage(changes.columns)
-        self._check_columns(staged)
-        self._copy(staged, changes.removed, {name: changes.columns[name] for name in changes.identity})
-        removed = self._delete(staged, changes.identity)
-        self._execute("truncate {staged}", staged=staged)
-        written = self._copy(staged, changes.rows, changes.columns)
+    def _change_rows(self, changes: sink_ports.Changes) -> sink_ports.AppliedCounts:
+        staging_table = self._create_staging_table(changes.columns)
+        self._check_columns(staging_table)
+        self._copy(staging_table, changes.removed, {name: changes.columns[name] for name in changes.identity})
+        number_removed = self._delete(staging_table, changes.identity)
+        self._execute("truncate {staged}", staged=staging_table)
+        number_written = self._copy(staging_table, changes.rows, changes.columns)
         others = [name for name in changes.columns if name not in changes.identity]
         # which unnamed rows meet is for the unique index to say, in which NULL is a value
         sets = sql.SQL(", ").join(sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others)
         self._execute(
             "insert into {table} ({names}) select {names} from {staged} on conflict ({identity}) do {update}",
             names=target.names_of(changes.columns),
-            staged=staged,
+            staged=staging_table,
             identity=target.names_of(changes.identity),
             update=sql.SQL("update set {}").format(sets) if others else sql.SQL("nothing"),
         )
-        self._execute("drop table {staged}", staged=staged)
-        return sink_ports.AppliedCounts(removed, written)
+        self._execute("drop table {staged}", staged=staging_table)
+        return sink_ports.AppliedCounts(number_removed, number_written)
 
-    def _stage(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
+    def _create_staging_table(self, columns: Mapping[str, ValueType]) -> sql.Identifier:
         """A table of this session, which has ``columns``."""
         name = sql.Identifier("headrace_staged")
         self._execute(
             "create temporary table {staged} ({columns})",
             staged=name,
-            columns=sql.SQL(", ").join(self._declared(column, kind) for column, kind in columns.items()),
+            columns=sql.SQL(", ").join(self._column_declaration(column, kind) for column, kind in columns.items()),
         )
         return name
 
-    def _delete(self, staged: sql.Identifier, identity: Sequence[str]) -> int:
+    def _delete(self, staging_table: sql.Identifier, identity: Sequence[str]) -> int:
         """Remove the staged rows. Where a column is NULL is said in the condition, so that the index serves each."""
-        removed = 0
-        for nulls in self._nulls(staged, identity):
+        number_removed = 0
+        for nulls in self._null_patterns(staging_table, identity):
             same = sql.SQL(" and ").join(
                 sql.SQL("t.{0} is null and s.{0} is null" if name in nulls else "t.{0} = s.{0}").format(
                     sql.Identifier(name)
                 )
                 for name in identity
             )
-            removed += self._execute(
-                "delete from {table} t using {staged} s where {same}", staged=staged, same=same
+            number_removed += self._execute(
+                "delete from {table} t using {staged} s where {same}", staged=staging_table, same=same
             ).rowcount
-        return removed
+        return number_removed
 
-    def _nulls(self, staged: sql.Identifier, identity: Sequence[str]) -> Iterable[frozenset[str]]:
+    def _null_patterns(self, staging_table: sql.Identifier, identity: Sequence[str]) -> Iterable[frozenset[str]]:
         """Which columns are NULL together in some staged row."""
         flags = sql.SQL(", ").join(sql.SQL("{} is null").format(sql.Identifier(name)) for name in identity)
-        rows = self._execute("select distinct {flags} from {staged}", flags=flags, staged=staged).fetchall()
+        rows = self._execute("select distinct {flags} from {staged}", flags=flags, staged=staging_table).fetchall()
         return [frozenset(name for name, is_null in zip(identity, row, strict=True) if is_null) for row in rows]
 
     def _index_by(self, identity: Sequence[str]) -> None:
@@ -240,7 +250,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             identity=target.names_of(identity),
         )
 
-    def _indexed(self) -> set[str]:
+    def _indexed_columns(self) -> set[str]:
         """The columns of the unique index."""
         rows = self._execute(
             "select attname from pg_index join pg_attribute on attrelid = indrelid and attnum = any (indkey) "
@@ -256,37 +266,37 @@ class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
     def append(
         self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> None:
-        with target.writing(self._connection):
-            self._lock(before)
-            if before is None or self._identity() is None:
-                self._create(records)
+        with target.write_transaction(self._connection):
+            self._lock_table(before)
+            if before is None or self._table_identity() is None:
+                self._create_table(records)
             else:
                 if not records.restarts:
                     self._check_as_seen(before)
-                self._widen(before, after, records)
+                self._widen_table(before, after, records)
             self._copy(self._table, records.batches, records.columns)
-            self._store(after)
+            self._store_state(after)
 
     @contextmanager
     def records(self, columns: Mapping[str, ValueType]) -> Iterator[sink_ports.StoredRecords]:
         with rows_as_text(self._connection, self._name, [sink_ports.NUMBER, sink_ports.SIGN, *columns]) as rows:
             yield sink_ports.StoredRecords(rows)
 
-    def _create(self, records: sink_ports.ChangeRecords) -> None:
+    def _create_table(self, records: sink_ports.ChangeRecords) -> None:
         self._check_absent()
         self._execute(
             "create table {table} ({columns}, primary key ({number}))",
-            columns=sql.SQL(", ").join(self._declared(name, kind) for name, kind in records.columns.items()),
+            columns=sql.SQL(", ").join(self._column_declaration(name, kind) for name, kind in records.columns.items()),
             number=sql.Identifier(sink_ports.NUMBER),
         )
 
-    def _widen(
-        self, before: sink_ports.SinkState, after: sink_ports.SinkState, records: sink_ports.ChangeRecords
+    def _widen_table(
+        self, old_state: sink_ports.SinkState, new_state: sink_ports.SinkState, records: sink_ports.ChangeRecords
     ) -> None:
         """Add the columns that are new. Those of older changes stay."""
-        if before.columns == after.columns:
+        if old_state.columns == new_state.columns:
             return
-        there = dict(
+        table_types = dict(
             self._execute(
                 "select attname, format_type(atttypid, atttypmod) from pg_attribute where attrelid = %s::regclass "
                 "and attnum > 0 and not attisdropped",
@@ -294,11 +304,11 @@ class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
             ).fetchall()
         )
         for name, kind in records.columns.items():
-            if name not in there:
-                self._execute("alter table {table} add column {column}", column=self._declared(name, kind))
-            elif there[name].replace(" ", "") != target.column_type(name, kind).replace(" ", ""):
+            if name not in table_types:
+                self._execute("alter table {table} add column {column}", column=self._column_declaration(name, kind))
+            elif table_types[name].replace(" ", "") != target.column_type(kind).replace(" ", ""):
                 raise sink_ports.SinkRefusedError(
-                    f"column {name!r} of table {self._name} of {self._place} has type {there[name]}, and changes "
-                    f"from now on have {target.column_type(name, kind)}: those that are there stay as they are: name "
+                    f"column {name!r} of table {self._name} of {self._place} has type {table_types[name]}, and changes "
+                    f"from now on have {target.column_type(kind)}: those that are there stay as they are: name "
                     "another table, or give the column another name"
                 )

@@ -33,8 +33,8 @@ from psycopg.errors import CharacterNotInRepertoire, UndefinedTable, Untranslata
 
 from headrace.connections import Connection
 from headrace.ext.sinks import Intervention, OpenTarget, SinkMovedError, SinkRefusedError, SinkState, UndeliverableError
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
-from headrace.read.views.database import identifier, without_rows
+from headrace.model.expressions.data_types import DataType, ListType, ValueType
+from headrace.read.views.database import sql_identifier, without_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -82,7 +82,7 @@ def connect(connection: Connection) -> psycopg.Connection:
 
 
 @contextmanager
-def writing(server: psycopg.Connection) -> Iterator[None]:
+def write_transaction(server: psycopg.Connection) -> Iterator[None]:
     """A transaction whose input means what it says."""
     with server.transaction():
         server.execute("; ".join(_WRITING).encode())
@@ -90,7 +90,7 @@ def writing(server: psycopg.Connection) -> Iterator[None]:
 
 
 @contextmanager
-def reading(server: psycopg.Connection) -> Iterator[None]:
+def read_transaction(server: psycopg.Connection) -> Iterator[None]:
     """A transaction that sees one version of all rows, writes nothing, and whose values have one text."""
     with server.transaction():
         server.execute("set transaction isolation level repeatable read, read only")
@@ -112,7 +112,7 @@ class ServerEncoding:
         self.name = server.info.parameter_status("server_encoding") or ""
         self.is_whole = self.name in _WHOLE
 
-    def keeps(self, text: str) -> bool:
+    def can_encode(self, text: str) -> bool:
         """Whether ``text`` comes back as it is."""
         if self.is_whole or text.isascii():
             return "\x00" not in text
@@ -132,23 +132,23 @@ class ServerEncoding:
         names = [name for name, kind in columns.items() if DataType.STRING in (kind, getattr(kind, "item", None))]
         for batch in batches:
             for name in names:
-                texts = _texts(batch, name, columns[name])
+                texts = _distinct_texts(batch, name, columns[name])
                 for start in range(0, len(texts), _AT_ONCE):
-                    if (lost := self._lost(texts[start : start + _AT_ONCE])) is not None:
-                        return name, lost
+                    if (lost_text := self._find_lost_text(texts[start : start + _AT_ONCE])) is not None:
+                        return name, lost_text
         return None
 
-    def _lost(self, texts: Sequence[str]) -> str | None:
+    def _find_lost_text(self, texts: Sequence[str]) -> str | None:
         """One of the ``texts`` that is not kept, found by halves."""
-        if self.keeps("\n".join(texts)):
+        if self.can_encode("\n".join(texts)):
             return None
         while len(texts) > 1:
             first, second = texts[: len(texts) // 2], texts[len(texts) // 2 :]
-            texts = second if self.keeps("\n".join(first)) else first
+            texts = second if self.can_encode("\n".join(first)) else first
         return texts[0]
 
 
-def _texts(batch: "pa.RecordBatch", name: str, kind: ValueType) -> list[str]:
+def _distinct_texts(batch: "pa.RecordBatch", name: str, kind: ValueType) -> list[str]:
     """The different texts of a column."""
     import pyarrow.compute as pc
 
@@ -173,17 +173,14 @@ INDEX_BYTES: Final = 2704
 """The longest entry of an index, once each of its columns is compressed."""
 
 
-def column_type(name: str, kind: ValueType) -> str:
-    """The type of a column in PostgreSQL. Raises UndeliverableError for lists of pairs."""
+def column_type(kind: ValueType) -> str:
+    """The type of a column in PostgreSQL, which has no lists of pairs, structs and maps: these are JSON there."""
     match kind:
         case ListType(item):
             return f"{TYPES[item]}[]"
-        case PairsType():
-            raise UndeliverableError(
-                f"column {name!r} is a list of pairs, for which PostgreSQL has no type: leave it out of the output "
-                "that has this sink, or take it apart in a further aggregation"
-            )
-    return TYPES[kind]
+        case DataType():
+            return TYPES[kind]
+    return TYPES[DataType.STRING]
 
 
 @dataclass(frozen=True)
@@ -223,9 +220,9 @@ def long_key(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueTyp
         long_rows = np.flatnonzero(np.asarray(total) > INDEX_BYTES - others)
         rows += len(long_rows)
         for key in zip(*(column.take(pa.array(long_rows)).to_pylist() for column in values), strict=True):
-            packed = sum(min(len(part), len(zlib.compress(part, 1))) for part in key if part is not None)
-            if packed > greatest:
-                longest, greatest = key, packed
+            packed_size = sum(min(len(part), len(zlib.compress(part, 1))) for part in key if part is not None)
+            if packed_size > greatest:
+                longest, greatest = key, packed_size
     if longest is None:
         return None
     first = next(part for part in longest if part)
@@ -238,11 +235,13 @@ def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]
     import pyarrow as pa
     from pyarrow import csv
 
-    texts = ", ".join(f"{_text(identifier(name), kind)} as {identifier(name)}" for name, kind in columns.items())
+    texts = ", ".join(
+        f"{_text_expression(sql_identifier(name), kind)} as {sql_identifier(name)}" for name, kind in columns.items()
+    )
     options = csv.WriteOptions(include_header=False, quoting_style="all_valid")
     with without_rows() as connection:
         for batch in batches:
-            connection.register("batch", pa.table(batch))
+            connection.register("batch", pa.table(_without_objects(batch, columns)))
             lines = connection.sql(f"select {texts} from batch").to_arrow_table()
             connection.unregister("batch")
             text = io.BytesIO()
@@ -250,11 +249,21 @@ def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]
             yield batch.num_rows, text.getvalue()
 
 
-def _text(column: str, kind: ValueType) -> str:
+def _without_objects(batch: "pa.RecordBatch", columns: Mapping[str, ValueType]) -> "dict[str, pa.Array]":
+    """The columns of ``batch``, lists of pairs, structs and maps as JSON."""
+    from headrace.formats.fields import json_texts
+
+    return {
+        name: batch.column(name) if isinstance(kind, DataType | ListType) else json_texts(batch.column(name))
+        for name, kind in columns.items()
+    }
+
+
+def _text_expression(column: str, kind: ValueType) -> str:
     """SQL of DuckDB: a column as PostgreSQL writes it."""
     match kind:
         case ListType(item):
-            value = f"replace(replace({_text('item', item)}, '\\', '\\\\'), '\"', '\\\"')"
+            value = f"replace(replace({_text_expression('item', item)}, '\\', '\\\\'), '\"', '\\\"')"
             items = f"list_transform({column}, lambda item: coalesce('\"' || {value} || '\"', 'NULL'))"
             return f"'{{' || array_to_string({items}, ',') || '}}'"
         case DataType.BYTES:
@@ -288,21 +297,21 @@ class PostgresTarget(OpenTarget):
         self._encoding = ServerEncoding(connection)
 
     def held(self) -> SinkState | None:
-        with writing(self._connection):
+        with write_transaction(self._connection):
             try:
                 with self._connection.transaction():
-                    return self._held()
+                    return self._stored_state()
             except UndefinedTable:
                 return None
 
     def intervention(self, held: SinkState) -> Intervention | None:
         """Rows that others have changed one by one cannot be seen."""
-        with writing(self._connection):
-            return self._intervention(held)
+        with write_transaction(self._connection):
+            return self._find_intervention(held)
 
     # --- which snapshot it holds --------------------------------------------------------------------------------------
 
-    def _held(self, *, lock: bool = False) -> SinkState | None:
+    def _stored_state(self, *, lock: bool = False) -> SinkState | None:
         # not by name: who made the table with an older version has no column for the number
         query = f"select to_jsonb(d) from {{deliveries}} d where table_name = %s{' for update' if lock else ''}"
         row = self._execute(query, (self._own_name,)).fetchone()
@@ -311,7 +320,7 @@ class PostgresTarget(OpenTarget):
             return None
         return SinkState(**{name: row[0].get(name) for name in _HELD}, at=row[0].get("delivered_at"))
 
-    def _identity(self) -> str | None:
+    def _table_identity(self) -> str | None:
         """The table (oid) and where its rows are (relfilenode); None if it is not there. Partitions come and go."""
         query = (
             "select oid || case when relkind = 'p' then '' else '/' || pg_relation_filenode(oid) end "
@@ -320,23 +329,23 @@ class PostgresTarget(OpenTarget):
         row = self._execute(query, (self._table.as_string(self._connection),)).fetchone()
         return None if row is None else str(row[0])
 
-    def _intervention(self, held: SinkState) -> Intervention | None:
-        now = self._identity()
+    def _find_intervention(self, sink_state: SinkState) -> Intervention | None:
+        now = self._table_identity()
         if now is None:
             return Intervention("was dropped")
-        if held.identity is None or now == held.identity:
+        if sink_state.identity is None or now == sink_state.identity:
             return None
-        if now.split("/")[0] != held.identity.split("/")[0]:
+        if now.split("/")[0] != sink_state.identity.split("/")[0]:
             return Intervention("was made again")
         return Intervention("was emptied, or rewritten as a whole (truncate, vacuum full, cluster)")
 
-    def _check_as_seen(self, before: SinkState) -> None:
+    def _check_as_seen(self, old_state: SinkState) -> None:
         """Raise SinkMovedError if somebody else has done something to the table since that was looked at; from here on
         nobody does, until the transaction ends.
         """
-        if self._identity() is not None:
+        if self._table_identity() is not None:
             self._execute("lock table {table} in row exclusive mode")
-        if (others := self._intervention(before)) is not None:
+        if (others := self._find_intervention(old_state)) is not None:
             raise SinkMovedError(
                 f"table {self._name} of {self._place} {others.words} while it was delivered to. Nothing was changed; "
                 "the next delivery fills it again"
@@ -346,17 +355,21 @@ class PostgresTarget(OpenTarget):
         """Columns that the table of deliveries lacks, if an older version made it. Where it has them, the statement
         would wait for other deliveries.
         """
-        there = "select attname from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"
-        names = [name for (name,) in self._execute(there, (self._deliveries.as_string(self._connection),)).fetchall()]
+        columns_query = (
+            "select attname from pg_attribute where attrelid = to_regclass(%s) and attnum > 0 and not attisdropped"
+        )
+        names = [
+            name for (name,) in self._execute(columns_query, (self._deliveries.as_string(self._connection),)).fetchall()
+        ]
         for name, kind in _ADDED.items():
             if names and name not in names:
                 statement = f"alter table {{deliveries}} add column if not exists {name} {kind}"
                 self._execute(statement)
 
-    def _lock(self, before: SinkState | None) -> None:
+    def _lock_table(self, old_state: SinkState | None) -> None:
         """Let no other delivery into this table until the transaction ends. Raises SinkMovedError."""
         self._add_columns()
-        if before is None:
+        if old_state is None:
             self._execute("select pg_advisory_xact_lock(hashtext(%s))", (_DELIVERIES,))  # two may create it at once
             self._execute(
                 "create table if not exists {deliveries} (table_name text primary key, root text, pipeline text, "
@@ -364,20 +377,27 @@ class PostgresTarget(OpenTarget):
                 "identity text)"
             )
             self._execute("insert into {deliveries} (table_name) values (%s) on conflict do nothing", (self._own_name,))
-        now = self._held(lock=True)
-        if now != before:
+        now = self._stored_state(lock=True)
+        if now != old_state:
             holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
             raise SinkMovedError(
                 f"table {self._name} of {self._place} holds {holds}, and did not when this delivery began: another one "
                 "came between. Nothing was changed; the next delivery continues from there"
             )
 
-    def _store(self, after: SinkState) -> None:
+    def _store_state(self, new_state: SinkState) -> None:
         """Write what the table holds from now on."""
         self._execute(
             "update {deliveries} set root = %s, pipeline = %s, output = %s, snapshot = %s, columns = %s, "
             "delivered_at = now(), number = %s, identity = %s where table_name = %s",
-            (*after.owner, after.snapshot, json.dumps(after.columns), after.number, self._identity(), self._own_name),
+            (
+                *new_state.owner,
+                new_state.snapshot,
+                json.dumps(new_state.columns),
+                new_state.number,
+                self._table_identity(),
+                self._own_name,
+            ),
         )
 
     # --- rows ---------------------------------------------------------------------------------------------------------
@@ -392,7 +412,7 @@ class PostgresTarget(OpenTarget):
 
     def _check_columns(self, like: sql.Identifier) -> None:
         """Raise SinkRefusedError if somebody has dropped columns that table ``like`` has, or given them other types."""
-        changed = self._execute(
+        changed_columns = self._execute(
             "select wanted.attname, format_type(wanted.atttypid, wanted.atttypmod), "
             "format_type(has.atttypid, has.atttypmod) from pg_attribute wanted left join pg_attribute has "
             "on has.attrelid = to_regclass(%s) and has.attname = wanted.attname and not has.attisdropped "
@@ -400,9 +420,10 @@ class PostgresTarget(OpenTarget):
             "(wanted.atttypid, wanted.atttypmod) is distinct from (has.atttypid, has.atttypmod) order by 1",
             tuple(name.as_string(self._connection) for name in (self._table, like)),
         ).fetchall()
-        if changed:
+        if changed_columns:
             changes = ", ".join(
-                f"{name} is gone" if has is None else f"{name} is {has}, and was {was}" for name, was, has in changed
+                f"{name} is gone" if has is None else f"{name} is {has}, and was {was}"
+                for name, was, has in changed_columns
             )
             raise SinkRefusedError(
                 f"the columns of table {self._name} of {self._place} were changed: {changes}. Put them back; "
@@ -411,12 +432,12 @@ class PostgresTarget(OpenTarget):
 
     def _copy(
         self,
-        into: sql.Identifier,
+        target_table: sql.Identifier,
         batches: "Callable[[], Iterator[pa.RecordBatch]]",
         columns: Mapping[str, ValueType],
     ) -> int:
         """Copy rows in, and count them. Raises UndeliverableError for a text that would not be what it is."""
-        statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(into, names_of(columns))
+        statement = sql.SQL("copy {} ({}) from stdin (format csv)").format(target_table, names_of(columns))
         number, characters = 0, set[str]()
         try:
             with self._connection.transaction(), self._connection.cursor() as cursor, cursor.copy(statement) as copy:
@@ -428,16 +449,16 @@ class PostgresTarget(OpenTarget):
         except (CharacterNotInRepertoire, UntranslatableCharacter):
             self._check_texts(batches, columns)
             raise
-        if not self._encoding.keeps("".join(sorted(characters))):
+        if not self._encoding.can_encode("".join(sorted(characters))):
             self._check_texts(batches, columns)
         return number
 
     def _check_texts(self, batches: "Callable[[], Iterator[pa.RecordBatch]]", columns: Mapping[str, ValueType]) -> None:
-        lost = self._encoding.first_lost(batches(), columns)
-        if lost is not None:
-            raise self._unheld(f"column {lost[0]!r}", lost[1])
+        lost_value = self._encoding.first_lost(batches(), columns)
+        if lost_value is not None:
+            raise self._undeliverable_error(f"column {lost_value[0]!r}", lost_value[1])
 
-    def _unheld(self, what: str, text: str) -> UndeliverableError:
+    def _undeliverable_error(self, what: str, text: str) -> UndeliverableError:
         if "\x00" in text:
             return UndeliverableError(
                 f"{what} has {text!r:.100}, and PostgreSQL holds no text with U+0000 (0x00). Nothing was delivered; "
@@ -448,18 +469,20 @@ class PostgresTarget(OpenTarget):
             "Nothing was delivered; name a database whose encoding is UTF8"
         )
 
-    def _declared(self, name: str, kind: ValueType) -> sql.Composable:
-        if not self._encoding.keeps(name):
-            raise self._unheld("the name of a column", name)
-        return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(column_type(name, kind)))
+    def _column_declaration(self, name: str, kind: ValueType) -> sql.Composable:
+        if not self._encoding.can_encode(name):
+            raise self._undeliverable_error("the name of a column", name)
+        return sql.SQL("{} {}").format(sql.Identifier(name), sql.SQL(column_type(kind)))
 
     def _execute(
         self, statement: str, values: Sequence[object] = (), **parts: sql.Composable
     ) -> "psycopg.Cursor[tuple[Any, ...]]":
-        named = {"table": self._table, "deliveries": self._deliveries, **parts}
+        all_parts = {"table": self._table, "deliveries": self._deliveries, **parts}
         if values:  # a % in a name is no place for one
-            named = {name: sql.SQL(part.as_string(self._connection).replace("%", "%%")) for name, part in named.items()}
-        return self._connection.execute(sql.SQL(statement).format(**named), values or None)
+            all_parts = {
+                name: sql.SQL(part.as_string(self._connection).replace("%", "%%")) for name, part in all_parts.items()
+            }
+        return self._connection.execute(sql.SQL(statement).format(**all_parts), values or None)
 
 
 def names_of(names: Iterable[str]) -> sql.Composable:

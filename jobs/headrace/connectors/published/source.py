@@ -21,16 +21,16 @@ from headrace.ext import sources as source_ports
 from headrace.kernel.columns import arrow_type
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.expressions.data_types import DataType, ValueType
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, instant
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, to_instant
 from headrace.pipeline.endpoints import Source
-from headrace.pipeline.upstream_source import IS_RETRACTION, OF_PANES, PANE_TIME
+from headrace.pipeline.sources import IS_RETRACTION, OF_PANES, PANE_TIME
 from headrace.read import upstream
 from headrace.read.diff.layered_tables import LaterPanes, current_files, files_of, fold_of_current
-from headrace.read.snapshots.progress import discards, has_panes
-from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.database import database, identifier, no_rows, quoted, sql_types, working_folder
-from headrace.read.views.row_files import PLACE, SIGN, brought, signs_of
-from headrace_snapshots.datafiles import verify
+from headrace.read.snapshots.progress import has_discarding_panes, has_panes, is_patched
+from headrace.read.views.columns import Folding, View, ViewColumns
+from headrace.read.views.database import no_rows, open_database, sql_columns, sql_identifier, sql_types, working_folder
+from headrace.read.views.row_files import PLACE, SIGN, local_paths, signs_of
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import RefusedError
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -53,57 +53,60 @@ class StepElements:
         own = {field.place: field.type for field in self.read.source.fields.values()}
         return {**own, **OF_PANES}
 
-    def of(self, step: upstream.UpstreamStep) -> pa.Table:
+    def read_step(self, step: upstream.UpstreamStep) -> pa.Table:
         """The elements of ``step``. Raises MissingSnapshotError, BrokenObjectError."""
         begin, end = (None if side is None else self.read.manifest(side) for side in (step.begin, step.end))
         if step.kind in (upstream.StepKind.PANES, upstream.StepKind.AGAIN):
             assert end is not None
-            return self._panes(end, -1 if begin is None else come_to(begin, ""))
-        if any(discards(side) for side in (begin, end) if side is not None):
+            return self._read_panes(end, -1 if begin is None else come_to(begin, ""))
+        if any(has_discarding_panes(side) for side in (begin, end) if side is not None):
             return self._taken_back(begin, end)
-        return self._difference(begin, end)
+        return self._difference_rows(begin, end)
 
-    def _panes(self, end: Manifest, since: int) -> pa.Table:
-        """Panes and retractions of the epochs after ``since``."""
+    def _read_panes(self, end: Manifest, since_epoch: int) -> pa.Table:
+        """Panes and retractions of the epochs after ``since_epoch``."""
         types = {**self.types, **dict.fromkeys(PLACE, DataType.INT)}
         schema = pa.schema([(name, arrow_type(kind)) for name, kind in types.items()])
-        tables = [schema.empty_table(), *self._tables(end, since, schema)]
+        tables = [schema.empty_table(), *self._pane_tables(end, since_epoch, schema)]
         rows = pa.concat_tables(tables)
         return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in PLACE])).select([*self.types])
 
-    def _tables(self, end: Manifest, since: int, schema: pa.Schema) -> Iterator[pa.Table]:
-        later = LaterPanes.of(self.read.catalog, end, since)
-        for epoch, file in later.by_epoch:
-            names = later.columns.names(View.PANES, epoch)
-            places = {name: _place(later.columns, name) for name in schema.names}
-            then = {name: None if place is None else names.get(place, place) for name, place in places.items()}
-            content = pa.BufferReader(verify(self.read.store, file))
-            columns = [name for name in dict.fromkeys(then.values()) if name is not None]
-            yield _in_form(pq.read_table(content, columns=columns, use_threads=False), then, schema)
+    def _pane_tables(self, end: Manifest, since_epoch: int, schema: pa.Schema) -> Iterator[pa.Table]:
+        later_panes = LaterPanes.from_manifest(self.read.catalog, end, since_epoch)
+        for epoch, file in later_panes.by_epoch:
+            names = later_panes.columns.names_in_epoch(View.PANES, epoch)
+            places = {name: _snapshot_column(later_panes.columns, name) for name in schema.names}
+            names_then = {name: None if place is None else names.get(place, place) for name, place in places.items()}
+            content = pa.BufferReader(read_verified(self.read.store, file))
+            columns = [name for name in dict.fromkeys(names_then.values()) if name is not None]
+            yield _in_form(pq.read_table(content, columns=columns, use_threads=False), names_then, schema)
 
     def _taken_back(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
         """Each pane of one line beyond what both have the other way round, then those of the other line."""
-        since = self.read.common(begin, end)
-        back = [] if begin is None else [_inverse(self._panes(begin, since))]
-        on = [] if end is None else [self._panes(end, since)]
-        return pa.concat_tables([*back, *on])
+        since_epoch = self.read.common_epoch(begin, end)
+        tables_taken_back = [] if begin is None else [_invert_retractions(self._read_panes(begin, since_epoch))]
+        tables_added = [] if end is None else [self._read_panes(end, since_epoch)]
+        return pa.concat_tables([*tables_taken_back, *tables_added])
 
-    def _difference(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
+    def _difference_rows(self, begin: Manifest | None, end: Manifest | None) -> pa.Table:
         """Rows of one snapshot that the other does not have, withdrawn; then those that are new. A withdrawal whose row
         has not come is one less of it.
         """
         sides = [side for side in (begin, end) if side is not None]
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
         with working_folder() as folder:
-            local = dict(zip(files, brought(self.read.store, [*files.values()], folder), strict=True))
-            with database(folder, [*local.values()], is_for_us=True) as connection:
-                before, after = (self._signs(side, local) for side in (begin, end))
-                columns = quoted(self._shown)
-                apart = (
+            local = dict(zip(files, local_paths(self.read.store, [*files.values()], folder), strict=True))
+            with open_database(folder, [*local.values()], is_for_us=True) as connection:
+                begin_query, end_query = (self._signed_rows_query(side, local) for side in (begin, end))
+                columns = sql_columns(self._shown)
+                difference_query = (
                     f"select {columns}, sum({SIGN})::bigint as {SIGN} from "
-                    f"({after} union all select {columns}, -{SIGN} from ({before})) group by {columns}"
+                    f"({end_query} union all select {columns}, -{SIGN} from ({begin_query})) group by {columns}"
                 )
-                changes = f"select {columns}, {SIGN} < 0 as {IS_RETRACTION}, unnest(range(abs({SIGN}))) from ({apart})"
+                changes = (
+                    f"select {columns}, {SIGN} < 0 as {IS_RETRACTION}, unnest(range(abs({SIGN}))) from "
+                    f"({difference_query})"
+                )
                 table = connection.sql(f"{changes} order by {IS_RETRACTION} desc, {columns}").to_arrow_table()
         schema = pa.schema([(name, arrow_type(kind)) for name, kind in self.types.items()])
         return _in_form(table, {name: name for name in schema.names}, schema)
@@ -113,31 +116,32 @@ class StepElements:
         """The columns that are read of a row, beside its sign."""
         return {name: kind for name, kind in self.types.items() if name != IS_RETRACTION}
 
-    def _signs(self, manifest: Manifest | None, local: Mapping[str, Path]) -> str:
+    def _signed_rows_query(self, manifest: Manifest | None, local: Mapping[str, Path]) -> str:
         """The rows of a snapshot with their signs (SQL). A column that had not come by then is NULL."""
-        shown = self._shown
+        shown_types = self._shown
         if manifest is None or not files_of(manifest, UNNAMED.current):
-            return no_rows({**shown, SIGN: DataType.INT})
+            return no_rows({**shown_types, SIGN: DataType.INT})
         columns = ViewColumns.from_json(manifest.schema)
-        places = {name: _place(columns, name) for name in shown}
-        there = [*dict.fromkeys(place for place in places.values() if place is not None)]
-        fold = fold_of_current(columns, there)
-        signs = signs_of(fold.rows(current_files(manifest, local, fold)), there, columns)
-        selected = (
-            f"{f'cast(null as {kind})' if (place := places[name]) is None else identifier(place)} as {identifier(name)}"
-            for name, kind in sql_types(shown).items()
+        places = {name: _snapshot_column(columns, name) for name in shown_types}
+        existing_columns = [*dict.fromkeys(place for place in places.values() if place is not None)]
+        fold = fold_of_current(columns, existing_columns)
+        signs = signs_of(fold.records_sql(current_files(manifest, local, fold)), existing_columns, columns)
+        selected_columns = (
+            f"{f'cast(null as {kind})' if (place := places[name]) is None else sql_identifier(place)} as "
+            f"{sql_identifier(name)}"
+            for name, kind in sql_types(shown_types).items()
         )
-        return f"select {', '.join(selected)}, {SIGN} from ({signs})"
+        return f"select {', '.join(selected_columns)}, {SIGN} from ({signs})"
 
 
-def _place(columns: ViewColumns, name: str) -> str | None:
+def _snapshot_column(columns: ViewColumns, name: str) -> str | None:
     """What a snapshot calls the column that is read as ``name``; None: it has none. Of a row the event time says when
     it is, where it has no column of its own of that name.
     """
-    known = columns.types(View.CURRENT)
-    if columns.are_rows and name in OF_PANES and name not in known:
+    known_types = columns.column_types(View.CURRENT)
+    if columns.are_rows and name in OF_PANES and name not in known_types:
         return EVENT_TIME
-    return name if name in known else None
+    return name if name in known_types else None
 
 
 def _in_form(table: pa.Table, names: Mapping[str, str | None], schema: pa.Schema) -> pa.Table:
@@ -149,7 +153,7 @@ def _in_form(table: pa.Table, names: Mapping[str, str | None], schema: pa.Schema
     return pa.table(columns, schema=schema)
 
 
-def _inverse(panes: pa.Table) -> pa.Table:
+def _invert_retractions(panes: pa.Table) -> pa.Table:
     place = panes.schema.get_field_index(IS_RETRACTION)
     return panes.set_column(place, IS_RETRACTION, pc.invert(panes[IS_RETRACTION]))
 
@@ -179,101 +183,114 @@ class StepEnumerator(source_ports.SplitEnumerator):
 
         Raises UpstreamExpiredError, UpstreamPanesError.
         """
-        at, published = upstream.UpstreamPosition.from_mark(position.mark), self.read.published()
-        begin = None if at is None else at.snapshot
-        if published == begin:
+        position_read, published_id = upstream.UpstreamPosition.from_mark(position.mark), self.read.published_snapshot()
+        begin = None if position_read is None else position_read.snapshot
+        if published_id == begin:
             return
-        end = None if published is None else self.read.manifest(published)
+        end = None if published_id is None else self.read.manifest(published_id)
         if end is not None:
-            self.read.check(end)
-        before = self._consumed(at)
-        if before is None and end is not None and (at is None or at.snapshot is None):
-            yield from self._begun(end, is_again=at is not None)
-        elif before is not None and end is not None and self.read.is_line(before, end):
-            yield from self._along(before, end, MIN_INSTANT if at is None else at.reached)
+            self.read.check_snapshot(end)
+        begin_manifest = self._consumed_snapshot(position_read)
+        if begin_manifest is None and end is not None and (position_read is None or position_read.snapshot is None):
+            yield from self._initial_splits(end, is_again=position_read is not None)
+        elif begin_manifest is not None and end is not None and self.read.is_line(begin_manifest, end):
+            yield from self._splits_along_line(
+                begin_manifest, end, MIN_INSTANT if position_read is None else position_read.reached
+            )
         else:
-            yield self._difference(before, end)
+            yield self._difference_split(begin_manifest, end)
 
-    def _consumed(self, at: upstream.UpstreamPosition | None) -> Manifest | None:
+    def _consumed_snapshot(self, position_read: upstream.UpstreamPosition | None) -> Manifest | None:
         """The snapshot that was consumed; None at the beginning."""
-        if at is None or at.snapshot is None:
+        if position_read is None or position_read.snapshot is None:
             return None
-        manifest = self.read.known(at.snapshot)
+        manifest = self.read.manifest_if_kept(position_read.snapshot)
         if manifest is None:
             raise UpstreamExpiredError(
-                f"{self.read.source}: snapshot {at.snapshot} (epoch {at.epoch}), which was read last, is gone, so what "
+                f"{self.read.source}: snapshot {position_read.snapshot} (epoch {position_read.epoch}), which was "
+                "read last, is gone, so what "
                 f"has changed since cannot be told. {self.read.begins_again}"
             )
         return manifest
 
-    def _begun(self, end: Manifest, *, is_again: bool) -> Iterator[source_ports.SourceSplit]:
+    def _initial_splits(self, end: Manifest, *, is_again: bool) -> Iterator[source_ports.SourceSplit]:
         """The steps of a reader that has nothing of the upstream (again: any more, since that had gone back)."""
-        if not discards(end):
+        if not has_discarding_panes(end):
             kind = upstream.StepKind.DIFFERENCE if is_again else upstream.StepKind.ROWS
-            yield self._split(kind, None, end, sum(file.bytes for file in files_of(end, UNNAMED.current)))
+            yield self._make_split(kind, None, end, sum(file.bytes for file in files_of(end, UNNAMED.current)))
             return
         if is_again:
-            yield self._difference(None, end)
+            yield self._difference_split(None, end)
         else:
             self._check_panes([end], -1)
-            yield from self._along(None, end, MIN_INSTANT)
+            yield from self._splits_along_line(None, end, MIN_INSTANT)
 
-    def _along(self, before: Manifest | None, end: Manifest, reached: Instant) -> Iterator[source_ports.SourceSplit]:
-        """A step to each snapshot of a line that is kept, oldest first. Watermarks have ``reached`` so far before."""
-        sizes = self._sizes(end, before)
-        for manifest in self._line(before, end):
-            since = -1 if before is None else come_to(before, "")
-            has_gap = before is not None and manifest.parent != before.snapshot_id
-            if has_gap and not has_panes(self.read.catalog, manifest, since):
-                yield self._difference(before, manifest)
-                before = manifest
+    def _splits_along_line(
+        self, begin_manifest: Manifest | None, end: Manifest, reached_watermark: Instant
+    ) -> Iterator[source_ports.SourceSplit]:
+        """A step to each snapshot of a line that is kept, oldest first. Watermarks have come to ``reached_watermark``
+        before.
+        """
+        sizes = self._pane_bytes(end, begin_manifest)
+        for manifest in self._snapshots_between(begin_manifest, end):
+            since_epoch = -1 if begin_manifest is None else come_to(begin_manifest, "")
+            has_gap = begin_manifest is not None and manifest.parent != begin_manifest.snapshot_id
+            if has_gap and not has_panes(self.read.catalog, manifest, since_epoch):
+                yield self._difference_split(begin_manifest, manifest)
+                begin_manifest = manifest
                 continue
-            size = sum(own for epoch, own in sizes.items() if since < epoch <= come_to(manifest, ""))
-            patch = manifest.patch
-            is_patched = before is not None and patch is not None and since < patch.epoch <= manifest.epoch
-            is_behind = before is not None and upstream.output_watermark(before) < reached
-            kind = upstream.StepKind.AGAIN if is_patched or is_behind else upstream.StepKind.PANES
-            yield self._split(kind, before, manifest, size)
-            before = manifest
+            size = sum(own for epoch, own in sizes.items() if since_epoch < epoch <= come_to(manifest, ""))
+            was_patched = begin_manifest is not None and is_patched(manifest, since_epoch)
+            is_behind = begin_manifest is not None and upstream.output_watermark(begin_manifest) < reached_watermark
+            kind = upstream.StepKind.AGAIN if was_patched or is_behind else upstream.StepKind.PANES
+            is_appended = ViewColumns.from_json(manifest.schema).folding is Folding.NOTHING
+            if was_patched and is_appended:  # their readers may go by how a row came, which a withdrawal does not say
+                yield self._difference_split(begin_manifest, manifest)
+            else:
+                yield self._make_split(kind, begin_manifest, manifest, size)
+            begin_manifest = manifest
 
-    def _line(self, before: Manifest | None, end: Manifest) -> list[Manifest]:
-        if before is None:
+    def _snapshots_between(self, begin_manifest: Manifest | None, end: Manifest) -> list[Manifest]:
+        if begin_manifest is None:
             return self.read.catalog.whole_ancestry(end.snapshot_id)[::-1]
         try:
-            return self.read.catalog.whole_ancestry(end.snapshot_id, before.snapshot_id)[::-1]
+            return self.read.catalog.whole_ancestry(end.snapshot_id, begin_manifest.snapshot_id)[::-1]
         except RefusedError:  # the line goes on past it since some of what lies between has expired
             return [end]
 
-    def _sizes(self, end: Manifest, before: Manifest | None) -> Mapping[int, int]:
-        """Bytes of panes by epoch, of those after ``before``."""
-        since = -1 if before is None else come_to(before, "")
-        records = self.read.catalog.files(end.logs[UNNAMED.panes], since_epoch=since)
+    def _pane_bytes(self, end: Manifest, begin_manifest: Manifest | None) -> Mapping[int, int]:
+        """Bytes of panes by epoch, of those after ``begin_manifest``."""
+        since_epoch = -1 if begin_manifest is None else come_to(begin_manifest, "")
+        records = self.read.catalog.file_records(end.logs[UNNAMED.panes], since_epoch=since_epoch)
         return {
             record.epoch: sum(file.bytes for file in record.files if isinstance(file, DataFile)) for record in records
         }
 
-    def _difference(self, before: Manifest | None, end: Manifest | None) -> source_ports.SourceSplit:
-        sides = [side for side in (before, end) if side is not None]
+    def _difference_split(self, begin_manifest: Manifest | None, end: Manifest | None) -> source_ports.SourceSplit:
+        sides = [side for side in (begin_manifest, end) if side is not None]
         files = {file.path: file for side in sides for file in files_of(side, UNNAMED.current)}
-        if any(map(discards, sides)):
-            self._check_panes(sides, self.read.common(before, end))
-        return self._split(upstream.StepKind.DIFFERENCE, before, end, sum(file.bytes for file in files.values()))
+        if any(map(has_discarding_panes, sides)):
+            self._check_panes(sides, self.read.common_epoch(begin_manifest, end))
+        return self._make_split(
+            upstream.StepKind.DIFFERENCE, begin_manifest, end, sum(file.bytes for file in files.values())
+        )
 
-    def _check_panes(self, sides: Iterable[Manifest], since: int) -> None:
-        """Raise UpstreamExpiredError if panes after epoch ``since`` have expired of an upstream whose rows do not have
-        what they had.
+    def _check_panes(self, sides: Iterable[Manifest], since_epoch: int) -> None:
+        """Raise UpstreamExpiredError if panes after epoch ``since_epoch`` have expired of an upstream whose rows do
+        not have what they had.
         """
         for side in sides:
-            if not has_panes(self.read.catalog, side, since):
+            if not has_panes(self.read.catalog, side, since_epoch):
                 raise UpstreamExpiredError(
-                    f"{self.read.source}: panes after epoch {since} of snapshot {side.snapshot_id} have expired, and "
+                    f"{self.read.source}: panes after epoch {since_epoch} of snapshot {side.snapshot_id} have "
+                    "expired, and "
                     "where panes are discarded rows do not have what they had. Read a pipeline that is retracting()"
                 )
 
-    def _split(
-        self, kind: upstream.StepKind, before: Manifest | None, end: Manifest | None, size: int
+    def _make_split(
+        self, kind: upstream.StepKind, begin_manifest: Manifest | None, end: Manifest | None, size: int
     ) -> source_ports.SourceSplit:
-        begin = None if before is None else before.snapshot_id
+        begin = None if begin_manifest is None else begin_manifest.snapshot_id
         if end is None:
             return upstream.UpstreamStep(self._name, kind, begin, None, -1).to_split(size, "")
         return upstream.UpstreamStep(self._name, kind, begin, end.snapshot_id, end.epoch).to_split(
@@ -291,18 +308,20 @@ class StepEnumerator(source_ports.SplitEnumerator):
         if not splits:
             return position
         source = self.read.source
-        begun = upstream.UpstreamPosition.begun(self.read.store.uri, source.pipeline, source.output)
-        at = upstream.UpstreamPosition.from_mark(position.mark) or begun
+        start_position = upstream.UpstreamPosition.from_beginning(self.read.store.uri, source.pipeline, source.output)
+        upstream_position = upstream.UpstreamPosition.from_mark(position.mark) or start_position
         for split in splits:
-            step = upstream.UpstreamStep.of(split)
-            at = at.moved(split.etag, step.end, step.epoch, self._watermark(step))
-        return position.passed(at.to_mark(), splits)
+            step = upstream.UpstreamStep.from_split(split)
+            upstream_position = upstream_position.with_consumed(
+                split.etag, step.end, step.epoch, self._step_watermark(step)
+            )
+        return position.passed(upstream_position.to_mark(), splits)
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """The output watermark of the snapshot at which the step ends. Raises SplitGoneError."""
-        return {"": self._watermark(upstream.UpstreamStep.of(split))}
+        return {"": self._step_watermark(upstream.UpstreamStep.from_split(split))}
 
-    def _watermark(self, step: upstream.UpstreamStep) -> Instant:
+    def _step_watermark(self, step: upstream.UpstreamStep) -> Instant:
         if step.end is None:
             return MIN_INSTANT
         try:
@@ -313,7 +332,7 @@ class StepEnumerator(source_ports.SplitEnumerator):
 
     def is_correction(self, split: source_ports.SourceSplit) -> bool:
         """Whether the step takes back, or repeats."""
-        return upstream.UpstreamStep.of(split).kind.counts_again
+        return upstream.UpstreamStep.from_split(split).kind.counts_again
 
     def is_lost(self, split: source_ports.SourceSplit, unread: Mapping[str, source_ports.SourceSplit]) -> bool:
         """Never: who is at an older snapshot finds what has changed since."""
@@ -322,17 +341,19 @@ class StepEnumerator(source_ports.SplitEnumerator):
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Steps of which a snapshot has expired upstream."""
         for split in splits:
-            step = upstream.UpstreamStep.of(split)
-            gone = [side for side in (step.begin, step.end) if side is not None and self.read.known(side) is None]
-            if gone:
-                yield split, f"is gone: snapshot {gone[0]} of {self.read.source.upstream} has expired"
+            step = upstream.UpstreamStep.from_split(split)
+            snapshots_gone = [
+                side for side in (step.begin, step.end) if side is not None and self.read.manifest_if_kept(side) is None
+            ]
+            if snapshots_gone:
+                yield split, f"is gone: snapshot {snapshots_gone[0]} of {self.read.source.upstream} has expired"
 
     def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the snapshot that is published now was made, unless that is where one has come to."""
-        at, published = upstream.UpstreamPosition.from_mark(position.mark), self.read.published()
-        if published is None or (at is not None and at.snapshot == published):
+        position_read, published_id = upstream.UpstreamPosition.from_mark(position.mark), self.read.published_snapshot()
+        if published_id is None or (position_read is not None and position_read.snapshot == published_id):
             return None
-        return instant(datetime.fromisoformat(self.read.manifest(published).created_at))
+        return to_instant(datetime.fromisoformat(self.read.manifest(published_id).created_at))
 
     def explain(self) -> str:
         """Where nothing is published."""
@@ -356,14 +377,16 @@ class StepReader(source_ports.SourceReader):
         del span, required  # it is read whole, and whether it has all columns was looked at when it was planned
         source = self.pipeline.source
         try:
-            panes = with_times(StepElements(self.pipeline).of(upstream.UpstreamStep.of(split)))
+            panes = with_times(StepElements(self.pipeline).read_step(upstream.UpstreamStep.from_split(split)))
         except upstream.GONE as error:
             raise source_ports.SplitGoneError(
                 f"{source}, {split.path}", f"is gone ({error})", self.pipeline.begins_again
             ) from error
         flat = {name: panes[field.place].combine_chunks() for name, field in source.fields.items()}
         rows = panes.num_rows
-        return ScannedRecords(flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda chosen: as_json(flat, chosen))
+        return ScannedRecords(
+            flat, pa.nulls(rows, pa.string()), np.arange(rows), lambda rows_chosen: as_json(flat, rows_chosen)
+        )
 
 
 class PublishedConnector(source_ports.SourceConnector):

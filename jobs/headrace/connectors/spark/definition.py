@@ -12,11 +12,11 @@ from typing import ClassVar, TypedDict, Unpack
 
 from headrace.errors import FixConfigError, RetryError
 from headrace.formats.file_format import FileColumnsError
-from headrace.model.arguments import Arguments, keywords
-from headrace.model.changelog import Changelog, WrittenChangelog, changelog_of
+from headrace.model.arguments import Arguments, check_keywords
+from headrace.model.changelog import Changelog, Versions, WrittenChangelog, changelog_of, versions_of
 from headrace.model.expressions.columns import SourceColumns, WrittenColumns, columns_of_source
 from headrace.pipeline import endpoints
-from headrace.pipeline.loading.modules import current
+from headrace.pipeline.loading.modules import current_package
 
 
 class RangeReading(TypedDict, total=False):
@@ -29,6 +29,7 @@ class RangeReading(TypedDict, total=False):
     transform: endpoints.OwnFunction | None
     explode: str | None
     changelog: WrittenChangelog | None
+    versions: Versions | None
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class SparkSource(endpoints.Source):
     transform: endpoints.OwnFunction | None = None
     explode: str | None = None
     changelog: Changelog | None = None
+    versions: Versions | None = None
     package: str | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -72,7 +74,7 @@ class SparkSource(endpoints.Source):
         return f"{self.function} through Spark"
 
 
-@keywords
+@check_keywords
 def spark_source(
     function: str,
     schema: WrittenColumns,
@@ -95,30 +97,33 @@ def spark_source(
     >>> hr.spark_source("orders:Orders", {"shop": str, "at": datetime}, connection="orders_db").place
     'orders_db/orders:Orders'
     """
-    given = Arguments("spark_source")
-    endpoints.function_name(given, function, "orders:Orders")
-    reached = "" if connection is None else endpoints.connection_name(given, connection)
-    called = function if name is None else given.text("name", name, "orders")
-    columns = columns_of_source(given, "schema", schema)
+    arguments = Arguments("spark_source")
+    endpoints.function_name(arguments, function, "orders:Orders")
+    checked_connection = "" if connection is None else endpoints.connection_name(arguments, connection)
+    checked_name = function if name is None else arguments.text("name", name, "orders")
+    columns = columns_of_source(arguments, "schema", schema)
     limit = reading.get("max_rejected")
-    transform = endpoints.own_function(given, reading.get("transform"))
-    changelog = changelog_of(given, reading.get("changelog"))
+    transform = endpoints.own_function(arguments, reading.get("transform"))
+    explode = endpoints.exploded_column(arguments, reading.get("explode"), columns, transform)
+    endpoints.with_objects(arguments, explode, columns, "give a row of each in read(begin, end)")
+    changelog = changelog_of(arguments, reading.get("changelog"))
     if changelog is not None:
-        changelog.check(given, columns)
+        changelog.check(arguments, columns)
     defaults = SparkSource
     return SparkSource(
         function,
         columns,
-        called,
-        reached,
-        given.whole("max_files", reading.get("max_files", defaults.max_files), least=1),
-        given.whole("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
-        None if limit is None else given.whole("max_rejected", limit, least=0),
-        given.choice("missing", reading.get("missing", defaults.missing), endpoints.OnMissing),
+        checked_name,
+        checked_connection,
+        arguments.whole_number("max_files", reading.get("max_files", defaults.max_files), least=1),
+        arguments.whole_number("max_bytes", reading.get("max_bytes", defaults.max_bytes), least=1),
+        None if limit is None else arguments.whole_number("max_rejected", limit, least=0),
+        arguments.choice("missing", reading.get("missing", defaults.missing), endpoints.OnMissing),
         transform,
-        endpoints.exploded_column(given, reading.get("explode"), columns, transform),
+        explode,
         changelog,
-        package=current(),
+        versions_of(arguments, reading.get("versions"), changelog, None),
+        package=current_package(),
     )
 
 
@@ -129,7 +134,7 @@ class SparkSink(endpoints.FunctionSink):
     kind: ClassVar[str] = "spark"
 
 
-@keywords
+@check_keywords
 def spark_sink(function: str, *, connection: str | None = None, name: str | None = None) -> SparkSink:
     """A target that Spark reaches and Headrace does not know (Snowflake, BigQuery, a JDBC database), as a class.
 
@@ -143,10 +148,12 @@ def spark_sink(function: str, *, connection: str | None = None, name: str | None
     >>> hr.spark_sink("targets:Reports", connection="oracle").name
     'Reports'
     """
-    given = Arguments("spark_sink")
-    called = endpoints.function_name(given, function, "targets:Reports")
-    reached = "" if connection is None else endpoints.connection_name(given, connection)
-    return SparkSink(endpoints.sink_name(given, name, called), reached, function, package=current())
+    arguments = Arguments("spark_sink")
+    name_of_function = endpoints.function_name(arguments, function, "targets:Reports")
+    checked_connection = "" if connection is None else endpoints.connection_name(arguments, connection)
+    return SparkSink(
+        endpoints.sink_name(arguments, name, name_of_function), checked_connection, function, package=current_package()
+    )
 
 
 class RangeFunctionError(FixConfigError, code="config.range_function"):

@@ -30,18 +30,18 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from headrace.connections import Connection, SqlAnswer, answer_of, failure, hide_secrets, in_a_line
+from headrace.connections import Connection, SqlAnswer, answer_of, describe_failure, hide_secrets, in_a_line
 from headrace.connectors.spark import definition
-from headrace.distribute.spark.application import DataFrame, SparkSession, bring_packages, travels
+from headrace.distribute.spark.application import DataFrame, SparkSession, bring_packages, ship_module
 from headrace.distribute.spark.errors import SparkJobError
 from headrace.distribute.spark.failures import translate_spark_error
 from headrace.errors import HeadraceError
 from headrace.ext.sources import SourceSplit
 from headrace.formats.file_format import FileColumnsError
-from headrace.formats.parquet import places, stored_columns
+from headrace.formats.parquet import column_places, stored_columns
 from headrace.pipeline.endpoints import OnMissing
 from headrace.pipeline.loading.code_digests import named_function
-from headrace.sources.landed.lander import encoded
+from headrace.sources.landed.lander import encode_table
 from headrace.sources.landed.ranges import digest_of
 from headrace.this_process import Staying
 from headrace_snapshots.store import ObjectExistsError, ObjectStore, UnknownOutcomeError, open_store, scheme_of
@@ -67,9 +67,9 @@ class ConnectedSession:
 
     def leave(self) -> None:
         """Nobody needs the session for now: it ends, or stays as long as ``SESSIONS`` are kept."""
-        with SESSIONS.entered() as over:
-            if over is not None:
-                over.callback(self.stop)
+        with SESSIONS.shared_exit_stack() as exit_stack:
+            if exit_stack is not None:
+                exit_stack.callback(self.stop)
                 return
         self.stop()
 
@@ -109,7 +109,7 @@ class DatabaseAnswer:
 def answer_of_database(error: Exception, connection: Connection | None) -> DatabaseAnswer | None:
     """What a database says that a driver of Python or Java has asked; None if it is no error of one."""
     if hasattr(error, "sqlstate"):  # psycopg's; None where nothing was connected
-        return DatabaseAnswer(error.sqlstate or "", failure(error, connection))
+        return DatabaseAnswer(error.sqlstate or "", describe_failure(error, connection))
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)  # as py4j or PySpark has it
     with suppress(Py4JError):  # a JVM that is gone
         while java is not None:
@@ -130,42 +130,46 @@ def named_failures(source: definition.SparkSource, connection: Connection | None
         raise
     except Exception as error:
         # without what was caught: it may quote a secret
-        raise _named(source, connection, error) from None
+        raise _error_with_source(source, connection, error) from None
 
 
-def _named(source: definition.SparkSource, connection: Connection | None, error: Exception) -> HeadraceError:
-    of = str(source) if connection is None else f"{source} ({connection})"
+def _error_with_source(
+    source: definition.SparkSource, connection: Connection | None, error: Exception
+) -> HeadraceError:
+    place = str(source) if connection is None else f"{source} ({connection})"
     answer = answer_of_database(error, connection)
     if answer is not None and answer.refuses:
-        return definition.RangeRefusedError(f"{of}: the database refuses: {answer.text}. Nothing of it was landed")
+        return definition.RangeRefusedError(f"{place}: the database refuses: {answer.text}. Nothing of it was landed")
     if answer is not None:
         text = answer.text
     elif isinstance(error, AnalysisException):
         reason = in_a_line(str(error).partition(";")[0], connection)
-        return definition.RangeFunctionError(f"{of}: Spark refuses its DataFrame: {reason}. Correct read()")
+        return definition.RangeFunctionError(f"{place}: Spark refuses its DataFrame: {reason}. Correct read()")
     elif isinstance(error, PySparkException | Py4JError):
-        translated = translate_spark_error(error)
-        text = in_a_line(str(translated), connection)
-        if not isinstance(translated, SparkJobError):
-            translated.args = (f"{of}: {text}",)
-            return translated
+        own_error = translate_spark_error(error)
+        text = in_a_line(str(own_error), connection)
+        if not isinstance(own_error, SparkJobError):
+            own_error.args = (f"{place}: {text}",)
+            return own_error
     else:
-        text = failure(error, connection)
+        text = describe_failure(error, connection)
     return definition.RangeFailedError(
-        f"{of} failed: {text}. Nothing of it was landed; the next run begins there again"
+        f"{place} failed: {text}. Nothing of it was landed; the next run begins there again"
     )
 
 
 def check_columns(frame: DataFrame, source: definition.SparkSource) -> None:
     """Raise RangeColumnsError, which names each column of ``frame`` that is not as ``source`` says."""
     names = frame.columns
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if duplicates := sorted({name for name in names if names.count(name) > 1}):
         raise definition.RangeColumnsError(
-            f"{source}: read() gives column {twice[0]} {names.count(twice[0])} times: name each once (alias, drop)"
+            f"{source}: read() gives column {duplicates[0]} {names.count(duplicates[0])} times: name each once "
+            "(alias, drop)"
         )
-    if dotted := [name for name in names if "." in name]:
+    if names_with_dots := [name for name in names if "." in name]:
         raise definition.RangeColumnsError(
-            f"{source}: read() gives column {dotted[0]}, and Spark takes what is before a dot for an object: give it "
+            f"{source}: read() gives column {names_with_dots[0]}, and Spark takes what is before a dot for an "
+            "object: give it "
             "another name (alias), or leave it out"
         )
     try:
@@ -179,7 +183,7 @@ def check_columns(frame: DataFrame, source: definition.SparkSource) -> None:
             f"{source}: read() gives column {empty[0]}, an object without fields, which Parquet cannot hold: "
             "leave it out"
         )
-    if wrong := [*_misfits(schema, source)]:
+    if wrong := [*_misfit_reasons(schema, source)]:
         raise definition.RangeColumnsError(
             f"{source}: what read() gives does not fit the schema: {'; '.join(wrong)}. It has "
             f"{', '.join(f'{field.name} ({field.type})' for field in schema)}. Nothing was landed: correct the schema, "
@@ -193,17 +197,17 @@ def _is_empty(kind: pa.DataType) -> bool:
     return (is_object and not kind.num_fields) or any(_is_empty(kind.field(n).type) for n in range(kind.num_fields))
 
 
-def _misfits(schema: pa.Schema, source: definition.SparkSource) -> Iterator[str]:
+def _misfit_reasons(schema: pa.Schema, source: definition.SparkSource) -> Iterator[str]:
     fields = source.as_read.fields
-    there = {*places(schema, fields)}
-    for name, wanted in fields.items():
+    stored_places = {*column_places(schema, fields)}
+    for name, source_field in fields.items():
         try:
-            stored_columns(schema, {name: wanted}, str(source))
+            stored_columns(schema, {name: source_field}, str(source))
         except FileColumnsError as error:
             yield error.reason
         else:
-            if wanted.place not in there and source.missing is OnMissing.FAIL:
-                yield f"there is no column {wanted.named(name)}"
+            if source_field.place not in stored_places and source.missing is OnMissing.FAIL:
+                yield f"there is no column {source_field.named(name)}"
 
 
 class Ranges(Protocol):
@@ -229,9 +233,9 @@ class NamedRanges:
     def ends(self, begin: str | None) -> list[str]:
         """Where new ranges end. Raises RangeFunctionError, RangeRefusedError, RangeFailedError."""
         with named_failures(self.source, self.session.connection):
-            given: Any = self.ranges.ends(begin)
-            is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
-            ends = [*given] if is_several else [given]
+            ends_given: Any = self.ranges.ends(begin)
+            is_several = isinstance(ends_given, Iterable) and not isinstance(ends_given, str | bytes)
+            ends = [*ends_given] if is_several else [ends_given]
         wrong = [end for end in ends if not isinstance(end, str) or not end]
         if wrong or not is_several:
             raise definition.RangeFunctionError(
@@ -260,9 +264,11 @@ def ranges_of(source: definition.SparkSource, connection: Connection | None) -> 
     session = ConnectedSession(connection, "landing")
     try:
         with named_failures(source, connection):
-            named = named_function(str(source), source.function, source.package, definition.RangeFunctionError)
-            travels(named.module)  # with its own functions for rows
-            ranges: Any = named.function(session)
+            ranges_function = named_function(
+                str(source), source.function, source.package, definition.RangeFunctionError
+            )
+            ship_module(ranges_function.module)  # with its own functions for rows
+            ranges: Any = ranges_function.function(session)
         for method in ("ends", "read"):
             if not callable(getattr(ranges, method, None)):
                 raise definition.RangeFunctionError(
@@ -279,48 +285,48 @@ MOST_BYTES: Final = 64 * 2**20
 _WRITTEN: Final = "partition int, number int, path string, size long, digest string"
 
 
-def written(spark: SparkSession, frame: DataFrame, root: str, folder: str) -> list[SourceSplit]:
+def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -> list[SourceSplit]:
     """Write the rows of ``frame`` as Parquet files in a ``folder`` below ``root``, which tasks reach by that URI. What
     they are, in the order of its partitions; the ETag of each is the digest of its content.
     """
     bring_packages(spark)
-    write = partial(_write, root, scheme_of(root).settings(os.environ), folder)
+    write = partial(_write_partition, root, scheme_of(root).settings(os.environ), folder)
     files: list[dict[str, Any]] = frame.mapInArrow(write, _WRITTEN).toArrow().to_pylist()
     in_order = sorted(files, key=lambda file: (file["partition"], file["number"]))
     return [SourceSplit(file["path"], file["size"], file["digest"]) for file in in_order]
 
 
-def _write(
+def _write_partition(
     root: str, settings: Mapping[str, str], folder: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     os.environ.update(settings)
     store = open_store(root)
     task: Any = TaskContext.get()
-    for number, rows in enumerate(_parts(batches)):
+    for number, rows in enumerate(_tables_of_batches(batches)):
         path = f"{folder}{task.partitionId():05d}-{number:05d}-{task.taskAttemptId()}.parquet"
-        data = encoded(rows)
-        _put(store, path, data)
+        data = encode_table(rows)
+        _put_object(store, path, data)
         report = (pa.array([task.partitionId()], pa.int32()), pa.array([number], pa.int32()), [path], [len(data)])
         yield pa.RecordBatch.from_pydict(
             dict(zip(("partition", "number", "path", "size", "digest"), (*report, [digest_of(data)]), strict=True))
         )
 
 
-def _parts(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    taken: list[pa.RecordBatch] = []
+def _tables_of_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    batches_taken: list[pa.RecordBatch] = []
     size = 0
     for batch in batches:
         if batch.num_rows:
-            taken.append(batch)
+            batches_taken.append(batch)
             size += batch.nbytes
         if size >= MOST_BYTES:
-            yield pa.Table.from_batches(taken)
-            taken, size = [], 0
-    if taken:
-        yield pa.Table.from_batches(taken)
+            yield pa.Table.from_batches(batches_taken)
+            batches_taken, size = [], 0
+    if batches_taken:
+        yield pa.Table.from_batches(batches_taken)
 
 
-def _put(store: ObjectStore, path: str, data: bytes) -> None:
+def _put_object(store: ObjectStore, path: str, data: bytes) -> None:
     """Nobody else writes there: what is there after an answer was lost is this."""
     try:
         store.create(path, data)

@@ -11,7 +11,7 @@ from headrace.connectors.spark.definition import SparkSink
 from headrace.connectors.spark.ranges import ConnectedSession
 from headrace.errors import HeadraceError
 from headrace.ext import sinks as sink_ports
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.model.expressions.data_types import DataType, ValueType, from_words
 from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.loading.code_digests import named_function
@@ -59,21 +59,21 @@ class _OpenTarget(sink_ports.OpenSink):
     ) -> sink_ports.AppliedCounts:
         # where nothing is published there are the columns that it had, and no row
         columns = changes.columns or {name: from_words(kind) for name, kind in after.columns.items()}
-        rows = _signed(changes, columns)
-        written = _number(rows, 1)
+        rows = _signed_rows(changes, columns)
+        rows_written = _count_rows(rows, 1)
         replaces = changes.source is sink_ports.ChangeSource.ALL_ROWS
-        before_text = None if before is None else _text(before)
+        before_text = None if before is None else _state_text(before)
         frame = self.session.spark.createDataFrame(rows)
-        self.target.apply(frame, before_text, _text(after), replaces=replaces)
-        return sink_ports.AppliedCounts(rows.num_rows - written, written)
+        self.target.apply(frame, before_text, _state_text(after), replaces=replaces)
+        return sink_ports.AppliedCounts(rows.num_rows - rows_written, rows_written)
 
     def rows(self, columns: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader] | None":
         """What the function ``rows`` of the target gives, if it has one."""
         read: Callable[[], DataFrame] | None = getattr(self.target, "rows", None)
-        return None if read is None else self._rows(read(), [*columns])
+        return None if read is None else self._row_readers(read(), [*columns])
 
     @contextmanager
-    def _rows(self, frame: "DataFrame", columns: Sequence[str]) -> "Iterator[pa.RecordBatchReader]":
+    def _row_readers(self, frame: "DataFrame", columns: Sequence[str]) -> "Iterator[pa.RecordBatchReader]":
         check_columns(f"of sink {self.name}", columns, frame.columns)
         names = ("`" + name.replace("`", "``") + "`" for name in columns)
         yield frame.select(*names).toArrow().to_reader()
@@ -84,22 +84,24 @@ class SparkKind(sink_ports.SinkConnector):
 
     @contextmanager
     def open(self, sink: Sink, connection: Connection) -> Iterator[sink_ports.OpenSink]:
-        require("spark", f"sink {sink.name}")
-        from headrace.distribute.spark.application import travels
+        require_extra("spark", f"sink {sink.name}")
+        from headrace.distribute.spark.application import ship_module
 
         assert isinstance(sink, SparkSink)
         session = ConnectedSession(connection if sink.connection else None, "deliver")
         try:
-            named = named_function(f"sink {sink.name}", sink.function, sink.package, sink_ports.SinkRefusedError)
-            travels(named.module)  # with its own functions for rows
-            with _passing(sink, connection):
-                yield _OpenTarget(named.function(session), session, sink.name)
+            target_function = named_function(
+                f"sink {sink.name}", sink.function, sink.package, sink_ports.SinkRefusedError
+            )
+            ship_module(target_function.module)  # with its own functions for rows
+            with _translate_transient_errors(sink, connection):
+                yield _OpenTarget(target_function.function(session), session, sink.name)
         finally:
             session.stop()
 
 
 @contextmanager
-def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
+def _translate_transient_errors(sink: Sink, connection: Connection) -> Iterator[None]:
     """Inside, what a database says that passes is SinkUnreachableError, without the class of the user's saying so."""
     from headrace.connectors.spark.ranges import answer_of_database
 
@@ -118,20 +120,20 @@ def _passing(sink: Sink, connection: Connection) -> Iterator[None]:
 SPARK: Final = SparkKind()
 
 
-def _text(held: sink_ports.SinkState) -> str:
+def _state_text(sink_state: sink_ports.SinkState) -> str:
     """The text that a target of the user's compares with what it has stored, by an older version too."""
-    fields = asdict(held)
+    fields = asdict(sink_state)
     unknown = [name for name in ("identity", "at") if fields[name] is None]
     return json.dumps({name: value for name, value in fields.items() if name not in unknown}, sort_keys=True)
 
 
-def _number(rows: "pa.Table", sign: int) -> int:
+def _count_rows(rows: "pa.Table", sign: int) -> int:
     import pyarrow.compute as pc
 
     return int(pc.sum(pc.equal(rows.column(sink_ports.SIGN), sign), min_count=0).as_py())
 
 
-def _signed(changes: sink_ports.Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
+def _signed_rows(changes: sink_ports.Changes, columns: Mapping[str, ValueType]) -> "pa.Table":
     """Rows that go (sign -1), of which only the identity is there, and those that come (1)."""
     import pyarrow as pa
 
@@ -144,14 +146,18 @@ def _signed(changes: sink_ports.Changes, columns: Mapping[str, ValueType]) -> "p
         (-1, identity, changes.removed()),
         (1, own, changes.rows()),
     ]
-    batches = [_as(schema, named_as(batch, named), sign) for sign, named, given in parts for batch in given]
+    batches = [
+        _with_sign(schema, named_as(batch, column_names), sign)
+        for sign, column_names, batches_of_part in parts
+        for batch in batches_of_part
+    ]
     return pa.Table.from_batches(batches, schema)
 
 
-def _as(schema: "pa.Schema", batch: "pa.RecordBatch", sign: int) -> "pa.RecordBatch":
+def _with_sign(schema: "pa.Schema", batch: "pa.RecordBatch", sign: int) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    there = {sink_ports.SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
-    there |= dict(zip(batch.schema.names, batch.columns, strict=True))
-    arrays = [there.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
+    columns = {sink_ports.SIGN: pa.repeat(pa.scalar(sign, pa.int64()), batch.num_rows)}
+    columns |= dict(zip(batch.schema.names, batch.columns, strict=True))
+    arrays = [columns.get(field.name, pa.nulls(batch.num_rows, field.type)) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -14,7 +14,7 @@ from headrace.connectors.spark.definition import SparkSource
 from headrace.connectors.spark.ranges import SESSIONS
 from headrace.ext import sources as source_ports
 from headrace.ext.formats import FORMATS
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.pipeline.endpoints import Source
 from headrace.sources.landed.ranges import way_on
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
@@ -42,12 +42,12 @@ class RangeEnumerator(source_ports.SplitEnumerator):
         RangeFailedError, and MissingConnectionError.
         """
         begin = position.mark or None
-        with _ranges(self.source) as ranges:
+        with _open_ranges(self.source) as ranges:
             ends = ranges.ends(begin)
         for end in ends:
             if end != begin:
                 words = f"{self.source.name} {'from the beginning' if begin is None else f'behind {begin}'} to {end}"
-                yield source_ports.SourceSplit(words, _UNKNOWN, _bounds(begin, end))
+                yield source_ports.SourceSplit(words, _UNKNOWN, _encode_bounds(begin, end))
             begin = end
 
     def after(
@@ -58,13 +58,13 @@ class RangeEnumerator(source_ports.SplitEnumerator):
 
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """Files that were written and are gone, or have another size. Reading holds each against its digest."""
-        wanted = [*splits]
-        folders = {split.path.rpartition("/")[0] + "/" for split in wanted}
-        there = {info.path: info.size for folder in folders for info in self.store.list(folder)}
-        for split in wanted:
-            if split.path not in there:
+        wanted_splits = [*splits]
+        folders = {split.path.rpartition("/")[0] + "/" for split in wanted_splits}
+        size_by_path = {info.path: info.size for folder in folders for info in self.store.list(folder)}
+        for split in wanted_splits:
+            if split.path not in size_by_path:
                 yield split, "is gone"
-            elif there[split.path] != split.size:
+            elif size_by_path[split.path] != split.size:
                 yield split, "has changed"
 
     def explain(self) -> str:
@@ -87,13 +87,13 @@ class WrittenReader(source_ports.WritingReader):
         """Run the job. Raises RangeColumnsError, RangeFunctionError, RangeRefusedError, RangeFailedError and errors of
         Spark.
         """
-        with _ranges(self.source) as ranges:
-            from headrace.connectors.spark.ranges import check_columns, named_failures, written
+        with _open_ranges(self.source) as ranges:
+            from headrace.connectors.spark.ranges import check_columns, named_failures, write_frame
 
             frame = ranges.read(*_bounds_of(split))
             with named_failures(self.source, ranges.session.connection):
                 check_columns(frame, self.source)
-                return written(ranges.session.spark, frame, self.store.uri, folder)
+                return write_frame(ranges.session.spark, frame, self.store.uri, folder)
 
     def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The rows of a file. Raises SplitGoneError, LandedColumnsError."""
@@ -124,7 +124,7 @@ class SparkConnector(source_ports.SourceConnector):
     @contextmanager
     def staying_connected(self) -> Iterator[None]:
         """One session, which epochs on Spark have, too."""
-        with SESSIONS.kept():
+        with SESSIONS.keep_open():
             yield
 
 
@@ -132,17 +132,17 @@ SPARK: Final = SparkConnector()
 
 
 @contextmanager
-def _ranges(source: SparkSource) -> "Iterator[NamedRanges]":
+def _open_ranges(source: SparkSource) -> "Iterator[NamedRanges]":
     """The ranges of ``source``. Raises NotInstalledError, MissingConnectionError, RangeFunctionError."""
-    require("spark", str(source))
+    require_extra("spark", str(source))
     from headrace.connectors.spark.ranges import ranges_of
 
-    given: Connection | None = connection(source.connection) if source.connection else None
-    with ranges_of(source, given) as ranges:
+    spark_connection: Connection | None = connection(source.connection) if source.connection else None
+    with ranges_of(source, spark_connection) as ranges:
         yield ranges
 
 
-def _bounds(begin: str | None, end: str) -> str:
+def _encode_bounds(begin: str | None, end: str) -> str:
     return json.dumps([begin, end])
 
 

@@ -40,10 +40,20 @@ import headrace_snapshots
 from headrace.distribute.process import Stop, give_back, share_one_heap, stated_tasks
 from headrace.distribute.spark.jvm import is_local
 from headrace.distribute.tasks.plan import TaskEnvironment
-from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType
-from headrace.pipeline.loading.code_digests import modules_of
+from headrace.errors import FixConfigError
+from headrace.kernel.aggregates.group_rows import GroupFunctionError
+from headrace.model.expressions.data_types import (
+    PRECISION,
+    SCALE,
+    ColumnType,
+    DataType,
+    ListType,
+    MapType,
+    StructType,
+)
+from headrace.pipeline.loading.code_digests import load_function, modules_of
 from headrace.pipeline.loading.modules import package_of
-from headrace.sources.flat_maps import BatchFunctionError, Call
+from headrace.sources.flat_maps import BatchFunctionError
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import open_store, scheme_of
 
@@ -61,9 +71,16 @@ SPARK_TYPES: dict[DataType, t.DataType] = {
 }
 
 
-def spark_type(kind: DataType | ListType) -> t.DataType:
+def spark_type(kind: ColumnType) -> t.DataType:
     """The type of a column of a source."""
-    return t.ArrayType(SPARK_TYPES[kind.item]) if isinstance(kind, ListType) else SPARK_TYPES[kind]
+    match kind:
+        case ListType(item):
+            return t.ArrayType(SPARK_TYPES[item])
+        case StructType(fields):
+            return t.StructType([t.StructField(name, spark_type(own)) for name, own in fields])
+        case MapType(value):
+            return t.MapType(t.StringType(), spark_type(value))
+    return SPARK_TYPES[kind]
 
 
 P = ParamSpec("P")
@@ -79,8 +96,8 @@ def tasks_of(spark: SparkSession) -> int:
     """How many tasks of an epoch run beside each other: the application's cores, if nobody has said otherwise. Raises
     TasksSettingError.
     """
-    if (stated := stated_tasks()) is not None:
-        return stated
+    if (number_stated := stated_tasks()) is not None:
+        return number_stated
     if is_connected(spark):  # a client cannot ask for the cores
         return int(spark.conf.get("spark.default.parallelism", str(_FEWEST)) or _FEWEST)
     return spark.sparkContext.defaultParallelism
@@ -101,7 +118,7 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
     if is_connected(spark):
         return run
 
-    def pooled(*args: P.args, **kwargs: P.kwargs) -> R:
+    def run_pooled(*args: P.args, **kwargs: P.kwargs) -> R:
         context = spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", BACKGROUND_POOL)
         try:
@@ -110,11 +127,11 @@ def in_background_pool(spark: SparkSession, run: Callable[P, R]) -> Callable[P, 
             # the typing of pyspark forgets that None clears a property
             context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
 
-    return pooled
+    return run_pooled
 
 
 @contextmanager
-def interrupted(spark: SparkSession, stop: Stop) -> Iterator[None]:
+def interrupt_on_stop(spark: SparkSession, stop: Stop) -> Iterator[None]:
     """End the jobs that this thread, which has no others, starts in the block when ``stop`` is set. Raises
     CancelledError if it is already.
     """
@@ -126,7 +143,7 @@ def interrupted(spark: SparkSession, stop: Stop) -> Iterator[None]:
         context = spark.sparkContext
         context.setJobGroup(name, "beside the epochs", interruptOnCancel=True)
         end = partial(context.cancelJobGroup, name)
-    with stop.calling(end):
+    with stop.call_on_stop(end):
         yield
 
 
@@ -138,21 +155,21 @@ def write_packages(archive: Path) -> None:
     """Write the Headrace that this process runs as a zip, with its bytecode: a process that imports from a zip cannot
     keep what it compiles.
     """
-    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as zipped:
+    with ZipFile(archive, "w", ZIP_DEFLATED, compresslevel=1) as archive_file:
         for package in (headrace, headrace_snapshots):
             home = Path(package.__path__[0])
             for file in sorted(home.rglob("*.py")):
                 place = Path(home.name) / file.relative_to(home)
-                zipped.write(file, place)
-                zipped.writestr(str(place.with_suffix(".pyc")), _bytecode(file))
+                archive_file.write(file, place)
+                archive_file.writestr(str(place.with_suffix(".pyc")), _compile_module(file))
 
 
-def _bytecode(file: Path) -> bytes:
+def _compile_module(file: Path) -> bytes:
     """The module in ``file`` as Python reads it without a look at the source, whose time a zip keeps without a zone."""
     loader = SourceFileLoader(file.stem, str(file))
-    unchecked = (1).to_bytes(4, "little")
+    unchecked_flag = (1).to_bytes(4, "little")
     code = marshal.dumps(loader.get_code(file.stem))
-    return MAGIC_NUMBER + unchecked + source_hash(loader.get_data(str(file))) + code
+    return MAGIC_NUMBER + unchecked_flag + source_hash(loader.get_data(str(file))) + code
 
 
 def bring_packages(spark: SparkSession) -> None:
@@ -199,7 +216,7 @@ class EpochJob:
 
     @classmethod
     @contextmanager
-    def running(cls, spark: SparkSession, description: str) -> Iterator[Self]:
+    def label_jobs(cls, spark: SparkSession, description: str) -> Iterator[Self]:
         """While inside, jobs of this thread have that ``description``. A group that a caller has set stays: by it the
         caller may cancel what it has started.
         """
@@ -208,8 +225,8 @@ class EpochJob:
             return
         context = spark.sparkContext
         names = (_GROUP, _DESCRIPTION)
-        before = {name: context.getLocalProperty(name) for name in names}
-        group = before[_GROUP] or f"headrace-{uuid.uuid4().hex}"
+        old_properties = {name: context.getLocalProperty(name) for name in names}
+        group = old_properties[_GROUP] or f"headrace-{uuid.uuid4().hex}"
         context.setLocalProperty(_GROUP, group)
         context.setLocalProperty(_DESCRIPTION, description)
         try:
@@ -217,9 +234,9 @@ class EpochJob:
         finally:
             for name in names:
                 # the typing of pyspark forgets that None clears a property
-                context.setLocalProperty(name, before[name])  # type: ignore[arg-type]
+                context.setLocalProperty(name, old_properties[name])  # type: ignore[arg-type]
 
-    def stages(self) -> list[StageTasks]:
+    def running_stages(self) -> list[StageTasks]:
         """The stages of the newest job that runs, in their order; none before it has begun."""
         if self.group is None:
             return []
@@ -231,7 +248,7 @@ class EpochJob:
         return [StageTasks(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
 
 
-def travels(module: str) -> None:
+def ship_module(module: str) -> None:
     """Let what ``module`` defines travel; if it lies beside a pipeline's file, also what the others there define."""
     cloudpickle.register_pickle_by_value(sys.modules[package_of(module) or module])  # type: ignore[no-untyped-call]
 
@@ -250,49 +267,54 @@ class TaskPayload:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, spark: SparkSession, work: TaskEnvironment) -> "TaskPayload":
+    def from_environment(cls, spark: SparkSession, work: TaskEnvironment) -> "TaskPayload":
         """For tasks in ``spark``. Keys go with the tasks, never into Spark's configuration."""
         for module in modules_of(work.pipeline):
-            travels(module)
-        calls = {name: _sent(name, call) for name, call in work.landing.batch_calls.items()}
-        pickled: bytes = cloudpickle.dumps((work.pipeline, calls))  # type: ignore[no-untyped-call]
+            ship_module(module)
+        calls = {
+            key: _pickle_function(f"batch function {key[0]}", call, BatchFunctionError)
+            for key, call in work.landing.batch_calls.items()
+        }
+        for function in work.pipeline.group_functions:
+            _pickle_function(function.in_words, load_function(function, GroupFunctionError), GroupFunctionError)
+        pickled_pipeline: bytes = cloudpickle.dumps((work.pipeline, calls))  # type: ignore[no-untyped-call]
         uris = () if runs_here(spark) else (work.store.uri, *work.landing.uris)
         settings = [scheme_of(uri).settings(os.environ) for uri in uris]
-        return cls(pickled, work.store.uri, dict(ChainMap(*settings)))
+        return cls(pickled_pipeline, work.store.uri, dict(ChainMap(*settings)))
 
-    def work(self) -> TaskEnvironment:
+    def task_environment(self) -> TaskEnvironment:
         """The work of the pipeline: the same object for all tasks of a process."""
         os.environ.update(self.environment)
-        return _work(self.pipeline, self.root)
+        return _load_environment(self.pipeline, self.root)
 
-    def calling(self, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Callable[..., Any]:
+    def task_function(self, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any) -> Callable[..., Any]:
         """``run`` of the work, of the ``arguments``, and of the rows of a task."""
-        return partial(_called, self, run, *arguments)
+        return partial(_run_task, self, run, *arguments)
 
 
-def _called(
+def _run_task(
     payload: TaskPayload, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
 ) -> Iterator[pa.RecordBatch]:
-    yield from run(payload.work(), *arguments)
+    yield from run(payload.task_environment(), *arguments)
     give_back()
 
 
 @lru_cache(_PIPELINES)
-def _work(pickled: bytes, root: str) -> TaskEnvironment:
+def _load_environment(pickled_pipeline: bytes, root: str) -> TaskEnvironment:
     share_one_heap()
-    pipeline, sent = pickle.loads(pickled)  # noqa: S301 (the driver's own, of this application)
-    calls = {name: pickle.loads(call) for name, call in sent.items()}  # noqa: S301 (as above)
+    pipeline, pickled_calls = pickle.loads(pickled_pipeline)  # noqa: S301 (the driver's own, of this application)
+    calls = {key: pickle.loads(call) for key, call in pickled_calls.items()}  # noqa: S301 (as above)
     store = open_store(root)
-    return TaskEnvironment.of(pipeline, store, Landing(pipeline, store, calls))
+    return TaskEnvironment.from_pipeline(pipeline, store, Landing(pipeline, store, calls))
 
 
-def _sent(name: str, call: Call) -> bytes:
-    """The batch function of input ``name`` as it travels. Raises BatchFunctionError."""
+def _pickle_function(what: str, call: Callable[..., Any], error: type[FixConfigError]) -> bytes:
+    """A function of a user's own as it travels. Raises an ``error``."""
     try:
-        pickled: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
-    except (TypeError, pickle.PicklingError) as error:
-        raise BatchFunctionError(
-            f"the batch function of input {name} cannot travel to Spark's workers ({error}): what its module holds "
-            "goes with it, so make there what cannot be copied, such as a connection, when it is first called"
-        ) from error
-    return pickled
+        pickled_call: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
+    except (TypeError, pickle.PicklingError) as problem:
+        raise error(
+            f"{what} cannot travel to Spark's workers ({problem}): what its module holds goes with it, so make there "
+            "what cannot be copied, such as a connection, when it is first called"
+        ) from problem
+    return pickled_call

@@ -16,13 +16,13 @@ from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop
 from headrace.distribute.spark import application
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.frames import applied
+from headrace.distribute.spark.frames import apply_function
 from headrace.distribute.spark.session import EXCHANGE
 from headrace.distribute.tasks import levels
 from headrace.distribute.tasks import plan as task_plan
 from headrace.distribute.tasks.background import FoldPlan, MergePlan
 from headrace.distribute.tasks.engine import TasksEngine
-from headrace.distribute.tasks.exchange import PLACE, SCHEMA, ReceivedMessage, hear
+from headrace.distribute.tasks.exchange import PLACE, SCHEMA, ReceivedMessage, receive_messages
 from headrace.distribute.tasks.map_side import read_rows
 from headrace.distribute.tasks.tables import leaving_schema, read_panes
 from headrace.errors import FixConfigError
@@ -54,28 +54,28 @@ class SparkRunner:
         self._work = work
         for name, value in EXCHANGE.items():  # a session that was brought may have others
             spark.conf.set(name, value)
-        self._sent = application.TaskPayload.of(spark, work)
+        self._sent = application.TaskPayload.from_environment(spark, work)
         self._tasks = tasks
         self._map_level = mapped
         self._under_way: tuple[task_plan.EpochPlan, application.EpochJob] | None = None
 
-    def tasks(self, size: int) -> int:
+    def task_count(self, size: int) -> int:
         """All of them: which of them had little to do shows in no figure."""
         del size
         return self._tasks
 
-    def epoch(self, plan: task_plan.EpochPlan) -> Sequence[ReceivedMessage]:
+    def run_epoch(self, plan: task_plan.EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
-        first, *below = task_plan.level_names(self._work, plan)
-        described = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *below))}"
-        with spark_errors(), application.EpochJob.running(self._spark, described) as job:
+        first, *later_levels = task_plan.level_names(self._work, plan)
+        job_description = f"{self._work.pipeline.name}, epoch {plan.epoch}: {', then '.join((first, *later_levels))}"
+        with spark_errors(), application.EpochJob.label_jobs(self._spark, job_description) as job:
             self._under_way = plan, job
             try:
-                rows = self._panes(plan, first) if plan.job else self._mapped(plan, first)
-                for level, name in enumerate(below):
+                rows = self._map_panes(plan, first) if plan.job else self._map_inputs(plan, first)
+                for level, name in enumerate(later_levels):
                     parts = rows.repartitionById(levels.tasks_at(self._work, plan, level), "part")
-                    rows = self._through(name, parts, levels.level_below, plan, level)
-                return _received(rows, levels.tasks_above(self._work, plan, len(below)))
+                    rows = self._run_tasks(name, parts, levels.level_below, plan, level)
+                return _collect_messages(rows, levels.tasks_above(self._work, plan, len(later_levels)))
             finally:
                 self._under_way = None
 
@@ -86,71 +86,80 @@ class SparkRunner:
             return None
         plan, job = under_way
         with spark_errors():
-            stages = job.stages()
+            stages = job.running_stages()
         if not stages:
             return task_plan.progress_at(self._work, plan, 0, 0, 0)
-        at = next((number for number, stage in enumerate(stages) if stage.done < stage.tasks), len(stages) - 1)
+        stage_number = next(
+            (number for number, stage in enumerate(stages) if stage.done < stage.tasks), len(stages) - 1
+        )
         of_first = len(stages) - levels.levels_below(self._work, plan)
-        return task_plan.progress_at(self._work, plan, max(0, at - of_first + 1), stages[at].done, stages[at].tasks)
+        return task_plan.progress_at(
+            self._work, plan, max(0, stage_number - of_first + 1), stages[stage_number].done, stages[stage_number].tasks
+        )
 
-    def _mapped(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
-        rows = self._through(name, self._numbers(len(plan.shares)), self._map_level, plan)
+    def _map_inputs(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
+        rows = self._run_tasks(name, self._task_numbers(len(plan.shares)), self._map_level, plan)
         for number, input_ in enumerate(self._work.pipeline.inputs, 1):
             read = any(piece.input == input_.name for share in plan.shares for piece in share)
             if isinstance(input_.source.transform, SparkFunction) and read:
-                run = self._sent.calling(read_input, plan, input_.name)
-                columns = self._numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
-                rows_made = applied(input_.source.transform, columns)
-                rows = rows.union(self._through(name, rows_made, map_made, plan, input_.name, number * _TASKS))
+                run = self._sent.task_function(read_input, plan, input_.name)
+                columns = self._task_numbers(len(plan.shares)).mapInArrow(run, _row_type(input_))
+                rows_made = apply_function(input_.source.transform, columns)
+                rows = rows.union(self._run_tasks(name, rows_made, map_made, plan, input_.name, number * _TASKS))
         return rows
 
-    def _panes(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
+    def _map_panes(self, plan: task_plan.EpochPlan, name: str) -> application.DataFrame:
         work = self._work
-        rows = self._through(name, self._numbers(task_plan.tasks_of_first_level(work, plan)), levels.map_level, plan)
+        rows = self._run_tasks(
+            name, self._task_numbers(task_plan.tasks_of_first_level(work, plan)), levels.map_level, plan
+        )
         for number in task_plan.through_spark(work, plan):
-            elements = [at for at, panes in enumerate(plan.elements) if panes.chain == number]
+            elements = [place for place, panes in enumerate(plan.elements) if panes.chain == number]
             if elements:
                 chain, first = work.chains[number], work.jobs[plan.job].stage_at(number, 0)
                 transform = chain.stages[first].stage.aggregation.transform
-                assert transform is not None
+                assert isinstance(transform, SparkFunction)
                 schema = from_arrow_schema(leaving_schema(chain.stages[first - 1]))
-                files = self._numbers(len(elements), first=elements[0])
-                made = applied(transform, files.mapInArrow(self._sent.calling(read_elements, plan), schema))
+                files = self._task_numbers(len(elements), first=elements[0])
+                transformed_rows = apply_function(
+                    transform, files.mapInArrow(self._sent.task_function(read_elements, plan), schema)
+                )
                 base = (number + 1) * _TASKS
-                rows = rows.union(self._through(name, made, map_made, plan, chain.names.output, base))
+                rows = rows.union(self._run_tasks(name, transformed_rows, map_made, plan, chain.names.output, base))
         return rows
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a merge say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), application.interrupted(self._spark, stop):
-            return application.in_background_pool(self._spark, self._merged)(plan)
+        with spark_errors(), application.interrupt_on_stop(self._spark, stop):
+            return application.in_background_pool(self._spark, self._run_merge_tasks)(plan)
 
-    def _merged(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
-        return _received(
-            self._through("merging layers", self._numbers(len(plan.parts)), levels.merge_level, plan), len(plan.parts)
+    def _run_merge_tasks(self, plan: MergePlan) -> Sequence[ReceivedMessage]:
+        return _collect_messages(
+            self._run_tasks("merging layers", self._task_numbers(len(plan.parts)), levels.merge_level, plan),
+            len(plan.parts),
         )
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say, which share the cores fairly with the epoch being computed."""
-        with spark_errors(), application.interrupted(self._spark, stop):
-            return application.in_background_pool(self._spark, self._folded)(plan)
+        with spark_errors(), application.interrupt_on_stop(self._spark, stop):
+            return application.in_background_pool(self._spark, self._run_fold_tasks)(plan)
 
-    def _folded(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
-        return _received(
-            self._through("folding current", self._numbers(len(plan.numbers)), levels.fold_level, plan),
+    def _run_fold_tasks(self, plan: FoldPlan) -> Sequence[ReceivedMessage]:
+        return _collect_messages(
+            self._run_tasks("folding current", self._task_numbers(len(plan.numbers)), levels.fold_level, plan),
             len(plan.numbers),
         )
 
-    def _numbers(self, count: int, *, first: int = 0) -> application.DataFrame:
+    def _task_numbers(self, count: int, *, first: int = 0) -> application.DataFrame:
         return self._spark.range(first, first + count, 1, count)
 
-    def _through(
+    def _run_tasks(
         self, name: str, rows: application.DataFrame, run: Callable[..., Iterator[pa.RecordBatch]], *arguments: Any
     ) -> application.DataFrame:
         """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
-        called = self._sent.calling(run, *arguments)
-        called.__name__ = name
-        return rows.mapInArrow(called, _ROW)
+        task_function = self._sent.task_function(run, *arguments)
+        task_function.__name__ = name
+        return rows.mapInArrow(task_function, _ROW)
 
 
 def read_input(
@@ -183,9 +192,9 @@ def _row_type(input_: Input) -> StructType:
     return StructType([StructField(name, application.spark_type(kind)) for name, kind in columns.items()])
 
 
-def _received(rows: application.DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
+def _collect_messages(rows: application.DataFrame, tasks: int) -> Sequence[ReceivedMessage]:
     table: Any = rows.toArrow()
-    return hear(table.to_batches(), tasks)
+    return receive_messages(table.to_batches(), tasks)
 
 
 P = ParamSpec("P")
@@ -193,7 +202,7 @@ R = TypeVar("R")
 
 
 class SparkEngine(TasksEngine):
-    """The state of one pipeline in one Spark application. Raises typed errors (``distribute.spark.errors``)."""
+    """The state of one pipeline in one Spark application. Raises typed errors (``distribute.spark.jvm``)."""
 
     executor = "spark"
 
@@ -209,7 +218,7 @@ class SparkEngine(TasksEngine):
             if not scheme_of(uri).is_shared:
                 raise FixConfigError(f"tasks cannot reach {uri}: use a root that starts with file:// or s3://")
         application.bring_packages(spark)
-        work = task_plan.TaskEnvironment.of(pipeline, store, landing)
+        work = task_plan.TaskEnvironment.from_pipeline(pipeline, store, landing)
         super().__init__(work, attempts, SparkRunner(spark, work, application.tasks_of(spark)))
         self._spark = spark
 

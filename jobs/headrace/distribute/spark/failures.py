@@ -37,7 +37,7 @@ def spark_errors() -> Iterator[None]:
 
 
 @contextmanager
-def starting(log: Path | None) -> Iterator[None]:
+def translate_start_errors(log: Path | None) -> Iterator[None]:
     """Raise what goes wrong while Spark starts inside the block as one of these errors; ``log`` has what it said."""
     try:
         yield
@@ -70,13 +70,13 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
         if pattern.search(failure.text) and (error := make(failure)) is not None:
             return error
     if isinstance(exc, Py4JNetworkError | ConnectionError):
-        return _stopped(failure)
+        return _stopped_error(failure)
     if isinstance(exc, AnalysisException):
         return errors.EngineError(
             f"Spark refuses the plan: {failure.summary}. This is a defect of Headrace: please report it"
         )
     if path is not None:
-        return _unreadable(failure)
+        return _unreadable_error(failure)
     return errors.SparkJobError(f"a Spark job failed: {failure.summary}")
 
 
@@ -118,8 +118,8 @@ class _Failure:
         condition = _CONDITION.search(self.text)
         if condition:
             return f"[{condition['condition']}] {condition['message']}".rstrip(" .")
-        if raised := self.raised:
-            return ": ".join(part for part in (raised["kind"], raised["message"]) if part)
+        if python_error := self.raised:
+            return ": ".join(part for part in (python_error["kind"], python_error["message"]) if part)
         lines = (line for line in self.text.splitlines() if line.strip())
         return self.cause or next(lines, "no message").rstrip(" .")
 
@@ -127,8 +127,8 @@ class _Failure:
     def raised(self) -> re.Match[str] | None:
         """What Python raised in a worker: module, kind and message of the exception; None if nothing did."""
         # Frames are indented, and of chained exceptions the last is the one that left the worker
-        at = self.text.rfind(_TRACEBACK)
-        return None if at < 0 else _PYTHON.search(self.text, at + len(_TRACEBACK))
+        traceback_start = self.text.rfind(_TRACEBACK)
+        return None if traceback_start < 0 else _PYTHON.search(self.text, traceback_start + len(_TRACEBACK))
 
     @property
     def cause(self) -> str:
@@ -147,42 +147,42 @@ class _Failure:
 
 def readable_uri(uri: str) -> str:
     """Spark's URI of a file as ``hadoop_uri`` writes it: not percent-encoded, ``file:///`` with three slashes."""
-    decoded = unquote(uri)
-    return "file://" + decoded.removeprefix("file:") if re.match(r"file:/(?!/)", decoded) else decoded
+    decoded_uri = unquote(uri)
+    return "file://" + decoded_uri.removeprefix("file:") if re.match(r"file:/(?!/)", decoded_uri) else decoded_uri
 
 
-def _unreadable(failure: _Failure) -> HeadraceError:
+def _unreadable_error(failure: _Failure) -> HeadraceError:
     file, reason = failure.file or _UNKNOWN_FILE, failure.cause or failure.summary
     if _NO_ANSWER.search(failure.text):  # Spark takes it for a fault of the file
         return errors.StorageFailedError(f"storage did not give file {file}: {reason}. Run again")
     return UnreadableFileError(file, reason)
 
 
-def _vanished(failure: _Failure) -> HeadraceError:
+def _vanished_file_error(failure: _Failure) -> HeadraceError:
     return VanishedFileError(failure.file or _UNKNOWN_FILE)
 
 
-def _saying(kind: type[HeadraceError], text: str) -> "Callable[[_Failure], HeadraceError]":
+def _error_maker(kind: type[HeadraceError], text: str) -> "Callable[[_Failure], HeadraceError]":
     """Makes an error of that ``kind``, in whose ``text`` {summary} stands for what Spark said."""
     return lambda failure: kind(text.format(summary=failure.summary))
 
 
 _CORRECT = "Cast its operands to float, filter such records out, or correct the data"
-_arithmetic = _saying(
+_arithmetic = _error_maker(
     errors.ArithmeticDataError, f"the data make an expression of the pipeline fail: {{summary}}. {_CORRECT}"
 )
-_overflow = _saying(
+_overflow = _error_maker(
     errors.ArithmeticDataError,
     f"an integer of the pipeline's expressions or aggregates leaves 64 bits (it is never wrapped). {_CORRECT}",
 )
-_memory = _saying(
+_memory = _error_maker(
     errors.OutOfMemoryError,
     "Spark ran out of memory: {summary}. "
     "Give the driver (or the executors) more, or take smaller epochs (max_files, max_bytes of the source)",
 )
 
 
-def _denied(failure: _Failure) -> HeadraceError:
+def _access_denied_error(failure: _Failure) -> HeadraceError:
     return errors.AccessDeniedError(
         f"storage denies access{f' to {failure.file}' if failure.file else ''}: {failure.cause or failure.summary}. "
         "Check the credentials (AWS_ACCESS_KEY_ID ...) and the rights of the file or bucket"
@@ -191,14 +191,14 @@ def _denied(failure: _Failure) -> HeadraceError:
 
 def _own_error(failure: _Failure) -> HeadraceError | None:
     """The error of Headrace that a Python worker raised, as if it had been raised here; None for anything else."""
-    raised = failure.raised
-    if raised is None or (raised["module"] or "").partition(".")[0] not in OWN_PACKAGES:
+    python_error = failure.raised
+    if python_error is None or (python_error["module"] or "").partition(".")[0] not in OWN_PACKAGES:
         return None
-    kind = getattr(import_module(raised["module"]), raised["kind"], None)
+    kind = getattr(import_module(python_error["module"]), python_error["kind"], None)
     if not (isinstance(kind, type) and issubclass(kind, HeadraceError)):
         return None
     error = kind.__new__(kind)
-    error.args = (raised["message"] or "",)  # some kinds make their message of arguments that are not known here
+    error.args = (python_error["message"] or "",)  # some kinds make their message of arguments that are not known here
     return error
 
 
@@ -211,7 +211,7 @@ def _disk_full(failure: _Failure) -> HeadraceError:
     )
 
 
-def _stopped(failure: _Failure) -> HeadraceError:
+def _stopped_error(failure: _Failure) -> HeadraceError:
     return errors.SparkStoppedError(f"Spark stopped in the middle of its work: {failure.summary}. Run again")
 
 
@@ -220,9 +220,12 @@ _TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError | 
     (re.compile(re.escape(_TRACEBACK)), _own_error),
     (re.compile(r"No space left on device|Disk quota exceeded"), _disk_full),
     (re.compile(r"OutOfMemoryError|UNABLE_TO_ACQUIRE_MEMORY|Container killed .* memory"), _memory),
-    (re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"), _denied),
-    (re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST|\[PATH_NOT_FOUND\]|FileNotFoundException"), _vanished),
-    (re.compile(r"\[FAILED_READ_FILE[.\]]"), _unreadable),
+    (
+        re.compile(r"AccessDenied|Permission denied|Forbidden|InvalidAccessKeyId|SignatureDoesNotMatch"),
+        _access_denied_error,
+    ),
+    (re.compile(r"FAILED_READ_FILE\.FILE_NOT_EXIST|\[PATH_NOT_FOUND\]|FileNotFoundException"), _vanished_file_error),
+    (re.compile(r"\[FAILED_READ_FILE[.\]]"), _unreadable_error),
     (re.compile(r"\[(BINARY_)?ARITHMETIC_OVERFLOW[.\]]"), _overflow),
     (
         re.compile(
@@ -231,5 +234,5 @@ _TRANSLATIONS: list[tuple[re.Pattern[str], Callable[[_Failure], HeadraceError | 
         ),
         _arithmetic,
     ),
-    (re.compile(r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"), _stopped),
+    (re.compile(r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shutdown"), _stopped_error),
 ]

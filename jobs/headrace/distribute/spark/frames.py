@@ -18,19 +18,21 @@ import pyarrow.parquet as pq
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
 
-from headrace.distribute.column_figures import LONGEST_TEXT, Blamed, BlamedRows
+from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
 from headrace.distribute.spark import application
 from headrace.distribute.spark.errors import SparkFunctionError
 from headrace.distribute.tasks.levels import Rows, numbers_in
 from headrace.distribute.tasks.plan import TaskEnvironment
-from headrace.distribute.views import fulfilling
+from headrace.distribute.views import condition_mask
+from headrace.formats.fields import with_json
 from headrace.kernel.columns import Names, as_now, names_there
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import SparkFunction
 from headrace.pipeline.loading.code_digests import named_function
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme_of
 
@@ -60,40 +62,43 @@ def of_files(
         for file in files:
             by_names.setdefault(repr(sorted(file[1].items())), []).append(file)
         rows = reduce(
-            application.DataFrame.unionByName, (_local(spark, store, alike, columns) for alike in by_names.values())
+            application.DataFrame.unionByName,
+            (_local_frame(spark, store, files_alike, columns) for files_alike in by_names.values()),
         )
     else:
         application.bring_packages(spark)
         keys = scheme_of(store.uri).settings(os.environ)
-        read = partial(_rows, store.uri, keys, tuple(files), columns)
+        read = partial(_read_rows_at_root, store.uri, keys, tuple(files), columns)
         rows = spark.range(0, len(files), 1, len(files)).mapInArrow(read, schema)
     if identity is None:
         return rows
-    return standing(rows, identity) if is_summed else newest(rows, identity)
+    return standing_rows(rows, identity) if is_summed else newest_rows(rows, identity)
 
 
-def _local(
+def _local_frame(
     spark: application.SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema
 ) -> application.DataFrame:
     """The rows of files that all have the same names for columns."""
     _, names = files[0]
     kinds = from_arrow_schema(columns)
-    stored = pa.schema(
+    stored_schema = pa.schema(
         [field.with_name(name) for field in columns if (name := names.get(field.name, field.name)) is not None]
     )
-    checked = spark.read.option("parquet.page.verify-checksum.enabled", "true")
-    rows = checked.schema(from_arrow_schema(stored)).parquet(*[f"file://{store.root / file.path}" for file, _ in files])
+    checked_reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
+    rows = checked_reader.schema(from_arrow_schema(stored_schema)).parquet(
+        *[f"file://{store.root / file.path}" for file, _ in files]
+    )
 
-    def column(name: str) -> application.SparkColumn:
+    def named_column(name: str) -> application.SparkColumn:
         stored_name = names.get(name, name)
         if stored_name is None:
             return f.lit(None).cast(kinds[name].dataType).alias(name)
         return column_named(stored_name).alias(name)
 
-    return rows.select(*map(column, columns.names)) if names else rows
+    return rows.select(*map(named_column, columns.names)) if names else rows
 
 
-def _rows(
+def _read_rows_at_root(
     root: str,
     keys: Mapping[str, str],
     files: Sequence[NamedFile],
@@ -112,25 +117,45 @@ def verified_rows(
     """
     for number in numbers_in(numbers):
         file, names = files[number]
-        content = pa.BufferReader(verify(store, file))
+        content = pa.BufferReader(read_verified(store, file))
         for batch in pq.ParquetFile(content).iter_batches(columns=names_there(columns, names)):
             yield from as_now(pa.Table.from_batches([batch]), columns, names).to_batches()
 
 
-def newest(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
+def newest_rows(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
     """The newest row of each ``identity``; none where that is a retraction."""
     places = Window.partitionBy(*map(column_named, identity)).orderBy(f.desc("epoch"), f.desc("sequence"))
-    numbered = rows.withColumn(_NEWEST, f.row_number().over(places))
-    return numbered.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
+    numbered_rows = rows.withColumn(_NEWEST, f.row_number().over(places))
+    return numbered_rows.where((f.col(_NEWEST) == 1) & ~f.col("is_retraction")).drop(_NEWEST)
 
 
-def standing(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
+def standing_rows(rows: application.DataFrame, identity: Sequence[str]) -> application.DataFrame:
     """What stands of ``rows``: of those of one ``identity`` as many as were put there more often than withdrawn."""
-    same = Window.partitionBy(*map(column_named, identity))
-    of_sign = Window.partitionBy(*map(column_named, identity), f.col("is_retraction"))
-    ranked = rows.withColumn(_RANK, f.row_number().over(of_sign.orderBy("epoch", "sequence")))
-    summed = ranked.withColumn(_SUM, f.sum(f.when(f.col("is_retraction"), -1).otherwise(1)).over(same))
-    return summed.where(~f.col("is_retraction") & (f.col(_RANK) <= f.col(_SUM))).drop(_RANK, _SUM)
+    columns = [_comparable_value(column_named(name), rows.schema[name].dataType) for name in identity]
+    same = Window.partitionBy(*columns)
+    of_sign = Window.partitionBy(*columns, f.col("is_retraction"))
+    ranked_rows = rows.withColumn(_RANK, f.row_number().over(of_sign.orderBy("epoch", "sequence")))
+    summed_rows = ranked_rows.withColumn(_SUM, f.sum(f.when(f.col("is_retraction"), -1).otherwise(1)).over(same))
+    return summed_rows.where(~f.col("is_retraction") & (f.col(_RANK) <= f.col(_SUM))).drop(_RANK, _SUM)
+
+
+def _comparable_value(column: application.SparkColumn, kind: DataType) -> application.SparkColumn:
+    """What tells values of ``column`` apart. Spark compares no maps: it compares their entries, in stored order."""
+    match kind:
+        case MapType():
+            entries = f.map_entries(column)
+            return f.transform(
+                entries, lambda entry: f.struct(entry["key"], _comparable_value(entry["value"], kind.valueType))
+            )
+        case ArrayType():
+            return f.transform(column, lambda item: _comparable_value(item, kind.elementType))
+        case StructType():
+            fields = [
+                _comparable_value(column.getField(field.name), field.dataType).alias(field.name)
+                for field in kind.fields
+            ]
+            return f.when(column.isNotNull(), f.struct(*fields))
+    return column
 
 
 def of_table(spark: application.SparkSession, table: pa.Table) -> application.DataFrame:
@@ -138,18 +163,34 @@ def of_table(spark: application.SparkSession, table: pa.Table) -> application.Da
     return spark.createDataFrame(table)
 
 
-def filtered(
+def filter_rows(
     spark: application.SparkSession, rows: application.DataFrame, columns: pa.Schema, condition: Expr
 ) -> application.DataFrame:
     """The ``rows``, of schema ``columns``, for which ``condition`` is TRUE, as Spark's Python workers evaluate it."""
     application.bring_packages(spark)
-    return rows.mapInArrow(partial(_kept, columns, condition), rows.schema)
+    return rows.mapInArrow(partial(_filter_batches, columns, condition), rows.schema)
 
 
-def _kept(columns: pa.Schema, condition: Expr, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _filter_batches(columns: pa.Schema, condition: Expr, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         read = {name: batch.column(name) for name in columns_of(condition)}
-        yield batch.filter(fulfilling(condition, columns, read, batch.num_rows))
+        yield batch.filter(condition_mask(condition, columns, read, batch.num_rows))
+
+
+def lists_as_json(rows: application.DataFrame) -> application.DataFrame:
+    """``rows`` with JSON where they have lists, structs and maps."""
+    fields = [
+        StructField(
+            field.name, StringType() if isinstance(field.dataType, ArrayType | MapType | StructType) else field.dataType
+        )
+        for field in rows.schema
+    ]
+    return rows if fields == [*rows.schema] else rows.mapInArrow(_with_json, StructType(fields))
+
+
+def _with_json(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield from with_json(pa.Table.from_batches([batch])).to_batches()
 
 
 def column_named(name: str) -> application.SparkColumn:
@@ -169,11 +210,11 @@ def stored_rows(
     """
     application.bring_packages(spark)
     numbers = spark.range(0, len(files), 1, len(files) or 1)
-    run = application.TaskPayload.of(spark, work).calling(_read, tuple(files), columns)
+    run = application.TaskPayload.from_environment(spark, work).task_function(_read_rows, tuple(files), columns)
     return numbers.mapInArrow(run, from_arrow_schema(columns))
 
 
-def _read(
+def _read_rows(
     work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
 ) -> Iterator[pa.RecordBatch]:
     return verified_rows(work.store, files, columns, numbers)
@@ -194,7 +235,7 @@ def standing_since(
     if identity is not None:
         parts = max(application.tasks_of(spark), 1 + stored_bytes // PART_BYTES)
         rows = rows.repartition(parts, *map(column_named, identity))
-        rows = (standing if is_summed else newest)(rows, identity)
+        rows = (standing_rows if is_summed else newest_rows)(rows, identity)
     return rows.where(f.col("epoch") > epoch)
 
 
@@ -202,9 +243,9 @@ def rows_without(
     rows: application.DataFrame, others: application.DataFrame, columns: Sequence[str]
 ) -> application.DataFrame:
     """The ``rows`` that are not among ``others`` by ``columns``; NULL is NULL and NaN is NaN."""
-    renamed = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
+    renamed_rows = others.select(*(column_named(name).alias(f"_other_{place}") for place, name in enumerate(columns)))
     conditions = (column_named(name).eqNullSafe(f.col(f"_other_{place}")) for place, name in enumerate(columns))
-    return rows.join(renamed, on=list(conditions), how="left_anti")
+    return rows.join(renamed_rows, on=list(conditions), how="left_anti")
 
 
 _TEXTS: Final = ("string", "boolean")
@@ -218,7 +259,7 @@ class SparkColumns:
         self._frame = frame
         self._kinds = dict(frame.dtypes)
 
-    def missing(self, columns: Sequence[str]) -> Mapping[str, int]:
+    def missing_counts(self, columns: Sequence[str]) -> Mapping[str, int]:
         """How many values of each are NULL, or floats that are not finite: one scan."""
         counts = [f.count_if(self._is_missing(name)).alias(str(place)) for place, name in enumerate(columns)]
         (row,) = self._frame.agg(*counts).collect() if counts else ([],)
@@ -228,11 +269,11 @@ class SparkColumns:
         """Whether it is text or a boolean, and no number."""
         return self._kinds[column] in _TEXTS
 
-    def frequent(self, column: str, number: int) -> list[tuple[str, int]]:
+    def most_frequent(self, column: str, number: int) -> list[tuple[str, int]]:
         """The most frequent texts and how often they come; the first in order of those that are as frequent."""
-        texts = self._frame.select(self._text(column).alias("text")).where(f.col("text").isNotNull())
-        counted = texts.groupBy("text").agg(f.count("*").alias("number"))
-        best = counted.orderBy(f.desc("number"), f.asc("text")).limit(number)
+        texts = self._frame.select(self._column_as_text(column).alias("text")).where(f.col("text").isNotNull())
+        counts = texts.groupBy("text").agg(f.count("*").alias("number"))
+        best = counts.orderBy(f.desc("number"), f.asc("text")).limit(number)
         return [(row.text, row.number) for row in best.collect()]
 
     def at_ranks(self, column: str, places: Sequence[int]) -> Mapping[int, float]:
@@ -243,18 +284,22 @@ class SparkColumns:
         if not places:
             return {}
         finite = self._frame.where(~self._is_missing(column)).select(column_named(column).alias("value"))
-        counted = finite.groupBy("value").agg(f.count("*").alias("number"))
+        counts = finite.groupBy("value").agg(f.count("*").alias("number"))
         so_far = f.sum("number").over(Window.orderBy("value").rowsBetween(Window.unboundedPreceding, 0))
-        ending = counted.withColumn("last", so_far)
-        wanted = f.array(*map(f.lit, places))
-        here = f.filter(wanted, lambda place: (place <= f.col("last")) & (place > f.col("last") - f.col("number")))
-        ranked = ending.withColumn("places", here).where(f.size("places") > 0).select("value", "places").collect()
-        return {place: float(row.value) + 0.0 for row in ranked for place in row.places}  # no negative zero
+        ending = counts.withColumn("last", so_far)
+        wanted_places = f.array(*map(f.lit, places))
+        places_here = f.filter(
+            wanted_places, lambda place: (place <= f.col("last")) & (place > f.col("last") - f.col("number"))
+        )
+        ranked_values = (
+            ending.withColumn("places", places_here).where(f.size("places") > 0).select("value", "places").collect()
+        )
+        return {place: float(row.value) + 0.0 for row in ranked_values for place in row.places}  # no negative zero
 
-    def rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
+    def first_rows(self, condition: BlamedRows, order: Sequence[str], number: int) -> pa.Table:
         """The first rows in ``order`` that fulfil ``condition``: the columns of both."""
         names = [*dict.fromkeys((*order, condition.column))]
-        fulfilling = self._frame.where(self._fulfils(condition)).orderBy(
+        fulfilling = self._frame.where(self._is_blamed(condition)).orderBy(
             *(column_named(name).asc_nulls_last() for name in order)
         )
         table: pa.Table = fulfilling.limit(number).select(*map(column_named, names)).toArrow()
@@ -266,21 +311,21 @@ class SparkColumns:
             return value.isNull()
         return value.isNull() | f.isnan(value) | (f.abs(value) == float("inf"))
 
-    def _text(self, column: str) -> application.SparkColumn:
+    def _column_as_text(self, column: str) -> application.SparkColumn:
         return f.substring(column_named(column).cast("string"), 1, LONGEST_TEXT)
 
-    def _fulfils(self, condition: BlamedRows) -> application.SparkColumn:
+    def _is_blamed(self, condition: BlamedRows) -> application.SparkColumn:
         match condition.blamed:
-            case Blamed.MISSING:
+            case BlameDirection.MISSING:
                 return self._is_missing(condition.column)
-            case Blamed.TEXT:
-                return cast("application.SparkColumn", self._text(condition.column) == condition.value)
+            case BlameDirection.TEXT:
+                return cast("application.SparkColumn", self._column_as_text(condition.column) == condition.value)
         value, bound = column_named(condition.column).cast("double"), f.lit(condition.value)
-        is_beyond = value > bound if condition.blamed is Blamed.ABOVE else value < bound
+        is_beyond = value > bound if condition.blamed is BlameDirection.ABOVE else value < bound
         return ~self._is_missing(condition.column) & is_beyond
 
 
-def applied(function: SparkFunction, rows: application.DataFrame) -> application.DataFrame:
+def apply_function(function: SparkFunction, rows: application.DataFrame) -> application.DataFrame:
     """What ``function`` makes of ``rows``: the columns of theirs that start with ``_``, then those that it declares.
 
     Raises SparkFunctionError.
@@ -294,10 +339,11 @@ def applied(function: SparkFunction, rows: application.DataFrame) -> application
         raise SparkFunctionError(f"Spark function {function.name} failed: {type(error).__name__}: {error}") from error
     if not isinstance(result, application.DataFrame):
         raise SparkFunctionError(f"Spark function {function.name} gives {type(result).__name__}, not a DataFrame")
-    lost = [name for name in ours if name not in result.columns]
-    if lost:
+    lost_columns = [name for name in ours if name not in result.columns]
+    if lost_columns:
         raise SparkFunctionError(
-            f"Spark function {function.name} loses column {lost[0]}: columns that start with _ say where a record is "
+            f"Spark function {function.name} loses column {lost_columns[0]}: columns that start with _ say where a "
+            "record is "
             f"from; add columns with withColumn or select('*', ...), and drop only your own"
         )
     for name, kind in function.returns.items():
@@ -313,6 +359,8 @@ def applied(function: SparkFunction, rows: application.DataFrame) -> application
 
 
 def _resolve(function: SparkFunction) -> Callable[[application.DataFrame], object]:
-    named = named_function(f"Spark function {function.name}", function.name, function.package, SparkFunctionError)
-    application.travels(named.module)  # with its own functions for rows
-    return named.function
+    spark_function = named_function(
+        f"Spark function {function.name}", function.name, function.package, SparkFunctionError
+    )
+    application.ship_module(spark_function.module)  # with its own functions for rows
+    return spark_function.function

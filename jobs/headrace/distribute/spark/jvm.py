@@ -51,9 +51,9 @@ def new_log(run_id: str) -> Path:
     """An empty file for what Spark says in a run, below HEADRACE_LOGS (default: the user's state folder); only the
     newest KEPT_LOGS stay. Raises FixConfigError.
     """
-    stated, base = os.environ.get(LOGS_VARIABLE), os.environ.get("XDG_STATE_HOME")
+    setting, base = os.environ.get(LOGS_VARIABLE), os.environ.get("XDG_STATE_HOME")
     folder = (
-        Path(stated) if stated else (Path(base) if base else Path.home() / ".local" / "state") / "headrace" / "logs"
+        Path(setting) if setting else (Path(base) if base else Path.home() / ".local" / "state") / "headrace" / "logs"
     )
     log = folder / f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{run_id}.log"
     try:
@@ -87,13 +87,13 @@ def driver_java_options() -> str:
 
 def _archive_options() -> str:
     """HEADRACE_SPARK_ARCHIVE names the archive, or is ``off``. Raises FixConfigError when it names a missing file."""
-    stated = os.environ.get(ARCHIVE_VARIABLE)
-    if stated == "off":
+    setting = os.environ.get(ARCHIVE_VARIABLE)
+    if setting == "off":
         return ""
-    archive = Path(stated) if stated else cached_archive()
+    archive = Path(setting) if setting else cached_archive()
     if archive is None or not archive.is_file():
-        if stated:
-            raise FixConfigError(f"{ARCHIVE_VARIABLE}={stated}: no such file; run `make archive`, or set it to off")
+        if setting:
+            raise FixConfigError(f"{ARCHIVE_VARIABLE}={setting}: no such file; run `make archive`, or set it to off")
         return ""
     # An archive that does not fit this JVM is ignored; the JVM would say so on the standard output of every program
     log = "-Xlog:disable -Xlog:all=warning:stderr -Xlog:cds*=off:stderr"
@@ -109,19 +109,19 @@ def cached_archive() -> Path | None:
     release = java / "release" if java else None
     try:
         spark = metadata.version("pyspark")
-        installed = metadata.distribution("pyspark").locate_file("pyspark")
+        spark_home = metadata.distribution("pyspark").locate_file("pyspark")
     except metadata.PackageNotFoundError:
         return None
     if release is None or not release.is_file():
         return None
-    jdk = hashlib.sha256(f"{java}\n{release.read_text()}\n{installed}".encode()).hexdigest()[:16]
+    jdk = hashlib.sha256(f"{java}\n{release.read_text()}\n{spark_home}".encode()).hexdigest()[:16]
     return cache_folder() / "archives" / f"spark-{spark}-jdk-{jdk}.jsa"
 
 
 def java_home() -> Path | None:
     """The JDK that Spark will use: JAVA_HOME, else the home of the ``java`` on PATH, else None."""
-    stated = os.environ.get("JAVA_HOME")
-    if stated:
-        return Path(stated)
+    setting = os.environ.get("JAVA_HOME")
+    if setting:
+        return Path(setting)
     java = shutil.which("java")
     return Path(java).resolve().parent.parent if java else None

@@ -14,7 +14,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.failures import starting
+from headrace.distribute.spark.failures import translate_start_errors
 from headrace.distribute.spark.jvm import LOCAL_MASTER, driver_java_options, new_log
 
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"  # set when spark-submit started this process, and with it master and memory
@@ -54,7 +54,7 @@ def begin_session(app_name: str) -> None:
     """
     at_work = threading.Event()
     thread = ThreadPoolExecutor(1, thread_name_prefix="spark")
-    session = thread.submit(_new_session, app_name, _settings(), None, at_work)
+    session = thread.submit(_new_session, app_name, _spark_settings(), None, at_work)
     session.add_done_callback(lambda _: at_work.set())
     _begun.append(session)
     thread.shutdown(wait=False)
@@ -76,10 +76,10 @@ def spark_session(
     """
     if _begun:
         return _begun.pop().result()
-    return _new_session(app_name, _settings(cores, conf), log, None)
+    return _new_session(app_name, _spark_settings(cores, conf), log, None)
 
 
-def _settings(cores: int | None = None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
+def _spark_settings(cores: int | None = None, conf: Mapping[str, str] | None = None) -> dict[str, str]:
     return {**_CONF, **({} if is_submitted() else _launch_conf(cores)), **(conf or {})}
 
 
@@ -92,10 +92,10 @@ def _new_session(
     builder = SparkSession.builder.appName(app_name)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    with starting(log):
+    with translate_start_errors(log):
         if log is not None:
-            _launch(settings, log)
-        context = _context(SparkConf().setAll([*settings.items()]).setAppName(app_name), at_work)
+            _launch_jvm(settings, log)
+        context = _spark_context(SparkConf().setAll([*settings.items()]).setAppName(app_name), at_work)
         if at_work is not None or not is_submitted():
             threading.Thread(target=_warm_up, args=(context,), name="warm-up", daemon=True).start()
         session = builder.getOrCreate()  # of that context
@@ -113,7 +113,7 @@ def _shuffle_into_few(session: SparkSession) -> None:
         session.conf.set(_PARTITIONS, str(_PARTITIONS_OF_A_CORE * context.defaultParallelism))
 
 
-def _context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:
+def _spark_context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:
     """The context there is, or a new one; ``at_work`` is set when the JVM makes it."""
 
     class Announced(SparkContext):
@@ -128,12 +128,12 @@ def _context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:
 def _warm_up(context: SparkContext) -> None:
     """Let Spark start its first Python workers, which takes seconds, beside whatever comes before the first epoch."""
     try:
-        context.parallelize([0], 1).mapPartitions(_nothing).count()
+        context.parallelize([0], 1).mapPartitions(_identity_task).count()
     except Exception as error:  # such as a context that stops: what is wrong the first epoch says
         logging.getLogger(__name__).debug("the first Python worker did not start: %s", error)
 
 
-def _nothing(numbers: Iterable[int]) -> Iterable[int]:
+def _identity_task(numbers: Iterable[int]) -> Iterable[int]:
     return numbers
 
 
@@ -144,17 +144,17 @@ def borrowed_session(purpose: str) -> tuple[SparkSession, Callable[[], object]]:
     says goes to a log.
     """
     if not _begun and is_submitted() and not is_running():
-        begun: Future[SparkSession] = Future()
-        begun.set_result(spark_session(f"headrace {purpose}"))
-        _begun.append(begun)
+        session_future: Future[SparkSession] = Future()
+        session_future.set_result(spark_session(f"headrace {purpose}"))
+        _begun.append(session_future)
     if _begun:
-        return _begun[-1].result(), _leave
+        return _begun[-1].result(), _leave_running
     was_running = is_running()
     session = spark_session(f"headrace {purpose}", log=None if was_running else new_log(purpose))
-    return session, _leave if was_running else session.stop
+    return session, _leave_running if was_running else session.stop
 
 
-def _leave() -> None:
+def _leave_running() -> None:
     """To whom it belongs."""
 
 
@@ -168,7 +168,7 @@ def is_submitted() -> bool:
     return _SUBMITTED in os.environ
 
 
-def _launch(settings: Mapping[str, str], log: Path) -> None:
+def _launch_jvm(settings: Mapping[str, str], log: Path) -> None:
     """Start the JVM with all its output in ``log``, unless there is one."""
     if SparkContext._gateway is None and not is_submitted():
         conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.distribute.process import Beside, Stop
+from headrace.distribute.process import BackgroundThread, Stop
 from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.distribute.tasks.plan import TaskEnvironment, file_name
@@ -25,13 +25,13 @@ from headrace.distribute.tasks.tables import files_of, open_layers, put_pieces
 from headrace.distribute.views import newest_records, summed_rows
 from headrace.kernel.columns import Names
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import together
-from headrace.model.time import Instant
+from headrace.kernel.state import concat_rows
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.program import columns as c
 from headrace.state.chunks import GROUPS, KeyGroupRange, in_part, some_rows
-from headrace.state.chunks import parts as cut
+from headrace.state.chunks import key_group_ranges as cut
 from headrace.state.files import as_stored, put_rows, read_some
 from headrace.state.layers import RememberedIds
-from headrace.state.migration import merge_ids, merge_layers, merge_rows
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge, plan_next_merge
 from headrace_snapshots.format.manifest import IDS
 
@@ -57,32 +57,34 @@ class FoldPlan:
 
 def fold_task(work: TaskEnvironment, plan: FoldPlan, number: int, stop: Stop | None = None) -> task_results.Message:
     """What one of the plan's ``numbers`` becomes. Raises CancelledError once ``stop`` is set."""
-    before, files = work.requests(), task_results.Files()
+    requests_before, files = work.request_counts(), task_results.Files()
     failures: list[task_results.Failure] = []
     with task_results.collect_failure(failures):
-        files = _fold(work, plan, plan.numbers[number], stop or Stop())
+        files = _fold_part(work, plan, plan.numbers[number], stop or Stop())
     result = task_results.TaskResult(
-        task_results.Merged(files), error=next(iter(failures), None), requests=work.requests_since(before)
+        task_results.MergedLayers(files),
+        error=next(iter(failures), None),
+        requests=work.requests_since(requests_before),
     )
     return task_results.Message(number, result)
 
 
-def _fold(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
+def _fold_part(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
     keys = cut(plan.parts)[part]
     chain = work.chains[plan.chain]
     stage = chain.stages[-1]
     if stage.stage.gives_rows and not stage.stage.withdraws:
         return _one_after_another(work, plan, part, stop)
     files = [file for file in plan.files if keys.overlaps(file.groups)]
-    pieces = keys.cut(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
+    pieces = keys.split_evenly(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
     by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
-    for file in stop.checked(files):
+    for file in stop.check_each(files):
         for panes in _panes_of(work, plan, file, keys):
-            for batches, batch in zip(by_piece, _cut(stage, panes, pieces), strict=True):
+            for batches, batch in zip(by_piece, _rows_by_piece(stage, panes, pieces), strict=True):
                 batches.append(batch)
-    folded = (_newest(stage, batches, bottom=plan.bottom) for batches in by_piece)
+    folded_rows = (_newest_rows(stage, batches, bottom=plan.bottom) for batches in by_piece)
     name = file_name(plan.prefix, chain.names.current, part)
-    return put_rows(work.store, name, stop.checked(folded), stage.hashes_of)
+    return put_rows(work.store, name, stop.check_each(folded_rows), stage.hashes_of)
 
 
 def _one_after_another(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> task_results.Files:
@@ -91,7 +93,7 @@ def _one_after_another(work: TaskEnvironment, plan: FoldPlan, part: int, stop: S
     schema = chain.stages[-1].pane_schema
     files = plan.files[part * len(plan.files) // plan.parts : (part + 1) * len(plan.files) // plan.parts]
     rows = (rows for file in files for rows in read_some(work.store, file, schema, plan.names.get(file.path, {})))
-    return put_rows(work.store, file_name(plan.prefix, chain.names.current, part), stop.checked(rows))
+    return put_rows(work.store, file_name(plan.prefix, chain.names.current, part), stop.check_each(rows))
 
 
 def _panes_of(work: TaskEnvironment, plan: FoldPlan, file: DataFile, keys: KeyGroupRange) -> Iterator[pa.RecordBatch]:
@@ -104,18 +106,20 @@ def _panes_of(work: TaskEnvironment, plan: FoldPlan, file: DataFile, keys: KeyGr
         yield as_stored(rows, schema, names)
 
 
-def _cut(stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]) -> list[pa.RecordBatch]:
+def _rows_by_piece(
+    stage: CompiledStage, panes: pa.RecordBatch, pieces: Sequence[KeyGroupRange]
+) -> list[pa.RecordBatch]:
     """The rows of ``panes`` whose keys are in each of ``pieces``."""
-    hashed = stage.hashes_of(panes)
-    order = np.argsort(hashed, kind="stable")
-    ascending = hashed[order]
-    return [panes.take(pa.array(order[piece.span(ascending)])) for piece in pieces]
+    hashes = stage.hashes_of(panes)
+    order = np.argsort(hashes, kind="stable")
+    ascending = hashes[order]
+    return [panes.take(pa.array(order[piece.row_slice(ascending)])) for piece in pieces]
 
 
-def _newest(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
+def _newest_rows(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bottom: bool) -> pa.RecordBatch:
     if stage.stage.gives_rows:  # what was withdrawn before it came stays, also at the bottom
-        return summed_rows(stage, together(stage.pane_schema, batches))
-    rows = newest_records(stage, together(stage.pane_schema, batches))
+        return summed_rows(stage, concat_rows(stage.pane_schema, batches))
+    rows = newest_records(stage, concat_rows(stage.pane_schema, batches))
     return rows.filter(pc.invert(rows.column("is_retraction"))) if bottom else rows
 
 
@@ -142,7 +146,7 @@ class MergeStep:
     layers: tuple[Layer, ...]
     parts: range
 
-    def done(self, files: Sequence[task_results.Files]) -> UnfinishedMerge:
+    def finish_step(self, files: Sequence[task_results.Files]) -> UnfinishedMerge:
         """The merge after the step, whose parts became ``files``."""
         return self.merge.with_next(files)
 
@@ -153,23 +157,28 @@ class TableMerges:
 
     unfinished: tuple[UnfinishedMerge, ...] = ()
 
-    def with_next(self, layers: Sequence[Layer], parts_of: Callable[[Sequence[Layer]], int]) -> "TableMerges":
-        """These as far as they are of ``layers``, and the one that is due now, if one is, in as many parts as
-        ``parts_of`` what it merges.
+    def with_next(
+        self, layers: Sequence[Layer], parts_of: Callable[[Sequence[Layer]], int], watermark: Instant | None = None
+    ) -> "TableMerges":
+        """These as far as they are of ``layers``, and the one that is due now, at ``watermark``, if one is, in as many
+        parts as ``parts_of`` what it merges.
         """
-        going_on = tuple(merge for merge in self.unfinished if merge.sources(layers))
+        going_on = tuple(merge for merge in self.unfinished if merge.source_layers(layers))
         start = plan_next_merge(layers, going_on)
         if start is None:
             return TableMerges(going_on)
         own = layers[start:]
-        return TableMerges((*going_on, UnfinishedMerge.of(own, parts_of(own), is_lowest=start == 0)))
+        next_merge = UnfinishedMerge.from_layers(own, parts_of(own), is_lowest=start == 0, watermark=watermark)
+        return TableMerges((*going_on, next_merge))
 
-    def steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
+    def next_steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
         """What to do of them beside one epoch, the smallest first: its like comes up again soonest."""
         rows_left = max(STEP_ROWS, PACE * layers[-1].rows if layers else 0) * (2 if len(layers) > CROWDED else 1)
         steps: list[MergeStep] = []
-        for merge, own in sorted(((m, m.sources(layers)) for m in self.unfinished), key=lambda merge: _rows(merge[1])):
-            part_rows = max(_rows(own) // merge.parts, 1)
+        for merge, own in sorted(
+            ((m, m.source_layers(layers)) for m in self.unfinished), key=lambda merge: _row_count(merge[1])
+        ):
+            part_rows = max(_row_count(own) // merge.parts, 1)
             count = len(merge.left) if len(layers) > MOST_LAYERS else rows_left // part_rows
             count = min(len(merge.left), max(count, 0 if steps else 1))
             if count:
@@ -177,20 +186,20 @@ class TableMerges:
             rows_left -= count * part_rows
         return tuple(steps)
 
-    def after(self, steps: Mapping[MergeStep, Sequence[task_results.Files]]) -> "TableMerges":
+    def with_finished_steps(self, steps: Mapping[MergeStep, Sequence[task_results.Files]]) -> "TableMerges":
         """These once ``steps`` have been done, whose parts became the files."""
-        done = {step.merge: step.done(files) for step, files in steps.items()}
-        return TableMerges(tuple(done.get(merge, merge) for merge in self.unfinished))
+        merges_after = {step.merge: step.finish_step(files) for step, files in steps.items()}
+        return TableMerges(tuple(merges_after.get(merge, merge) for merge in self.unfinished))
 
-    def applied(self, layers: Sequence[Layer]) -> tuple["TableMerges", tuple[Layer, ...]]:
+    def apply_finished(self, layers: Sequence[Layer]) -> tuple["TableMerges", tuple[Layer, ...]]:
         """Merges that go on, and ``layers`` with what the others have made of them."""
         for merge in self.unfinished:
             if not merge.left:
-                layers = merge.applied(layers)
+                layers = merge.apply_to(layers)
         return TableMerges(tuple(merge for merge in self.unfinished if merge.left)), tuple(layers)
 
 
-def _rows(layers: Sequence[Layer]) -> int:
+def _row_count(layers: Sequence[Layer]) -> int:
     return sum(layer.rows for layer in layers)
 
 
@@ -216,33 +225,47 @@ class MergePlan:
 
 def merge_task(work: TaskEnvironment, plan: MergePlan, number: int, stop: Stop | None = None) -> task_results.Message:
     """What becomes of the part with that number. Raises CancelledError once ``stop`` is set."""
-    before, merged = work.requests(), None
+    requests_before, merged_layers = work.request_counts(), None
     failures: list[task_results.Failure] = []
     with task_results.collect_failure(failures):
-        merged = task_results.Merged(_merge(work, plan, plan.parts[number], stop or Stop()))
+        merged_layers = task_results.MergedLayers(_merge(work, plan, plan.parts[number], stop or Stop()))
     return task_results.Message(
-        number, task_results.TaskResult(merged, error=next(iter(failures), None), requests=work.requests_since(before))
+        number,
+        task_results.TaskResult(
+            merged_layers, error=next(iter(failures), None), requests=work.requests_since(requests_before)
+        ),
     )
 
 
 def _merge(work: TaskEnvironment, plan: MergePlan, merging: MergePart, stop: Stop) -> task_results.Files:
-    name, merge, stored, part = merging.table, merging.step.merge, merging.step.layers, merging.part
-    stop.check()
+    from headrace.state.migration import merge_ids, merge_layers, merge_rows, sorted_ranges  # few epochs merge
+
+    name, merge, stored_layers, part = merging.table, merging.step.merge, merging.step.layers, merging.part
+    stop.raise_if_set()
     if name == IDS:
-        remembered = RememberedIds.of(work.pipeline, plan.watermark)
-        layers = open_layers(work, stored, remembered.schema, part, merge.parts)
-        pieces = merge_ids(remembered.schema, layers, remembered.counts)
+        remembered_ids = RememberedIds.from_pipeline(work.pipeline, plan.watermark)
+        layers = open_layers(work, stored_layers, remembered_ids.schema, part, merge.parts)
+        pieces = merge_ids(remembered_ids.schema, layers, remembered_ids.unexpired_mask)
     elif (loop := work.chain_of(name).loop) is not None and name == work.chain_of(name).names.edges:
-        layers = open_layers(work, stored, loop.edge_schema, part, merge.parts)
+        layers = open_layers(work, stored_layers, loop.edge_schema, part, merge.parts)
         pieces = merge_rows(layers, partial(loop.distinct_edges, watermark=plan.watermark))
+    elif (side := work.chain_of(name).side_in(name)) is not None:
+        from headrace.kernel.joins.step import merge_side  # which few pipelines need
+
+        join, is_left = side
+        layers = open_layers(work, stored_layers, join.left_schema if is_left else join.right_schema, part, merge.parts)
+        merge_watermark = MIN_INSTANT if merge.watermark is None else Instant(merge.watermark)
+        watermark = work.chain_of(name).watermark_before(join, merge_watermark) if merge.is_lowest else MIN_INSTANT
+        pieces = merge_side(join, sorted_ranges(layers, c.EVENT_TIME), watermark)
     else:
         stage = work.chain_of(name).stage_of(name)
-        layers = open_layers(work, stored, stage.state_schema, part, merge.parts)
+        layers = open_layers(work, stored_layers, stage.state_schema, part, merge.parts)
         pieces = merge_layers(stage, layers, is_lowest=merge.is_lowest)
-    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.checked(pieces)))
+    return files_of(put_pieces(work, plan.prefix, f"{name}-merged", part, stop.check_each(pieces)))
 
 
 NO_MERGES: Mapping[str, Sequence[UnfinishedMerge]] = {}
+NO_WATERMARKS: Mapping[str, Instant] = {}
 
 
 class Merger(Protocol):
@@ -252,10 +275,10 @@ class Merger(Protocol):
     def is_elsewhere(self) -> bool:
         """Whether they run in other processes, whose requests only they count."""
 
-    def tasks(self, size: int) -> int:
+    def task_count(self, size: int) -> int:
         """How many tasks share work on so many bytes."""
 
-    def merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_merge(self, plan: MergePlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What they say. Raises an error soon after ``stop`` was set."""
 
 
@@ -264,49 +287,55 @@ class Merges:
 
     def __init__(self, runner: Merger, unfinished: Mapping[str, Sequence[UnfinishedMerge]] = NO_MERGES) -> None:
         self._runner = runner
-        self._beside = Beside[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
+        self._beside = BackgroundThread[tuple[MergePlan, Sequence[ReceivedMessage]]]("merge")
         self._requests: dict[str, int] = {}
         self._tables = {table: TableMerges(tuple(merges)) for table, merges in unfinished.items()}
 
-    def begin(self, prefix: str, tables: Tables, watermark: Instant) -> None:
-        """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way."""
+    def begin_step(
+        self, prefix: str, tables: Tables, watermark: Instant, by_table: Mapping[str, Instant] = NO_WATERMARKS
+    ) -> None:
+        """Begin a step of what is to be merged of ``tables``, into files below ``prefix``, unless one is under way. All
+        are at ``watermark``, but those that have one ``by_table``.
+        """
         if self._beside.is_running:
             return
         for table, layers in tables.items():
             merges = self._tables.get(table, TableMerges())
-            self._tables[table] = merges.with_next(layers, self._parts_of)
-        steps = [(table, step) for table, layers in tables.items() for step in self._tables[table].steps(layers)]
+            self._tables[table] = merges.with_next(layers, self._parts_of, by_table.get(table, watermark))
+        steps = [(table, step) for table, layers in tables.items() for step in self._tables[table].next_steps(layers)]
         parts = tuple(MergePart(table, step, part) for table, step in steps for part in step.parts)
         if not parts:
             return
         plan = MergePlan(prefix, watermark, parts)
-        self._beside.begin(lambda stop: (plan, self._runner.merge(plan, stop)))
+        self._beside.begin(lambda stop: (plan, self._runner.run_merge(plan, stop)))
 
-    def adopted(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
+    def adopt_finished(self, tables: Tables, *, wait: bool) -> dict[str, tuple[Layer, ...]]:
         """``tables`` with what was merged meanwhile. ``wait``: until the step that is under way, if one is, is done.
         Raises the error that ended it.
         """
         wait = wait or any(len(layers) > MOST_LAYERS for layers in tables.values())
         if not (self._beside.is_done or (wait and self._beside.is_running)):
             return dict(tables)
-        plan, messages = self._beside.result()
-        results = task_results.UpstreamResults.of(messages)
+        plan, messages = self._beside.take_result()
+        results = task_results.UpstreamResults.from_messages(messages)
         if results.error is not None:
-            raise results.error.error()
+            raise results.error.rebuild_error()
         if self._runner.is_elsewhere:
-            self._requests = task_results.summed([self._requests, *(result.requests for result in results.results)])
+            self._requests = task_results.sum_counts([self._requests, *(result.requests for result in results.results)])
         files: dict[str, dict[MergeStep, list[task_results.Files]]] = {}
         for part, result in zip(plan.parts, results.results, strict=True):
-            assert isinstance(result.output, task_results.Merged)
+            assert isinstance(result.output, task_results.MergedLayers)
             files.setdefault(part.table, {}).setdefault(part.step, []).append(result.output.files)
-        adopted = dict(tables)
+        tables_after = dict(tables)
         for table, steps in files.items():
-            merges = self._tables[table].after(steps)
-            self._tables[table], adopted[table] = merges.applied(tables[table])
-        return adopted
+            merges = self._tables[table].with_finished_steps(steps)
+            self._tables[table], tables_after[table] = merges.apply_finished(tables[table])
+        return tables_after
 
     def _parts_of(self, layers: Sequence[Layer]) -> int:
-        return max(self._runner.tasks(sum(layer.bytes for layer in layers)), min(_rows(layers) // STEP_ROWS, GROUPS))
+        return max(
+            self._runner.task_count(sum(layer.bytes for layer in layers)), min(_row_count(layers) // STEP_ROWS, GROUPS)
+        )
 
     @property
     def unfinished(self) -> dict[str, tuple[UnfinishedMerge, ...]]:
@@ -317,7 +346,7 @@ class Merges:
         """End the step that is under way, if one is, and wait until it writes nothing more."""
         self._beside.close()
 
-    def requests(self) -> Mapping[str, int]:
+    def take_requests(self) -> Mapping[str, int]:
         """Storage requests of the steps adopted since the last call, without those that an epoch has counted."""
         requests, self._requests = self._requests, {}
         return requests

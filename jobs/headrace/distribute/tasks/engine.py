@@ -10,14 +10,21 @@ from dataclasses import replace
 from typing import Protocol
 
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
-from headrace.distribute.epoch import Again, Attempts, ComputedEpoch
+from headrace.distribute.epoch import Attempts, ComputedEpoch, RecomputedEpoch
 from headrace.distribute.process import Stop
 from headrace.distribute.tasks.background import NO_MERGES, FoldPlan, Merger, Merges
 from headrace.distribute.tasks.epoch_outcome import EpochOutcome, JobResults
 from headrace.distribute.tasks.exchange import ReceivedMessage
-from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment, job_of, shared_out, shares, undivided
-from headrace.distribute.tasks.task_results import DisagreementError, Merged, UpstreamResults, summed
-from headrace.distribute.watermark_inputs import check, count_behind, inputs_after, source_clocks
+from headrace.distribute.tasks.plan import (
+    EpochPlan,
+    TaskEnvironment,
+    divide_into_shares,
+    job_of,
+    shared_out,
+    with_whole_files,
+)
+from headrace.distribute.tasks.task_results import DisagreementError, MergedLayers, UpstreamResults, sum_counts
+from headrace.distribute.watermark_inputs import check_dead_letter_budget, count_behind, inputs_after, source_clocks
 from headrace.formats.file_format import DividedFileError
 from headrace.kernel.columns import Names
 from headrace.model.time import Instant
@@ -26,11 +33,10 @@ from headrace.pipeline.identity import Formerly
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.file_planning import ChangedFileError
 from headrace.sources.landing import ByInput
-from headrace.sources.progress import ChainClocks, InputProgress, Parked, PipelineProgress, WatermarkHold, later_of
+from headrace.sources.progress import ChainClocks, InputProgress, ParkedChain, PipelineProgress, WatermarkHold, later_of
 from headrace.sources.source_clock import newest_read
 from headrace.state.chunks import GROUPS
-from headrace.state.files import Written
-from headrace.state.migration import StateNames, migrated
+from headrace.state.files import WrittenState
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import IDS, file_stem
 
@@ -46,13 +52,13 @@ FOLD_BYTES = 2**24
 class TaskRunner(Merger, Protocol):
     """Where tasks run; merges and folds run beside epochs, in threads of their own."""
 
-    def epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
+    def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""
 
     def find_level(self) -> LevelProgress | None:
         """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
 
-    def fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
+    def run_fold(self, plan: FoldPlan, stop: Stop) -> Sequence[ReceivedMessage]:
         """What the tasks of a fold say. Raises an error soon after ``stop`` was set."""
 
 
@@ -67,7 +73,7 @@ class TasksEngine:
         self.work, self.attempts, self.runner = work, attempts, runner
         self.pipeline, self.store, self.landing = work.pipeline, work.store, work.landing
         self.inputs = {input_.name: InputProgress() for input_ in self.pipeline.inputs}
-        self.states = tuple(chain.begun() for chain in work.chains)
+        self.states = tuple(chain.initial_state() for chain in work.chains)
         self.ids: tuple[Layer, ...] = ()
         self.merges = Merges(runner)
         self.renamed: Mapping[str, Sequence[Formerly]] = NOT_RENAMED
@@ -89,7 +95,7 @@ class TasksEngine:
     def _set_state(self, clocks: Iterable[tuple[StageClocks, ...]], tables: Mapping[str, Sequence[Layer]]) -> None:
         """Let the stages of each chain be at ``clocks``, and all layers be those of ``tables``."""
         chains = zip(self.work.chains, clocks, strict=True)
-        self.states = tuple(chain.state(own, tables) for chain, own in chains)
+        self.states = tuple(chain.state_at_clocks(own, tables) for chain, own in chains)
         self.ids = tuple(tables.get(IDS, ()))
 
     def restore(
@@ -112,7 +118,7 @@ class TasksEngine:
         self.merges.close()
         self.merges = Merges(self.runner, merges)
         clocks = source_clocks(self.pipeline, self.inputs)
-        self._set_state([chain.clocks(progress, clocks) for chain in self.work.chains], tables)
+        self._set_state([chain.stage_clocks(progress, clocks) for chain in self.work.chains], tables)
 
     def find_level(self) -> LevelProgress | None:
         """Where the epoch under way is, as far as it can be told; None between epochs. Asked from other threads."""
@@ -141,7 +147,7 @@ class TasksEngine:
         hold: WatermarkHold | None = None,
         recorded: bool = False,
         isolates: bool = False,
-        again: Again | None = None,
+        again: RecomputedEpoch | None = None,
     ) -> ComputedEpoch:
         """The next epoch over ``files`` (none: a timer epoch) at ``processing_time`` (semantics 12.1); if it
         ``is_last``, the watermark goes to +inf after it, and a first epoch is a batch. ``signals`` came since the
@@ -153,26 +159,28 @@ class TasksEngine:
 
         Raises ChangingFileError if they change each time; ChangedFileError for a recorded one.
         """
-        started = time.monotonic()
+        start = time.monotonic()
         attempt = self.attempts(self.epoch + 1)
-        parked = self._parked(again)
+        parked_chains = self._parked_chains(again)
         if again is not None:
             self.ids = again.ids
-        self._migrate(attempt.prefix, parked)
-        live = [state for number, state in enumerate(self.states) if number not in parked]
-        merged = {table: layers for state in live for table, layers in state.tables.items()}
-        merged |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
-        self.merges.begin(attempt.prefix, merged, self._least_watermark(live))
+        self._migrate_state(attempt.prefix, parked_chains)
+        live = [state for number, state in enumerate(self.states) if number not in parked_chains]
+        tables_to_merge = {table: layers for state in live for table, layers in state.tables.items()}
+        tables_to_merge |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
+        self.merges.begin_step(
+            attempt.prefix, tables_to_merge, self._least_watermark(live), self._watermarks_of_sides()
+        )
 
-        def planned(files: ByInput) -> EpochPlan:
-            size = sum(file.size for landed in files.values() for file in landed)
-            id_parts = self.runner.tasks(size + _size(self.tables))
+        def plan_epoch(files: ByInput) -> EpochPlan:
+            size = sum(file.size for splits in files.values() for file in splits)
+            id_parts = self.runner.task_count(size + _total_bytes(self.tables))
             return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
-                shares=shares(self.pipeline, self.landing, files, self.runner.tasks(size)),
-                parts=shared_out(id_parts, [_size(state.tables) for state in self.states]),
+                shares=divide_into_shares(self.pipeline, self.landing, files, self.runner.task_count(size)),
+                parts=shared_out(id_parts, [_total_bytes(state.tables) for state in self.states]),
                 id_parts=id_parts,
                 clocks=source_clocks(self.pipeline, self.inputs),
                 ids=self.ids,
@@ -183,15 +191,15 @@ class TasksEngine:
                 is_last=is_last,
                 hold=hold,
                 marks=self.landing.watermarks(files),
-                parked=parked,
+                parked=parked_chains,
                 isolates=isolates and len(live) > 1,
                 again=again,
                 read_only=self._read_only(again),
             )
 
-        files, outcome = self._run_until_read(files, planned, recorded=recorded)
-        check(self.pipeline, outcome.plan.epoch, outcome.observations)
-        tables = self.merges.adopted(outcome.tables, wait=wait_for_merges)
+        files, outcome = self._run_until_read(files, plan_epoch, recorded=recorded)
+        check_dead_letter_budget(self.pipeline, outcome.plan.epoch, outcome.observations)
+        tables = self.merges.adopt_finished(outcome.tables, wait=wait_for_merges)
         self._set_state(outcome.stage_clocks, tables)
         self.progress = self._come_to(files, outcome)
         self.epoch, self.snapshot = outcome.plan.epoch, attempt.snapshot_id
@@ -199,13 +207,13 @@ class TasksEngine:
             attempt=attempt,
             epoch=self.epoch,
             files=files,
-            chains=outcome.outcomes(),
+            chains=outcome.stage_outcomes(),
             progress=self.progress,
-            timings={"compute_seconds": time.monotonic() - started},
+            timings={"compute_seconds": time.monotonic() - start},
             signals=outcome.plan.signals,
             acknowledged=outcome.acknowledged,
             wait_for_merges=wait_for_merges,
-            written=self._written(outcome),
+            written=self._collect_written(outcome),
             parked=tuple(self.work.chains[n].names.output for n in sorted(outcome.left_out | outcome.plan.read_only)),
         )
 
@@ -214,83 +222,95 @@ class TasksEngine:
         flight in a loop.
         """
         chains = zip(self.work.chains, self.states, strict=True)
-        looped = [state for chain, state in chains if chain.loop is not None]
-        return min(state.clocks[0].watermark for state in (live[0], *looped))
+        loop_states = [state for chain, state in chains if chain.loop is not None]
+        return min(state.clocks[0].watermark for state in (live[0], *loop_states))
 
-    def _parked(self, again: Again | None) -> frozenset[int]:
+    def _watermarks_of_sides(self) -> dict[str, Instant]:
+        """The watermark of the first join of each chain that joins outputs, or one behind it, by table of a side."""
+        return {
+            table: chain.before_joins(state.clocks[0].watermark)
+            for chain, state in zip(self.work.chains, self.states, strict=True)
+            if chain.upstream
+            for sides in chain.sides
+            for table in sides
+        }
+
+    def _parked_chains(self, recomputed: RecomputedEpoch | None) -> frozenset[int]:
         """The numbers of the chains that take no part. What is computed again needs what it reads to be computed."""
         names = [chain.names.output for chain in self.work.chains]
-        parked = frozenset(number for number, name in enumerate(names) if name in self.progress.parked)
-        if again is None:
-            return with_downstream(self.work.chains, parked)
-        needed = with_upstream(self.work.chains, {names.index(name) for name in again.outputs})
-        return with_downstream(self.work.chains, parked | ({*range(len(names))} - needed))
+        parked_chains = frozenset(number for number, name in enumerate(names) if name in self.progress.parked)
+        if recomputed is None:
+            return with_downstream(self.work.chains, parked_chains)
+        needed_chains = with_upstream(self.work.chains, {names.index(name) for name in recomputed.outputs})
+        return with_downstream(self.work.chains, parked_chains | ({*range(len(names))} - needed_chains))
 
-    def _read_only(self, again: Again | None) -> frozenset[int]:
+    def _read_only(self, recomputed: RecomputedEpoch | None) -> frozenset[int]:
         """The numbers of the chains that are computed for others alone."""
-        if again is None:
+        if recomputed is None:
             return frozenset()
-        own = {number for number, chain in enumerate(self.work.chains) if chain.names.output in again.outputs}
+        own = {number for number, chain in enumerate(self.work.chains) if chain.names.output in recomputed.outputs}
         return with_upstream(self.work.chains, own) - own
 
     def _run_until_read(
-        self, files: ByInput, planned: Callable[[ByInput], EpochPlan], *, recorded: bool
+        self, files: ByInput, plan_files: Callable[[ByInput], EpochPlan], *, recorded: bool
     ) -> tuple[ByInput, EpochOutcome]:
-        """Run the epoch that is ``planned`` over ``files``, and give these: where some changed before they were read,
-        as they became then, unless they are to be those that were ``recorded``.
+        """Run the epoch that ``plan_files`` makes of ``files``, and give these: where some changed before they were
+        read, as they became then, unless they are to be those that were ``recorded``.
         """
         for current in [files] if recorded else self.landing.reading_attempts(files):
             try:
-                return current, self._run_jobs(planned(current))
+                return current, self._run_jobs(plan_files(current))
             except ChangedFileError:
                 if recorded:
                     raise
         raise AssertionError("unreachable")
 
-    def _migrate(self, prefix: str, parked: Set[int]) -> None:
+    def _migrate_state(self, prefix: str, parked_chains: Set[int]) -> None:
         """Give state that another definition left the columns of this one, in files of this epoch: with it they become
-        part of a snapshot, or are garbage. State of ``parked`` chains stays as it is.
+        part of a snapshot, or are garbage. State of ``parked_chains`` stays as it is.
         """
         tables = self.tables
         for number, chain in enumerate(self.work.chains):
-            if number in parked:
+            if number in parked_chains:
                 continue
             formerly = self.renamed.get(chain.names.output, ())
-            for table, stage, before in zip(chain.tables, chain.stages, formerly, strict=False):
-                if (names := StateNames.of(stage, before)).differ:
+            for table, stage, old_stage in zip(chain.tables, chain.stages, formerly, strict=False):
+                from headrace.state.migration import StateNames, migrate_layers  # only where names have changed
+
+                if (names := StateNames.from_former_names(stage, old_stage)).differ:
                     files = f"{prefix}/{file_stem(table)}-migrated"
-                    tables[table] = migrated(self.work.store, self.work.rows, names, tables[table], files)
+                    tables[table] = migrate_layers(self.work.store, self.work.rows, names, tables[table], files)
         self._set_state([state.clocks for state in self.states], tables)
         self.renamed = NOT_RENAMED
 
-    def _written(self, outcome: EpochOutcome) -> Written:
-        requests = self.merges.requests()
+    def _collect_written(self, outcome: EpochOutcome) -> WrittenState:
+        requests = self.merges.take_requests()
         if self.runner.is_elsewhere:
-            requests = summed([requests, outcome.requests()])
-        return Written(self.tables, outcome.logs(), requests, self.merges.unfinished)
+            requests = sum_counts([requests, outcome.request_counts()])
+        return WrittenState(self.tables, outcome.log_files(), requests, self.merges.unfinished)
 
     def _run_jobs(self, plan: EpochPlan) -> EpochOutcome:
         """Run the epoch of ``plan``, job after job. Raises the error of an output if no other is left."""
         outcome = EpochOutcome(self.work, (self._run_job(plan),))
         for _ in self.work.jobs[1:]:
-            later = outcome.next_plan(self.runner.tasks)
-            results = self._run_job(later) if job_of(self.work, later).stages else JobResults(later, ())
+            next_plan = outcome.next_plan(self.runner.task_count)
+            results = self._run_job(next_plan) if job_of(self.work, next_plan).stages else JobResults(next_plan, ())
             outcome = EpochOutcome(self.work, (*outcome.jobs, results))
         if len(outcome.left_out) == len(self.work.chains):
-            raise next(iter(outcome.errors.values())).error()
+            raise next(iter(outcome.errors.values())).rebuild_error()
         return outcome
 
     def _run_job(self, plan: EpochPlan) -> JobResults:
         """Run a job: again if its tasks disagree, and with every file as a whole if a piece of one cannot be read."""
         disagreements = 0
         while True:
-            last_level = UpstreamResults.of(self.runner.epoch(plan))
+            last_level = UpstreamResults.from_messages(self.runner.run_epoch(plan))
             if last_level.error is None:
-                return JobResults(plan, last_level.history(0))
-            error = last_level.error.error()
+                return JobResults(plan, last_level.history_for_task(0))
+            error = last_level.error.rebuild_error()
             disagreements += isinstance(error, DisagreementError)
-            if isinstance(error, DividedFileError) and plan.shares != undivided(plan).shares:
-                plan = undivided(plan)
+            if isinstance(error, DividedFileError) and plan.shares != with_whole_files(plan).shares:
+                plan = with_whole_files(plan)
             elif not isinstance(error, DisagreementError) or disagreements == MAX_RUNS:
                 raise error
 
@@ -298,15 +318,15 @@ class TasksEngine:
         self.inputs = inputs_after(self.landing, self.inputs, files, outcome.input_clocks)
         newest = self.progress.newest_of(input_.name for input_ in self.pipeline.inputs)
         newest_by_input, behind_by_file = count_behind(outcome.observations.files, newest)
-        accepted = outcome.accepted
+        accepted_rows = outcome.accepted
         held_back_by = None if outcome.plan.is_last else outcome.input_clocks.combined.held_back_by
         return PipelineProgress(
             inputs=self.inputs,
             watermark=outcome.watermark,
             processing_time=outcome.plan.processing_time,
             chains=self._chain_clocks(outcome),
-            min_event_time=accepted.min_accepted,
-            max_event_time=accepted.max_accepted,
+            min_event_time=accepted_rows.min_accepted,
+            max_event_time=accepted_rows.max_accepted,
             held_back_by=held_back_by,
             ahead=outcome.observations.ahead,
             lacking=outcome.observations.lacking,
@@ -326,19 +346,21 @@ class TasksEngine:
             output = self.work.chains[number].names.output
             clocks[output] = self.progress.chains.get(output, ChainClocks())
             if number in outcome.errors:
-                error = outcome.errors[number].error()
-                above = outcome.left_out_above(number)
-                message = f"output {above[0]}, which it reads, has failed: {error}" if above else str(error)
+                error = outcome.errors[number].rebuild_error()
+                upstream_names = outcome.left_out_above(number)
+                message = (
+                    f"output {upstream_names[0]}, which it reads, has failed: {error}" if upstream_names else str(error)
+                )
                 clocks[output] = replace(
-                    clocks[output], parked=Parked(self.epoch, self.snapshot, error.code, message, self.epoch + 1)
+                    clocks[output], parked=ParkedChain(self.epoch, self.snapshot, error.code, message, self.epoch + 1)
                 )
             elif clocks[output].parked is None and outcome.plan.again is None:
-                above = outcome.left_out_above(number)
-                reason = clocks[above[0]].parked
+                upstream_names = outcome.left_out_above(number)
+                reason = clocks[upstream_names[0]].parked
                 assert reason is not None
-                message = f"output {above[0]}, which it reads, is parked: {reason.message}"
+                message = f"output {upstream_names[0]}, which it reads, is parked: {reason.message}"
                 clocks[output] = replace(
-                    clocks[output], parked=Parked(self.epoch, self.snapshot, reason.code, message, self.epoch + 1)
+                    clocks[output], parked=ParkedChain(self.epoch, self.snapshot, reason.code, message, self.epoch + 1)
                 )
         return {chain.names.output: clocks[chain.names.output] for chain in self.work.chains}
 
@@ -361,16 +383,16 @@ class TasksEngine:
         chain = next(number for number, chain in enumerate(self.work.chains) if chain.names.output == output)
         files = tuple(file for layer in layers for file in layer.files)
         plan = FoldPlan(prefix, files, parts, numbers, bottom, names, chain)
-        folds = UpstreamResults.of(self.runner.fold(plan, stop))
+        folds = UpstreamResults.from_messages(self.runner.run_fold(plan, stop))
         if folds.error is not None:
-            raise folds.error.error()
+            raise folds.error.rebuild_error()
         outputs = (result.output for result in folds.results)
-        return tuple(output.files for output in outputs if isinstance(output, Merged))
+        return tuple(output.files for output in outputs if isinstance(output, MergedLayers))
 
     def parts_of_fold(self, size: int) -> int:
         """How many parts of the keys layers of ``current`` of so many bytes are folded in."""
-        return max(self.runner.tasks(size), min(1 + size // FOLD_BYTES, GROUPS))
+        return max(self.runner.task_count(size), min(1 + size // FOLD_BYTES, GROUPS))
 
 
-def _size(tables: Mapping[str, Sequence[Layer]]) -> int:
+def _total_bytes(tables: Mapping[str, Sequence[Layer]]) -> int:
     return sum(layer.bytes for layers in tables.values() for layer in layers)

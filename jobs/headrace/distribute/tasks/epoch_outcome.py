@@ -11,9 +11,14 @@ from headrace.distribute.chain import Chain, ChainState, Job, StageClocks, upstr
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.tasks import plan as task_plan
 from headrace.distribute.tasks import task_results
-from headrace.distribute.tasks.stages import handed_down, output_of, source_step, step_to
+from headrace.distribute.tasks.stages import handed_down, input_clocks, output_of, source_step, step_to
 from headrace.distribute.tasks.tables import layers_after
-from headrace.distribute.watermark_inputs import InputObservations, WatermarkUpdate, combined, watermark_update
+from headrace.distribute.watermark_inputs import (
+    InputObservations,
+    WatermarkUpdate,
+    combine_observations,
+    watermark_update,
+)
 from headrace.kernel.delta import Accounting
 from headrace.kernel.step import Counts
 from headrace.model.time import NEVER, Instant
@@ -51,14 +56,47 @@ class ChainOutcome:
     @property
     def _rows(self) -> list[task_results.BundleOutput]:
         """What left as rows of records, or of panes."""
-        taken = [panes.rows for of_stage in self.panes_taken.values() for panes in of_stage]
-        return [*self.bundles, *(rows[self.number] for rows in taken if self.number in rows)]
+        panes_by_stage = [panes.rows for of_stage in self.panes_taken.values() for panes in of_stage]
+        return [
+            *self.bundles,
+            *(rows[self.number] for rows in panes_by_stage if self.number in rows),
+            *self._joined_rows,
+        ]
+
+    @property
+    def _join_parts(self) -> list[task_results.JoinOutput]:
+        """The parts of all its joins."""
+        return [part for join in self.joins for part in join]
+
+    @property
+    def _joined_rows(self) -> list[task_results.BundleOutput]:
+        """What left as rows of the last join."""
+        parts = self.joins[-1] if self.joins else ()
+        return [task_results.BundleOutput(part.accounting, rows=part.rows, counts=part.counts) for part in parts]
 
     @cached_property
     def loop(self) -> tuple[task_results.TaskResult, ...]:
         """What its loop came to, from one task; none without a loop."""
         levels = (level for level in self.levels if isinstance(level[0].output, task_results.LoopOutput))
         return next(levels, ())
+
+    @cached_property
+    def joins(self) -> list[list[task_results.JoinOutput]]:
+        """The parts of each of its joins."""
+        levels = [
+            [task.output for task in level if isinstance(task.output, task_results.JoinOutput)] for level in self.levels
+        ]
+        return [parts for parts in levels if parts]
+
+    def _watermark_before(self, join: int) -> Instant:
+        """The watermark that comes to one of its joins after the epoch."""
+        assert self.chain.joins is not None
+        if self.upstream:
+            floor = min(output.state.clocks[-1].output_watermark for output in self.upstream)
+            watermark = max(floor, self.watermark_for(0))
+        else:
+            watermark = max(self.plan.watermark, input_clocks(self.plan, self.levels[0]).watermark)
+        return self.chain.watermark_before(self.chain.joins.joins[join], Instant(watermark))
 
     @property
     def in_flight(self) -> task_results.Files:
@@ -73,13 +111,13 @@ class ChainOutcome:
     @cached_property
     def panes_taken(self) -> dict[int, list[task_results.PanesOutput]]:
         """What became of panes that were read from files, by the stage that they came to."""
-        taken, stage = {}, 0
+        panes_by_stage, stage = {}, 0
         for level in self.levels:
             panes = [task.output for task in level if isinstance(task.output, task_results.PanesOutput)]
             if panes:
-                taken[stage] = panes
+                panes_by_stage[stage] = panes
             stage += isinstance(level[0].output, task_results.StageOutput)
-        return taken
+        return panes_by_stage
 
     @property
     def tables(self) -> dict[str, tuple[Layer, ...]]:
@@ -90,11 +128,17 @@ class ChainOutcome:
         ):
             old, tops = self.state.tables[table], [part.state for part in stage]
             tables[table] = layers_after(old, clocks.watermark, self.plan.epoch, tops)
+        for number, ((left, right), parts) in enumerate(zip(self.chain.sides, self.joins, strict=False)):
+            watermark, epoch = self._watermark_before(number), self.plan.epoch
+            tables[left] = layers_after(self.state.tables[left], watermark, epoch, [part.left for part in parts])
+            tables[right] = layers_after(self.state.tables[right], watermark, epoch, [part.right for part in parts])
         if self.chain.loop is not None:
             names, watermark, epoch = self.chain.names, self.clocks[0].watermark, self.plan.epoch
             tops = [_of_loop(result).edges for result in self.loop]
             tables[names.edges] = layers_after(self.state.tables[names.edges], watermark, epoch, tops)
-            tables[names.in_flight] = layers_after((), watermark, epoch, [task_results.Stored(self.in_flight, NEVER)])
+            tables[names.in_flight] = layers_after(
+                (), watermark, epoch, [task_results.StoredLayer(self.in_flight, NEVER)]
+            )
         return tables
 
     @cached_property
@@ -102,12 +146,12 @@ class ChainOutcome:
         """Clocks of each stage after the epoch."""
         hold = self.plan.hold
         clocks = []
-        for number, after in enumerate(self._entered):
+        for number, clocks_entered in enumerate(self._entered):
             output = self._outputs[number]
             if hold is not None:
-                limit = hold.output(number, self.chain.names.output)
-                output = Instant(max(after.output_watermark, min(output, limit)))
-            clocks.append(after.with_output(output))
+                limit = hold.output_limit(number, self.chain.names.output)
+                output = Instant(max(clocks_entered.output_watermark, min(output, limit)))
+            clocks.append(clocks_entered.with_output(output))
         return tuple(clocks)
 
     @property
@@ -119,15 +163,15 @@ class ChainOutcome:
     @property
     def _entering_free(self) -> Instant:
         """The watermark of the first stage, were the epoch held to nothing."""
-        return replace(self, plan=replace(self.plan, hold=None))._entering(0).watermark
+        return replace(self, plan=replace(self.plan, hold=None))._stage_clocks(0).watermark
 
     def watermark_for(self, stage: int) -> Instant:
         """The watermark that comes to a ``stage`` that takes panes: the output watermark of the one before it, or the
-        least of those of the chains upstream.
+        least of those of the chains upstream, which comes to the joins before the first.
         """
-        if stage:
+        if stage > 0:
             return self.clocks[stage - 1].output_watermark
-        return min(above.clocks[-1].output_watermark for above in self.upstream)
+        return min(upstream.clocks[-1].output_watermark for upstream in self.upstream)
 
     def elements_of(self, stage: int) -> task_results.Files:
         """The files of the panes of a ``stage`` with the order in which they were emitted, where that is stored."""
@@ -136,44 +180,50 @@ class ChainOutcome:
     @cached_property
     def _entered(self) -> list[StageClocks]:
         """The clocks of the stages after the epoch, but for their outputs."""
-        return [self._entering(number) for number in range(len(self.stages))]
+        return [self._stage_clocks(number) for number in range(len(self.stages))]
 
-    def _entering(self, number: int) -> StageClocks:
+    def _stage_clocks(self, number: int) -> StageClocks:
         plan, chain, state = self.plan, self.chain, self.state
         if number:
             own = [level for level in self.levels if isinstance(level[0].output, task_results.StageOutput)][number - 1]
             return step_to(plan, chain, state, number, handed_down(plan, chain, number, own))[1]
         if chain.upstream:
-            return step_to(plan, chain, state, number, self.watermark_for(number))[1]
+            return step_to(plan, chain, state, number, chain.behind_joins(self.watermark_for(number)))[1]
         return source_step(plan, chain, state, self.levels[0], self.loop)[1]
 
     @cached_property
     def _outputs(self) -> list[Instant]:
         """The output watermarks of the stages as windows let them go."""
         stages = zip(self.chain.stages, self._entered, self.stages, strict=False)
-        return [output_of(stage, after.watermark, [part.hold for part in parts]) for stage, after, parts in stages]
+        return [
+            output_of(stage, clocks_after.watermark, [part.hold for part in parts])
+            for stage, clocks_after, parts in stages
+        ]
 
     @cached_property
     def outcomes(self) -> tuple[StageOutcome, ...]:
         """What became of each stage."""
-        accounted = [Accounting.of_all([*(bundle.accounting for bundle in self.bundles), *self._taken(0)])]
+        accountings = [Accounting.of_all([*(bundle.accounting for bundle in self.bundles), *self._pane_accounting(0)])]
         for number, stage in enumerate(self.stages[:-1], 1):
-            accounted.append(Accounting.of_all([*(part.panes_accounting for part in stage), *self._taken(number)]))
+            accountings.append(
+                Accounting.of_all([*(part.panes_accounting for part in stage), *self._pane_accounting(number)])
+            )
         return tuple(
             StageOutcome(
                 accounting,
                 Counts.of_all(part.counts for part in stage),
-                sum(part.changed for part in stage),
+                sum(part.changed for part in stage) + (0 if number else sum(part.changed for part in self._join_parts)),
                 takes_panes=bool(number or self.upstream),
+                joined_rejected=0 if number else sum(part.dead for part in self._join_parts),
             )
-            for number, (accounting, stage) in enumerate(zip(accounted, self.stages, strict=True))
+            for number, (accounting, stage) in enumerate(zip(accountings, self.stages, strict=True))
         )
 
-    def _taken(self, stage: int) -> list[Accounting]:
+    def _pane_accounting(self, stage: int) -> list[Accounting]:
         panes_taken = self.panes_taken.get(stage, ())
-        taken = (panes.accounting.get(self.number) for panes in panes_taken)
+        accountings = (panes.accounting.get(self.number) for panes in panes_taken)
         rows = [panes.rows[self.number].accounting for panes in panes_taken if self.number in panes.rows]
-        return [*(accounting for accounting in taken if accounting is not None), *rows]
+        return [*(accounting for accounting in accountings if accounting is not None), *rows]
 
     @property
     def panes(self) -> task_results.Files:
@@ -199,9 +249,10 @@ class ChainOutcome:
     def rejected(self) -> task_results.Files:
         """Records that others can take and it cannot, then panes."""
         logs = [bundle.rejected for bundle in (self._rows if self.chain.is_stateless else self.bundles)]
+        logs += [part.rejected for part in self._join_parts]
         logs += [part.rejected for part in self.parts]
-        taken = (panes for of_stage in self.panes_taken.values() for panes in of_stage)
-        logs += [panes.rejected.get(self.number, ()) for panes in taken]
+        all_panes = (panes for of_stage in self.panes_taken.values() for panes in of_stage)
+        logs += [panes.rejected.get(self.number, ()) for panes in all_panes]
         return tuple(file for files in logs for file in files)
 
 
@@ -242,15 +293,23 @@ class EpochOutcome:
         """Why chains that took part have no outcome, by number: they have failed, or one that they read has."""
         errors = task_results.errors_of(self.levels)
         for number, chain in enumerate(self.work.chains):
-            above = [errors[up] for up in upstream_of(self.work.chains, chain) if up in errors]
-            if above and number not in self.plan.parked:
-                errors.setdefault(number, above[0])
+            upstream_errors = [
+                errors[upstream_number]
+                for upstream_number in upstream_of(self.work.chains, chain)
+                if upstream_number in errors
+            ]
+            if upstream_errors and number not in self.plan.parked:
+                errors.setdefault(number, upstream_errors[0])
         return errors
 
     def left_out_above(self, number: int) -> list[str]:
         """The outputs that the chain of that number reads and that are left out."""
         chains = self.work.chains
-        return [chains[above].names.output for above in upstream_of(chains, chains[number]) if above in self.left_out]
+        return [
+            chains[upstream_number].names.output
+            for upstream_number in upstream_of(chains, chains[number])
+            if upstream_number in self.left_out
+        ]
 
     @cached_property
     def left_out(self) -> frozenset[int]:
@@ -273,7 +332,7 @@ class EpochOutcome:
                     plan=self.plan,
                     levels=self._levels_of(number),
                     bundles=[by_chain[number] for by_chain in bundles if number in by_chain],
-                    upstream=[outcomes[above] for above in upstream_of(self.work.chains, chain)],
+                    upstream=[outcomes[upstream_number] for upstream_number in upstream_of(self.work.chains, chain)],
                 )
         return outcomes
 
@@ -316,10 +375,10 @@ class EpochOutcome:
 
     def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]:
         plan, whole, live = results.plan, self.work.jobs[results.plan.job], task_plan.job_of(self.work, results.plan)
-        before = len(results.levels) - live.steps if results.levels else 1
-        tasks = [*results.levels[before:], *[()] * (whole.steps - live.steps)]
+        shared_levels = len(results.levels) - live.steps if results.levels else 1
+        tasks = [*results.levels[shared_levels:], *[()] * (whole.steps - live.steps)]
         levels: list[Mapping[int | None, tuple[task_results.TaskResult, ...]]] = [
-            {None: level} for level in results.levels[:before] or [()]
+            {None: level} for level in results.levels[:shared_levels] or [()]
         ]
         for step, level in enumerate(tasks):
             levels.append(
@@ -329,18 +388,20 @@ class EpochOutcome:
 
     def next_plan(self, tasks: Callable[[int], int]) -> task_plan.EpochPlan:
         """The plan of the job after those that have run; ``tasks`` says how many share so many bytes."""
-        later = replace(self.plan, job=len(self.jobs), parked=self.left_out)
-        job = task_plan.job_of(self.work, later)
+        job_plan = replace(self.plan, job=len(self.jobs), parked=self.left_out)
+        job = task_plan.job_of(self.work, job_plan)
         watermarks = {chain: self.by_number[chain].watermark_for(own.start) for chain, own in job.stages.items()}
-        return replace(later, watermarks=watermarks, elements=tuple(self._elements(job, tasks)))
+        return replace(job_plan, watermarks=watermarks, elements=tuple(self._element_files(job, tasks)))
 
-    def _elements(self, job: Job, tasks: Callable[[int], int]) -> Iterator[task_plan.PaneFiles]:
-        begin = [self.by_number[chain] for chain, own in job.stages.items() if not own.start]
-        for above in sorted({above.number for outcome in begin for above in outcome.upstream}):
-            outcome = self.by_number[above]
-            in_order = above in self.work.handed_on_in_order and not outcome.chain.stages[-1].stage.gives_rows
+    def _element_files(self, job: Job, tasks: Callable[[int], int]) -> Iterator[task_plan.PaneFiles]:
+        begin = [self.by_number[chain] for chain, own in job.stages.items() if own.start <= 0]
+        for upstream_number in sorted(
+            {upstream_number.number for outcome in begin for upstream_number in outcome.upstream}
+        ):
+            outcome = self.by_number[upstream_number]
+            in_order = upstream_number in self.work.handed_on_in_order and not outcome.chain.stages[-1].stage.gives_rows
             files = outcome.elements_of(len(outcome.stages) - 1) if in_order else outcome.panes
-            yield from task_plan.pane_shares(above, files, tasks(sum(file.bytes for file in files)))
+            yield from task_plan.pane_shares(upstream_number, files, tasks(sum(file.bytes for file in files)))
         for chain, own in job.stages.items():
             if own.start > 0:  # a user's own code shares them out
                 yield from (
@@ -357,13 +418,15 @@ class EpochOutcome:
     @cached_property
     def id_parts(self) -> list[task_results.IdsOutput]:
         """The parts of the ids, none where duplicates are not told."""
-        below = [result.output for level in self.jobs[0].levels[1:2] for result in level]  # none where all are rows
-        return [output for output in below if isinstance(output, task_results.IdsOutput)]
+        id_results = [
+            result.output for level in self.jobs[0].levels[1:2] for result in level
+        ]  # none where all are rows
+        return [output for output in id_results if isinstance(output, task_results.IdsOutput)]
 
     @cached_property
     def observations(self) -> InputObservations:
         """What all records say, and what their sources know."""
-        return combined(share.observations for share in self.shares).and_known(self.plan.marks)
+        return combine_observations(share.observations for share in self.shares).and_known(self.plan.marks)
 
     @cached_property
     def input_clocks(self) -> WatermarkUpdate:
@@ -389,15 +452,15 @@ class EpochOutcome:
     @property
     def clocks(self) -> dict[str, ChainClocks]:
         """What is stored of the clocks of each chain, by its output."""
-        return {outcome.chain.names.output: self._clocks(outcome) for outcome in self.chains}
+        return {outcome.chain.names.output: self._chain_clocks(outcome) for outcome in self.chains}
 
-    def _clocks(self, chain: ChainOutcome) -> ChainClocks:
+    def _chain_clocks(self, chain: ChainOutcome) -> ChainClocks:
         idle = self.input_clocks.combined.idle_deadline
         rest = [self.plan.processing_time] if chain.in_flight else []
         return ChainClocks(
-            watermark=chain.clocks[0].watermark if chain.upstream or chain.chain.loop else None,
+            watermark=chain.clocks[0].watermark if chain.upstream or chain.chain.loop or chain.chain.joins else None,
             output_watermarks=tuple(clocks.output_watermark for clocks in chain.clocks),
-            due_event=chain.due_event,
+            due_event=chain.chain.before_joins(chain.due_event),
             due_time=min(self._due_by_time(chain), idle, *rest, *(part.due_time for part in chain.parts)),
         )
 
@@ -408,9 +471,9 @@ class EpochOutcome:
         if self.held_to is not None:
             return NEVER
         source = self.input_clocks.combined
-        awaited = [part.due_event for part in chain.parts]
+        due_times = [chain.chain.before_joins(part.due_event) for part in chain.parts]
         # a later stage may wait for less, which its own input watermark has not passed: time does not help it on
-        due = min((at for at in awaited if at >= source.watermark), default=NEVER)
+        due = min((time for time in due_times if time >= source.watermark), default=NEVER)
         return Instant(due + 1) if due < source.by_time else NEVER
 
     @property
@@ -421,7 +484,7 @@ class EpochOutcome:
         jobs = zip(self.jobs, self._by_chain, strict=True)
         levels = [(job.plan, *own) for job, levels in jobs for level in levels for own in level.items()]
         whole = [c in self.left_out or self._is_whole(plan, c, tasks) for plan, c, tasks in levels]
-        return frozenset(at for at, is_whole in enumerate(whole) if is_whole)
+        return frozenset(level for level, is_whole in enumerate(whole) if is_whole)
 
     def _is_whole(
         self, plan: task_plan.EpochPlan, chain: int | None, tasks: tuple[task_results.TaskResult, ...]
@@ -449,7 +512,7 @@ class EpochOutcome:
         """
         return Accounting.of_all(own.outcomes[0].accounting for own in self.chains if not own.upstream)
 
-    def outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
+    def stage_outcomes(self) -> dict[str, tuple[StageOutcome, ...]]:
         """What became of each stage of each chain, by its output."""
         return {outcome.chain.names.output: outcome.outcomes for outcome in self._stored}
 
@@ -463,7 +526,7 @@ class EpochOutcome:
             tables[IDS] = layers_after(self.plan.ids, self.watermark, self.plan.epoch, tops)
         return tables
 
-    def logs(self) -> dict[str, task_results.Files]:
+    def log_files(self) -> dict[str, task_results.Files]:
         """The files of the epoch by the log that they go to."""
         own = {log: files for outcome in self._stored for log, files in outcome.logs.items()}
         return {**own, REJECTED: self._rejected}
@@ -474,6 +537,6 @@ class EpochOutcome:
         own = (file for outcome in self._stored for file in outcome.rejected)
         return (*(file for share in self.shares for file in share.rejected), *own)
 
-    def requests(self) -> dict[str, int]:
+    def request_counts(self) -> dict[str, int]:
         """Storage requests of all tasks, by kind."""
-        return task_results.summed(result.requests for level in self.levels for result in level)
+        return task_results.sum_counts(result.requests for level in self.levels for result in level)

@@ -25,15 +25,15 @@ from numpy.typing import NDArray
 from headrace.distribute.records import FileRecords, HoldsJudged, Lacks, read_one
 from headrace.distribute.tasks.plan import EpochTask
 from headrace.errors import HeadraceError, RetryError
-from headrace.kernel.columns import Ints, as_numpy, constant
-from headrace.kernel.delta import AggregatedBundle, Columns, KeyHashes, aggregate, takes_part
-from headrace.kernel.keys import hashes
+from headrace.kernel.columns import Ints, arrow_scalar, as_numpy
+from headrace.kernel.delta import AggregatedBundle, Columns, KeyHashes, aggregate_rows, takes_part
+from headrace.kernel.keys import hash_keys
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import Instant
 from headrace.program import columns as c
 from headrace.sources.changelogs import rows_at
 from headrace.sources.validation import JudgedRecords
-from headrace.state.chunks import part_of, parts
+from headrace.state.chunks import key_group_ranges, part_of
 
 BLOB_BYTES = 1024 * 1024
 SCHEMA = pa.schema(
@@ -58,7 +58,7 @@ class ReceivedMessage:
     rows: pa.RecordBatch | None
 
 
-def say(
+def message_batches(
     task: int, parts: int, result: Any, content: bytes, bundles: Mapping[int, pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The rows with which ``task`` tells all ``parts`` its ``result``, and some of them their ``bundles``.
@@ -73,13 +73,13 @@ def say(
     stamp, header = digest.digest(), pickle.dumps(result)
     for part in range(parts):
         stream = streams.get(part, pa.py_buffer(b""))
-        blobs = [stream[at : at + BLOB_BYTES].to_pybytes() for at in range(0, len(stream), BLOB_BYTES)]
+        blobs = [stream[start : start + BLOB_BYTES].to_pybytes() for start in range(0, len(stream), BLOB_BYTES)]
         head = len(blobs).to_bytes(4, "little") + header
         for number, blob in enumerate([head, *blobs]):
-            yield _row(part, task, number, stamp, blob)
+            yield _blob_row(part, task, number, stamp, blob)
 
 
-def _row(part: int, task: int, number: int, digest: bytes, blob: bytes) -> pa.RecordBatch:
+def _blob_row(part: int, task: int, number: int, digest: bytes, blob: bytes) -> pa.RecordBatch:
     columns = [
         pa.array([part], pa.int32()),
         pa.array([task], pa.int64()),
@@ -101,7 +101,7 @@ class TornExchangeError(RetryError, code="retry.shuffle_incomplete"):
     """Blobs of a task are missing, or are of two runs of it."""
 
 
-def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]:
+def receive_messages(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]:
     """What all tasks of the level above said to one part, in their order; the first so many ``tasks`` are among them.
     Raises TornExchangeError.
     """
@@ -112,10 +112,10 @@ def hear(batches: Iterable[pa.RecordBatch], tasks: int) -> list[ReceivedMessage]
             blobs.setdefault(task, {})[number] = (digest, batch.column("blob")[row])
     if silent := sorted(set(range(tasks)) - set(blobs)):
         raise TornExchangeError(f"task {silent[0]} of {tasks} sent nothing: run again")
-    return [_message(task, sent) for task, sent in sorted(blobs.items())]
+    return [_decode_message(task, blobs_of_task) for task, blobs_of_task in sorted(blobs.items())]
 
 
-def _message(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> ReceivedMessage:
+def _decode_message(task: int, blobs: dict[int, tuple[bytes, pa.Scalar]]) -> ReceivedMessage:
     stamps = {digest for digest, _ in blobs.values()}
     if len(stamps) != 1 or 0 not in blobs:
         raise TornExchangeError(f"what task {task} said is of {len(stamps)} runs of it: run again")
@@ -144,7 +144,7 @@ class ShuffleInput:
     parts: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
 
 
-def bundle(
+def build_shuffle_input(
     stage: CompiledStage,
     judged: Columns,
     order: Columns | None,
@@ -160,30 +160,72 @@ def bundle(
     in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
     """
     place = share << _SHARE_BITS
-    aggregated = aggregate(stage, judged, watermark, output_watermark, place=place, hashed=hashed)
-    if aggregated.delta is None:
-        return ShuffleInput(aggregated)
+    bundle = aggregate_rows(stage, judged, watermark, output_watermark, place=place, hashed=hashed)
+    if bundle.delta is None:
+        return ShuffleInput(bundle)
     if order is None:
-        in_order = as_numpy(aggregated.delta.column(c.HASH))
-        spans = {part: keys.span(in_order) for part, keys in enumerate(parts(number))}
-        cut = {part: aggregated.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
-        return ShuffleInput(aggregated, {part: rows for part, rows in cut.items() if rows.num_rows})
-    return ShuffleInput(aggregated, _travelling(stage, judged, order, number))
+        in_order = as_numpy(bundle.delta.column(c.HASH))
+        spans = {part: keys.row_slice(in_order) for part, keys in enumerate(key_group_ranges(number))}
+        cut = {part: bundle.delta.slice(span.start, span.stop - span.start) for part, span in spans.items()}
+        return ShuffleInput(bundle, {part: rows for part, rows in cut.items() if rows.num_rows})
+    return ShuffleInput(bundle, _shuffled_rows(stage, judged, order, number))
 
 
-def _travelling(stage: CompiledStage, judged: Columns, order: Columns, number: int) -> dict[int, pa.RecordBatch]:
-    counts = takes_part(judged)
-    if c.SEEN in judged:  # NULL for what is new
-        counts &= as_numpy(judged[c.SEEN].is_null())
-    rows = {name: values for name, values in judged.items() if name not in _UNUSED}
+def _shuffled_rows(
+    stage: CompiledStage, judged_rows: Columns, order: Columns, number: int
+) -> dict[int, pa.RecordBatch]:
+    counts = takes_part(judged_rows)
+    if c.SEEN in judged_rows:  # NULL for what is new
+        counts &= as_numpy(judged_rows[c.SEEN].is_null())
+    rows = {name: values for name, values in judged_rows.items() if name not in _UNUSED}
     rows |= {f"{_PLACE}{name}": values for name, values in order.items()}
     return by_part(pa.RecordBatch.from_pydict(rows).filter(pa.array(counts)), stage.keys, number)
 
 
 def by_part(rows: pa.RecordBatch, names: Sequence[str], number: int) -> dict[int, pa.RecordBatch]:
     """``rows`` by the part that the hash of the columns called ``names`` is of, out of so many."""
-    part_of_row = part_of(hashes([rows.column(name) for name in names], rows.num_rows), number)
+    return _split(rows, part_of(hash_keys([rows.column(name) for name in names], rows.num_rows), number))
+
+
+def by_id(rows: pa.RecordBatch, number: int) -> dict[int, pa.RecordBatch]:
+    """``rows`` by the part that the hash of their id is of, out of so many; those without one, which are of inputs that
+    are joined, go to all parts in turn.
+    """
+    part_of_row = part_of(hash_keys([rows.column(c.ID)], rows.num_rows), number)
+    has_none = as_numpy(rows.column(c.ID).is_null())
+    return _split(rows, np.where(has_none, np.cumsum(has_none) % number, part_of_row))
+
+
+def _split(rows: pa.RecordBatch, part_of_row: Ints) -> dict[int, pa.RecordBatch]:
     return {int(part): rows.filter(pa.array(part_of_row == part)) for part in np.unique(part_of_row)}
+
+
+_SIDE = "side_{}"
+"""What the rows of a side are called in a bundle, which has them as one list: other sides have other columns."""
+
+
+def sides_by_part(rows: Mapping[int, pa.RecordBatch], number: int) -> dict[int, pa.RecordBatch]:
+    """``rows`` of each side of joins for each of so many parts of their keys."""
+    bundles: dict[int, dict[str, pa.Array]] = {}
+    for side, of_side in rows.items():
+        part = part_of(as_numpy(of_side.column(c.HASH)), number)
+        order = np.argsort(part, kind="stable")
+        ends = np.searchsorted(part[order], np.arange(number + 1))
+        rows_by_part = of_side.take(pa.array(order)).to_struct_array()
+        for part_number in np.flatnonzero(np.diff(ends)).tolist():
+            own = rows_by_part[int(ends[part_number]) : int(ends[part_number + 1])]
+            bundles.setdefault(part_number, {})[_SIDE.format(side)] = pa.ListArray.from_arrays(
+                pa.array([0, len(own)], pa.int32()), own
+            )
+    return {part: pa.RecordBatch.from_pydict(sides) for part, sides in bundles.items()}
+
+
+def sides_of(bundles: Iterable[pa.RecordBatch], side: int) -> list[pa.RecordBatch]:
+    """The rows of a ``side`` that came in ``bundles``."""
+    name = _SIDE.format(side)
+    return [
+        pa.RecordBatch.from_struct_array(rows.column(name).flatten()) for rows in bundles if name in rows.schema.names
+    ]
 
 
 def deltas_of(
@@ -196,12 +238,12 @@ def deltas_of(
     places = [(name, "ascending") for name in rows[0].schema.names if name.startswith(_PLACE)] if rows else []
     if not places:
         return rows
-    arrived = pa.concat_batches(rows)
-    arrived = arrived.take(pc.sort_indices(arrived, sort_keys=places))
-    columns = {name: arrived.column(name) for name in arrived.schema.names if not name.startswith(_PLACE)}
-    columns[c.REJECT] = pa.nulls(arrived.num_rows, pa.string())
-    columns[c.ADMITTED] = pa.repeat(constant(True), arrived.num_rows)
-    delta = aggregate(stage, columns, watermark, output_watermark).delta
+    arrived_rows = pa.concat_batches(rows)
+    arrived_rows = arrived_rows.take(pc.sort_indices(arrived_rows, sort_keys=places))
+    columns = {name: arrived_rows.column(name) for name in arrived_rows.schema.names if not name.startswith(_PLACE)}
+    columns[c.REJECT] = pa.nulls(arrived_rows.num_rows, pa.string())
+    columns[c.ADMITTED] = pa.repeat(arrow_scalar(True), arrived_rows.num_rows)
+    delta = aggregate_rows(stage, columns, watermark, output_watermark).delta
     return [] if delta is None else [delta]
 
 
@@ -217,7 +259,7 @@ ITEM = "_item"
 _LEFT = (c.SPLIT, c.MARK, c.REJECT, c.ADMITTED)
 
 
-def places(records: FileRecords, share: int, *, has_items: bool) -> dict[str, pa.Array]:
+def record_places(records: FileRecords, share: int, *, has_items: bool) -> dict[str, pa.Array]:
     """Where the ``records`` of share number ``share`` are from. ``has_items``: some share has several of one record."""
     rows = np.arange(len(records.columns[c.EVENT_TIME]))
     return {
@@ -232,7 +274,7 @@ _OF_CHAIN = "_of_{}_"
 """What the names of columns that only one of several chains has begin with while they travel."""
 
 
-def travelling(
+def travelling_batch(
     judged: JudgedRecords, places: Columns, rows: NDArray[np.bool_], *, without: Set[int] = frozenset()
 ) -> pa.RecordBatch:
     """The ``rows`` of judged records with their places, as one batch to be sent. All of them take part. They are sent
@@ -255,14 +297,14 @@ class ShippedRecords(HoldsJudged):
     place: Columns
 
     @classmethod
-    def arrived(
+    def from_batches(
         cls, task: EpochTask, batches: Sequence[pa.RecordBatch], errors: Mapping[int, HeadraceError]
     ) -> "ShippedRecords":
-        """Makes records of the batches that ``travelling`` made, in order of arrival. Of chains with ``errors``, by
-        number, only some batches have columns.
+        """Makes records of the batches that ``travelling_batch`` made, in order of arrival. Of chains with ``errors``,
+        by number, only some batches have columns.
         """
         begin = tuple(map(_OF_CHAIN.format, errors))
-        rows = in_arrival_order(pa.concat_batches([_without(batch, begin) for batch in batches]))
+        rows = in_arrival_order(pa.concat_batches([_drop_columns(batch, begin) for batch in batches]))
         columns = {name: rows.column(name) for name in rows.schema.names}
         place = {name: columns.pop(name) for name in (*PLACE, ITEM) if name in columns}
         begins = tuple(map(_OF_CHAIN.format, range(len(task.work.readers))))
@@ -271,19 +313,19 @@ class ShippedRecords(HoldsJudged):
         ]
         common = {name: values for name, values in columns.items() if not name.startswith(begins)}
         common[c.REJECT] = pa.nulls(rows.num_rows, pa.string())
-        common[c.ADMITTED] = pa.repeat(constant(True), rows.num_rows)
+        common[c.ADMITTED] = pa.repeat(arrow_scalar(True), rows.num_rows)
         by_chain = tuple({**common, **chain_columns} for chain_columns in chains)
         return cls(task, JudgedRecords(common, by_chain, errors), place)
 
-    def having(self, columns: Columns) -> "ShippedRecords":
+    def with_columns(self, columns: Columns) -> "ShippedRecords":
         """These with further columns."""
-        judged = self.judged
-        chains = tuple({**chain, **columns} for chain in judged.chains)
-        return replace(self, judged=replace(judged, common={**judged.common, **columns}, chains=chains))
+        judged_records = self.judged
+        chains = tuple({**chain, **columns} for chain in judged_records.chains)
+        return replace(self, judged=replace(judged_records, common={**judged_records.common, **columns}, chains=chains))
 
-    def failing(self, errors: Mapping[int, HeadraceError]) -> "ShippedRecords":
+    def with_errors(self, errors: Mapping[int, HeadraceError]) -> "ShippedRecords":
         """These, which some more chains, by number, cannot take."""
-        return replace(self, judged=self.judged.failing(errors))
+        return replace(self, judged=self.judged.with_errors(errors))
 
     @property
     def lacks(self) -> Lacks:
@@ -306,31 +348,31 @@ class ShippedRecords(HoldsJudged):
             piece = self.task.plan.shares[share[begin]][file[begin]]
             yield piece.input, piece.file.path, slice(begin, end)
 
-    def of(self, rows: Ints) -> dict[str, pa.Array]:
+    def origins(self, rows: Ints) -> dict[str, pa.Array]:
         """Where some records are from, and their bytes: ``input``, ``file``, ``position``, ``raw``; rows ascend."""
         work = self.task.work
         share, file, position = (as_numpy(self.place[name])[rows] for name in PLACE)
         inputs = {input_.name: input_ for input_ in work.pipeline.inputs}
         names, paths, raw = [], [], []
-        for at, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
-            piece = self.task.plan.shares[at][number]
-            is_of_piece = (share == at) & (file == number)
+        for share_number, number in sorted(set(zip(share.tolist(), file.tolist(), strict=True))):
+            piece = self.task.plan.shares[share_number][number]
+            is_of_piece = (share == share_number) & (file == number)
             read = read_one(work.pipeline, work.landing, inputs[piece.input], piece).records
             assert read is not None
             positions = position[is_of_piece]
             signs = None if c.SIGN not in self.columns else as_numpy(self.columns[c.SIGN])[rows][is_of_piece]
             raw.append(read.raw(rows_at(read, positions, signs)))
-            names.append(pa.repeat(constant(piece.input), len(positions)))
-            paths.append(pa.repeat(constant(piece.file.path), len(positions)))
+            names.append(pa.repeat(arrow_scalar(piece.input), len(positions)))
+            paths.append(pa.repeat(arrow_scalar(piece.file.path), len(positions)))
         return {
-            "input": _all(names, pa.string()),
-            "file": _all(paths, pa.string()),
+            "input": _concat_arrays(names, pa.string()),
+            "file": _concat_arrays(paths, pa.string()),
             "position": pa.array(position),
-            "raw": _all(raw, pa.binary()),
+            "raw": _concat_arrays(raw, pa.binary()),
         }
 
 
-def _without(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatch:
+def _drop_columns(rows: pa.RecordBatch, begin: tuple[str, ...]) -> pa.RecordBatch:
     """``rows`` without the columns whose names begin so."""
     return rows.select([name for name in rows.schema.names if not name.startswith(begin)])
 
@@ -341,5 +383,5 @@ def in_arrival_order(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows.take(pc.sort_indices(rows, sort_keys=keys))
 
 
-def _all(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
+def _concat_arrays(arrays: list[pa.Array], kind: pa.DataType) -> pa.Array:
     return pa.concat_arrays([pa.nulls(0, kind), *arrays])

@@ -16,16 +16,15 @@ from functools import partial
 
 import pyarrow as pa
 
-from headrace.distribute.chain import LOOP
-from headrace.distribute.epoch import Again, DivergedError
+from headrace.distribute.epoch import DivergedError, RecomputedEpoch
 from headrace.distribute.tasks import plan as task_plan
 from headrace.distribute.tasks import task_results
 from headrace.distribute.tasks.background import FoldPlan, MergePlan, fold_task, merge_task
-from headrace.distribute.tasks.exchange import ReceivedMessage, ShippedRecords, hear
+from headrace.distribute.tasks.exchange import ReceivedMessage, ShippedRecords, receive_messages
 from headrace.distribute.tasks.map_side import Bundles, into_chains, map_rows, map_share
 from headrace.distribute.tasks.stages import StagePart, turn_rounds
 from headrace.distribute.tasks.tables import files_of, map_output, map_panes, open_own, put_pieces
-from headrace.kernel.columns import truths
+from headrace.kernel.columns import true_mask, valid_mask
 from headrace.kernel.delta import Columns, takes_part
 from headrace.program import columns as c
 from headrace.state.layers import RememberedIds
@@ -37,28 +36,32 @@ def tell_duplicates(
 ) -> tuple[task_results.IdsOutput, Bundles]:
     """What becomes of ``rows``, the records of a part of the ids, and those that count for each part of the keys."""
     plan, pipeline = task.plan, task.work.pipeline
-    remembered = RememberedIds.of(pipeline, plan.watermark)
-    remembered = replace(remembered, layers=open_own(task, plan.ids, remembered.schema, plan.id_parts))
+    remembered_ids = RememberedIds.from_pipeline(pipeline, plan.watermark)
+    remembered_ids = replace(remembered_ids, layers=open_own(task, plan.ids, remembered_ids.schema, plan.id_parts))
     if not rows:
         return task_results.IdsOutput(), {}
-    records = ShippedRecords.arrived(task, rows, {n: error.error() for n, error in upstream.errors.items()})
-    records = records.having({c.SEEN: remembered.seen(records.columns)})
+    records = ShippedRecords.from_batches(
+        task, rows, {n: error.rebuild_error() for n, error in upstream.errors.items()}
+    )
+    records = records.with_columns({c.SEEN: remembered_ids.find_duplicates(records.columns)})
     if plan.again is not None:
-        records = records.failing(_diverged(task, plan.again, remembered, records))
-    ids = _stored(task, remembered, records.columns) if plan.again is None else task_results.Stored()
+        records = records.with_errors(_divergence_errors(task, plan.again, remembered_ids, records))
+    ids = _store_new_ids(task, remembered_ids, records.columns) if plan.again is None else task_results.StoredLayer()
     chains, errors, bundles = into_chains(task, records, lambda: records.place)
     return task_results.IdsOutput(chains, ids, errors), bundles
 
 
-def _diverged(
-    task: task_plan.EpochTask, again: Again, remembered: RememberedIds, records: ShippedRecords
+def _divergence_errors(
+    task: task_plan.EpochTask, recomputed: RecomputedEpoch, remembered_ids: RememberedIds, records: ShippedRecords
 ) -> dict[int, DivergedError]:
     """An error for each chain that takes records which are the first of their id now, and which no output took when the
     epoch was recorded: nobody remembers their ids, so their duplicates would count in later epochs.
     """
-    then = replace(remembered, layers=open_own(task, again.told, remembered.schema, task.plan.id_parts))
-    is_first, is_told = records.columns[c.SEEN].is_null(), then.seen(records.columns).is_valid()
-    untold = truths(is_first) & ~truths(is_told)
+    ids_then = replace(
+        remembered_ids, layers=open_own(task, recomputed.told, remembered_ids.schema, task.plan.id_parts)
+    )
+    is_first, is_told = records.columns[c.SEEN].is_null(), ids_then.find_duplicates(records.columns).is_valid()
+    untold = true_mask(is_first) & ~true_mask(is_told) & valid_mask(records.columns[c.ID])
     name = task.work.pipeline.name
     error = DivergedError(
         f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded, so nobody "
@@ -66,15 +69,17 @@ def _diverged(
         "computes all outputs again"
     )
     chains = ((own.of_chain, records.chains[own.of_chain]) for own in task.for_each_reader())
-    return {number: error for number, judged in chains if (untold & takes_part(judged)).any()}
+    return {number: error for number, judged_rows in chains if (untold & takes_part(judged_rows)).any()}
 
 
-def _stored(task: task_plan.EpochTask, remembered: RememberedIds, judged: Columns) -> task_results.Stored:
-    rows = remembered.new(judged, task.plan.epoch)
+def _store_new_ids(
+    task: task_plan.EpochTask, remembered_ids: RememberedIds, judged_rows: Columns
+) -> task_results.StoredLayer:
+    rows = remembered_ids.new_rows(judged_rows, task.plan.epoch)
     if not rows.num_rows:
-        return task_results.Stored()
+        return task_results.StoredLayer()
     runs = put_pieces(task.work, task.plan.prefix, IDS, task.number, [rows])
-    return task_results.Stored(files_of(runs), remembered.expiry(rows))
+    return task_results.StoredLayer(files_of(runs), remembered_ids.expiry_watermark(rows))
 
 
 Ran = tuple[task_results.TaskOutput | None, Bundles]
@@ -136,7 +141,7 @@ def part_task(
     messages: Sequence[ReceivedMessage],
 ) -> task_results.Message:
     """What task ``number`` of the level number ``level`` below the map side says of the ``messages`` to it."""
-    upstream = task_results.UpstreamResults.of(messages)
+    upstream = task_results.UpstreamResults.from_messages(messages)
     rows = [message.rows for message in messages if message.rows is not None]
     tells_ids = _tells_ids(work, plan)
     if tells_ids and level == 0:
@@ -149,8 +154,12 @@ def part_task(
     run: Callable[[], Ran] = partial(StagePart(task, stage).run, upstream, rows)
     if part.chain in upstream.errors:
         run = _run_nothing
-    elif stage == LOOP:
+    elif job.is_loop(part.chain, step):
         run = partial(turn_rounds, task, rows)
+    elif stage < 0:
+        from headrace.distribute.tasks.joins import JoinPart  # which few pipelines need
+
+        run = partial(JoinPart(task, len(task.chain.sides) + stage).run, upstream, rows)
     return run_task(work, number, run, upstream, isolated=part.chain if plan.isolates else None)
 
 
@@ -169,22 +178,24 @@ def run_task(
     """What task ``number`` says, which does ``run`` unless a task ``upstream`` has failed. An error is said too, one of
     a chain that is ``isolated`` as the chain's own. Raises RetryError: another attempt may end otherwise.
     """
-    before = work.requests()
+    requests_before = work.request_counts()
     output: task_results.TaskOutput | None = None
     bundles: Bundles = {}
     errors = [] if upstream is None or upstream.error is None else [upstream.error]
     own: dict[int, task_results.Failure] = {}
     if not errors:
         with (
-            work.landing.connected(),
+            work.landing.keep_connected(),
             task_results.collect_failure(errors),
             task_results.isolate_failure(own, isolated or 0, isolates=isolated is not None),
         ):
             output, bundles = run()
     if own:
         output = task_results.StageOutput(errors=own)
-    received, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history(number))
-    result = task_results.TaskResult(output, received, history, next(iter(errors), None), work.requests_since(before))
+    received_digest, history = (b"", ()) if upstream is None else (upstream.digest, upstream.history_for_task(number))
+    result = task_results.TaskResult(
+        output, received_digest, history, next(iter(errors), None), work.requests_since(requests_before)
+    )
     return task_results.Message(number, result, bundles)
 
 
@@ -204,7 +215,7 @@ def numbers_in(batches: Rows) -> Iterator[int]:
 def map_level(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What shares of the input say."""
     for number in numbers_in(numbers):
-        yield from share_task(work, plan, number).blobs(parts_below(work, plan, -1))
+        yield from share_task(work, plan, number).to_blobs(parts_below(work, plan, -1))
 
 
 def rows_level(
@@ -213,7 +224,7 @@ def rows_level(
     """What task ``number`` says of ``batches`` that a user's own code made."""
     rows = [batch for batch in batches if batch.num_rows]
     if rows:
-        yield from rows_task(work, plan, name, number, rows).blobs(parts_below(work, plan, -1))
+        yield from rows_task(work, plan, name, number, rows).to_blobs(parts_below(work, plan, -1))
 
 
 def level_below(
@@ -225,18 +236,18 @@ def level_below(
     blobs = [batch for batch in batches if batch.num_rows]
     if blobs:  # every part is told of every task: there is none without rows
         part = blobs[0].column("part")[0].as_py()
-        messages = hear(blobs, tasks_above(work, plan, level))
+        messages = receive_messages(blobs, tasks_above(work, plan, level))
         del blobs  # which are as large as the messages
-        yield from part_task(work, plan, level, part, messages).blobs(parts_below(work, plan, level))
+        yield from part_task(work, plan, level, part, messages).to_blobs(parts_below(work, plan, level))
 
 
 def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What parts of a merge say."""
     for part in numbers_in(numbers):
-        yield from merge_task(work, plan, part).blobs(1)
+        yield from merge_task(work, plan, part).to_blobs(1)
 
 
 def fold_level(work: task_plan.TaskEnvironment, plan: FoldPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
     """What parts of a fold say."""
     for part in numbers_in(numbers):
-        yield from fold_task(work, plan, part).blobs(1)
+        yield from fold_task(work, plan, part).to_blobs(1)

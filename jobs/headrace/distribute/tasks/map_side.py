@@ -8,29 +8,31 @@ not parse; what that code makes of the others comes back (``map_rows``).
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headrace.distribute.epoch import Again, DivergedError
+from headrace.distribute.epoch import DivergedError, RecomputedEpoch
 from headrace.distribute.records import FileRecords, input_named, read_one, read_records
 from headrace.distribute.tasks import exchange
-from headrace.distribute.tasks.plan import EpochTask, addressed, parts_at
+from headrace.distribute.tasks.plan import EpochTask, address_bundles, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, Failure, ShareOutput, isolate_failure
-from headrace.distribute.views import dead_letters_of_none, late_rows, rejected_rows
-from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe
+from headrace.distribute.views import dead_letters_of_none, late_rows, late_sides, rejected_rows
+from headrace.distribute.watermark_inputs import InputObservations, ObservationContext, observe_records
 from headrace.formats.file_format import DividedFileError, ScannedRecords
 from headrace.kernel.columns import arrow_type, as_numpy
-from headrace.kernel.delta import Columns, KeyHashes, aggregate, takes_part
+from headrace.kernel.delta import Columns, Disposition, KeyHashes, aggregate_rows, fates_of, takes_part
 from headrace.kernel.rows import select_rows
 from headrace.model.expressions.data_types import Schema
-from headrace.program import columns as c
 from headrace.sources.changelogs import with_signs
 from headrace.sources.progress import later_of
-from headrace.sources.validation import judged
+from headrace.sources.validation import judge_records
 from headrace_snapshots.format.manifest import REJECTED, UNNAMED
+
+if TYPE_CHECKING:
+    from headrace.kernel.joins.sides import CompiledJoins
 
 Bundles = Mapping[int, pa.RecordBatch]
 T = TypeVar("T")
@@ -46,7 +48,9 @@ def map_share(task: EpochTask) -> tuple[ShareOutput, Bundles]:
     records = share.records
     if records is None:
         return ShareOutput(InputObservations(newest_read=share.handed_on)), {}
-    output, bundles = _mapped(task, records, lambda: exchange.places(records, task.number, has_items=work.has_items))
+    output, bundles = _map_records(
+        task, records, lambda: exchange.record_places(records, task.number, has_items=work.has_items)
+    )
     newest = later_of(output.observations.newest_read, share.handed_on)
     return replace(output, observations=replace(output.observations, newest_read=newest)), bundles
 
@@ -65,7 +69,10 @@ def read_rows(task: EpochTask, name: str) -> Iterator[pa.RecordBatch]:
         if records is None:
             continue
         position = pa.array(records.position)
-        place = [pa.repeat(pa.scalar(at, pa.int64()), len(position)) for at in (task.number, number)]
+        place = [
+            pa.repeat(pa.scalar(number_in_epoch, pa.int64()), len(position))
+            for number_in_epoch in (task.number, number)
+        ]
         rows = pa.RecordBatch.from_pydict(
             {**dict(zip(exchange.PLACE, (*place, position), strict=True)), **records.columns}
         )
@@ -77,61 +84,65 @@ def map_rows(task: EpochTask, name: str, batches: Iterable[pa.RecordBatch]) -> t
     plan, work = task.plan, task.work
     input_ = input_named(work.pipeline, name)
     rows = exchange.in_arrival_order(pa.concat_batches(list(batches)))
-    parsed_columns = typed(rows, input_.source.columns)
+    parsed_columns = cast_columns(rows, input_.source.columns)
     place = {column: rows.column(column) for column in exchange.PLACE}
     place[exchange.ITEM] = pa.array(np.arange(rows.num_rows))
-    parsed = ScannedRecords(
+    scanned_records = ScannedRecords(
         parsed_columns, pa.nulls(rows.num_rows, pa.string()), as_numpy(rows.column(exchange.PLACE[-1])), _no_raw
     )
-    parsed = with_signs(input_.source, parsed)
-    records = judged(work.pipeline, work.firsts, input_, parsed, plan.processing_time, apart=plan.apart)
-    return _mapped(task, exchange.ShippedRecords(task, records, place), lambda: place)
+    scanned_records = with_signs(input_.source, scanned_records)
+    records = judge_records(work.pipeline, work.firsts, input_, scanned_records, plan.processing_time, apart=plan.apart)
+    return _map_records(task, exchange.ShippedRecords(task, records, place), lambda: place)
 
 
 def _no_raw(rows: object) -> pa.Array:
     raise NotImplementedError("what a user's code made has no text of its own")
 
 
-def typed(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
+def cast_columns(rows: pa.RecordBatch, schema: Schema) -> dict[str, pa.Array]:
     """Columns of Spark's as those of ``schema``."""
     return {name: rows.column(name).cast(arrow_type(kind)) for name, kind in schema.items()}
 
 
-def _mapped(
+def _map_records(
     task: EpochTask, records: FileRecords | exchange.ShippedRecords, place: Callable[[], Columns]
 ) -> tuple[ShareOutput, Bundles]:
     plan, work = task.plan, task.work
     context = ObservationContext(plan.clocks, plan.processing_time, work.percentiles, plan.newest)
-    observations = observe(work.pipeline, records, context)
+    observations = observe_records(work.pipeline, records, context)
     if plan.again is None:
         nobody = None if work.pipeline.has_names else UNNAMED.output
         by_none = records.is_rejected
-        rejected = task.put(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
+        rejected_files = task.store_rows(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
     else:
-        by_none, rejected = _taken_by_none(task, plan.again, place(), records.is_rejected), ()
-        diverged = _diverged(task, plan.again, records.chains, by_none)
-        records = replace(records, judged=records.judged.failing(diverged))
+        by_none, rejected_files = _taken_by_none(task, plan.again, place(), records.is_rejected), ()
+        divergences = _divergence_errors(task, plan.again, records.chains, by_none)
+        records = replace(records, judged=records.judged.with_errors(divergences))
     if work.tells_ids:
         counts = takes_part(records.columns)
         aside, errors = for_each_reader(task, records, partial(_without_ids, rows=~counts))
-        rows = exchange.travelling(records.judged, place(), counts, without={*plan.parked, *errors})
+        rows = exchange.travelling_batch(records.judged, place(), counts, without={*plan.parked, *errors})
         chains = _with_dead_letters(task, records, aside, by_none)
-        return ShareOutput(observations, chains, rejected, errors), exchange.by_part(rows, [c.ID], plan.id_parts)
+        return ShareOutput(observations, chains, rejected_files, errors), exchange.by_id(rows, plan.id_parts)
     chains, errors, bundles = into_chains(task, records, place if work.reads_in_turns else None)
-    return ShareOutput(observations, _with_dead_letters(task, records, chains, by_none), rejected, errors), bundles
+    return ShareOutput(
+        observations, _with_dead_letters(task, records, chains, by_none), rejected_files, errors
+    ), bundles
 
 
-def _taken_by_none(task: EpochTask, again: Again, place: Columns, is_rejected: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _taken_by_none(
+    task: EpochTask, recomputed: RecomputedEpoch, place: Columns, is_rejected: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """Which records no output could take when the epoch was recorded. Of several that were made of one, these are as
     many as ``is_rejected`` now; else nobody can tell which, and it is said of all.
     """
-    letters = dead_letters_of_none(task.work.store, again.letters)
+    letters = dead_letters_of_none(task.work.store, recomputed.letters)
     share, file, position = (as_numpy(place[name]) for name in exchange.PLACE)
     by_none = np.zeros(len(position), np.bool_)
-    for at, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
-        piece = task.plan.shares[at][number]
+    for share_number, number in {*zip(share.tolist(), file.tolist(), strict=True)} if letters else ():
+        piece = task.plan.shares[share_number][number]
         positions = letters.get((piece.input, piece.file.path), [])
-        rows = (share == at) & (file == number)
+        rows = (share == share_number) & (file == number)
         if None not in positions:
             letters_of_piece = np.array(positions, np.int64)
             expected = np.count_nonzero(np.isin(letters_of_piece, position[rows]))
@@ -142,8 +153,8 @@ def _taken_by_none(task: EpochTask, again: Again, place: Columns, is_rejected: N
     return by_none
 
 
-def _diverged(
-    task: EpochTask, again: Again, chains: Sequence[Columns], by_none: NDArray[np.bool_]
+def _divergence_errors(
+    task: EpochTask, recomputed: RecomputedEpoch, chains: Sequence[Columns], by_none: NDArray[np.bool_]
 ) -> dict[int, DivergedError]:
     """An error for each of the ``chains`` that takes records now which no output took when the epoch was recorded: they
     are dead letters of all, which may have landed again.
@@ -154,8 +165,8 @@ def _diverged(
         "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
         f"{name} --promote`, which computes all outputs again"
     )
-    asked = (own for own in task.for_each_reader() if own.chain.names.output in again.asked)
-    return {own.of_chain: error for own in asked if (by_none & takes_part(chains[own.of_chain])).any()}
+    asked_tasks = (own for own in task.for_each_reader() if own.chain.names.output in recomputed.asked)
+    return {own.of_chain: error for own in asked_tasks if (by_none & takes_part(chains[own.of_chain])).any()}
 
 
 def _with_dead_letters(
@@ -171,7 +182,7 @@ def _with_dead_letters(
     for number, output in chains.items():
         name = task.work.chains[number].names.output
         dead = rejected_rows(records, task.plan.epoch, output=name, judged=records.chains[number], by_none=by_none)
-        outputs[number] = replace(output, rejected=task.put(REJECTED, dead))
+        outputs[number] = replace(output, rejected=task.store_rows(REJECTED, dead))
     return outputs
 
 
@@ -182,7 +193,7 @@ def for_each_reader(
     fail alone.
     """
     outputs: dict[int, T] = {}
-    errors = {n: Failure.of(error) for n, error in records.errors.items() if n not in task.plan.parked}
+    errors = {n: Failure.from_error(error) for n, error in records.errors.items() if n not in task.plan.parked}
     for own in task.for_each_reader():
         number = own.of_chain
         if number in errors:
@@ -192,20 +203,42 @@ def for_each_reader(
     return outputs, errors
 
 
-def _without_ids(task: EpochTask, judged: Columns, *, rows: NDArray[np.bool_]) -> BundleOutput:
+def _without_ids(task: EpochTask, judged_rows: Columns, *, rows: NDArray[np.bool_]) -> BundleOutput:
     """What became of those ``rows`` in a chain whose ids count for nothing, since none takes part."""
-    apart = {name: values.filter(pa.array(rows)) for name, values in judged.items()}
+    selected_columns = {name: values.filter(pa.array(rows)) for name, values in judged_rows.items()}
+    if task.chain.joins is not None:
+        return _into_sides(task, task.chain.joins, None, selected_columns)[0]
     if task.chain.is_stateless:
-        return store_rows(task, apart)
-    return BundleOutput(aggregate(task.chain.of_records, apart, task.state.clocks[0].watermark).accounting)
+        return store_rows(task, selected_columns)
+    return BundleOutput(
+        aggregate_rows(task.chain.of_records, selected_columns, task.state.clocks[0].watermark).accounting
+    )
 
 
 def store_rows(task: EpochTask, judged: Columns) -> BundleOutput:
     """What leaves of ``judged`` elements as rows of the chain of the task, stored."""
     plan, watermark = task.plan, task.state.clocks[0].watermark
     leaving = select_rows(task.chain.stages[0], judged, watermark, epoch=plan.epoch, task=task.number)
-    files = task.put(task.chain.names.panes, leaving.rows)
+    files = task.store_rows(task.chain.names.panes, leaving.rows)
     return BundleOutput(leaving.accounting, rows=files, counts=leaving.counts)
+
+
+def _into_sides(
+    task: EpochTask, joins: "CompiledJoins", records: FileRecords | exchange.ShippedRecords | None, judged_rows: Columns
+) -> tuple[BundleOutput, Bundles]:
+    """What becomes of ``records`` on their way to the sides of ``joins``, and what of them goes to which part. None:
+    none of ``judged_rows`` takes part.
+    """
+    from headrace.kernel.joins.sides import account_of_sides  # which few pipelines need
+
+    is_late = joins.late_mask(judged_rows, task.plan.watermark)
+    late = None if records is None else late_sides(records, judged_rows, is_late, task.plan.epoch)
+    is_taken = (fates_of(judged_rows) == Disposition.ACCEPTED) & ~is_late
+    parts = exchange.sides_by_part(
+        joins.rows_of(judged_rows, is_taken), parts_at(task.plan, task.job, 0, task.of_chain)
+    )
+    output = BundleOutput(account_of_sides(judged_rows, is_late), task.store_rows(task.chain.names.late, late))
+    return output, address_bundles(task.plan, task.job, 0, task.of_chain, parts)
 
 
 def into_chains(
@@ -215,15 +248,17 @@ def into_chains(
     to which part there. ``place``: where they are from, unless the order of tasks is that of records.
     """
 
-    hashed = KeyHashes()
+    key_hashes = KeyHashes()
 
-    def into(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
+    def aggregate_chain(own: EpochTask, columns: Columns) -> tuple[BundleOutput, Bundles]:
+        if own.chain.joins is not None:
+            return _into_sides(own, own.chain.joins, records, columns)
         first = own.chain.of_records
         if own.chain.is_stateless:
             output = store_rows(own, columns)
             late = late_rows(first, records, columns, None, task.plan.epoch)
-            return replace(output, late=own.put(own.chain.names.late, late)), {}
-        shuffled = exchange.bundle(
+            return replace(output, late=own.store_rows(own.chain.names.late, late)), {}
+        shuffle_input = exchange.build_shuffle_input(
             first,
             columns,
             place() if place is not None and first.is_ordered else None,
@@ -231,12 +266,14 @@ def into_chains(
             own.output_watermark(),
             share=task.number,
             number=parts_at(task.plan, task.job, 0, own.of_chain),
-            hashed=hashed,
+            hashed=key_hashes,
         )
-        late = late_rows(first, records, columns, shuffled.aggregated.late, task.plan.epoch)
-        output = BundleOutput(shuffled.aggregated.accounting, own.put(own.chain.names.late, late, keyed=True))
-        return output, addressed(task.plan, task.job, 0, own.of_chain, shuffled.parts)
+        late = late_rows(first, records, columns, shuffle_input.aggregated.late, task.plan.epoch)
+        output = BundleOutput(
+            shuffle_input.aggregated.accounting, own.store_rows(own.chain.names.late, late, keyed=True)
+        )
+        return output, address_bundles(task.plan, task.job, 0, own.of_chain, shuffle_input.parts)
 
-    ran, errors = for_each_reader(task, records, into)
+    ran, errors = for_each_reader(task, records, aggregate_chain)
     bundles = {part: rows for _, own in ran.values() for part, rows in own.items()}
     return {number: output for number, (output, _) in ran.items()}, errors, bundles

@@ -9,13 +9,13 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
-from headrace.distribute.chain import LOOP, Chain, ChainState, Job, jobs_of, upstream_of
-from headrace.distribute.epoch import Again
-from headrace.distribute.records import MOST_OF_A_FILE, Piece, divided, in_arrival_order
+from headrace.distribute.chain import Chain, ChainState, Job, jobs_of, upstream_of
+from headrace.distribute.epoch import RecomputedEpoch
+from headrace.distribute.records import MOST_OF_A_FILE, Piece, divide_file, in_arrival_order
 from headrace.formats.file_format import WHOLE_FILE, Span
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
@@ -26,13 +26,16 @@ from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import WatermarkHold
 from headrace.sources.source_clock import SourceClock
-from headrace.sources.validation import Apart
+from headrace.sources.validation import ParkedChains
 from headrace.state.chunks import CHUNK_ROWS
 from headrace.state.file_cache import RowCache, default_cache
 from headrace.state.files import ParquetWriter, put_rows
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import file_stem
 from headrace_snapshots.store import ObjectStore
+
+if TYPE_CHECKING:
+    from headrace.kernel.joins.sides import CompiledJoins
 
 Share = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
@@ -65,7 +68,8 @@ class EpochPlan:
     letters. ``read_only`` chains are computed for those that read them, and have been stored before.
 
     The first job (``jobs``) reads the ``shares`` of the input; the one with the number ``job`` reads the ``elements``,
-    which are panes, and the watermarks that come to the first of its stages of each chain are ``watermarks``.
+    which are panes, and the watermarks that come to the first of its stages, or joins, of each chain are
+    ``watermarks``.
     """
 
     prefix: str
@@ -85,16 +89,16 @@ class EpochPlan:
     marks: Mapping[str, Mapping[str, Instant]] = field(default_factory=dict)
     parked: frozenset[int] = frozenset()
     isolates: bool = False
-    again: Again | None = None
+    again: RecomputedEpoch | None = None
     read_only: frozenset[int] = frozenset()
     job: int = 0
     watermarks: Mapping[int, Instant] = field(default_factory=dict)
     elements: tuple[PaneFiles, ...] = ()
 
     @property
-    def apart(self) -> Apart:
+    def apart(self) -> ParkedChains:
         """Which chains do not take records, and whether one may fail alone."""
-        return Apart(self.parked, self.isolates)
+        return ParkedChains(self.parked, self.isolates)
 
     @property
     def is_batch(self) -> bool:
@@ -102,7 +106,7 @@ class EpochPlan:
         return self.is_last and self.epoch == 0
 
 
-def shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[Share, ...]:
+def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[Share, ...]:
     """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
     be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
     """
@@ -110,31 +114,35 @@ def shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) ->
     total = sum(piece.file.size for piece in whole_files)
     least = LEAST_OF_A_FILE if total < number * MOST_OF_A_SHARE else 2 * MOST_OF_A_SHARE
     counts = [min(number, 1 + whole.file.size // least) for whole in whole_files]
-    pieces = [piece for whole, of in zip(whole_files, counts, strict=True) for piece in divided(landing, whole, of)]
+    pieces = [
+        piece
+        for whole, number_of_pieces in zip(whole_files, counts, strict=True)
+        for piece in divide_file(landing, whole, number_of_pieces)
+    ]
     number = max(number, total // MOST_OF_A_SHARE)
     by_share: dict[int, list[Piece]] = {}
-    before = 0
+    bytes_before = 0
     for piece in pieces:
         begin, end = piece.span.bounds(piece.file.size)
-        middle = before + begin + end
+        middle = bytes_before + begin + end
         by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(piece)
-        before += 2 * piece.file.size if piece.span.after == piece.span.of else 0
-    return tuple(tuple(_joined(share)) for _, share in sorted(by_share.items())) or ((),)
+        bytes_before += 2 * piece.file.size if piece.span.after == piece.span.of else 0
+    return tuple(tuple(_join_neighbours(share)) for _, share in sorted(by_share.items())) or ((),)
 
 
-def _joined(share: Sequence[Piece]) -> list[Piece]:
+def _join_neighbours(share: Sequence[Piece]) -> list[Piece]:
     """``share`` with neighbours in a file as one piece, where one is not too large."""
-    joined: list[Piece] = []
+    joined_pieces: list[Piece] = []
     for piece in share:
-        last = joined[-1] if joined else None
-        if last is not None and last.file == piece.file and last.input == piece.input and _fits(last, piece):
-            joined[-1] = replace(last, span=Span(last.span.first, piece.span.after, piece.span.of))
+        last = joined_pieces[-1] if joined_pieces else None
+        if last is not None and last.file == piece.file and last.input == piece.input and _fits_one_piece(last, piece):
+            joined_pieces[-1] = replace(last, span=Span(last.span.first, piece.span.after, piece.span.of))
         else:
-            joined.append(piece)
-    return joined
+            joined_pieces.append(piece)
+    return joined_pieces
 
 
-def _fits(left: Piece, right: Piece) -> bool:
+def _fits_one_piece(left: Piece, right: Piece) -> bool:
     begin, _ = left.span.bounds(left.file.size)
     _, end = right.span.bounds(right.file.size)
     return end - begin <= MOST_OF_A_FILE
@@ -147,15 +155,15 @@ def pane_shares(chain: int, files: Sequence[DataFile], number: int) -> list[Pane
     total = sum(file.bytes for file in files)
     number = max(number, total // MOST_OF_A_SHARE)
     by_share: dict[int, list[DataFile]] = {}
-    before = 0
+    bytes_before = 0
     for file in files:
-        middle = 2 * before + file.bytes
+        middle = 2 * bytes_before + file.bytes
         by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(file)
-        before += file.bytes
+        bytes_before += file.bytes
     return [PaneFiles(chain, tuple(share)) for _, share in sorted(by_share.items())]
 
 
-def undivided(plan: EpochPlan) -> EpochPlan:
+def with_whole_files(plan: EpochPlan) -> EpochPlan:
     """``plan`` with every file read as a whole, by who was to read its first piece."""
     whole_files = tuple(
         tuple(replace(piece, span=WHOLE_FILE) for piece in share if piece.span.first == 0) for share in plan.shares
@@ -182,7 +190,7 @@ class TaskEnvironment:
     cache: RowCache | None = None
 
     @classmethod
-    def of(
+    def from_pipeline(
         cls, pipeline: Pipeline, store: ObjectStore, landing: Landing, cache: RowCache | None = None
     ) -> "TaskEnvironment":
         """``pipeline``, compiled."""
@@ -199,9 +207,9 @@ class TaskEnvironment:
         return tuple(number for number, chain in enumerate(self.chains) if not chain.upstream)
 
     @property
-    def firsts(self) -> tuple[CompiledStage, ...]:
-        """The stage of each chain that takes records for which they are judged."""
-        return tuple(self.chains[number].of_records for number in self.readers)
+    def firsts(self) -> "tuple[CompiledStage | CompiledJoins, ...]":
+        """For what records are judged in each chain that takes them."""
+        return tuple(self.chains[number].judging for number in self.readers)
 
     @property
     def percentiles(self) -> frozenset[float]:
@@ -227,8 +235,10 @@ class TaskEnvironment:
     @cached_property
     def handed_on_in_order(self) -> frozenset[int]:
         """The numbers of the chains whose panes another one reads for whom the order counts in which they come."""
-        ordered = [chain for chain in self.chains if chain.stages[0].is_ordered]
-        return frozenset(above for chain in ordered for above in upstream_of(self.chains, chain))
+        ordered_chains = [chain for chain in self.chains if chain.joins is None and chain.stages[0].is_ordered]
+        return frozenset(
+            upstream_number for chain in ordered_chains for upstream_number in upstream_of(self.chains, chain)
+        )
 
     @property
     def tells_ids(self) -> bool:
@@ -239,7 +249,8 @@ class TaskEnvironment:
     def levels(self) -> int:
         """How many levels of tasks acknowledge an epoch: those of each chain apart, what is before them once."""
         loops = sum(chain.loop is not None for chain in self.chains)
-        return len(self.jobs) + self.tells_ids + loops + sum(chain.steps for chain in self.chains)
+        steps = sum(chain.steps + len(chain.sides) for chain in self.chains)
+        return len(self.jobs) + self.tells_ids + loops + steps
 
     def number_of(self, output: str) -> int:
         """The number of the chain of an ``output``."""
@@ -249,7 +260,7 @@ class TaskEnvironment:
         """The chain whose state is in ``table``."""
         return next(chain for chain in self.chains if table in chain.all_tables)
 
-    def requests(self) -> dict[str, int]:
+    def request_counts(self) -> dict[str, int]:
         """All requests so far, of every store."""
         stores = {id(store): store for store in (self.store, *self.landing.stores)}
         counts = [store.requests.snapshot() for store in stores.values()]
@@ -257,7 +268,7 @@ class TaskEnvironment:
 
     def requests_since(self, before: Mapping[str, int]) -> dict[str, int]:
         """Storage requests by kind since ``before``."""
-        return {kind: count - before.get(kind, 0) for kind, count in self.requests().items()}
+        return {kind: count - before.get(kind, 0) for kind, count in self.request_counts().items()}
 
 
 def file_name(prefix: str, table: str, task: int) -> str:
@@ -292,9 +303,18 @@ class EpochTask:
         return self.plan.parts[self.of_chain]
 
     @property
+    def watermark_before(self) -> Instant:
+        """The watermark that came to its chain before the epoch: that of the source, or the least output watermark of
+        the chains that it reads.
+        """
+        numbers = upstream_of(self.work.chains, self.chain)
+        outputs = (self.plan.states[number].clocks[-1].output_watermark for number in numbers)
+        return min(outputs, default=self.plan.watermark)
+
+    @property
     def job(self) -> Job:
         """The job that it belongs to, without chains that are parked."""
-        return self.work.jobs[self.plan.job].without(self.plan.parked)
+        return self.work.jobs[self.plan.job].without_chains(self.plan.parked)
 
     def for_each_reader(self) -> "tuple[EpochTask, ...]":
         """The task as it works for each chain that takes records and is not parked."""
@@ -304,19 +324,19 @@ class EpochTask:
         """The task as it works for the chain of that number."""
         return replace(self, of_chain=number)
 
-    def put(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
+    def store_rows(self, table: str, rows: pa.RecordBatch | None, *, keyed: bool = False) -> tuple[DataFile, ...]:
         """Store ``rows`` under names that no other run of the task uses; no file for no rows. Those that are ``keyed``
         as records are, are put in the order of their keys, once they are many.
         """
         first = self.chain.of_records
-        hashed = first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        hashes_of_rows = first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
         name = file_name(self.plan.prefix, table, self.number)
-        return put_rows(self.work.store, name, [] if rows is None else [rows], hashed)
+        return put_rows(self.work.store, name, [] if rows is None else [rows], hashes_of_rows)
 
-    def putting(self, table: str) -> ParquetWriter:
-        """To store panes of the last stage as they come."""
-        hashed = self.chain.stages[-1].hashes_of
-        return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashed)
+    def pane_writer(self, table: str, *, keyed: bool = True) -> ParquetWriter:
+        """To store rows as they come, those that are ``keyed`` as panes of the last stage in the order of keys."""
+        hashes_of_rows = self.chain.stages[-1].hashes_of if keyed else None
+        return ParquetWriter(self.work.store, file_name(self.plan.prefix, table, self.number), hashes_of_rows)
 
     def output_watermark(self, stage: int = 0) -> Instant:
         """The output watermark behind which elements of a stage give their panes no timestamp."""
@@ -337,7 +357,7 @@ class ChainPart:
 
 def job_of(work: TaskEnvironment, plan: EpochPlan) -> Job:
     """The job of ``plan``, without chains that are parked."""
-    return work.jobs[plan.job].without(plan.parked)
+    return work.jobs[plan.job].without_chains(plan.parked)
 
 
 def through_spark(work: TaskEnvironment, plan: EpochPlan) -> list[int]:
@@ -365,7 +385,7 @@ def parts_of(plan: EpochPlan, job: Job, step: int) -> list[ChainPart]:
 
 def parts_at(plan: EpochPlan, job: Job, step: int, chain: int) -> int:
     """How many parts a ``chain`` has at a step of a job: its loop is in one."""
-    return 1 if job.stage_at(chain, step) == LOOP else plan.parts[chain]
+    return 1 if job.is_loop(chain, step) else plan.parts[chain]
 
 
 def of_chain(plan: EpochPlan, job: Job, step: int, chain: int, level: Sequence[T]) -> tuple[T, ...]:
@@ -374,10 +394,10 @@ def of_chain(plan: EpochPlan, job: Job, step: int, chain: int, level: Sequence[T
     return tuple(result for part, result in own if part.chain == chain)
 
 
-def addressed(plan: EpochPlan, job: Job, step: int, chain: int, bundles: Mapping[int, T]) -> dict[int, T]:
+def address_bundles(plan: EpochPlan, job: Job, step: int, chain: int, bundles: Mapping[int, T]) -> dict[int, T]:
     """``bundles`` for parts of the keys of a ``chain``, by the numbers of the tasks of a step."""
-    before = sum(own.chain < chain for own in parts_of(plan, job, step))
-    return {before + part: rows for part, rows in bundles.items()}
+    parts_before = sum(own.chain < chain for own in parts_of(plan, job, step))
+    return {parts_before + part: rows for part, rows in bundles.items()}
 
 
 _NAMED: Final = 3
@@ -393,12 +413,12 @@ def level_names(work: TaskEnvironment, plan: EpochPlan) -> list[str]:
 def progress_at(work: TaskEnvironment, plan: EpochPlan, level: int, done: int, tasks: int) -> LevelProgress:
     """Where the epoch of ``plan`` is if its job is at ``level``, counted from 0."""
     names = level_names(work, plan)
-    counts = [_levels(work, replace(plan, job=number)) for number in range(len(work.jobs))]
-    before = sum(counts[: plan.job])
-    return LevelProgress(plan.epoch, before + level + 1, sum(counts), names[level], done, tasks)
+    counts = [_level_count(work, replace(plan, job=number)) for number in range(len(work.jobs))]
+    levels_before = sum(counts[: plan.job])
+    return LevelProgress(plan.epoch, levels_before + level + 1, sum(counts), names[level], done, tasks)
 
 
-def _levels(work: TaskEnvironment, plan: EpochPlan) -> int:
+def _level_count(work: TaskEnvironment, plan: EpochPlan) -> int:
     """How many levels the job of ``plan`` has; a later one without any stage is left out."""
     return 0 if plan.job and not job_of(work, plan).stages else len(level_names(work, plan))
 
@@ -417,6 +437,9 @@ def _step_name(work: TaskEnvironment, job: Job, step: int) -> str:
         return f"stages of outputs {', '.join(outputs[:_NAMED])}{more}"
     (number,), (output,) = numbers, outputs
     stage, of_output = job.stage_at(number, step), f" of output {output}" if output else ""
-    if stage == LOOP:
+    if job.is_loop(number, step):
         return f"rounds of the loop{of_output}"
+    if stage < 0:
+        sides = work.chains[number].sides
+        return f"join {len(sides) + stage + 1} of {len(sides)}{of_output}"
     return f"stage {stage + 1} of {len(work.chains[number].stages)}{of_output}"

@@ -16,24 +16,34 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from headrace.distribute.chain import upstream_of
-from headrace.distribute.tasks.exchange import ShuffleInput, bundle
-from headrace.distribute.tasks.map_side import Bundles, store_rows, typed
-from headrace.distribute.tasks.plan import EpochTask, TaskEnvironment, addressed, file_name
-from headrace.distribute.tasks.task_results import BundleOutput, Failure, Files, PanesOutput, Stored, isolate_failure
-from headrace.distribute.views import dead_panes
-from headrace.kernel.columns import ARROW_TYPES, arrow_type
-from headrace.kernel.delta import Accounting, judge, rejecting
+from headrace.distribute.tasks.exchange import ShuffleInput, build_shuffle_input, sides_by_part
+from headrace.distribute.tasks.map_side import Bundles, cast_columns, store_rows
+from headrace.distribute.tasks.plan import EpochTask, TaskEnvironment, address_bundles, file_name
+from headrace.distribute.tasks.task_results import (
+    BundleOutput,
+    Failure,
+    Files,
+    PanesOutput,
+    StoredLayer,
+    isolate_failure,
+)
+from headrace.distribute.views import dead_panes, rejected_panes
+from headrace.kernel.columns import ARROW_TYPES, TIMESTAMP, arrow_type
+from headrace.kernel.delta import Accounting, Columns, Disposition, fates_of, judge_rows, reject_overflows
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.step import StageResult
 from headrace.model.accumulation import EVENT_TIME
+from headrace.model.expressions.data_types import Schema
 from headrace.model.time import GLOBAL_WINDOW_END, NEVER, Instant
+from headrace.pipeline.parts import Upstream
+from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
-from headrace.state.chunks import parts
+from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import RunWriter, StoredRun, put_runs
 from headrace.state.layers import open_rows
 from headrace.state.sorted_file import StateLayer
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import REJECTED
 
@@ -42,7 +52,7 @@ def open_layers(
     work: TaskEnvironment, layers: Sequence[Layer], schema: pa.Schema, part: int, number: int
 ) -> tuple[StateLayer, ...]:
     """Stored ``layers``, oldest first, as far as ``part`` of the keys goes, out of so many."""
-    keys = parts(number)[part]
+    keys = key_group_ranges(number)[part]
     return tuple(open_rows(work.rows, work.store, schema, layer, keys) for layer in layers)
 
 
@@ -68,42 +78,44 @@ def files_of(runs: Iterable[StoredRun]) -> Files:
     return tuple(run.file for run in runs)
 
 
-def layers_after(layers: Sequence[Layer], watermark: Instant, epoch: int, tops: Sequence[Stored]) -> tuple[Layer, ...]:
+def layers_after(
+    layers: Sequence[Layer], watermark: Instant, epoch: int, tops: Sequence[StoredLayer]
+) -> tuple[Layer, ...]:
     """The ``layers`` of a table after ``epoch``, of which tasks stored ``tops``: those that still count at
     ``watermark``, and one more unless nothing was stored.
     """
-    stored = [top for top in tops if top.files]
-    files = tuple(file for top in stored for file in top.files)
-    ends = [top.expires for top in stored]
+    stored_tops = [top for top in tops if top.files]
+    files = tuple(file for top in stored_tops for file in top.files)
+    ends = [top.expires for top in stored_tops]
     left = layers[expired_prefix(layers, watermark) :]
     if not files:
         return tuple(left)
-    return (*left, Layer.of(files, epoch, epoch, None if NEVER in ends else int(max(ends))))
+    return (*left, Layer.from_files(files, epoch, epoch, None if NEVER in ends else int(max(ends))))
 
 
 def expired_prefix(layers: Sequence[Layer], watermark: Instant) -> int:
     """How many of the oldest count no more. Newer ones stay while something older does, which they may hide."""
-    expired = 0
+    number_expired = 0
     for layer in layers:
         if layer.expires is None or watermark <= layer.expires:
             break
-        expired += 1
-    return expired
+        number_expired += 1
+    return number_expired
 
 
 ORDER = "_order_"
 """Columns by which panes are in the order in which they are emitted begin so."""
 
 
-def leaving(result: StageResult) -> pa.RecordBatch:
+def leaving_panes(result: StageResult) -> pa.RecordBatch:
     """The panes of a part of a stage as elements, with their order."""
-    panes = result.emitted()
+    panes = result.emitted_elements()
     order = {f"{ORDER}{name}": values for name, values in panes.order.items()}
     return pa.RecordBatch.from_pydict({**panes.elements, **order}, schema=leaving_schema(result.stage))
 
 
 def leaving_schema(stage: CompiledStage) -> pa.Schema:
-    """The columns of ``leaving``."""
+    """The columns of ``leaving_panes``."""
     node = stage.stage
     if node.gives_rows:  # which say by themselves in which order they left
         return pa.schema([(f"{ORDER}{c.SEQUENCE}", pa.int64())])
@@ -119,7 +131,7 @@ def leaving_schema(stage: CompiledStage) -> pa.Schema:
 def read_panes(task: EpochTask) -> Iterator[pa.RecordBatch]:
     """The panes in the files that the plan names for the task."""
     for file in task.plan.elements[task.number].files:
-        content = verify(task.work.store, file)
+        content = read_verified(task.work.store, file)
         yield from pq.read_table(pa.BufferReader(content), use_threads=False).combine_chunks().to_batches()
 
 
@@ -127,55 +139,111 @@ def map_panes(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[Panes
     """``batches``, which a user's own code made of panes of the chain, as elements of its first stage in the job."""
     errors: dict[int, Failure] = {}
     with isolate_failure(errors, task.of_chain, isolates=task.plan.isolates):
-        shuffled, rejected = _made(task, batches)
-        output = PanesOutput({task.of_chain: shuffled.aggregated.accounting}, {task.of_chain: rejected})
-        return output, addressed(task.plan, task.job, 0, task.of_chain, shuffled.parts)
+        shuffle_input, rejected_files = _shuffle_made_rows(task, batches)
+        output = PanesOutput({task.of_chain: shuffle_input.aggregated.accounting}, {task.of_chain: rejected_files})
+        return output, address_bundles(task.plan, task.job, 0, task.of_chain, shuffle_input.parts)
     return PanesOutput(errors=errors), {}
 
 
-def _made(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[ShuffleInput, Files]:
+def _shuffle_made_rows(task: EpochTask, batches: Iterable[pa.RecordBatch]) -> tuple[ShuffleInput, Files]:
     plan, number = task.plan, task.job.stage_at(task.of_chain, 0)
     stage = task.chain.stages[number]
     rows = pa.concat_batches(list(batches))
-    by = [name for name in rows.schema.names if name.startswith(ORDER)]
-    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in by]))
-    elements = typed(rows, stage.stage.schema)
+    order_columns = [name for name in rows.schema.names if name.startswith(ORDER)]
+    rows = rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in order_columns]))
+    elements = cast_columns(rows, stage.stage.schema)
     elements |= {name: rows.column(name).cast(pa.int64()) for name in (c.EVENT_TIME, c.SIGN)}
-    judged = judge(stage, elements)
-    order: Mapping[str, pa.Array] | None = {name: rows.column(name) for name in by} if stage.is_ordered else None
-    before = task.state.clocks[number].watermark
-    shuffled = bundle(stage, judged, order, before, task.output_watermark(number), share=task.number, number=task.parts)
-    above, output = f"aggregation {number}", task.chain.names.output
-    dead = dead_panes(stage, above, elements, judged, plan.epoch, output=output)
-    return shuffled, task.put(f"{REJECTED}-{number}", dead)
+    judged_rows = judge_rows(stage, elements)
+    order: Mapping[str, pa.Array] | None = (
+        {name: rows.column(name) for name in order_columns} if stage.is_ordered else None
+    )
+    watermark = task.state.clocks[number].watermark
+    shuffle_input = build_shuffle_input(
+        stage, judged_rows, order, watermark, task.output_watermark(number), share=task.number, number=task.parts
+    )
+    origin, output = f"aggregation {number}", task.chain.names.output
+    dead = dead_panes(stage, origin, elements, judged_rows, plan.epoch, output=output)
+    return shuffle_input, task.store_rows(f"{REJECTED}-{number}", dead)
 
 
 def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
     """The panes of an output in the files of the task as elements of each chain of the job that reads it."""
-    above = task.plan.elements[task.number].chain
-    panes = _Panes.of(task.work.chains[above].stages[-1], pa.concat_batches(list(read_panes(task))))
+    upstream_number = task.plan.elements[task.number].chain
+    panes = _Panes.from_rows(task.work.chains[upstream_number].stages[-1], pa.concat_batches(list(read_panes(task))))
     accounting: dict[int, Accounting] = {}
-    rejected: dict[int, Files] = {}
+    rejected_files: dict[int, Files] = {}
     errors: dict[int, Failure] = {}
     bundles: dict[int, pa.RecordBatch] = {}
     rows: dict[int, BundleOutput] = {}
     for number, stages in task.job.stages.items():
-        if stages.start:  # it goes on with panes of its own
+        if stages.start > 0:  # it goes on with panes of its own
             continue
         own = task.for_chain(number)
         upstream = upstream_of(task.work.chains, own.chain)
-        if above not in upstream:
+        if upstream_number not in upstream:
             continue
         with isolate_failure(errors, number, isolates=task.plan.isolates):
-            if own.chain.is_stateless:
-                rows[number] = _rows_for_chain(own, panes, upstream.index(above))
+            if own.chain.joins is not None:
+                sides = _SidesOfPanes.from_panes(own, panes, upstream_number)
+                accounting[number] = sides.accounting
+                rejected_files[number] = own.store_rows(f"{REJECTED}-{own.chain.names.output}", sides.letters)
+                bundles |= address_bundles(task.plan, task.job, 0, number, sides_by_part(sides.rows, own.parts))
                 continue
-            shuffled, dead = _for_chain(own, panes, upstream.index(above))
+            if own.chain.is_stateless:
+                rows[number] = _rows_for_chain(own, panes, upstream.index(upstream_number))
+                continue
+            shuffle_input, dead = _for_chain(own, panes, upstream.index(upstream_number))
         if number not in errors:
-            accounting[number] = shuffled.aggregated.accounting
-            rejected[number] = own.put(f"{REJECTED}-{own.chain.names.output}", dead)
-            bundles |= addressed(task.plan, task.job, 0, number, shuffled.parts)
-    return PanesOutput(accounting, rejected, rows, errors), bundles
+            accounting[number] = shuffle_input.aggregated.accounting
+            rejected_files[number] = own.store_rows(f"{REJECTED}-{own.chain.names.output}", dead)
+            bundles |= address_bundles(task.plan, task.job, 0, number, shuffle_input.parts)
+    return PanesOutput(accounting, rejected_files, rows, errors), bundles
+
+
+@dataclass(frozen=True)
+class _SidesOfPanes:
+    """Panes of an output as ``rows`` of each side that it is on of the joins of a chain; what became of all of them;
+    and dead ``letters``, those that the chain cannot take.
+    """
+
+    rows: Mapping[int, pa.RecordBatch]
+    accounting: Accounting
+    letters: pa.RecordBatch | None
+
+    @classmethod
+    def from_panes(cls, task: EpochTask, panes: "_Panes", chain: int) -> "_SidesOfPanes":
+        """``panes`` of the chain with the number ``chain``, for the chain of the ``task``."""
+        from headrace.kernel.joins.sides import account_of_sides  # which few pipelines need
+
+        joins = task.chain.joins
+        assert joins is not None
+        rows: dict[int, pa.RecordBatch] = {}
+        accounts: list[Accounting] = []
+        letters: list[pa.RecordBatch] = []
+        numbers = upstream_of(task.work.chains, task.chain)
+        for upstream in (
+            output for output, number in zip(task.chain.upstream, numbers, strict=True) if number == chain
+        ):
+            elements, rejects = dict(panes.columns), pa.nulls(len(panes.columns[c.EVENT_TIME]), pa.string())
+            if not upstream.side:
+                elements, rejects = _as_elements(panes, upstream, joins.joins[0].left)
+            verdicts = joins.judge_panes(upstream.side, elements, rejects)
+            is_late = joins.late_mask(verdicts, task.watermark_before)
+            rows |= joins.rows_of(verdicts, (fates_of(verdicts) == Disposition.ACCEPTED) & ~is_late)
+            accounts.append(account_of_sides(verdicts, is_late))
+            if verdicts[c.REJECT].null_count < len(verdicts[c.REJECT]):
+                letters.append(_dead_sides(task, upstream, elements, verdicts[c.REJECT]))
+        return cls(rows, Accounting.of_all(accounts), pa.concat_batches(letters) if letters else None)
+
+
+def _dead_sides(task: EpochTask, upstream: Upstream[Pipeline], elements: Columns, reasons: pa.Array) -> pa.RecordBatch:
+    """Dead letters of the panes ``upstream`` that joins cannot take, for ``reasons``."""
+    columns = {name: values for name, values in elements.items() if name not in (c.EVENT_TIME, c.SIGN)}
+    columns["pane_time"] = elements[c.EVENT_TIME].cast(TIMESTAMP)
+    if upstream.stage.withdraws:
+        columns["is_retraction"] = pc.less(elements[c.SIGN], pa.scalar(0, pa.int64()))
+    source, output = f"output {upstream.output}", task.chain.names.output
+    return rejected_panes(source, reasons, columns, task.plan.epoch, output)
 
 
 def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInput, pa.RecordBatch | None]:
@@ -183,24 +251,24 @@ def _for_chain(task: EpochTask, panes: "_Panes", place: int) -> tuple[ShuffleInp
     that it cannot take.
     """
     stage = task.chain.stages[0]
-    judged, dead = _judged_for_chain(task, panes, place)
-    shuffled = bundle(
+    judged_rows, dead = _judged_for_chain(task, panes, place)
+    shuffle_input = build_shuffle_input(
         stage,
-        judged,
+        judged_rows,
         _order_in(task, panes, place) if stage.is_ordered else None,
         task.state.clocks[0].watermark,
         task.output_watermark(),
         share=task.number,
         number=task.parts,
     )
-    return shuffled, dead
+    return shuffle_input, dead
 
 
 def _rows_for_chain(task: EpochTask, panes: "_Panes", place: int) -> BundleOutput:
     """The same where the chain of the task gives rows: what leaves of them, stored."""
-    judged, dead = _judged_for_chain(task, panes, place)
-    output = store_rows(task, judged)
-    return replace(output, rejected=task.put(f"{REJECTED}-{task.chain.names.output}", dead))
+    judged_rows, dead = _judged_for_chain(task, panes, place)
+    output = store_rows(task, judged_rows)
+    return replace(output, rejected=task.store_rows(f"{REJECTED}-{task.chain.names.output}", dead))
 
 
 def _judged_for_chain(
@@ -209,16 +277,22 @@ def _judged_for_chain(
     """``panes`` of the output at that ``place``, judged for the first stage of the chain; those that it cannot take."""
     chain = task.chain
     stage, upstream = chain.stages[0], chain.upstream[place]
+    elements, rejects = _as_elements(panes, upstream, stage.stage.schema)
+    judged_rows = judge_rows(stage, elements, rejects)
+    origin, output = f"output {upstream.output}", chain.names.output
+    return judged_rows, dead_panes(stage, origin, elements, judged_rows, task.plan.epoch, output=output)
+
+
+def _as_elements(
+    panes: "_Panes", upstream: Upstream[Pipeline], columns: Schema
+) -> tuple[dict[str, pa.Array], pa.Array]:
+    """``panes`` of the output ``upstream`` in the ``columns`` of those that it is united with; why some cannot be."""
     schema, length = upstream.stage.pane_schema, len(panes.columns[c.EVENT_TIME])
-    expressions = upstream.expressions(stage.stage.schema)
     elements, rejects = {}, pa.nulls(length, pa.string())
-    for name, expr in expressions.items():
+    for name, expr in upstream.expressions(columns).items():
         elements[name], overflows = column_apart(expr, panes.columns, schema, length)
-        rejects = rejecting(rejects, f"column {name}", overflows)
-    elements |= {name: panes.columns[name] for name in (c.EVENT_TIME, c.SIGN)}
-    judged = judge(stage, elements, rejects)
-    above, output = f"output {upstream.output}", chain.names.output
-    return judged, dead_panes(stage, above, elements, judged, task.plan.epoch, output=output)
+        rejects = reject_overflows(rejects, f"column {name}", overflows)
+    return elements | {name: panes.columns[name] for name in (c.EVENT_TIME, c.SIGN)}, rejects
 
 
 def _order_in(task: EpochTask, panes: "_Panes", place: int) -> dict[str, pa.Array]:
@@ -227,8 +301,8 @@ def _order_in(task: EpochTask, panes: "_Panes", place: int) -> dict[str, pa.Arra
     """
     length = len(panes.columns[c.EVENT_TIME])
     order = {c.OUTPUT: pa.repeat(pa.scalar(place, pa.int64()), length)}
-    for number, above in enumerate(upstream_of(task.work.chains, task.chain)):
-        schema = leaving_schema(task.work.chains[above].stages[-1])
+    for number, upstream_number in enumerate(upstream_of(task.work.chains, task.chain)):
+        schema = leaving_schema(task.work.chains[upstream_number].stages[-1])
         kinds = [field for field in schema if field.name.startswith(ORDER)]
         own = panes.order if number == place else {field.name: pa.nulls(length, field.type) for field in kinds}
         order |= {f"{number}{name}": values for name, values in own.items()}
@@ -245,18 +319,18 @@ class _Panes:
     order: Mapping[str, pa.Array]
 
     @classmethod
-    def of(cls, stage: CompiledStage, rows: pa.RecordBatch) -> "_Panes":
-        """``rows`` of files of ``stage``: as they left it (``leaving``), or as readers see panes."""
+    def from_rows(cls, stage: CompiledStage, rows: pa.RecordBatch) -> "_Panes":
+        """``rows`` of files of ``stage``: as they left it (``leaving_panes``), or as readers see panes."""
         order = {name: rows.column(name) for name in rows.schema.names if name.startswith(ORDER)}
-        columns = typed(rows, stage.stage.pane_schema)
+        columns = cast_columns(rows, stage.stage.pane_schema)
         if order:
             return cls(columns | {name: rows.column(name) for name in (c.EVENT_TIME, c.SIGN)}, order)
         # readers see no time where there is none in the calendar, as at the end of the global window
         time = rows.column(EVENT_TIME if stage.stage.gives_rows else "pane_time")
-        at = time.cast(pa.int64()).fill_null(GLOBAL_WINDOW_END - 1)
+        event_times = time.cast(pa.int64()).fill_null(GLOBAL_WINDOW_END - 1)
         order = {f"{ORDER}{c.SEQUENCE}": rows.column("sequence")} if stage.stage.gives_rows else {}
-        return cls({**columns, c.EVENT_TIME: at, c.SIGN: _signs(rows)}, order)
+        return cls({**columns, c.EVENT_TIME: event_times, c.SIGN: _pane_signs(rows)}, order)
 
 
-def _signs(panes: pa.RecordBatch) -> pa.Array:
+def _pane_signs(panes: pa.RecordBatch) -> pa.Array:
     return pc.if_else(panes.column("is_retraction"), pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))

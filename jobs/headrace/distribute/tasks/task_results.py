@@ -21,10 +21,10 @@ import numpy as np
 import pyarrow as pa
 
 from headrace.distribute.process import LargeEpochError, columns_fit
-from headrace.distribute.tasks.exchange import ReceivedMessage, say
+from headrace.distribute.tasks.exchange import ReceivedMessage, message_batches
 from headrace.distribute.watermark_inputs import InputObservations
 from headrace.errors import HeadraceError, RetryError
-from headrace.kernel.delta import Accounting
+from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.sources.validation import ISOLATED
@@ -47,64 +47,64 @@ def _encoded(value: Any) -> bytes:
         names = tuple(field.name for field in fields(value))
     else:
         raise TypeError(f"{type(value).__name__} has no canonical encoding: give it one in {__name__}")
-    return _tagged("record", _name(type(value)), *(_encoded(getattr(value, name)) for name in names))
+    return _tag_parts("record", _type_name(type(value)), *(_encoded(getattr(value, name)) for name in names))
 
 
 @_encoded.register
 def _(value: None) -> bytes:
-    return _tagged("none")
+    return _tag_parts("none")
 
 
 @_encoded.register
 def _(value: bool) -> bytes:
-    return _tagged("bool", str(value).encode())
+    return _tag_parts("bool", str(value).encode())
 
 
 @_encoded.register
 def _(value: int) -> bytes:
-    return _tagged("int", str(value).encode())
+    return _tag_parts("int", str(value).encode())
 
 
 @_encoded.register
 def _(value: float) -> bytes:
-    return _tagged("float", struct.pack(">d", math.nan if math.isnan(value) else value))
+    return _tag_parts("float", struct.pack(">d", math.nan if math.isnan(value) else value))
 
 
 @_encoded.register
 def _(value: str) -> bytes:
-    return _tagged("text", value.encode(errors="surrogatepass"))
+    return _tag_parts("text", value.encode(errors="surrogatepass"))
 
 
 @_encoded.register
 def _(value: bytes) -> bytes:
-    return _tagged("bytes", value)
+    return _tag_parts("bytes", value)
 
 
 @_encoded.register
 def _(value: type) -> bytes:
-    return _tagged("type", _name(value))
+    return _tag_parts("type", _type_name(value))
 
 
 @_encoded.register
 def _(value: Enum | IntEnum | StrEnum) -> bytes:
-    return _tagged("enum", _name(type(value)), value.name.encode())
+    return _tag_parts("enum", _type_name(type(value)), value.name.encode())
 
 
 @_encoded.register(tuple)
 @_encoded.register(list)
 def _(value: Sequence[Any]) -> bytes:
-    return _tagged("sequence", *map(_encoded, value))
+    return _tag_parts("sequence", *map(_encoded, value))
 
 
 @_encoded.register(Mapping)
 def _(value: Mapping[Any, Any]) -> bytes:
-    return _tagged("mapping", *sorted(_encoded(item) for item in value.items()))
+    return _tag_parts("mapping", *sorted(_encoded(item) for item in value.items()))
 
 
 @_encoded.register(set)
 @_encoded.register(frozenset)
 def _(value: Set[Any]) -> bytes:
-    return _tagged("set", *sorted(map(_encoded, value)))
+    return _tag_parts("set", *sorted(map(_encoded, value)))
 
 
 @_encoded.register
@@ -114,14 +114,14 @@ def _(value: np.generic) -> bytes:
 
 @_encoded.register
 def _(value: DataFile) -> bytes:
-    return _tagged("file", *map(_encoded, (value.rows, value.bytes, value.sha256)))
+    return _tag_parts("file", *map(_encoded, (value.rows, value.bytes, value.sha256)))
 
 
-def _name(kind: type) -> bytes:
+def _type_name(kind: type) -> bytes:
     return f"{kind.__module__}.{kind.__qualname__}".encode()
 
 
-def _tagged(tag: str, *parts: bytes) -> bytes:
+def _tag_parts(tag: str, *parts: bytes) -> bytes:
     """``parts`` under a ``tag``, each with its length before it, so that no two ways to cut them look the same."""
     return b"".join(len(part).to_bytes(8, "big") + part for part in (tag.encode(), *parts))
 
@@ -134,7 +134,7 @@ class DisagreementError(RetryError, code="retry.nondeterministic_task"):
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredLayer:
     """A layer of a table as far as one task stored it. ``expires``: the watermark that must be exceeded for it to count
     no more.
     """
@@ -176,7 +176,7 @@ class IdsOutput:
     """
 
     chains: Mapping[int, BundleOutput] = field(default_factory=dict)
-    ids: Stored = field(default_factory=Stored)
+    ids: StoredLayer = field(default_factory=StoredLayer)
     errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
@@ -187,12 +187,38 @@ class LoopOutput:
     the snapshot. ``errors``: why there is nothing of its chain, by its number.
     """
 
-    edges: Stored = field(default_factory=Stored)
+    edges: StoredLayer = field(default_factory=StoredLayer)
     in_flight: Files = ()
     hold: Instant = NEVER
     rounds: int = 0
     is_acknowledged: bool = False
     errors: Mapping[int, "Failure"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class JoinOutput:
+    """What an epoch did to a part of a join: what is added to its two tables. Of the last join of a chain:
+    ``accounting`` of joined rows in the stage below, those that it cannot take, and what left of them as ``rows``.
+    ``errors``: why there is nothing of its chain, by its number.
+    """
+
+    left: StoredLayer = field(default_factory=StoredLayer)
+    right: StoredLayer = field(default_factory=StoredLayer)
+    accounting: Accounting = field(default_factory=Accounting)
+    rejected: Files = ()
+    rows: Files = ()
+    counts: Counts | None = None
+    errors: Mapping[int, "Failure"] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        """How many rows are added to its tables."""
+        return sum(file.rows for layer in (self.left, self.right) for file in layer.files)
+
+    @property
+    def dead(self) -> int:
+        """How many joined rows the stage below cannot take."""
+        return self.accounting.rows.get(Disposition.REJECTED, 0)
 
 
 @dataclass(frozen=True)
@@ -208,7 +234,7 @@ class StageOutput:
     hold: Instant = NEVER
     due_event: Instant = NEVER
     due_time: Instant = NEVER
-    state: Stored = field(default_factory=Stored)
+    state: StoredLayer = field(default_factory=StoredLayer)
     panes: Files = ()
     panes_accounting: Accounting = field(default_factory=Accounting)
     rejected: Files = ()
@@ -229,14 +255,14 @@ class PanesOutput:
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedLayers:
     """What a part of some layers became."""
 
     files: Files = ()
 
 
-_OfChains = ShareOutput | IdsOutput | LoopOutput | StageOutput | PanesOutput
-TaskOutput = _OfChains | Merged
+_OfChains = ShareOutput | IdsOutput | LoopOutput | JoinOutput | StageOutput | PanesOutput
+TaskOutput = _OfChains | MergedLayers
 
 
 @dataclass(frozen=True)
@@ -255,9 +281,9 @@ class TaskResult:
     def content(self) -> bytes:
         """What two runs of a task must have in common."""
         errors = {-1: self.error} if self.error is not None else self.errors
-        described = [(number, error.kind, str(error.error())) for number, error in sorted(errors.items())]
+        error_texts = [(number, error.kind, str(error.rebuild_error())) for number, error in sorted(errors.items())]
         output = replace(self.output, errors={}) if isinstance(self.output, _OfChains) else self.output
-        return canonical_digest((output, self.received_digest, described))
+        return canonical_digest((output, self.received_digest, error_texts))
 
     @property
     def errors(self) -> Mapping[int, "Failure"]:
@@ -273,9 +299,9 @@ class Message:
     result: TaskResult
     bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
 
-    def blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
+    def to_blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
         """Rows of blobs for an exchange to ``parts`` parts."""
-        return say(self.task, parts, self.result, self.result.content, self.bundles)
+        return message_batches(self.task, parts, self.result, self.result.content, self.bundles)
 
     def received_by(self, part: int) -> ReceivedMessage:
         """The message for ``part`` in the same process, where no task runs twice."""
@@ -291,11 +317,11 @@ class Failure:
     state: Mapping[str, Any]
 
     @classmethod
-    def of(cls, error: HeadraceError) -> "Failure":
+    def from_error(cls, error: HeadraceError) -> "Failure":
         """Wraps an error so that it can be sent to the driver."""
         return cls(type(error), error.args, dict(error.__dict__))
 
-    def error(self) -> HeadraceError:
+    def rebuild_error(self) -> HeadraceError:
         """Rebuilds the error without its constructor, which may take other arguments."""
         error = self.kind.__new__(self.kind)
         error.args = self.args
@@ -316,8 +342,8 @@ def collect_failure(failures: list[Failure]) -> Iterator[None]:
             yield
     except RetryError:
         raise
-    except HeadraceError as raised:
-        failures.append(Failure.of(raised))
+    except HeadraceError as own_error:
+        failures.append(Failure.from_error(own_error))
 
 
 @contextmanager
@@ -331,8 +357,8 @@ def isolate_failure(failures: dict[int, Failure], chain: int, *, isolates: bool)
     try:
         with columns_fit():
             yield
-    except (*ISOLATED, LargeEpochError) as raised:
-        failures[chain] = Failure.of(raised)
+    except (*ISOLATED, LargeEpochError) as isolated_error:
+        failures[chain] = Failure.from_error(isolated_error)
 
 
 @dataclass(frozen=True)
@@ -347,17 +373,19 @@ class UpstreamResults:
     errors: Mapping[int, Failure] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, messages: Sequence[ReceivedMessage]) -> "UpstreamResults":
+    def from_messages(cls, messages: Sequence[ReceivedMessage]) -> "UpstreamResults":
         """Gathers the messages of all tasks of the level above."""
         results = tuple(message.result for message in messages)
         digest = hashlib.sha256(b"".join(message.digest for message in messages)).digest()
         error = next((result.error for result in results if result.error is not None), None)
         if error is None and len({result.received_digest for result in results}) > 1:
-            error = Failure.of(DisagreementError("tasks of one level got different results: run the epoch again"))
+            error = Failure.from_error(
+                DisagreementError("tasks of one level got different results: run the epoch again")
+            )
         levels = (*results[0].history, results)
         return cls(results, digest, error, errors_of(levels))
 
-    def history(self, task: int) -> "tuple[tuple[TaskResult, ...], ...]":
+    def history_for_task(self, task: int) -> "tuple[tuple[TaskResult, ...], ...]":
         """What ``task`` below passes on of them."""
         if task:
             return ()
@@ -373,7 +401,7 @@ def errors_of(levels: Sequence[Sequence[TaskResult]]) -> dict[int, Failure]:
     return errors
 
 
-def summed(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sum_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Counts by kind, added up."""
     totals: dict[str, int] = {}
     for count in counts:

@@ -1,8 +1,8 @@
 """Aggregates of the kernel: combiners of ``headrace.model.combiners`` over groups of rows."""
 
 from headrace.kernel.aggregates.accumulators import Accumulator, compile_aggregates
-from headrace.kernel.aggregates.bags import KEPT_AT, BagPart, KeptPart, unpacked
-from headrace.kernel.aggregates.group_rows import RowsPart
+from headrace.kernel.aggregates.bags import KEPT_AT, BagPart, KeptPart, unpack_parts
+from headrace.kernel.aggregates.group_rows import ComputedRowsPart, GroupFailedError, RowsPart
 from headrace.kernel.aggregates.sums import AccumulatorPart, CountPart, Elements
 
 __all__ = [
@@ -10,10 +10,12 @@ __all__ = [
     "Accumulator",
     "AccumulatorPart",
     "BagPart",
+    "ComputedRowsPart",
     "CountPart",
     "Elements",
+    "GroupFailedError",
     "KeptPart",
     "RowsPart",
     "compile_aggregates",
-    "unpacked",
+    "unpack_parts",
 ]

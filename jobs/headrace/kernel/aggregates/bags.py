@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from headrace.errors import PipelineError
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.aggregates.ordering import changes, coded, in_order
-from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, add
+from headrace.kernel.aggregates.ordering import changed_rows, code_values, in_order
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, sum_floats
 from headrace.kernel.columns import TIMESTAMP, Groups, Ints, as_numpy, of_ids, of_lists, own_arrow_type, to_lists
 from headrace.model.arguments import check_fields, user_code
 from headrace.model.combiners import Accumulator, CustomCombiner, Outer, accumulator_types, result_type
@@ -39,31 +39,31 @@ class BagPart(AccumulatorPart):
     is_timed: bool = False
 
     @classmethod
-    def of(cls, name: str, value: Expr | None, kind: pa.DataType, *, is_timed: bool = False) -> "BagPart":
+    def from_value(cls, name: str, value: Expr | None, kind: pa.DataType, *, is_timed: bool = False) -> "BagPart":
         """A bag of ``value``, which is of type ``kind``."""
         kind = pa.struct([("at", pa.int64()), (VALUE, kind)]) if is_timed else kind
         return cls(name, pa.list_(pa.struct([(VALUE, kind), (TIMES, pa.int64())])), value, is_timed)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        return self._made(known.timed if self.is_timed else known.value, known.sign, known.groups)
+        non_null = elements.non_null(groups)
+        return self._make_bags(non_null.timed if self.is_timed else non_null.value, non_null.sign, non_null.groups)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        entries, inner = groups.flattened(parts)
-        return self._made(entries.field(0), as_numpy(entries.field(1)), inner)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        entries, inner = groups.flatten_lists(parts)
+        return self._make_bags(entries.field(0), as_numpy(entries.field(1)), inner)
 
-    def _made(self, values: pa.Array, times: Ints | None, groups: Groups) -> pa.Array:
+    def _make_bags(self, values: pa.Array, times: Ints | None, groups: Groups) -> pa.Array:
         """A bag of the values of each group, ``times`` each (None: once)."""
-        coded_values = coded(values)
+        coded_values = code_values(values)
         order = in_order(groups.of_row, coded_values.codes)
         ids, codes = groups.of_row[order], coded_values.codes[order]
-        starts = np.flatnonzero(changes(ids, codes))
+        starts = np.flatnonzero(changed_rows(ids, codes))
         if times is None:
             totals = np.diff(np.append(starts, len(codes)))
         else:
             totals = np.add.reduceat(times[order], starts) if len(starts) else starts
             starts, totals = starts[totals != 0], totals[totals != 0]
-        fields = [coded_values.values(codes[starts]).cast(self.type.value_type[0].type), pa.array(totals)]
+        fields = [coded_values.decode_values(codes[starts]).cast(self.type.value_type[0].type), pa.array(totals)]
         entries = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
         return to_lists(entries, of_ids(ids[starts], len(groups)), empty_is_null=True)
 
@@ -79,10 +79,10 @@ class Bag:
     @property
     def there(self) -> "Bag":
         """Without values that are withdrawn and have not come."""
-        chosen = self.times > 0
-        if chosen.all():
+        is_there = self.times > 0
+        if is_there.all():
             return self
-        return Bag(self.values.filter(pa.array(chosen)), self.times[chosen], self.groups.within(chosen))
+        return Bag(self.values.filter(pa.array(is_there)), self.times[is_there], self.groups.filter_rows(is_there))
 
     @property
     def copies(self) -> tuple[pa.Array, Groups]:
@@ -91,10 +91,10 @@ class Bag:
         if (bag.times == 1).all():
             return bag.values, bag.groups
         rows = np.repeat(np.arange(len(bag.times)), bag.times)
-        before = np.append(0, np.cumsum(bag.times))
-        return bag.values.take(pa.array(rows)), Groups(before[bag.groups.offsets])
+        ends = np.append(0, np.cumsum(bag.times))
+        return bag.values.take(pa.array(rows)), Groups(ends[bag.groups.offsets])
 
-    def end(self, *, is_last: bool) -> pa.Array:
+    def end_value(self, *, is_last: bool) -> pa.Array:
         """The smallest value that is there, or the largest; without its event time."""
         bag = self.there
         rows = bag.groups.offsets[1:] - 1 if is_last else bag.groups.offsets[:-1]
@@ -109,33 +109,35 @@ class Bag:
         divisor = np.where(empty, 1, number)
         values: Floats = as_numpy(self.values)
         with np.errstate(invalid="ignore", over="ignore"):
-            mean = add(values * self.times, self.groups) / divisor
+            mean = sum_floats(values * self.times, self.groups) / divisor
             if not np.isfinite(mean).all():
                 mean = np.where(np.isfinite(mean), mean, self._mean_of_large(values, divisor))
-            apart = values - np.repeat(mean, self.groups.sizes)
-            return pa.array(add(apart * apart * self.times, self.groups) / divisor, mask=empty)
+            deviations = values - np.repeat(mean, self.groups.sizes)
+            return pa.array(sum_floats(deviations * deviations * self.times, self.groups) / divisor, mask=empty)
 
     def _mean_of_large(self, values: Floats, divisor: Ints) -> Floats:
         """Means where a sum is infinite: by how far values are from the first one."""
         first = np.zeros(len(self.groups))
         first[self.groups.sizes > 0] = values[self.groups.offsets[:-1][self.groups.sizes > 0]]
-        near = np.repeat(first, self.groups.sizes)
-        mean: Floats = first + add((values - near) * self.times, self.groups) / divisor
+        first_values = np.repeat(first, self.groups.sizes)
+        mean: Floats = first + sum_floats((values - first_values) * self.times, self.groups) / divisor
         return mean
 
-    def extremes(self, k: int, *, are_largest: bool) -> tuple[pa.Array, Groups]:
+    def extreme_copies(self, k: int, *, are_largest: bool) -> tuple[pa.Array, Groups]:
         """The ``k`` largest copies, descending, or the smallest, ascending."""
         values, groups = replace(self, times=np.minimum(self.times, k)).copies
-        rows, extremes = groups.ends(k, are_last=are_largest)
+        rows, extremes = groups.end_rows(k, are_last=are_largest)
         return values.take(pa.array(rows)), extremes
 
     def last_pairs(self, kind: pa.ListType) -> pa.Array:
         """The largest pair with each first part, as lists of type ``kind``."""
         bag = self.there
-        first = coded(bag.values.field(0)).codes
-        is_last = np.append(changes(bag.groups.of_row, first)[1:], np.ones(min(len(first), 1), np.bool_))
+        first = code_values(bag.values.field(0)).codes
+        is_last = np.append(changed_rows(bag.groups.of_row, first)[1:], np.ones(min(len(first), 1), np.bool_))
         sides = [bag.values.field(i).filter(pa.array(is_last)) for i in range(2)]
-        return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), bag.groups.within(is_last))
+        return to_lists(
+            pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), bag.groups.filter_rows(is_last)
+        )
 
     @property
     def mode(self) -> pa.Array:
@@ -147,7 +149,7 @@ class Bag:
         return bag.values.take(pa.array(bag.groups.reduce(np.minimum, rows, 0), mask=bag.groups.sizes == 0))
 
 
-def bag(part: pa.Array) -> Bag:
+def read_bags(part: pa.Array) -> Bag:
     """The bags that ``part`` stores; NULL is one without values."""
     entries, groups = of_lists(part)
     return Bag(entries.field(0), as_numpy(entries.field(1)), groups)
@@ -167,12 +169,12 @@ class KeptPart(AccumulatorPart):
         """Values are structs of what is kept of an element."""
         if elements.sign is not None:
             raise PipelineError("keep_last cannot be used downstream of retractions")
-        return self._last(elements.value, groups)
+        return self._last_elements(elements.value, groups)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return self._last(*groups.flattened(parts))
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._last_elements(*groups.flatten_lists(parts))
 
-    def _last(self, elements: pa.Array, groups: Groups) -> pa.Array:
+    def _last_elements(self, elements: pa.Array, groups: Groups) -> pa.Array:
         sizes = np.minimum(groups.sizes, self.number)
         if (sizes == groups.sizes).all():
             return to_lists(elements, groups, empty_is_null=True)
@@ -181,19 +183,21 @@ class KeptPart(AccumulatorPart):
         return to_lists(elements.take(pa.array(rows)), last, empty_is_null=True)
 
 
-def unpacked(kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]) -> dict[str, pa.Array]:
+def unpack_parts(
+    kept: pa.Array, parts: Iterable[AccumulatorPart], field_of: Callable[[Expr], str]
+) -> dict[str, pa.Array]:
     """The parts that the elements of a ``KeptPart`` make, by name; ``field_of`` says where an input is kept."""
     elements, groups = of_lists(kept)
     has_times = elements.type.get_field_index(KEPT_AT) >= 0
-    at = elements.field(KEPT_AT) if has_times else pa.nulls(len(elements), pa.int64())
+    times = elements.field(KEPT_AT) if has_times else pa.nulls(len(elements), pa.int64())
     fields = {}
     for part in parts:
         value = None if part.input is None else elements.field(field_of(part.input))
-        fields[part.name] = part.fold(Elements(value, at, None), groups)
+        fields[part.name] = part.fold(Elements(value, times, None), groups)
     return fields
 
 
-def pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) -> pa.Array:
+def sorted_pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) -> pa.Array:
     """Sorted lists of pairs, one for each bag; with NULL for a side without values, as ``outer`` says."""
     lefts, of_left = left.copies
     rights, of_right = right.copies
@@ -204,15 +208,15 @@ def pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) -> pa.A
         number_left = np.where(no_left & ~no_right, 1, number_left)
     if outer in (Outer.LEFT, Outer.BOTH):
         number_right = np.where(no_right & ~no_left, 1, number_right)
-    paired = Groups(np.append(0, np.cumsum(number_left * number_right)))
-    group = paired.of_row
-    place = np.arange(len(group)) - paired.offsets[group]
+    pairs = Groups(np.append(0, np.cumsum(number_left * number_right)))
+    group = pairs.of_row
+    place = np.arange(len(group)) - pairs.offsets[group]
     i, j = np.divmod(place, number_right[group]) if len(group) else (place, place)
     sides = [
-        values.take(pa.array(groups.offsets[group] + at, mask=nobody[group]))
-        for values, groups, at, nobody in ((lefts, of_left, i, no_left), (rights, of_right, j, no_right))
+        values.take(pa.array(groups.offsets[group] + item, mask=nobody[group]))
+        for values, groups, item, nobody in ((lefts, of_left, i, no_left), (rights, of_right, j, no_right))
     ]
-    return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), paired)
+    return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), pairs)
 
 
 @dataclass(frozen=True)
@@ -224,51 +228,53 @@ class CombinerBatches:
     def fold(self, values: pa.Array) -> pa.Array:
         """Accumulators of lists of values."""
         with user_code(self.combiner, "add values"):
-            return self._accumulators(self._add(None, several.values) for several in values)
+            return self._accumulator_array(self._add(None, several.values) for several in values)
 
     def fold_both(self, values: pa.Array, withdrawn: pa.Array) -> pa.Array:
         """Accumulators of lists of values, and of lists of those that are taken out of them."""
         with user_code(self.combiner, "add and remove values"):
             pairs = zip(values, withdrawn, strict=True)
-            return self._accumulators(self._remove(self._add(None, a.values), b.values) for a, b in pairs)
+            return self._accumulator_array(self._remove(self._add(None, a.values), b.values) for a, b in pairs)
 
     def merge(self, left: pa.Array, right: pa.Array) -> pa.Array:
         """Accumulators of two each."""
         with user_code(self.combiner, "merge accumulators"):
             pairs = zip(left.to_pylist(), right.to_pylist(), strict=True)
-            return self._accumulators(self._merge(a, b) for a, b in pairs)
+            return self._accumulator_array(self._merge_pair(a, b) for a, b in pairs)
 
     def gather(self, accumulators: pa.Array) -> pa.Array:
         """Accumulators of lists of them."""
         with user_code(self.combiner, "merge accumulators"):
-            return self._accumulators(reduce(self._merge, several or [], None) for several in accumulators.to_pylist())
+            return self._accumulator_array(
+                reduce(self._merge_pair, several or [], None) for several in accumulators.to_pylist()
+            )
 
     def extract(self, accumulators: pa.Array) -> pa.Array:
         """Results of accumulators."""
         with user_code(self.combiner, "give a result"):
-            return self._results(accumulators.to_pylist())
+            return self._result_array(accumulators.to_pylist())
 
     def extract_of(self, values: pa.Array) -> pa.Array:
         """Results of lists of values."""
         with user_code(self.combiner, "give a result of values"):
-            return self._results(self._add(None, several.values) for several in values)
+            return self._result_array(self._add(None, several.values) for several in values)
 
     def _add(self, accumulator: Accumulator | None, values: pa.Array | None) -> Accumulator | None:
         if values is None or not len(values):
             return accumulator
-        return self.combiner.add_all(self._known(accumulator), values)
+        return self.combiner.add_all(self._existing_or_new(accumulator), values)
 
     def _remove(self, accumulator: Accumulator | None, values: pa.Array | None) -> Accumulator | None:
         for value in [] if values is None else values.to_pylist():
-            accumulator = self.combiner.remove(self._known(accumulator), value)
+            accumulator = self.combiner.remove(self._existing_or_new(accumulator), value)
         return accumulator
 
-    def _merge(self, left: Accumulator | None, right: Accumulator | None) -> Accumulator | None:
+    def _merge_pair(self, left: Accumulator | None, right: Accumulator | None) -> Accumulator | None:
         if left is None or right is None:
             return right if left is None else left
         return self.combiner.merge(left, right)
 
-    def _accumulators(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
+    def _accumulator_array(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
         types = self.combiner.accumulator_types
         rows = list(accumulators)
         for row in rows:
@@ -276,11 +282,11 @@ class CombinerBatches:
                 check_fields(self.combiner, "an accumulator", row, types)
         return pa.array(rows, stored_type(self.combiner))
 
-    def _known(self, accumulator: Accumulator | None) -> Accumulator:
+    def _existing_or_new(self, accumulator: Accumulator | None) -> Accumulator:
         return self.combiner.create() if accumulator is None else accumulator
 
-    def _results(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
-        results = [self.combiner.extract(self._known(accumulator)) for accumulator in accumulators]
+    def _result_array(self, accumulators: Iterable[Accumulator | None]) -> pa.Array:
+        results = [self.combiner.extract(self._existing_or_new(accumulator)) for accumulator in accumulators]
         return pa.array(results, own_arrow_type(result_type(self.combiner)))
 
 
@@ -296,25 +302,25 @@ class CustomPart(AccumulatorPart):
     calls: CombinerBatches
 
     @classmethod
-    def of(cls, name: str, value: Expr | None, combiner: CustomCombiner) -> "CustomPart":
+    def from_combiner(cls, name: str, value: Expr | None, combiner: CustomCombiner) -> "CustomPart":
         """The accumulator of ``combiner`` over ``value``."""
         return cls(name, stored_type(combiner), value, CombinerBatches(combiner))
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        values = _to_own(known.value)
-        if known.sign is None:
-            return self.calls.fold(to_lists(values, known.groups))
-        arrived, withdrawn = (
-            to_lists(values.filter(pa.array(chosen)), known.groups.within(chosen))
-            for chosen in (known.sign > 0, known.sign < 0)
+        non_null = elements.non_null(groups)
+        values = _to_own(non_null.value)
+        if non_null.sign is None:
+            return self.calls.fold(to_lists(values, non_null.groups))
+        arrivals, withdrawn = (
+            to_lists(values.filter(pa.array(is_chosen)), non_null.groups.filter_rows(is_chosen))
+            for is_chosen in (non_null.sign > 0, non_null.sign < 0)
         )
-        return self.calls.fold_both(arrived, withdrawn)
+        return self.calls.fold_both(arrivals, withdrawn)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         return self.calls.gather(to_lists(parts, groups))
 
-    def result(self, part: pa.Array) -> pa.Array:
+    def extract_results(self, part: pa.Array) -> pa.Array:
         """What the combiner makes of its accumulators."""
         return _from_own(self.calls.extract(part), result_type(self.calls.combiner))
 

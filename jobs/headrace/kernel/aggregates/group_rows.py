@@ -1,159 +1,484 @@
-"""Rows of a group as a part of its contents, and those of them that leave: the newest, the first few, the distinct.
+"""Rows of a group as a part of its contents, and those that leave: the newest, the first few, the distinct of them; or
+what a function, or a query, makes of all of them.
 
 A row is a struct of what it goes by, if by anything, whether it is deleted, where that is asked, and its columns, with
 its event time. It is kept with how often it is there, which is below 0 where it is withdrawn before it came. Where no
 row can be withdrawn, those that can never leave any more are not kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from functools import partial
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from headrace.kernel.aggregates.ordering import changes, coded, distinct, in_order
+from headrace.errors import HeadraceError, PipelineError
+from headrace.kernel.aggregates.ordering import changed_rows, code_values, distinct_pairs, in_order
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
-from headrace.kernel.columns import Groups, Ints, as_numpy, of_ids, of_lists, to_lists, valid
+from headrace.kernel.columns import (
+    ARROW_TYPES,
+    Groups,
+    Ints,
+    arrow_scalar,
+    as_numpy,
+    entries_of,
+    is_nested,
+    of_ids,
+    of_lists,
+    to_lists,
+    to_timestamps,
+    valid_mask,
+)
+from headrace.model.accumulation import EVENT_TIME
+from headrace.model.expressions.data_types import DataType, in_words
 from headrace.model.expressions.expr import Expr
+from headrace.model.time import EARLIEST, LATEST
+from headrace.pipeline.loading.code_digests import load_function
+from headrace.pipeline.rows import GroupFunction, GroupQuery
 
 AT: Final = "at"
 ROW: Final = "row"
 TIMES: Final = "times"
 """Fields of an entry."""
 
+_SIGN: Final = np.uint64(1 << 63)
+
 
 @dataclass(frozen=True)
 class RowsPart(AccumulatorPart):
     """Distinct rows of a group in order, with how often each is there, never 0.
 
-    ``has_by``: the first field is what rows go by, before their event time; ``has_unless``: the next one says of which
-    rows nothing leaves; ``are_distinct``: event time comes after all columns, and each row leaves once; else the
+    ``orders``: so many fields come first that rows go by, before their event time; ``has_unless``: the next one says of
+    which rows nothing leaves; ``are_distinct``: event time comes after all columns, and each row leaves once; else the
     ``number`` largest leave. ``withdrawable``: rows can be withdrawn.
     """
 
     condenses: ClassVar[bool] = False
 
     number: int
-    has_by: bool
+    orders: int
     has_unless: bool
     are_distinct: bool
     withdrawable: bool
 
     @classmethod
-    def of(
+    def from_row(
         cls,
         name: str,
         row: Expr,
         kind: pa.DataType,
         *,
         number: int,
-        has_by: bool,
+        orders: int,
         has_unless: bool,
         are_distinct: bool,
         withdrawable: bool,
     ) -> "RowsPart":
         """The rows that ``row`` makes of elements, of the struct type ``kind``."""
-        entry = pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())])
-        return cls(name, pa.list_(entry), row, number, has_by, has_unless, are_distinct, withdrawable)
+        return cls(name, _entries_type(kind), row, number, orders, has_unless, are_distinct, withdrawable)
 
     @property
     def leaving_type(self) -> pa.ListType:
-        """The type of ``leaving``."""
-        columns = [*self.type.value_type.field(ROW).type][int(self.has_by) + int(self.has_unless) :]
+        """The type of ``emitted_rows``."""
+        columns = [*self.type.value_type.field(ROW).type][self.orders + int(self.has_unless) :]
         kinds = [pa.int64(), *(column.type for column in columns)]
-        return pa.list_(pa.struct([*zip(_names(len(kinds)), kinds, strict=True)]))
+        return pa.list_(pa.struct([*zip(_field_names(len(kinds)), kinds, strict=True)]))
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         assert elements.value is not None
-        at, sign = elements.at, None if elements.sign is None else as_numpy(elements.sign)
-        times = np.ones(len(at), np.int64) if sign is None else sign
-        return self._made(at, elements.value, times, Groups(groups.offsets))
+        times_of_events, sign = elements.at, None if elements.sign is None else as_numpy(elements.sign)
+        times = np.ones(len(times_of_events), np.int64) if sign is None else sign
+        return self._make_entries(times_of_events, elements.value, times, Groups(groups.offsets))
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        entries, inner = groups.flattened(parts)
-        return self._made(entries.field(0), entries.field(1), as_numpy(entries.field(2)), inner)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        entries, inner = groups.flatten_lists(parts)
+        return self._make_entries(entries.field(0), entries.field(1), as_numpy(entries.field(2)), inner)
 
-    def leaving(self, part: pa.Array) -> pa.Array:
+    def emitted_rows(self, part: pa.Array) -> pa.Array:
         """The rows that leave of each group, the largest first: lists of structs of event time and columns."""
         entries, groups = of_lists(part)
         times = as_numpy(entries.field(2))
-        there = times > 0
-        rows, groups, times = np.flatnonzero(there), groups.within(there), times[there]
+        is_there = times > 0
+        rows, groups, times = np.flatnonzero(is_there), groups.filter_rows(is_there), times[is_there]
         if self.are_distinct:
-            firsts = self._firsts(entries.field(1).take(pa.array(rows)), groups)
-            rows, groups = rows[firsts], groups.within(firsts)
+            firsts = self._first_of_equal(entries.field(1).take(pa.array(rows)), groups)
+            rows, groups = rows[firsts], groups.filter_rows(firsts)
         else:
             copies = np.minimum(times, self.number)
-            before = np.append(0, np.cumsum(copies))
-            rows, groups = np.repeat(rows, copies), Groups(before[groups.offsets])
-            ends, groups = groups.ends(self.number, are_last=True)
+            copies_before = np.append(0, np.cumsum(copies))
+            rows, groups = np.repeat(rows, copies), Groups(copies_before[groups.offsets])
+            ends, groups = groups.end_rows(self.number, are_last=True)
             rows = rows[ends]
-        columns = entries.field(1).flatten()[int(self.has_by) :]
+        columns = entries.field(1).flatten()[self.orders :]
         if self.has_unless:
             stays = ~as_numpy(columns.pop(0).take(pa.array(rows)).fill_null(False))
-            rows, groups = rows[stays], groups.within(stays)
-        taken = pa.array(rows)
-        return to_lists(_struct([entries.field(0).take(taken), *(column.take(taken) for column in columns)]), groups)
+            rows, groups = rows[stays], groups.filter_rows(stays)
+        indices = pa.array(rows)
+        return to_lists(
+            _make_struct([entries.field(0).take(indices), *(column.take(indices) for column in columns)]), groups
+        )
 
-    def _made(self, at: pa.Array, rows: pa.Array, times: Ints, groups: Groups) -> pa.Array:
-        codes = self._codes(at, rows)
+    def _make_entries(self, instants: pa.Array, rows: pa.Array, times: Ints, groups: Groups) -> pa.Array:
+        codes = self._entry_codes(instants, rows)
         order = in_order(groups.of_row, codes)
-        ids, ordered = groups.of_row[order], codes[order]
-        starts = np.flatnonzero(changes(ids, ordered))
+        ids, ordered_codes = groups.of_row[order], codes[order]
+        starts = np.flatnonzero(changed_rows(ids, ordered_codes))
         totals = np.add.reduceat(times[order], starts) if len(starts) else starts
-        kept = totals != 0
-        starts, totals = starts[kept], totals[kept]
+        is_kept = totals != 0
+        starts, totals = starts[is_kept], totals[is_kept]
         ids, places = ids[starts], order[starts]
         if not self.withdrawable:
-            chosen = self._can_leave(rows.take(pa.array(places)), of_ids(ids, len(groups)))
-            ids, places, totals = ids[chosen], places[chosen], totals[chosen]
-        taken = pa.array(places)
-        fields = [at.take(taken), rows.take(taken), pa.array(totals)]
+            can_leave = self._can_leave(rows.take(pa.array(places)), of_ids(ids, len(groups)))
+            ids, places, totals = ids[can_leave], places[can_leave], totals[can_leave]
+        indices = pa.array(places)
+        fields = [instants.take(indices), rows.take(indices), pa.array(totals)]
         entries = pa.StructArray.from_arrays(fields, fields=list(self.type.value_type))
         return to_lists(entries, of_ids(ids, len(groups)), empty_is_null=True)
 
     def _can_leave(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-        """Which rows, in order, may leave at some time where none is ever withdrawn."""
+        """Which rows, in order, count at some time where none is ever withdrawn."""
         if self.are_distinct:
-            return self._firsts(rows, groups)
-        chosen = np.zeros(len(rows), np.bool_)
-        chosen[groups.ends(self.number, are_last=True)[0]] = True
-        return chosen
+            return self._first_of_equal(rows, groups)
+        can_leave = np.zeros(len(rows), np.bool_)
+        can_leave[groups.end_rows(self.number, are_last=True)[0]] = True
+        return can_leave
 
-    def _firsts(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+    def _first_of_equal(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
         """The first of equal rows of each group."""
-        return changes(groups.of_row, combined(rows.flatten(), len(rows)))
+        return changed_rows(groups.of_row, rank_rows(rows.flatten(), len(rows)))
 
-    def _codes(self, at: pa.Array, rows: pa.Array) -> Ints:
+    def _entry_codes(self, instants: pa.Array, rows: pa.Array) -> Ints:
         columns = rows.flatten()
         if self.are_distinct:
-            return combined([*columns, at], len(at))
-        return combined([*columns[: int(self.has_by)], at, *columns[int(self.has_by) :]], len(at))
+            return rank_rows([*columns, instants], len(instants))
+        return rank_rows([*columns[: self.orders], instants, *columns[self.orders :]], len(instants))
 
 
-def combined(columns: Sequence[pa.Array], length: int) -> Ints:
+@dataclass(frozen=True)
+class ComputedRowsPart(RowsPart):
+    """Rows of a group that are all kept, and of which ``take`` makes those that leave. ``columns``: their names; the
+    first ``keys`` are the key. ``returns``: the columns that it gives.
+    """
+
+    take: GroupFunction | GroupQuery
+    columns: Mapping[str, DataType]
+    returns: Mapping[str, DataType]
+    keys: int
+
+    @classmethod
+    def from_function(
+        cls,
+        take: GroupFunction | GroupQuery,
+        name: str,
+        row: Expr,
+        kind: pa.DataType,
+        *,
+        columns: Mapping[str, DataType],
+        returns: Mapping[str, DataType],
+        keys: int,
+        withdrawable: bool,
+    ) -> "ComputedRowsPart":
+        """The rows that ``row`` makes of elements, of the struct type ``kind``."""
+        return cls(
+            name,
+            _entries_type(kind),
+            row,
+            number=0,
+            orders=0,
+            has_unless=False,
+            are_distinct=False,
+            withdrawable=withdrawable,
+            take=take,
+            columns=columns,
+            returns=returns,
+            keys=keys,
+        )
+
+    @property
+    def leaving_type(self) -> pa.ListType:
+        """The type of ``emitted_rows``. The event time is NULL where it is that of the window's end."""
+        kinds = [ARROW_TYPES[self.columns[name]] for name in self.key_names]
+        kinds = [pa.int64(), *kinds, *(ARROW_TYPES[self.returns[name]] for name in self._own_names)]
+        return pa.list_(pa.struct([*zip(_field_names(len(kinds)), kinds, strict=True)]))
+
+    @property
+    def key_names(self) -> list[str]:
+        """The columns of the key."""
+        return [*self.columns][: self.keys]
+
+    @property
+    def _own_names(self) -> list[str]:
+        return [name for name in self.returns if name != EVENT_TIME and name not in self.key_names]
+
+    def emitted_rows(self, part: pa.Array) -> pa.Array:
+        """The rows that ``take`` makes of those of each group that has some. Raises GroupFailedError."""
+        rows, groups = self._standing_rows(part)
+        compute_rows = _asked_function if isinstance(self.take, GroupFunction) else _asked_query
+        computed_table, of_row = compute_rows(self, rows, groups)
+        self._check_keys(computed_table, of_row, rows, groups)
+        instants = pa.nulls(len(of_row), pa.int64())
+        if EVENT_TIME in self.returns:
+            instants = _combine_chunks(computed_table.column(EVENT_TIME)).cast(pa.int64())
+        firsts = pa.array(groups.offsets[of_row])
+        keys = [_combine_chunks(rows.column(name)).take(firsts) for name in self.key_names]
+        items = _make_struct(
+            [instants, *keys, *(_combine_chunks(computed_table.column(name)) for name in self._own_names)]
+        )
+        return to_lists(items.cast(self.leaving_type.value_type), of_ids(of_row, len(groups)))
+
+    def _standing_rows(self, part: pa.Array) -> tuple[pa.Table, Groups]:
+        """The rows of each group in their order, as often as they are there."""
+        entries, groups = of_lists(part)
+        copies = np.maximum(as_numpy(entries.field(2)), 0)
+        ends = np.append(0, np.cumsum(copies))
+        indices = pa.array(np.repeat(np.arange(len(copies)), copies))
+        columns = [column.take(indices) for column in entries.field(1).flatten()]
+        rows = dict(zip(self.columns, columns, strict=False))
+        return pa.table({**rows, EVENT_TIME: to_timestamps(entries.field(0).take(indices))}), Groups(
+            ends[groups.offsets]
+        )
+
+    def _check_keys(self, computed_table: pa.Table, of_row: Ints, rows: pa.Table, groups: Groups) -> None:
+        """Raise GroupFailedError if a row has another key than its group."""
+        for name in self.key_names:
+            if name not in computed_table.column_names:
+                continue
+            result_keys, own = (
+                _combine_chunks(computed_table.column(name)),
+                _combine_chunks(rows.column(name)).take(pa.array(groups.offsets[of_row])),
+            )
+            equal = pc.or_(pc.equal(result_keys, own).fill_null(False), pc.and_(result_keys.is_null(), own.is_null()))
+            if not pc.all(equal, min_count=0).as_py():
+                row = int(np.flatnonzero(~as_numpy(equal))[0])
+                problem = f"gave {name} {result_keys[row]}: rows have the key by themselves, so give it another name"
+                raise GroupFailedError(int(of_row[row]), self.take, problem)
+
+    def _can_leave(self, rows: pa.Array, groups: Groups) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
+        return np.ones(len(rows), np.bool_)
+
+
+class GroupFunctionError(PipelineError, code="config.group_function"):
+    """A function of a group that is not there, fails, gives what it does not declare, or something else when it is
+    asked again.
+    """
+
+
+class GroupFailedError(Exception):
+    """What is wrong with what was made of the ``group`` of that number, before anybody knows which one it is."""
+
+    def __init__(self, group: int, take: GroupFunction | GroupQuery, problem: str) -> None:
+        super().__init__(problem)
+        self.group, self.take = group, take
+
+    def to_pipeline_error(self, place: str) -> PipelineError:
+        """The error that names the ``place`` of the group."""
+        if isinstance(self.take, GroupFunction):
+            return GroupFunctionError(f"{self.take.in_words} {self} ({place})")
+        from headrace.pipeline.queries import GroupQueryError
+
+        return GroupQueryError(f"query {self.take.sql!r} {self} ({place}). Nothing of this epoch is committed")
+
+
+def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints) -> None:
+    """Raise GroupFailedError for a time that no calendar has in rows of ``table``, made of the groups that ``of_row``
+    numbers, and for one that has no event time.
+    """
+    for field in table.schema:
+        if not (pa.types.is_timestamp(field.type) or pa.types.is_date32(field.type)):
+            continue
+        is_event_time, unit = field.name == EVENT_TIME, 1 if pa.types.is_timestamp(field.type) else _DAY
+        instants = _combine_chunks(table.column(field.name)).cast(pa.int64() if unit == 1 else pa.int32())
+        first, last = (EARLIEST, LATEST) if is_event_time else _CALENDAR
+        is_in_range = pc.and_(
+            pc.greater_equal(instants, arrow_scalar(first // unit)), pc.less_equal(instants, arrow_scalar(last // unit))
+        )
+        is_in_range = is_in_range.fill_null(not is_event_time)
+        if not pc.all(is_in_range, min_count=0).as_py():
+            row = int(np.flatnonzero(~as_numpy(is_in_range))[0])
+            years = "1900 to 9998" if is_event_time else "1 to 9999"
+            wrong_value = f"a time outside of the years {years}" if instants[row].is_valid else "NULL"
+            raise GroupFailedError(int(of_row[row]), take, f"gave {wrong_value} as {field.name}")
+
+
+_CALENDAR: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The years 1 to 9999."""
+_DAY: Final = 86_400_000_000
+
+_SAMPLE: Final = 256
+"""Groups of so many rows, at least one, are asked for twice."""
+
+
+def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tuple[pa.Table, Ints]:
+    """What a function makes of each group, and of which group each row is."""
+    assert isinstance(part.take, GroupFunction)
+    checked_function = _Function(
+        part.take, load_function(part.take, GroupFunctionError), part.returns, frozenset(part.key_names)
+    )
+    which = np.flatnonzero(groups.sizes)
+    tables = [rows.slice(int(groups.offsets[group]), int(groups.sizes[group])) for group in which]
+    results = [checked_function.apply_to_group(int(group), table) for group, table in zip(which, tables, strict=True)]
+    of_row = np.repeat(which, np.array([len(table) for table in results], np.int64))
+    all_rows = pa.concat_tables([checked_function.schema.empty_table(), *results])
+    _check_times(part.take, all_rows, of_row)
+    sample_size = max(1, int(np.searchsorted(np.cumsum(groups.sizes[which]), _SAMPLE, "right")))
+    for number in reversed(range(min(sample_size, len(which)))):
+        checked_function.check_again(int(which[number]), tables[number], results[number])
+    return all_rows, of_row
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A ``function`` that is asked for what it makes of groups; it may give ``keys`` back."""
+
+    function: GroupFunction
+    call: Callable[[pa.Table], object]
+    returns: Mapping[str, DataType]
+    keys: frozenset[str]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """What it declares."""
+        return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in self.returns.items()])
+
+    def apply_to_group(self, group: int, rows: pa.Table) -> pa.Table:
+        """What it makes of the ``rows`` of a ``group``. Raises GroupFailedError, and what HeadraceErrors it raises."""
+        wrong = partial(GroupFailedError, group, self.function)
+        try:
+            result = self.call(rows)
+        except (HeadraceError, MemoryError):
+            raise
+        except Exception as error:
+            raise wrong(f"failed: {type(error).__name__}: {error}") from error
+        if not isinstance(result, pa.Table):
+            raise wrong(f"gave {type(result).__name__}, and must give a pyarrow.Table")
+        for problem in self._result_problems(result):
+            raise wrong(problem)
+        self._check_keys(result, rows, wrong)
+        return pa.Table.from_arrays([result.column(name) for name in self.schema.names], schema=self.schema)
+
+    def check_again(self, group: int, rows: pa.Table, made: pa.Table) -> None:
+        """Hold what it ``made`` of a group to what it makes now. Raises GroupFailedError."""
+        second_result = self.apply_to_group(group, rows)
+        _check_times(self.function, second_result, np.repeat(group, len(second_result)))
+        first_rows, second_rows = (
+            sorted(map(str, table.to_pylist())) for table in (made, second_result)
+        )  # NaN equals itself as text
+        if first_rows != second_rows:
+            first_row, second_row = next(
+                (a, b) for a, b in zip([*first_rows, "no row"], [*second_rows, "no row"], strict=False) if a != b
+            )
+            problem = (
+                f"gave {first_row} at first, and {second_row} when it was asked again: it may keep nothing between "
+                "two calls, "
+                "use no clock and nothing random, and look at the rows of its group alone"
+            )
+            raise GroupFailedError(group, self.function, problem)
+
+    def _result_problems(self, result: pa.Table) -> Iterator[str]:
+        names = result.schema.names
+        if duplicates := [name for name in dict.fromkeys(names) if names.count(name) > 1]:
+            yield f"gave column {duplicates[0]} twice"
+        for name, kind in self.returns.items():
+            if name not in names:
+                yield f"declares column {name}, and did not give it"
+            elif (actual_type := result.schema.field(name).type) != ARROW_TYPES[kind]:
+                type_text = f"{in_words(kind)}, which is {ARROW_TYPES[kind]} in Arrow"
+                yield f"declares column {name} as {type_text}, and gave {actual_type}: cast it"
+        for name in names:
+            if name not in self.returns and name not in self.keys:
+                yield f"gave column {name}, which it does not declare: leave it out, or add it to returns="
+        try:
+            result.validate(full=True)
+        except pa.ArrowInvalid as error:
+            yield f"gave a table that is none: {error}"
+
+    def _check_keys(self, result: pa.Table, rows: pa.Table, wrong: Callable[[str], GroupFailedError]) -> None:
+        for name in self.keys & {*result.schema.names} - self.returns.keys():
+            if result.num_rows and result.column(name).unique().to_pylist() != [rows.column(name)[0].as_py()]:
+                raise wrong(
+                    f"gave another {name} than that of its group: rows have the key by themselves; leave it out"
+                )
+
+
+def _asked_query(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tuple[pa.Table, Ints]:
+    """What a query makes of each group, and of which group each row is."""
+    from headrace.pipeline.queries import GROUP
+
+    assert isinstance(part.take, GroupQuery)
+    query = part.take.bind_to({**part.columns, EVENT_TIME: DataType.TIMESTAMP})
+    schema = pa.schema([(GROUP, pa.int64()), *((name, ARROW_TYPES[kind]) for name, kind in query.columns.items())])
+    if not rows.num_rows:
+        return schema.empty_table(), np.empty(0, np.int64)
+
+    def failure_of_group(group: int, error: Exception) -> Exception:
+        return GroupFailedError(group, part.take, f"fails: {str(error).splitlines()[0]}")
+
+    with query.open_answers(rows.append_column(GROUP, pa.array(groups.of_row))) as answers:
+        answer = answers.answer_groups([int(group) for group in np.flatnonzero(groups.sizes)], failure_of_group)
+    answer, of_row = answer.cast(schema), as_numpy(answer.column(GROUP))
+    _check_times(part.take, answer, of_row)
+    return answer, of_row
+
+
+def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:
+    """A column in one piece."""
+    array: Any = column.combine_chunks()
+    return array
+
+
+def rank_rows(columns: Sequence[pa.Array], length: int) -> Ints:
     """Integers that are in the order of rows of ``columns``, and equal where these are."""
     codes = np.zeros(length, np.int64)
     for number, column in enumerate(columns):
-        own = _ranked(column)
-        codes = own if number == 0 else distinct(codes, own)[0]
+        own = _rank_values(column)
+        codes = own if number == 0 else distinct_pairs(codes, own)[0]
     return codes
 
 
-def _ranked(column: pa.Array) -> Ints:
-    """Integers in the order of values; NULL is below all of them."""
+def _entries_type(kind: pa.DataType) -> pa.ListType:
+    """Rows of the struct type ``kind``, as they are kept."""
+    return pa.list_(pa.struct([(AT, pa.int64()), (ROW, kind), (TIMES, pa.int64())]))
+
+
+def to_comparable(column: pa.Array) -> pa.Array:
+    """``column``; of what is nested integers, which are equal where these are."""
+    return pa.array(_rank_values(column)) if is_nested(column.type) else column
+
+
+def _rank_values(column: pa.Array) -> Ints:
+    """Integers in the order of values: of lists by their first items, of structs by their first fields, of maps as of
+    lists of keys with their values; NULL is below all of them.
+    """
+    if pa.types.is_map(column.type):
+        column = entries_of(column)
+    if pa.types.is_struct(column.type):
+        known = valid_mask(column)
+        column = pa.array(rank_rows(column.flatten(), len(column)), mask=~known)
+    if pa.types.is_list(column.type):
+        column = _sortable_bytes(column)
     if not column.null_count:
-        return coded(column).codes
+        return code_values(column).codes
     ranks = np.zeros(len(column), np.int64)
-    ranks[valid(column)] = np.unique(coded(column.drop_null()).codes, return_inverse=True)[1] + 1
+    ranks[valid_mask(column)] = np.unique(code_values(column.drop_null()).codes, return_inverse=True)[1] + 1
     return ranks
 
 
-def _struct(columns: Sequence[pa.Array]) -> pa.StructArray:
-    return pa.StructArray.from_arrays([*columns], names=_names(len(columns)))
+def _sortable_bytes(lists: pa.Array) -> pa.Array:
+    """Bytes in the order of ``lists``: the ranks of their items, eight bytes each, the highest first."""
+    items, groups = of_lists(lists)
+    digits = (_rank_values(items).view(np.uint64) ^ _SIGN).astype(">u8")
+    offsets = pa.py_buffer(groups.offsets * digits.itemsize)
+    sort_keys = pa.Array.from_buffers(pa.large_binary(), len(lists), [None, offsets, pa.py_buffer(digits)])
+    return pc.if_else(lists.is_valid(), sort_keys, pa.scalar(None, pa.large_binary()))
 
 
-def _names(number: int) -> list[str]:
+def _make_struct(columns: Sequence[pa.Array]) -> pa.StructArray:
+    return pa.StructArray.from_arrays([*columns], names=_field_names(len(columns)))
+
+
+def _field_names(number: int) -> list[str]:
     """The fields of a row that leaves: its event time, then its columns by their place."""
     return [AT, *(str(place) for place in range(number - 1))]

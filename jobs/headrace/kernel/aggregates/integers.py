@@ -37,12 +37,12 @@ class Wide:
     limbs: NDArray[np.uint64]
 
     def __add__(self, other: "Wide") -> "Wide":
-        return _carried(self.limbs + other.limbs)
+        return _propagate_carries(self.limbs + other.limbs)
 
     def __neg__(self) -> "Wide":
-        flipped = self.limbs ^ _MASK
-        flipped[0] += np.uint64(1)
-        return _carried(flipped)
+        complement = self.limbs ^ _MASK
+        complement[0] += np.uint64(1)
+        return _propagate_carries(complement)
 
     def __sub__(self, other: "Wide") -> "Wide":
         return self + -other
@@ -55,13 +55,13 @@ class Wide:
                 result[i + j] += product & _MASK
                 if i + j + 1 < _LIMBS:
                     result[i + j + 1] += product >> _SHIFT
-        return _carried(result)
+        return _propagate_carries(result)
 
-    def shifted(self, limbs: int) -> "Wide":
+    def shift_left(self, limbs: int) -> "Wide":
         """Times 2^32 to the power of ``limbs``."""
-        moved = np.zeros_like(self.limbs)
-        moved[limbs:] = self.limbs[: _LIMBS - limbs]
-        return Wide(moved)
+        limbs_moved = np.zeros_like(self.limbs)
+        limbs_moved[limbs:] = self.limbs[: _LIMBS - limbs]
+        return Wide(limbs_moved)
 
     @property
     def is_negative(self) -> Bools:
@@ -79,7 +79,7 @@ class Wide:
         return np.where(negative, -total, total)
 
 
-def _carried(sums: NDArray[np.uint64]) -> Wide:
+def _propagate_carries(sums: NDArray[np.uint64]) -> Wide:
     """Limbs of 32 bits out of sums of them."""
     limbs, carry = np.empty_like(sums), np.zeros(sums.shape[1], np.uint64)
     for i in range(_LIMBS):
@@ -88,7 +88,7 @@ def _carried(sums: NDArray[np.uint64]) -> Wide:
     return Wide(limbs)
 
 
-def wide(values: Ints) -> Wide:
+def to_wide(values: Ints) -> Wide:
     """64-bit integers as wide ones."""
     limbs = np.empty((_LIMBS, len(values)), np.uint64)
     limbs[:] = (values >> 63).view(np.uint64) & _MASK
@@ -99,7 +99,7 @@ def wide(values: Ints) -> Wide:
 
 def as_wide(values: Ints | Wide) -> Wide:
     """Integers as wide ones, if they are not."""
-    return values if isinstance(values, Wide) else wide(values)
+    return values if isinstance(values, Wide) else to_wide(values)
 
 
 def wide_of(stored: pa.Array) -> Wide:
@@ -113,7 +113,7 @@ def wide_of(stored: pa.Array) -> Wide:
     return Wide(limbs)
 
 
-def stored(values: Ints | Wide, kind: pa.DataType, groups: Groups) -> pa.Array:
+def to_stored_column(values: Ints | Wide, kind: pa.DataType, groups: Groups) -> pa.Array:
     """Integers as a column of ``kind``, one for each group, NULL for those without rows."""
     if isinstance(values, Wide):
         number, width = values.limbs.shape[1], kind.bit_width // 64
@@ -125,12 +125,12 @@ def stored(values: Ints | Wide, kind: pa.DataType, groups: Groups) -> pa.Array:
         words = np.empty((number, width), np.uint64)
         words[:] = (values >> 63).view(np.uint64)[:, None]
         words[:, 0] = values.view(np.uint64)
-    filled = groups.sizes > 0
-    validity = None if filled.all() else pa.py_buffer(np.packbits(filled, bitorder="little"))
+    has_rows = groups.sizes > 0
+    validity = None if has_rows.all() else pa.py_buffer(np.packbits(has_rows, bitorder="little"))
     return pa.Array.from_buffers(kind, number, [validity, pa.py_buffer(words)])
 
 
-def small(column: pa.Array) -> Ints | None:
+def to_small_integers(column: pa.Array) -> Ints | None:
     """Stored integers as 64-bit ones, NULL as 0; None unless all fit."""
     words = words_of(column)
     low = np.ascontiguousarray(words[:, 0])
@@ -139,7 +139,7 @@ def small(column: pa.Array) -> Ints | None:
 
 def to_int64(column: pa.Array) -> Ints:
     """Stored sums as 64-bit integers, NULL as 0. Raises IntegerOverflowError if one does not fit."""
-    small_column = small(column)
+    small_column = to_small_integers(column)
     if small_column is None:
         words = words_of(column)
         row = int(np.flatnonzero((words[:, 1:] != (words[:, :1] >> 63)).any(axis=1))[0])
@@ -150,98 +150,100 @@ def to_int64(column: pa.Array) -> Ints:
 
 def to_float(column: pa.Array) -> Floats:
     """Stored integers as floats, NULL as 0."""
-    small_column = small(column)
+    small_column = to_small_integers(column)
     return wide_of(column).to_float() if small_column is None else small_column.astype(np.float64)
 
 
-def fits(values: Ints, groups: Groups) -> bool:
+def sums_fit(values: Ints, groups: Groups) -> bool:
     """Whether no sum of a group leaves 64 bits, for sure."""
-    return _largest(values) * _rows(groups) < 2**63
+    return _largest_magnitude(values) * _largest_group_size(groups) < 2**63
 
 
-def total(values: Ints, groups: Groups) -> Ints | Wide:
+def sum_groups(values: Ints, groups: Groups) -> Ints | Wide:
     """The sum of each group."""
-    if fits(values, groups):
+    if sums_fit(values, groups):
         return groups.reduce(np.add, values, 0)
     low, high = values & 0xFFFFFFFF, values >> _BITS
-    return _sum([low, high], groups)
+    return _sum_limbs([low, high], groups)
 
 
 def total_of_stored(column: pa.Array, groups: Groups) -> Ints | Wide:
     """The sum of the stored integers of each group; none is NULL."""
-    small_column = small(column)
+    small_column = to_small_integers(column)
     if small_column is not None:
-        return total(small_column, groups)
+        return sum_groups(small_column, groups)
     limbs = wide_of(column).limbs.view(np.int64)
     # the limb with the sign stands for all above it
     width = column.type.bit_width // _BITS
     top = limbs[width - 1] - ((limbs[width - 1] >> (_BITS - 1)) << _BITS)
-    return _sum([*limbs[: width - 1], top], groups)
+    return _sum_limbs([*limbs[: width - 1], top], groups)
 
 
 def total_of_squares(values: Ints, sign: Ints | None, groups: Groups) -> Ints | Wide:
     """The sum of the squares of each group, each with its sign."""
-    if _largest(values) ** 2 * _rows(groups) < 2**63:
+    if _largest_magnitude(values) ** 2 * _largest_group_size(groups) < 2**63:
         squares = values * values
         return groups.reduce(np.add, squares if sign is None else squares * sign, 0)
     size = np.where(values < 0, -values.view(np.uint64), values.view(np.uint64))
     high, low = size >> _SHIFT, size & _MASK
     limbs = [np.zeros(len(values), np.int64) for _ in range(4)]
-    for at, product, times in ((0, low * low, 1), (1, low * high, 2), (2, high * high, 1)):
-        limbs[at] += (product & _MASK).view(np.int64) * times
-        limbs[at + 1] += (product >> _SHIFT).view(np.int64) * times
-    return _sum(limbs if sign is None else [limb * sign for limb in limbs], groups)
+    for limb, product, times in ((0, low * low, 1), (1, low * high, 2), (2, high * high, 1)):
+        limbs[limb] += (product & _MASK).view(np.int64) * times
+        limbs[limb + 1] += (product >> _SHIFT).view(np.int64) * times
+    return _sum_limbs(limbs if sign is None else [limb * sign for limb in limbs], groups)
 
 
-def _sum(limbs: list[Ints], groups: Groups) -> Wide:
+def _sum_limbs(limbs: list[Ints], groups: Groups) -> Wide:
     """The sum of each group of numbers in signed limbs (of fewer than 34 bits, and 2^29 rows: no sum of them wraps)."""
-    summed = wide(groups.reduce(np.add, limbs[0], 0))
+    total = to_wide(groups.reduce(np.add, limbs[0], 0))
     for i, limb in enumerate(limbs[1:], start=1):
-        summed += wide(groups.reduce(np.add, np.ascontiguousarray(limb), 0)).shifted(i)
-    return summed
+        total += to_wide(groups.reduce(np.add, np.ascontiguousarray(limb), 0)).shift_left(i)
+    return total
 
 
-def variance(number: Ints, sums: pa.Array, squares: pa.Array) -> Floats:
+def population_variance(number: Ints, sums: pa.Array, squares: pa.Array) -> Floats:
     """Population variance of integers, of how many they are (not 0), their sum and the sum of their squares.
 
     Distances from a whole number near the mean are exact, and small: nothing is lost where the mean is large and the
     variance small.
     """
-    near = _whole(to_float(sums) / number)
-    s, q = small(sums), small(squares)
-    if s is not None and q is not None and _fits(near, number, s, q):
-        around = s - near * number
-        apart = q - near * (s + around)
-        return _from_moments(apart.astype(np.float64), around.astype(np.float64), number)
-    n, wide_sums, wide_near = wide(number), wide_of(sums), wide(near)
+    pivot = _round_to_integers(to_float(sums) / number)
+    s, q = to_small_integers(sums), to_small_integers(squares)
+    if s is not None and q is not None and _variance_fits(pivot, number, s, q):
+        sum_from_pivot = s - pivot * number
+        squares_from_pivot = q - pivot * (s + sum_from_pivot)
+        return _from_moments(squares_from_pivot.astype(np.float64), sum_from_pivot.astype(np.float64), number)
+    n, wide_sums, wide_near = to_wide(number), wide_of(sums), to_wide(pivot)
     # beyond 2^53 the float of the mean is not near enough
-    wide_near = wide(near + _whole((wide_sums - wide_near * n).to_float() / number, _STEP))
+    wide_near = to_wide(pivot + _round_to_integers((wide_sums - wide_near * n).to_float() / number, _STEP))
     wide_around = wide_sums - wide_near * n
     wide_apart = wide_of(squares) - wide_near * (wide_sums + wide_around)
     return _from_moments(wide_apart.to_float(), wide_around.to_float(), number)
 
 
-def _fits(near: Ints, number: Ints, sums: Ints, squares: Ints) -> bool:
+def _variance_fits(pivot: Ints, number: Ints, sums: Ints, squares: Ints) -> bool:
     """Whether nothing leaves 64 bits on the way to a variance."""
-    product = _largest(near) * (_largest(sums) + _largest(near) * _largest(number))
-    return product < 2**59 and _largest(squares) < 2**62
+    product = _largest_magnitude(pivot) * (
+        _largest_magnitude(sums) + _largest_magnitude(pivot) * _largest_magnitude(number)
+    )
+    return product < 2**59 and _largest_magnitude(squares) < 2**62
 
 
-def _from_moments(apart: Floats, around: Floats, number: Ints) -> Floats:
+def _from_moments(squares_from_pivot: Floats, sum_from_pivot: Floats, number: Ints) -> Floats:
     """The variance, of the sums of squared and of simple distances from a number near the mean."""
-    off = around / number
-    squares: Floats = apart / number - off * off
+    mean_distance = sum_from_pivot / number
+    squares: Floats = squares_from_pivot / number - mean_distance * mean_distance
     return squares
 
 
-def _whole(values: Floats, bound: float = 2.0**63 - 2 * _STEP) -> Ints:
+def _round_to_integers(values: Floats, bound: float = 2.0**63 - 2 * _STEP) -> Ints:
     """The nearest integers up to a bound."""
     return np.clip(np.rint(values), -bound, bound).astype(np.int64)
 
 
-def _largest(values: Ints) -> int:
+def _largest_magnitude(values: Ints) -> int:
     return max(-int(values.min()), int(values.max())) if len(values) else 0
 
 
-def _rows(groups: Groups) -> int:
+def _largest_group_size(groups: Groups) -> int:
     return int(groups.sizes.max(initial=1))

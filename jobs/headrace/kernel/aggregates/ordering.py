@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from headrace.errors import OPERANDS, IntegerOverflowError
 from headrace.kernel.aggregates import integers
-from headrace.kernel.aggregates.integers import small
-from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, nullable
-from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, as_numpy, to_lists, valid
+from headrace.kernel.aggregates.integers import to_small_integers
+from headrace.kernel.aggregates.sums import AccumulatorPart, Elements, null_if_empty
+from headrace.kernel.columns import DATE, DECIMAL, Groups, Ints, as_numpy, to_lists, valid_mask
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.casts import days_of, to_dates
 from headrace.kernel.expressions.decimals import of_billionths
@@ -39,7 +39,7 @@ LAST = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedValues:
     """Values of ``type`` as integers that are in the same order, and equal where the values are.
 
     ``alphabet`` has the distinct values in order, if codes are places in it; codes of numbers need none.
@@ -49,13 +49,13 @@ class Coded:
     type: pa.DataType
     alphabet: pa.Array | None = None
 
-    def values(self, codes: Ints, absent: Bools | None = None) -> pa.Array:
+    def decode_values(self, codes: Ints, absent: Bools | None = None) -> pa.Array:
         """The values of some ``codes``, NULL where they are ``absent``."""
         absent = absent if absent is not None and absent.any() else None
         if self.alphabet is not None:
             return self.alphabet.take(pa.array(codes, mask=absent))
         if pa.types.is_floating(self.type):
-            return pa.array(_flipped(codes).view(np.float64), mask=absent)
+            return pa.array(_flip_float_bits(codes).view(np.float64), mask=absent)
         if pa.types.is_boolean(self.type):
             return pa.array(codes != 0, mask=absent)
         if self.type == DECIMAL:
@@ -65,104 +65,106 @@ class Coded:
         return pa.array(codes, mask=absent).view(self.type)
 
 
-def coded(values: pa.Array) -> Coded:  # noqa: PLR0911 (a line for each type)
+def code_values(values: pa.Array) -> CodedValues:  # noqa: PLR0911 (a line for each type)
     """``values``, none of which is NULL, of any type of a column, or structs of them."""
     kind = values.type
     if pa.types.is_struct(kind):
-        return _pairs(values)
+        return _code_pairs(values)
     if kind == DECIMAL:
-        return _decimals(values)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return _ranked(values)
+        return _code_decimals(values)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return _code_by_rank(values)
     if pa.types.is_floating(kind):
         numbers = as_numpy(values) + 0.0  # -0.0 is 0.0
         numbers[np.isnan(numbers)] = np.nan
-        return Coded(_flipped(numbers.view(np.int64)), kind)
+        return CodedValues(_flip_float_bits(numbers.view(np.int64)), kind)
     if pa.types.is_boolean(kind):
-        return Coded(as_numpy(values).astype(np.int64), kind)
+        return CodedValues(as_numpy(values).astype(np.int64), kind)
     if kind == DATE:
-        return Coded(as_numpy(days_of(values)), kind)
-    return Coded(as_numpy(values.view(pa.int64())), kind)
+        return CodedValues(as_numpy(days_of(values)), kind)
+    return CodedValues(as_numpy(values.view(pa.int64())), kind)
 
 
-def _flipped(bits: Ints) -> Ints:
+def _flip_float_bits(bits: Ints) -> Ints:
     """Bits of floats as integers in the same order, and back."""
     return np.where(bits < 0, bits ^ LAST, bits)
 
 
-def _decimals(values: pa.Array) -> Coded:
+def _code_decimals(values: pa.Array) -> CodedValues:
     """Billionths; of numbers that need more than 64 bits for them places among the distinct ones."""
-    numbers = small(values)
-    return _ranked(values) if numbers is None else Coded(numbers, DECIMAL)
+    numbers = to_small_integers(values)
+    return _code_by_rank(values) if numbers is None else CodedValues(numbers, DECIMAL)
 
 
-def _ranked(values: pa.Array) -> Coded:
-    encoded = values.dictionary_encode()
-    order = pc.array_sort_indices(encoded.dictionary)
+def _code_by_rank(values: pa.Array) -> CodedValues:
+    dictionary = values.dictionary_encode()
+    order = pc.array_sort_indices(dictionary.dictionary)
     ranks = np.empty(len(order), np.int64)
     ranks[as_numpy(order)] = np.arange(len(order))
-    return Coded(ranks[as_numpy(encoded.indices)], values.type, encoded.dictionary.take(order))
+    return CodedValues(ranks[as_numpy(dictionary.indices)], values.type, dictionary.dictionary.take(order))
 
 
-def _pairs(values: pa.Array) -> Coded:
+def _code_pairs(values: pa.Array) -> CodedValues:
     """Structs of two fields, ordered by the first, then the second."""
-    first, second = (coded(values.field(i)) for i in range(2))
-    codes, order, starts = distinct(first.codes, second.codes)
-    fields = [one.values(one.codes[order[starts]]) for one in (first, second)]
-    return Coded(codes, values.type, pa.StructArray.from_arrays(fields, fields=list(values.type)))
+    first, second = (code_values(values.field(i)) for i in range(2))
+    codes, order, starts = distinct_pairs(first.codes, second.codes)
+    fields = [one.decode_values(one.codes[order[starts]]) for one in (first, second)]
+    return CodedValues(codes, values.type, pa.StructArray.from_arrays(fields, fields=list(values.type)))
 
 
-def distinct(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
+def distinct_pairs(first: Ints, second: Ints) -> tuple[Ints, Ints, Ints]:
     """Places of pairs of codes among the distinct ones, the rows in order, and where in it each distinct one begins."""
     order = in_order(first, second)
-    begins = changes(first[order], second[order])
+    begins = changed_rows(first[order], second[order])
     codes = np.empty(len(order), np.int64)
     codes[order] = np.cumsum(begins) - 1
     return codes, order, np.flatnonzero(begins)
 
 
-def changes(*columns: Ints) -> Bools:
+def changed_rows(*columns: Ints) -> Bools:
     """Which rows differ from the one before; the first does."""
-    changed = np.ones(len(columns[0]), np.bool_)
-    changed[1:] = False
+    is_changed = np.ones(len(columns[0]), np.bool_)
+    is_changed[1:] = False
     for column in columns:
-        changed[1:] |= column[1:] != column[:-1]
-    return changed
+        is_changed[1:] |= column[1:] != column[:-1]
+    return is_changed
 
 
 def in_order(major: Ints, minor: Ints) -> Ints:
     """The rows in the order of ``major``, then of ``minor``."""
     if _is_ordered(major, minor):
         return np.arange(len(major))
-    packed, is_whole = _packed(major, minor)
-    order = np.argsort(packed)
-    return order if is_whole else _settled(order, packed[order], minor)
+    keys, is_whole = _pack_keys(major, minor)
+    order = np.argsort(keys)
+    return order if is_whole else _settle_ties(order, keys[order], minor)
 
 
 def _is_ordered(major: Ints, minor: Ints) -> bool:
-    before, after = major[:-1], major[1:]
-    return bool(((before < after) | ((before == after) & (minor[:-1] <= minor[1:]))).all())
+    earlier, following = major[:-1], major[1:]
+    return bool(((earlier < following) | ((earlier == following) & (minor[:-1] <= minor[1:]))).all())
 
 
-def _packed(major: Ints, minor: Ints) -> tuple[NDArray[np.uint64], bool]:
+def _pack_keys(major: Ints, minor: Ints) -> tuple[NDArray[np.uint64], bool]:
     """Both as one integer in the same order, with as much of ``minor`` as there is room for; whether that is all."""
     low, first = minor.min(), major.min()
-    above = minor.view(np.uint64) - np.uint64(int(low) % 2**64)
-    needed = (int(minor.max()) - int(low)).bit_length()
+    minor_from_low = minor.view(np.uint64) - np.uint64(int(low) % 2**64)
+    bits_needed = (int(minor.max()) - int(low)).bit_length()
     room = min(64 - (int(major.max()) - int(first)).bit_length(), 63)
-    kept = min(room, needed)
-    packed = (major - first).view(np.uint64) << np.uint64(kept) | above >> np.uint64(needed - kept)
-    return packed, kept == needed
+    bits_kept = min(room, bits_needed)
+    keys = (major - first).view(np.uint64) << np.uint64(bits_kept) | minor_from_low >> np.uint64(
+        bits_needed - bits_kept
+    )
+    return keys, bits_kept == bits_needed
 
 
-def _settled(order: Ints, packed: NDArray[np.uint64], minor: Ints) -> Ints:
+def _settle_ties(order: Ints, keys: NDArray[np.uint64], minor: Ints) -> Ints:
     """``order`` where what did not fit decides too."""
-    alike = packed[1:] == packed[:-1]
-    if not (alike & (minor[order][1:] < minor[order][:-1])).any():
+    is_tie = keys[1:] == keys[:-1]
+    if not (is_tie & (minor[order][1:] < minor[order][:-1])).any():
         return order
-    tied = np.flatnonzero(np.append(alike, False) | np.insert(alike, 0, False))
+    tied = np.flatnonzero(np.append(is_tie, False) | np.insert(is_tie, 0, False))
     rows = order[tied]
-    order[tied] = rows[np.lexsort((minor[rows], packed[tied]))]
+    order[tied] = rows[np.lexsort((minor[rows], keys[tied]))]
     return order
 
 
@@ -175,12 +177,12 @@ def nearest_rank(weights: Ints, groups: Groups, q: float) -> Ints:
     """The row of each group at the rank of ``q``, of rows in order that stand for ``weights`` values each; of a group
     without rows any number.
     """
-    before = np.append(0, np.cumsum(weights))
-    starts, ends = before[groups.offsets[:-1]], before[groups.offsets[1:]]
-    return np.searchsorted(before[1:], starts + _ranks(ends - starts, q) - 1, side="right")
+    weight_sums = np.append(0, np.cumsum(weights))
+    starts, ends = weight_sums[groups.offsets[:-1]], weight_sums[groups.offsets[1:]]
+    return np.searchsorted(weight_sums[1:], starts + _nearest_ranks(ends - starts, q) - 1, side="right")
 
 
-def _ranks(sizes: Ints, q: float) -> Ints:
+def _nearest_ranks(sizes: Ints, q: float) -> Ints:
     """``q`` is the decimal as it is written. Of groups of n rows in all, fewer than sqrt(2n) sizes differ."""
     part = Fraction(repr(float(q)))
     different, place = np.unique(sizes, return_inverse=True)
@@ -194,17 +196,17 @@ class ExtremePart(AccumulatorPart):
 
     is_largest: bool
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return extreme(parts, groups, is_largest=self.is_largest)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return extreme_values(parts, groups, is_largest=self.is_largest)
 
 
-def extreme(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
+def extreme_values(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
     """The largest or smallest value of each group, NULL of none; no value is NULL. NaN is largest, and -0.0 is 0.0."""
     if pa.types.is_floating(values.type):
         numbers = groups.reduce(np.maximum if is_largest else np.fmin, as_numpy(values), 0.0)
-        return nullable(numbers + 0.0, groups)
-    codes = coded(values)
-    return codes.values(_extreme(codes.codes, groups, is_largest), groups.sizes == 0)
+        return null_if_empty(numbers + 0.0, groups)
+    codes = code_values(values)
+    return codes.decode_values(_extreme_codes(codes.codes, groups, is_largest), groups.sizes == 0)
 
 
 @dataclass(frozen=True)
@@ -215,18 +217,18 @@ class ByPart(AccumulatorPart):
 
     is_largest: bool
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return self._made(parts.field(0), parts.field(1), groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._extreme_entries(parts.field(0), parts.field(1), groups)
 
-    def _made(self, by: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
-        coded_by, coded_values = coded(by), coded(value)
-        chosen = _extreme(coded_by.codes, groups, self.is_largest)
+    def _extreme_entries(self, orders: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
+        coded_by, coded_values = code_values(orders), code_values(value)
+        extreme_codes = _extreme_codes(coded_by.codes, groups, self.is_largest)
         others = -LAST - 1 if self.is_largest else LAST
-        codes = np.where(coded_by.codes == np.repeat(chosen, groups.sizes), coded_values.codes, others)
+        codes = np.where(coded_by.codes == np.repeat(extreme_codes, groups.sizes), coded_values.codes, others)
         empty = groups.sizes == 0
         fields = [
-            coded_by.values(chosen, empty),
-            coded_values.values(_extreme(codes, groups, self.is_largest), empty),
+            coded_by.decode_values(extreme_codes, empty),
+            coded_values.decode_values(_extreme_codes(codes, groups, self.is_largest), empty),
         ]
         return pa.StructArray.from_arrays(fields, fields=list(self.type), mask=pa.array(empty))
 
@@ -236,11 +238,11 @@ class TimedPart(ByPart):
     """The value of the latest event time, or of the earliest; of several the largest or smallest."""
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        return self._made(known.at, known.value, known.groups)
+        non_null = elements.non_null(groups)
+        return self._extreme_entries(non_null.at, non_null.value, non_null.groups)
 
 
-def _extreme(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
+def _extreme_codes(codes: Ints, groups: Groups, is_largest: bool) -> Ints:
     return groups.reduce(np.maximum if is_largest else np.minimum, codes, 0)
 
 
@@ -252,15 +254,17 @@ class TopPart(AccumulatorPart):
     are_largest: bool
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        return self._made(*groups.without_nulls(elements.value))
+        return self._top_lists(*groups.without_nulls(elements.value))
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return self._made(*groups.flattened(parts))
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._top_lists(*groups.flatten_lists(parts))
 
-    def _made(self, values: pa.Array, groups: Groups) -> pa.Array:
-        coded_values = coded(values)
-        rows, top = groups.ends(self.k, are_last=self.are_largest)  # once they are in order
-        return to_lists(coded_values.values(sorted_codes(coded_values.codes, groups)[rows]), top, empty_is_null=True)
+    def _top_lists(self, values: pa.Array, groups: Groups) -> pa.Array:
+        coded_values = code_values(values)
+        rows, top = groups.end_rows(self.k, are_last=self.are_largest)  # once they are in order
+        return to_lists(
+            coded_values.decode_values(sorted_codes(coded_values.codes, groups)[rows]), top, empty_is_null=True
+        )
 
 
 def fold(how: ColumnMerge, values: pa.Array, groups: Groups) -> pa.Array:
@@ -269,7 +273,7 @@ def fold(how: ColumnMerge, values: pa.Array, groups: Groups) -> pa.Array:
         return values
     match how:
         case ColumnMerge.SUM:
-            return _sum(values, groups)
+            return _sum_groups(values, groups)
         case ColumnMerge.MIN | ColumnMerge.ALL:
             return extreme_value(values, groups, latest=False)
         case ColumnMerge.MAX | ColumnMerge.ANY:
@@ -277,33 +281,33 @@ def fold(how: ColumnMerge, values: pa.Array, groups: Groups) -> pa.Array:
     raise AssertionError(how)
 
 
-def _sum(values: pa.Array, groups: Groups) -> pa.Array:
+def _sum_groups(values: pa.Array, groups: Groups) -> pa.Array:
     empty = _without_values(values, groups)
     if values.type == DECIMAL:
-        total = integers.stored(integers.total_of_stored(values.fill_null(0), groups), decimals.SUM, groups)
-        with decimals.overflowing("a sum that a trigger looks at"):
-            return pc.if_else(pa.array(empty), pa.scalar(None, DECIMAL), decimals.fitting(total))
-    known = as_numpy(values.fill_null(0) if values.null_count else values)
-    if pa.types.is_integer(values.type) and len(known):
-        most = max(abs(int(known.min())), abs(int(known.max())))
+        total = integers.to_stored_column(integers.total_of_stored(values.fill_null(0), groups), decimals.SUM, groups)
+        with decimals.translate_overflow("a sum that a trigger looks at"):
+            return pc.if_else(pa.array(empty), pa.scalar(None, DECIMAL), decimals.to_decimals(total))
+    numbers = as_numpy(values.fill_null(0) if values.null_count else values)
+    if pa.types.is_integer(values.type) and len(numbers):
+        most = max(abs(int(numbers.min())), abs(int(numbers.max())))
         if most * int(groups.sizes.max(initial=0)) >= 2**63:
-            low, high = known & 0xFFFFFFFF, known >> 32
+            low, high = numbers & 0xFFFFFFFF, numbers >> 32
             lows, highs = groups.reduce(np.add, low, 0), groups.reduce(np.add, high, 0)
             highs = highs + (lows >> 32)
             if ((highs < -(2**31)) | (highs >= 2**31)).any():
                 raise IntegerOverflowError(f"a sum that a trigger looks at leaves 64 bits{OPERANDS}")
-    total = groups.reduce(np.add, known, 0)
+    total = groups.reduce(np.add, numbers, 0)
     return pa.array(total, values.type, mask=empty)
 
 
 def extreme_value(values: pa.Array, groups: Groups, *, latest: bool) -> pa.Array:
     """The largest or smallest value of each group; NaN lies above every number."""
-    return extreme(*groups.without_nulls(values), is_largest=latest)
+    return extreme_values(*groups.without_nulls(values), is_largest=latest)
 
 
 def _without_values(values: pa.Array, groups: Groups) -> NDArray[np.bool_]:
     """Which groups have no value that is not NULL."""
     if not values.null_count:
         return np.equal(groups.sizes, 0)
-    known = valid(values).astype(np.int64)
-    return np.equal(groups.reduce(np.add, known, 0), 0)
+    validity = valid_mask(values).astype(np.int64)
+    return np.equal(groups.reduce(np.add, validity, 0), 0)

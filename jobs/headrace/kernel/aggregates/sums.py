@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates import integers
 from headrace.kernel.aggregates.integers import Floats
-from headrace.kernel.columns import Groups, Ints, Numbered, as_numpy, of_ids, of_lists, to_lists, valid
+from headrace.kernel.columns import Groups, Ints, NumberedGroups, as_numpy, of_ids, of_lists, to_lists, valid_mask
 from headrace.kernel.expressions import decimals
 from headrace.model.expressions.expr import Expr
 
@@ -42,19 +42,19 @@ class Elements:
     at: pa.Array
     sign: pa.Array | None
 
-    def known(self, groups: Groups) -> "Known":
+    def non_null(self, groups: Groups) -> "KnownValues":
         """Elements whose value is not NULL."""
         assert self.value is not None
         value, sign = self.value, None if self.sign is None else as_numpy(self.sign)
         if not value.null_count:
-            return Known(value, sign, Groups(groups.offsets), self.at)
-        chosen = valid(value)
-        sign = None if sign is None else sign[chosen]
-        return Known(value.drop_null(), sign, groups.within(chosen), self.at, chosen)
+            return KnownValues(value, sign, Groups(groups.offsets), self.at)
+        is_valid = valid_mask(value)
+        sign = None if sign is None else sign[is_valid]
+        return KnownValues(value.drop_null(), sign, groups.filter_rows(is_valid), self.at, is_valid)
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownValues:
     """Elements whose value is not NULL, arranged by ``groups``: the ``chosen`` ones (None: all)."""
 
     value: pa.Array
@@ -88,22 +88,22 @@ class AccumulatorPart(ABC):
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         """The part that the elements of each group make; unless overridden, each value is a part."""
-        return self.gathered(*groups.without_nulls(elements.value))
+        return self.gather_valid(*groups.without_nulls(elements.value))
 
-    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+    def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
         """What ``fold`` gives of elements that none withdraws, and that stand in no order; None: it needs one."""
         del value, groups
         return None
 
     def gather(self, parts: pa.Array, groups: Groups) -> pa.Array:
         """The parts of each group as one, in their order."""
-        known, inner = groups.without_nulls(parts)
+        non_null, inner = groups.without_nulls(parts)
         if inner.sizes.max(initial=0) <= 1:
-            return _spread(known, inner)
-        return self.gathered(known, inner)
+            return _value_per_group(non_null, inner)
+        return self.gather_valid(non_null, inner)
 
     @abstractmethod
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         """The same of parts that are not NULL."""
 
 
@@ -114,22 +114,22 @@ class PlainPart(AccumulatorPart):
     STORED: ClassVar[pa.DataType]
 
     @classmethod
-    def of(cls, name: str, value: Expr | None) -> Self:
+    def from_value(cls, name: str, value: Expr | None) -> Self:
         """A part of ``value``; None: of elements."""
         return cls(name, cls.STORED, value)
 
 
-def nullable(values: NDArray[Any], groups: Groups, kind: pa.DataType | None = None) -> pa.Array:
+def null_if_empty(values: NDArray[Any], groups: Groups, kind: pa.DataType | None = None) -> pa.Array:
     """A value for each group, NULL for those without rows."""
     empty = groups.sizes == 0
     return pa.array(values, kind, mask=empty if empty.any() else None)
 
 
-def _spread(values: pa.Array, groups: Groups) -> pa.Array:
+def _value_per_group(values: pa.Array, groups: Groups) -> pa.Array:
     """The one value of each group, NULL where there is none."""
     if len(values) == len(groups):
         return values
-    return values.take(nullable(groups.offsets[:-1], groups))
+    return values.take(null_if_empty(groups.offsets[:-1], groups))
 
 
 _LEAST: Final = -1074
@@ -156,7 +156,7 @@ def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
         places = inexact[begin : begin + _ROWS]
         end = begin + len(places)
         numbers = np.repeat(np.arange(len(places)), sizes[begin:end])
-        first, *rest = _components(numbers, summands[offsets[begin] : offsets[end]], len(places))
+        first, *rest = _expansion_components(numbers, summands[offsets[begin] : offsets[end]], len(places))
         nearest[places] = first[1]
         rows += [places[one] for one, _ in rest]
         items += [component for _, component in rest]
@@ -167,34 +167,34 @@ def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
 
 def _is_exact(values: Floats, groups: Groups) -> NDArray[np.bool_]:
     """Groups whose floats add up without rounding in any order: all are multiples of one that is not too small."""
-    whole, exponent = _whole(values)
+    whole, exponent = _integer_mantissas(values)
     unit = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent))
     with np.errstate(over="ignore"):
         most = groups.reduce(np.add, np.abs(values), 0.0)
         return most * 2.0 ** (1 - _MANTISSA) <= groups.reduce(np.minimum, unit, np.inf)
 
 
-def _whole(values: Floats) -> tuple[Ints, Ints]:
+def _integer_mantissas(values: Floats) -> tuple[Ints, Ints]:
     """The ``values`` without their signs, as integers of 53 bits times powers of two."""
     mantissa, exponent = np.frexp(np.abs(values))
     return np.ldexp(mantissa, _MANTISSA).astype(np.int64), exponent.astype(np.int64) - _MANTISSA
 
 
-def _components(rows: Ints, values: Floats, number: int) -> Iterator[tuple[Ints, Floats]]:
+def _expansion_components(rows: Ints, values: Floats, number: int) -> Iterator[tuple[Ints, Floats]]:
     """The expansions of ``number`` sums of ``values``, whose sums the ``rows`` say: first components of all, then
     second ones, and the row of each.
     """
     digits, lowest = _in_fixed_point(rows, values, number)
-    there = np.arange(number)
+    sum_rows = np.arange(number)
     while True:
-        component = _nearest(digits, lowest)
-        yield there, component
-        _add(digits, np.arange(len(digits)), -component, lowest)
-        _carry(digits)
+        component = _nearest_floats(digits, lowest)
+        yield sum_rows, component
+        _add_to_digits(digits, np.arange(len(digits)), -component, lowest)
+        _carry_digits(digits)
         left = digits.any(axis=1)
         if not left.any():
             return
-        digits, there = digits[left], there[left]
+        digits, sum_rows = digits[left], sum_rows[left]
 
 
 def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]:
@@ -205,19 +205,19 @@ def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]
     places = np.maximum(exponent - _MANTISSA - _LEAST, 0) // _BITS
     lowest, highest = int(places.min()), int(places.max())
     digits = np.zeros((number, highest - lowest + 5), np.int64)
-    _add(digits, rows, values, lowest)
-    _carry(digits)
+    _add_to_digits(digits, rows, values, lowest)
+    _carry_digits(digits)
     return digits, lowest
 
 
-def _add(digits: Ints, rows: Ints, values: Floats, lowest: int) -> None:
-    """Add the ``values`` to the sums of these ``rows``, of at most 2^30 each; then ``_carry``."""
+def _add_to_digits(digits: Ints, rows: Ints, values: Floats, lowest: int) -> None:
+    """Add the ``values`` to the sums of these ``rows``, of at most 2^30 each; then ``_carry_digits``."""
     is_there = values != 0.0
     rows, values = rows[is_there], values[is_there]
-    whole, exponent = _whole(values)
-    at = exponent - _LEAST
-    whole >>= np.maximum(-at, 0)  # of the least floats these bits are 0
-    place, shift = np.divmod(np.maximum(at, 0), _BITS)
+    whole, exponent = _integer_mantissas(values)
+    bit_position = exponent - _LEAST
+    whole >>= np.maximum(-bit_position, 0)  # of the least floats these bits are 0
+    place, shift = np.divmod(np.maximum(bit_position, 0), _BITS)
     place -= lowest
     sign = np.where(values < 0.0, -1, 1)
     low, high = (whole & _DIGIT) << shift, (whole >> _BITS) << shift
@@ -225,26 +225,26 @@ def _add(digits: Ints, rows: Ints, values: Floats, lowest: int) -> None:
         np.add.at(digits, (rows, place + distance), sign * part)
 
 
-def _carry(digits: Ints) -> None:
+def _carry_digits(digits: Ints) -> None:
     """Have all digits but the last between 0 and 2^32."""
     for place in range(digits.shape[1] - 1):
         digits[:, place + 1] += digits[:, place] >> _BITS
         digits[:, place] &= _DIGIT
 
 
-def _nearest(digits: Ints, lowest: int) -> Floats:
+def _nearest_floats(digits: Ints, lowest: int) -> Floats:
     """A float next to each sum, as near as two roundings leave it; the largest one where it is larger."""
     negative = digits[:, -1] < 0
     size = np.where(negative[:, None], -digits, digits)
-    _carry(size)
+    _carry_digits(size)
     width = size.shape[1]
     top = np.maximum(width - 1 - np.argmax(size[:, ::-1] != 0, axis=1), 2)
     rows = np.arange(len(size))
     total = sum(size[rows, top - 2 + i].astype(np.float64) * 2.0 ** (_BITS * i) for i in (2, 1, 0))
     with np.errstate(over="ignore"):
         nearest = np.minimum(np.ldexp(total, (top - 2 + lowest) * _BITS + _LEAST), _LARGEST)
-    signed: Floats = np.where(negative, -nearest, nearest)
-    return signed
+    signed_values: Floats = np.where(negative, -nearest, nearest)
+    return signed_values
 
 
 _LONG, _DOUBLE = pa.int64(), pa.float64()
@@ -262,15 +262,15 @@ class CountPart(PlainPart):
         if elements.value is None:
             sign = None if elements.sign is None else as_numpy(elements.sign)
         else:
-            known = elements.known(groups)
-            sign, groups = known.sign, known.groups
-        return nullable(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
+            non_null = elements.non_null(groups)
+            sign, groups = non_null.sign, non_null.groups
+        return null_if_empty(groups.sizes if sign is None else groups.reduce(np.add, sign, 0), groups)
 
-    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+    def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
         return pa.array(groups.arranged.sizes) if value is None or not value.null_count else None
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return nullable(groups.reduce(np.add, as_numpy(parts), 0), groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return null_if_empty(groups.reduce(np.add, as_numpy(parts), 0), groups)
 
 
 @dataclass(frozen=True)
@@ -280,39 +280,41 @@ class IntegerSumPart(AccumulatorPart):
     squared: bool = False
 
     @classmethod
-    def of(cls, name: str, value: Expr | None, *, squared: bool = False) -> "IntegerSumPart":
+    def from_value(cls, name: str, value: Expr | None, *, squared: bool = False) -> "IntegerSumPart":
         """A sum of ``value``."""
         return cls(name, integers.SQUARES if squared else integers.TOTAL, value, squared)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        values = as_numpy(known.value)
+        non_null = elements.non_null(groups)
+        values = as_numpy(non_null.value)
         if self.squared:
-            return self._stored(integers.total_of_squares(values, known.sign, known.groups), known.groups)
-        if known.sign is None:
-            return self._stored(integers.total(values, known.groups), known.groups)
-        return self._stored(self._signed(values, known.sign, known.groups), known.groups)
+            return self._stored_total(
+                integers.total_of_squares(values, non_null.sign, non_null.groups), non_null.groups
+            )
+        if non_null.sign is None:
+            return self._stored_total(integers.sum_groups(values, non_null.groups), non_null.groups)
+        return self._stored_total(self._signed_sum(values, non_null.sign, non_null.groups), non_null.groups)
 
-    def fold_numbered(self, value: pa.Array | None, groups: Numbered) -> pa.Array | None:
+    def fold_numbered(self, value: pa.Array | None, groups: NumberedGroups) -> pa.Array | None:
         assert value is not None
-        if self.squared or value.null_count or not integers.fits(as_numpy(value), groups.arranged):
+        if self.squared or value.null_count or not integers.sums_fit(as_numpy(value), groups.arranged):
             return None
-        return self._stored(groups.reduce(np.add, as_numpy(value)), groups.arranged)
+        return self._stored_total(groups.reduce(np.add, as_numpy(value)), groups.arranged)
 
-    def _signed(self, values: Ints, sign: Ints, groups: Groups) -> Ints | integers.Wide:
+    def _signed_sum(self, values: Ints, sign: Ints, groups: Groups) -> Ints | integers.Wide:
         if not len(values) or values.min() > np.iinfo(np.int64).min:
-            return integers.total(values * sign, groups)
+            return integers.sum_groups(values * sign, groups)
         # the smallest integer has no opposite
-        arrived, withdrawn = (
-            integers.total(np.where(has_sign, values, 0), groups) for has_sign in (sign > 0, sign < 0)
+        arrived_sum, withdrawn = (
+            integers.sum_groups(np.where(has_sign, values, 0), groups) for has_sign in (sign > 0, sign < 0)
         )
-        return integers.as_wide(arrived) - integers.as_wide(withdrawn)
+        return integers.as_wide(arrived_sum) - integers.as_wide(withdrawn)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return self._stored(integers.total_of_stored(parts, groups), groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return self._stored_total(integers.total_of_stored(parts, groups), groups)
 
-    def _stored(self, total: Ints | integers.Wide, groups: Groups) -> pa.Array:
-        return integers.stored(total, self.type, groups)
+    def _stored_total(self, total: Ints | integers.Wide, groups: Groups) -> pa.Array:
+        return integers.to_stored_column(total, self.type, groups)
 
 
 @dataclass(frozen=True)
@@ -322,30 +324,32 @@ class DecimalSumPart(PlainPart):
     STORED = decimals.SUM
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        if known.sign is None:
-            return self.gathered(known.value, known.groups)
-        nothing = pa.scalar(0, known.value.type)
-        arrived, withdrawn = (
-            integers.total_of_stored(pc.if_else(pa.array(chosen), known.value, nothing), known.groups)
-            for chosen in (known.sign > 0, known.sign < 0)
+        non_null = elements.non_null(groups)
+        if non_null.sign is None:
+            return self.gather_valid(non_null.value, non_null.groups)
+        nothing = pa.scalar(0, non_null.value.type)
+        arrived_sum, withdrawn = (
+            integers.total_of_stored(pc.if_else(pa.array(is_chosen), non_null.value, nothing), non_null.groups)
+            for is_chosen in (non_null.sign > 0, non_null.sign < 0)
         )
-        return integers.stored(integers.as_wide(arrived) - integers.as_wide(withdrawn), self.type, known.groups)
+        return integers.to_stored_column(
+            integers.as_wide(arrived_sum) - integers.as_wide(withdrawn), self.type, non_null.groups
+        )
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return integers.stored(integers.total_of_stored(parts, groups), self.type, groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return integers.to_stored_column(integers.total_of_stored(parts, groups), self.type, groups)
 
 
 def decimal_sum(part: pa.Array) -> pa.Array:
     """What the values of a ``DecimalSumPart`` come to; NULL is 0. Raises DecimalOverflowError."""
-    with decimals.overflowing("a sum", ""):
-        return decimals.fitting(part.fill_null(0))
+    with decimals.translate_overflow("a sum", ""):
+        return decimals.to_decimals(part.fill_null(0))
 
 
 def decimal_mean(part: pa.Array, number: pa.Array) -> pa.Array:
     """The same over how many they are, half to even; NULL of nothing. Raises DecimalOverflowError."""
-    with decimals.overflowing("a mean", ""):
-        return decimals.quotient(part.fill_null(0), decimals.of_ints(number.fill_null(0)))
+    with decimals.translate_overflow("a mean", ""):
+        return decimals.divide_sum(part.fill_null(0), decimals.of_ints(number.fill_null(0)))
 
 
 @dataclass(frozen=True)
@@ -354,8 +358,8 @@ class FloatSumPart(PlainPart):
 
     STORED = _DOUBLE
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        return nullable(add(as_numpy(parts), groups), groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        return null_if_empty(sum_floats(as_numpy(parts), groups), groups)
 
 
 @dataclass(frozen=True)
@@ -366,31 +370,31 @@ class SettledSumPart(AccumulatorPart):
     """
 
     @classmethod
-    def of(cls, name: str, value: Expr | None) -> "SettledSumPart":
+    def from_value(cls, name: str, value: Expr | None) -> "SettledSumPart":
         """A sum of ``value``."""
         counts = [(other, _LONG) for other in _NOT_FINITE]
         return cls(name, pa.struct([("finite", _DOUBLE), *counts, (_REST, pa.list_(_DOUBLE))]), value)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        known = elements.known(groups)
-        values = as_numpy(known.value)
-        sign = np.ones(len(values), np.int64) if known.sign is None else known.sign
+        non_null = elements.non_null(groups)
+        values = as_numpy(non_null.value)
+        sign = np.ones(len(values), np.int64) if non_null.sign is None else non_null.sign
         finite = np.isfinite(values)
         counts = [np.where(is_it, sign, 0) for is_it in (np.isnan(values), values == np.inf, values == -np.inf)]
-        summed = exact_sum(np.where(finite, values, 0.0) * sign, known.groups)
-        return self._made(*summed, counts, known.groups)
+        exact_sums = exact_sum(np.where(finite, values, 0.0) * sign, non_null.groups)
+        return self._make_sums(*exact_sums, counts, non_null.groups)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         finite, *counts = (as_numpy(parts.field(i)) for i in range(1 + len(_NOT_FINITE)))
         rest, of_part = of_lists(parts.field(_REST))
         rows = np.concatenate([groups.of_row, groups.of_row[of_part.of_row]])
         order = np.argsort(rows, kind="stable")
         values = np.concatenate([finite, as_numpy(rest)])[order]
-        return self._made(*_as_far_as_finite(values, of_ids(rows[order], len(groups))), counts, groups)
+        return self._make_sums(*_as_far_as_finite(values, of_ids(rows[order], len(groups))), counts, groups)
 
-    def _made(self, finite: Floats, rest: pa.Array, counts: list[Ints], groups: Groups) -> pa.Array:
-        reduced = [pa.array(groups.reduce(np.add, count, 0)) for count in counts]
-        columns = [pa.array(finite), *reduced, rest]
+    def _make_sums(self, finite: Floats, rest: pa.Array, counts: list[Ints], groups: Groups) -> pa.Array:
+        count_columns = [pa.array(groups.reduce(np.add, count, 0)) for count in counts]
+        columns = [pa.array(finite), *count_columns, rest]
         return pa.StructArray.from_arrays(columns, fields=list(self.type), mask=pa.array(groups.sizes == 0))
 
 
@@ -400,14 +404,14 @@ def _as_far_as_finite(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]
     if is_finite.all():
         return exact_sum(values, groups)
     finite, rest = exact_sum(np.where(is_finite, values, 0.0), groups)
-    return finite + add(np.where(is_finite, 0.0, values), groups), rest
+    return finite + sum_floats(np.where(is_finite, 0.0, values), groups), rest
 
 
-def settled(part: pa.Array) -> Floats:
+def settle_sums(part: pa.Array) -> Floats:
     """What the values of a ``SettledSumPart`` come to; NULL is 0."""
     rest, groups = of_lists(part.field(_REST))
     with np.errstate(over="ignore"):
-        total: Floats = as_numpy(part.field(0).fill_null(0.0)) + add(as_numpy(rest), groups)
+        total: Floats = as_numpy(part.field(0).fill_null(0.0)) + sum_floats(as_numpy(rest), groups)
     for i, other in enumerate(_NOT_FINITE.values(), start=1):
         count = as_numpy(part.field(i).fill_null(0))
         with np.errstate(invalid="ignore"):
@@ -415,7 +419,7 @@ def settled(part: pa.Array) -> Floats:
     return total
 
 
-def add(values: Floats, groups: Groups) -> Floats:
+def sum_floats(values: Floats, groups: Groups) -> Floats:
     """The sum of the floats of each group."""
     with np.errstate(invalid="ignore", over="ignore"):
         return groups.reduce(np.add, values, 0.0)
@@ -431,32 +435,34 @@ class MomentsPart(PlainPart):
     STORED = _TYPE
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
-        values, known = groups.without_nulls(elements.value)
+        values, valid_groups = groups.without_nulls(elements.value)
         numbers = as_numpy(values)
-        return _moments(np.ones(len(numbers), np.int64), numbers, np.zeros(len(numbers)), known)
+        return _merge_moments(np.ones(len(numbers), np.int64), numbers, np.zeros(len(numbers)), valid_groups)
 
-    def gathered(self, parts: pa.Array, groups: Groups) -> pa.Array:
-        number, mean, apart = (as_numpy(parts.field(i)) for i in range(3))
-        return _moments(number, mean, apart, groups)
+    def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
+        number, mean, squared_distances = (as_numpy(parts.field(i)) for i in range(3))
+        return _merge_moments(number, mean, squared_distances, groups)
 
 
-def _moments(number: Ints, mean: Floats, apart: Floats, groups: Groups) -> pa.Array:
+def _merge_moments(number: Ints, mean: Floats, squared_distances: Floats, groups: Groups) -> pa.Array:
     """One of several: of each how many values there are, their mean and the sum of squared distances from it."""
     numbers = groups.reduce(np.add, number, 0)
     empty = groups.sizes == 0
     with np.errstate(invalid="ignore", over="ignore"):
         first = np.zeros(len(groups))
         first[~empty] = mean[groups.offsets[:-1][~empty]]
-        off = add((mean - np.repeat(first, groups.sizes)) * number, groups) / np.where(empty, 1, numbers)
-        means = first + off
+        mean_distance = sum_floats((mean - np.repeat(first, groups.sizes)) * number, groups) / np.where(
+            empty, 1, numbers
+        )
+        means = first + mean_distance
         distance = mean - np.repeat(means, groups.sizes)
-        squares = add(apart + distance * distance * number, groups)
+        squares = sum_floats(squared_distances + distance * distance * number, groups)
     fields = [pa.array(column) for column in (numbers, means, squares)]
     return pa.StructArray.from_arrays(fields, fields=list(_TYPE), mask=pa.array(empty))
 
 
 def variance(part: pa.Array) -> pa.Array:
     """Population variance; NULL of nothing."""
-    number, apart = as_numpy(part.field(0).fill_null(0)), as_numpy(part.field(2).fill_null(0.0))
+    number, squared_distances = as_numpy(part.field(0).fill_null(0)), as_numpy(part.field(2).fill_null(0.0))
     empty = number == 0
-    return pa.array(apart / np.where(empty, 1, number), mask=empty)
+    return pa.array(squared_distances / np.where(empty, 1, number), mask=empty)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, as_numpy, truths
+from headrace.kernel.columns import ARROW_TYPES, DATE, DECIMAL, TIMESTAMP, Ints, as_numpy, true_mask
 from headrace.kernel.expressions import decimals
 from headrace.kernel.expressions.string_bytes import text_of
 from headrace.model.expressions.data_types import DataType
@@ -62,11 +62,13 @@ def date_of(timestamps: pa.Array) -> pa.Array:
 
 def plus_days(dates: Any, days: Any) -> Any:
     """``dates`` moved by ``days``. Raises OverflowError for one that leaves the calendar."""
-    near = pc.max_element_wise(pc.min_element_wise(days, _FURTHEST, skip_nulls=False), -_FURTHEST, skip_nulls=False)
-    moved = pc.add(days_of(dates), near)
-    if pc.all(is_date(moved)).as_py() is False:
+    clipped_days = pc.max_element_wise(
+        pc.min_element_wise(days, _FURTHEST, skip_nulls=False), -_FURTHEST, skip_nulls=False
+    )
+    moved_days = pc.add(days_of(dates), clipped_days)
+    if pc.all(is_date(moved_days)).as_py() is False:
         raise OverflowError
-    return to_dates(moved)
+    return to_dates(moved_days)
 
 
 _DAY_LENGTH = 86_400_000_000
@@ -78,37 +80,42 @@ def calendar_windows(where: CalendarWindows, at: Ints) -> tuple[Ints, Ints]:
     """Start and end of the window of each instant; the last one that begins within the calendar ends with time, and has
     what is dated beyond it, too. Raises ValueError for an instant before the year 1.
     """
-    bounds = np.append(_bounds(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist()), int(GLOBAL_WINDOW_END))
+    bounds = np.append(
+        _starts_around_days(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist()), int(GLOBAL_WINDOW_END)
+    )
     place = np.minimum(np.searchsorted(bounds, at, side="right"), len(bounds) - 1)
     if len(at) and place.min() == 0:
         raise ValueError("an instant before the year 1 is in no calendar window")
     return bounds[place - 1], bounds[place]
 
 
-def begun(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
+def window_starts(where: CalendarWindows, at: Ints) -> tuple[Ints, NDArray[np.bool_]]:
     """When the window of each instant began, and whether the calendar knows that."""
-    bounds = _bounds(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist())
+    bounds = _starts_around_days(where, pc.unique(pa.array(at // _DAY_LENGTH)).to_pylist())
     place = np.searchsorted(bounds, at, side="right")
     return np.append(bounds, 0)[place - 1], place > 0
 
 
-def _bounds(where: CalendarWindows, days: list[int]) -> Ints:
+def _starts_around_days(where: CalendarWindows, days: list[int]) -> Ints:
     """Where windows begin around these ``days`` in UTC: clocks show the day before, the same or the next, and may show
     the end of a window again when the next one has begun. Where days begin after midnight it may be one before these.
     """
     numbers: set[int] = set()
     earliest = -2 if where.day_shift else -1
     for day in days:
-        near = [number_of(where, date.fromordinal(_clamped(_clamped(day + _EPOCH) + shift))) for shift in (earliest, 1)]
-        numbers.update(range(near[0], near[1] + 3))
-    return np.array(sorted({start for number in numbers for start in _starts(where, number)}), np.int64)
+        nearby_numbers = [
+            number_of(where, date.fromordinal(_clamp_ordinal(_clamp_ordinal(day + _EPOCH) + shift)))
+            for shift in (earliest, 1)
+        ]
+        numbers.update(range(nearby_numbers[0], nearby_numbers[1] + 3))
+    return np.array(sorted({start for number in numbers for start in _known_starts(where, number)}), np.int64)
 
 
-def _clamped(ordinal: int) -> int:
+def _clamp_ordinal(ordinal: int) -> int:
     return min(max(ordinal, date.min.toordinal()), date.max.toordinal())
 
 
-def _starts(where: CalendarWindows, number: int) -> list[int]:
+def _known_starts(where: CalendarWindows, number: int) -> list[int]:
     try:
         return [_known_start(where, number)]
     except (ValueError, OverflowError):  # beyond the calendar
@@ -131,15 +138,15 @@ _BASIC: Final = (
 _LAST_DAY: Final = "9999-12-31"
 
 
-def respelled(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+def normalize_time_text(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     """``text`` in the form that is read, NULL where it is no time; and which of it says the end of a day: it is spelled
     as the beginning of that day.
     """
-    spelled, ends_a_day = _extended(text)
-    if spelled.null_count > text.null_count:
-        basic, ends_a_basic_day = _basic(text)
-        spelled, ends_a_day = pc.coalesce(spelled, basic), pc.coalesce(ends_a_day, ends_a_basic_day)
-    return spelled, ends_a_day
+    time_text, ends_a_day = _read_extended_format(text)
+    if time_text.null_count > text.null_count:
+        basic, ends_a_basic_day = _read_basic_format(text)
+        time_text, ends_a_day = pc.coalesce(time_text, basic), pc.coalesce(ends_a_day, ends_a_basic_day)
+    return time_text, ends_a_day
 
 
 def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
@@ -147,35 +154,39 @@ def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
     return pc.if_else(which.fill_null(False), pc.add(instants, _DAY), instants)
 
 
-def _extended(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _read_extended_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     parts = pc.extract_regex(text, _EXTENDED)
-    return _joined(parts, *(pc.struct_field(parts, part) for part in ("day", "hour", "minute", "second")))
+    return _join_time_parts(parts, *(pc.struct_field(parts, part) for part in ("day", "hour", "minute", "second")))
 
 
-def _basic(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _read_basic_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     parts = pc.extract_regex(text, _BASIC)
     year, month, day, hour, minute, second = (
         pc.struct_field(parts, part) for part in ("year", "month", "day", "hour", "minute", "second")
     )
-    return _joined(
-        parts, pc.binary_join_element_wise(year, month, day, "-"), hour, _behind(":", minute), _behind(":", second)
+    return _join_time_parts(
+        parts,
+        pc.binary_join_element_wise(year, month, day, "-"),
+        hour,
+        _prefix_digits(":", minute),
+        _prefix_digits(":", second),
     )
 
 
-def _joined(
+def _join_time_parts(
     parts: pa.Array, day: pa.Array, hour: pa.Array, minute: pa.Array, second: pa.Array
 ) -> tuple[pa.Array, pa.Array]:
     fraction, utc, offset = (pc.struct_field(parts, part) for part in ("fraction", "utc", "offset"))
     zone = pc.if_else(pc.equal(utc, ""), offset, "Z")
-    into = pc.binary_join_element_wise(minute, second, pc.ascii_trim(fraction, characters="0"), "")
-    ends_a_day = pc.and_(pc.equal(hour, "24"), pc.equal(pc.ascii_trim(into, characters=":0"), ""))
+    within_hour = pc.binary_join_element_wise(minute, second, pc.ascii_trim(fraction, characters="0"), "")
+    ends_a_day = pc.and_(pc.equal(hour, "24"), pc.equal(pc.ascii_trim(within_hour, characters=":0"), ""))
     ends_a_day = pc.and_(ends_a_day, pc.not_equal(day, _LAST_DAY))
     hour = pc.if_else(ends_a_day, "00", hour)
-    time = pc.binary_join_element_wise(day, "T", hour, minute, second, _behind(".", fraction), zone, "")
+    time = pc.binary_join_element_wise(day, "T", hour, minute, second, _prefix_digits(".", fraction), zone, "")
     return time, ends_a_day
 
 
-def _behind(mark: str, digits: pa.Array) -> pa.Array:
+def _prefix_digits(mark: str, digits: pa.Array) -> pa.Array:
     """``digits`` with a ``mark`` before them, if there are any."""
     return pc.if_else(pc.equal(digits, ""), "", pc.binary_join_element_wise(mark, digits, ""))
 
@@ -216,11 +227,11 @@ def read_text(text: pa.Array, kind: DataType, *, is_iso_alone: bool = False) -> 
         values = None
     if values is not None:
         return values
-    trimmed = pc.utf8_trim(text, characters=BLANKS)
-    return _iso_instants(trimmed) if is_iso_alone and kind is DataType.TIMESTAMP else _JUDGED[kind](trimmed)
+    trimmed_text = pc.utf8_trim(text, characters=BLANKS)
+    return _iso_instants(trimmed_text) if is_iso_alone and kind is DataType.TIMESTAMP else _JUDGED[kind](trimmed_text)
 
 
-def _has(text: pa.Array, characters: str) -> bool:
+def _contains_any(text: pa.Array, characters: str) -> bool:
     """Whether one of these characters, which are ASCII, is anywhere in the memory of ``text``."""
     data = text.buffers()[2]
     octets = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
@@ -229,18 +240,18 @@ def _has(text: pa.Array, characters: str) -> bool:
 
 def _clean_integers(text: pa.Array) -> pa.Array | None:
     integers = pc.cast(text, pa.int64())
-    return None if _has(text, "xX") else integers
+    return None if _contains_any(text, "xX") else integers
 
 
 def _clean_floats(text: pa.Array) -> pa.Array | None:
     floats = pc.cast(text, pa.float64())
-    return None if _has(text, "(") else floats
+    return None if _contains_any(text, "(") else floats
 
 
 def _clean_instants(text: pa.Array) -> pa.Array | None:
-    known = text.drop_null()
-    zoned = len(known) > 0 and pc.match_substring_regex(known[:1], _WITH_ZONE)[0].as_py()
-    instants = pc.cast(text, TIMESTAMP if zoned else pa.timestamp("us")).cast(pa.int64())
+    non_null = text.drop_null()
+    has_zone = len(non_null) > 0 and pc.match_substring_regex(non_null[:1], _WITH_ZONE)[0].as_py()
+    instants = pc.cast(text, TIMESTAMP if has_zone else pa.timestamp("us")).cast(pa.int64())
     earliest = pc.min(instants).as_py()
     return instants.cast(TIMESTAMP) if earliest is None or earliest > _FIRST_DAYS else None  # Arrow knows a year 0
 
@@ -251,52 +262,52 @@ def _clean_dates(text: pa.Array) -> pa.Array:
 
 def _clean_decimals(text: pa.Array) -> pa.Array | None:
     longest = pc.max(pc.binary_length(text)).as_py() or 0
-    return None if longest > decimals.SHORT or _has(text, "eE") else pc.cast(text, DECIMAL)
+    return None if longest > decimals.SHORT or _contains_any(text, "eE") else pc.cast(text, DECIMAL)
 
 
 def _judged_integers(text: pa.Array) -> pa.Array:
-    text = _matching(text, _INTEGER)
-    negative = truths(pc.starts_with(text, "-"))
+    text = _null_unless_matching(text, _INTEGER)
+    negative = true_mask(pc.starts_with(text, "-"))
     digits = as_numpy(pc.cast(pc.ascii_ltrim(text, characters="+-"), pa.uint64()).fill_null(0))
     fits = digits <= np.uint64(2**63 - 1) + negative.astype(np.uint64)
     values = np.where(negative, np.uint64(0) - digits, digits).view(np.int64)
-    return pa.array(values, mask=~(fits & truths(text.is_valid())))
+    return pa.array(values, mask=~(fits & true_mask(text.is_valid())))
 
 
 def _judged_floats(text: pa.Array) -> pa.Array:
-    return pc.cast(_matching(text, _FLOAT), pa.float64())
+    return pc.cast(_null_unless_matching(text, _FLOAT), pa.float64())
 
 
 def _judged_bools(text: pa.Array) -> pa.Array:
-    lowered = pc.ascii_lower(text)
-    is_false = pc.if_else(pc.is_in(lowered, pa.array(_FALSE, pa.string())), False, pa.scalar(None, pa.bool_()))
-    return pc.if_else(pc.is_in(lowered, pa.array(_TRUE, pa.string())), True, is_false)
+    lower_text = pc.ascii_lower(text)
+    is_false = pc.if_else(pc.is_in(lower_text, pa.array(_FALSE, pa.string())), False, pa.scalar(None, pa.bool_()))
+    return pc.if_else(pc.is_in(lower_text, pa.array(_TRUE, pa.string())), True, is_false)
 
 
 def _judged_instants(text: pa.Array) -> pa.Array:
     odd = pc.invert(pc.match_substring_regex(text, _INSTANT)).fill_null(False)
     if not pc.any(odd).as_py():
         return _iso_instants(text)
-    others, ends_a_day = respelled(text.filter(odd))
-    later = a_day_later(_iso_instants(others).cast(pa.int64()), ends_a_day).cast(TIMESTAMP)
-    return pc.replace_with_mask(_iso_instants(text), odd, later)
+    others, ends_a_day = normalize_time_text(text.filter(odd))
+    end_of_day_times = a_day_later(_iso_instants(others).cast(pa.int64()), ends_a_day).cast(TIMESTAMP)
+    return pc.replace_with_mask(_iso_instants(text), odd, end_of_day_times)
 
 
 def _iso_instants(text: pa.Array) -> pa.Array:
-    text = _matching(text, _INSTANT)
+    text = _null_unless_matching(text, _INSTANT)
     text = pc.if_else(pc.starts_with(text, "0000"), pa.scalar(None, pa.string()), text)
     text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
-    zoned = pc.match_substring_regex(text, _WITH_ZONE)
+    has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     nothing = pa.scalar(None, pa.string())
-    local = pc.cast(pc.if_else(zoned, nothing, text), pa.timestamp("us")).cast(TIMESTAMP)
-    return pc.coalesce(pc.cast(pc.if_else(zoned, text, nothing), TIMESTAMP), local)
+    local = pc.cast(pc.if_else(has_zone, nothing, text), pa.timestamp("us")).cast(TIMESTAMP)
+    return pc.coalesce(pc.cast(pc.if_else(has_zone, text, nothing), TIMESTAMP), local)
 
 
 def _judged_dates(text: pa.Array) -> pa.Array:
-    return _clean_dates(_matching(text, rf"^{_DATE}$"))
+    return _clean_dates(_null_unless_matching(text, rf"^{_DATE}$"))
 
 
-def _matching(text: pa.Array, pattern: str) -> pa.Array:
+def _null_unless_matching(text: pa.Array, pattern: str) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(text, pattern), text, pa.scalar(None, pa.string()))
 
 
@@ -314,11 +325,11 @@ _JUDGED: dict[DataType, Callable[[pa.Array], pa.Array]] = {
     DataType.BOOL: _judged_bools,
     DataType.TIMESTAMP: _judged_instants,
     DataType.DATE: _judged_dates,
-    DataType.DECIMAL: decimals.judged,
+    DataType.DECIMAL: decimals.parse_decimals,
 }
 
 
-def spelled(values: pa.Array) -> pa.Array:
+def to_strings(values: pa.Array) -> pa.Array:
     """``values`` of any type as strings: floats as the JVM writes doubles, timestamps in UTC without trailing
     zeros, NULL outside the years 1 to 9999."""
     if values.type == TIMESTAMP:
@@ -330,9 +341,9 @@ def _spelled_instants(values: pa.Array) -> pa.Array:
     number = values.cast(pa.int64())
     infinite = pc.or_(pc.less_equal(number, int(MIN_INSTANT)), pc.greater_equal(number, int(GLOBAL_WINDOW_END)))
     text = pc.cast(number.cast(pa.timestamp("us")), pa.string())
-    shown = pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters=".")
-    known = pc.if_else(date_of(values).is_valid(), shown, pa.scalar(None, pa.string()))
-    return pc.if_else(infinite, "", known)
+    trimmed_text = pc.ascii_rtrim(pc.ascii_rtrim(text, characters="0"), characters=".")
+    calendar_text = pc.if_else(date_of(values).is_valid(), trimmed_text, pa.scalar(None, pa.string()))
+    return pc.if_else(infinite, "", calendar_text)
 
 
 def _spelled_floats(values: pa.Array) -> pa.Array:
@@ -348,11 +359,11 @@ def _spelled_floats(values: pa.Array) -> pa.Array:
     return _with_scientific(text, scientific)
 
 
-def _with_scientific(text: pa.Array, chosen: pa.Array) -> pa.Array:
-    if not pc.any(chosen).as_py():
+def _with_scientific(text: pa.Array, is_scientific: pa.Array) -> pa.Array:
+    if not pc.any(is_scientific).as_py():
         return text
     pattern = r"^(?P<sign>-?)(?P<whole>[0-9]+)(?:\.(?P<fraction>[0-9]+))?(?:e(?P<exponent>[+-]?[0-9]+))?$"
-    parts = pc.extract_regex(text.filter(chosen), pattern)
+    parts = pc.extract_regex(text.filter(is_scientific), pattern)
     sign, whole, fraction, exponent = (
         pc.struct_field(parts, part) for part in ("sign", "whole", "fraction", "exponent")
     )
@@ -365,7 +376,7 @@ def _with_scientific(text: pa.Array, chosen: pa.Array) -> pa.Array:
     rest = pc.if_else(pc.equal(rest, ""), "0", rest)
     first = pc.utf8_slice_codeunits(significant, 0, 1)
     mantissa = pc.binary_join_element_wise(sign, first, ".", rest, "E", pc.cast(power, pa.string()), "")
-    return pc.replace_with_mask(text, chosen, mantissa)
+    return pc.replace_with_mask(text, is_scientific, mantissa)
 
 
 Datum = Any
@@ -375,23 +386,23 @@ _BEYOND = 2.0**63
 _PRIVATE = range(0xE000, 0xF900)  # characters that have no case, and none of which decides the case of others
 
 
-def broadcast(values: Sequence[Datum]) -> list[pa.Array]:
+def broadcast_columns(values: Sequence[Datum]) -> list[pa.Array]:
     """Columns of one length; of one row if all of them are scalars."""
     length = next((len(v) for v in values if isinstance(v, pa.Array)), 1)
     return [pa.repeat(v, length) if isinstance(v, pa.Scalar) else v for v in values]
 
 
-def each(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
+def accept_scalars(function: Callable[..., pa.Array]) -> Callable[..., Datum]:
     """``function`` of columns for scalars as well: of scalars alone it gives one."""
 
-    def over(*values: Datum) -> Datum:
-        result = function(*broadcast(values))
+    def apply_to_values(*values: Datum) -> Datum:
+        result = function(*broadcast_columns(values))
         return result if any(isinstance(v, pa.Array) for v in values) else result[0]
 
-    return over
+    return apply_to_values
 
 
-def cast(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each type)
+def cast_value(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each type)
     """``value`` as ``to``: NULL for a string that does not read as one, and for a number that does not fit.
 
     A number is microseconds where a timestamp is.
@@ -403,18 +414,18 @@ def cast(value: Datum, to: DataType) -> Datum:  # noqa: PLR0911 (a line for each
     if value.type == pa.string():
         if to is DataType.BYTES:
             return value.cast(pa.binary())
-        return each(partial(read_text, kind=to, is_iso_alone=True))(value)
+        return accept_scalars(partial(read_text, kind=to, is_iso_alone=True))(value)
     if value.type == DATE:
         return pc.cast(value, ARROW_TYPES[to])
     if value.type == pa.binary():
-        return each(text_of)(value)
+        return accept_scalars(text_of)(value)
     if value.type == DECIMAL:
-        return each(_OF_DECIMALS[to])(value)
+        return accept_scalars(_OF_DECIMALS[to])(value)
     of_time = value.type == TIMESTAMP and to not in (DataType.STRING, DataType.DATE)
-    return each(_CASTS[to])(value.cast(pa.int64()) if of_time else value)
+    return accept_scalars(_CASTS[to])(value.cast(pa.int64()) if of_time else value)
 
 
-def whole(values: pa.Array) -> pa.Array:
+def truncate_to_ints(values: pa.Array) -> pa.Array:
     """Without fractions; NULL where 64 bits do not hold that."""
     if values.type != pa.float64():
         return values.cast(pa.int64())
@@ -423,11 +434,11 @@ def whole(values: pa.Array) -> pa.Array:
 
 
 _CASTS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
-    DataType.STRING: spelled,
-    DataType.INT: whole,
+    DataType.STRING: to_strings,
+    DataType.INT: truncate_to_ints,
     DataType.FLOAT: lambda values: pc.cast(values, pa.float64(), safe=False),
     DataType.BOOL: lambda values: pc.not_equal(values, 0),
-    DataType.TIMESTAMP: lambda values: whole(values).cast(TIMESTAMP),
+    DataType.TIMESTAMP: lambda values: truncate_to_ints(values).cast(TIMESTAMP),
     DataType.DATE: date_of,
     DataType.DECIMAL: lambda numbers: (
         decimals.of_floats(numbers) if numbers.type == pa.float64() else decimals.of_ints(numbers)
@@ -440,24 +451,26 @@ _OF_DECIMALS: dict[DataType, Callable[[pa.Array], pa.Array]] = {
 }
 
 
-def cased(change: Callable[[str], str], of_ascii: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+def change_case(
+    change: Callable[[str], str], of_ascii: Callable[[pa.Array], pa.Array]
+) -> Callable[[pa.Array], pa.Array]:
     """Strings with their case changed: as Python does it, since libraries know different versions of Unicode.
 
     All of them are changed as one text, parted by a character that is in none of them.
     """
 
-    def changed(strings: pa.Array) -> pa.Array:
+    def change_strings(strings: pa.Array) -> pa.Array:
         if pc.all(pc.string_is_ascii(strings)).as_py() is not False:
             return of_ascii(strings)
         return pc.if_else(strings.is_valid(), whole_text(strings.fill_null("")), pa.scalar(None, pa.string()))
 
-    def whole_text(known: pa.Array) -> pa.Array:
-        lists = pa.ListArray.from_arrays(np.array([0, len(known)], np.int32), known)
+    def whole_text(texts: pa.Array) -> pa.Array:
+        lists = pa.ListArray.from_arrays(np.array([0, len(texts)], np.int32), texts)
         all_text = pc.binary_join(lists, "")[0].as_py()
         if (part := next((c for c in map(chr, _PRIVATE) if c not in all_text), None)) is not None:
             text = pa.scalar(change(pc.binary_join(lists, part)[0].as_py()))
             return pc.split_pattern(text, part).values
-        half = len(known) // 2  # all of these characters are in them
-        return pa.concat_arrays(map(whole_text, (known[:half], known[half:]))) if half else pa.array([change(all_text)])
+        half = len(texts) // 2  # all of these characters are in them
+        return pa.concat_arrays(map(whole_text, (texts[:half], texts[half:]))) if half else pa.array([change(all_text)])
 
-    return changed
+    return change_strings

@@ -3,7 +3,8 @@
 Decimals on Arrow columns: 38 digits, 9 of them after the point (``model.expressions.decimals``).
 
 What may need more digits on its way is done in 256 bits. Arrow's rules for the digits of a result ask for more than
-there are; so operands say that they have fewer than they may (``_claimed``), which no kernel of Arrow's checks.
+there are; so operands say that they have fewer than they may (``_reinterpret_decimal``), which no kernel of Arrow's
+checks.
 """
 
 from collections.abc import Iterator
@@ -32,19 +33,19 @@ _DIGITS_OF_FLOATS = pa.decimal256(76, 30)
 _SMALLEST, _LARGEST = 1e-10, 1e29
 
 
-def _claimed(values: pa.Array, precision: int, scale: int = SCALE) -> pa.Array:
+def _reinterpret_decimal(values: pa.Array, precision: int, scale: int = SCALE) -> pa.Array:
     """The same 256 bits as decimals of another type."""
     kind = pa.decimal256(precision, scale)
     return pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)
 
 
-def fitting(values: Any) -> Any:
+def to_decimals(values: Any) -> Any:
     """Decimals of any type, without digits after the 9th, as such. Raises ArrowInvalid for one that does not fit."""
     return values.cast(DECIMAL)
 
 
 @contextmanager
-def overflowing(what: str, ways_out: str = OPERANDS) -> Iterator[None]:
+def translate_overflow(what: str, ways_out: str = OPERANDS) -> Iterator[None]:
     """Raise DecimalOverflowError, naming ``what`` and the ``ways_out``, where a decimal does not fit."""
     try:
         yield
@@ -63,7 +64,7 @@ def stored_decimals(values: pa.Array) -> pa.Array:
     fits = pc.equal(whole, wide)
     if limit is not None:
         fits = pc.and_(fits, pc.less(pc.abs(wide), limit))
-    return fitting(pc.if_else(fits, whole, pa.scalar(None, wide.type)))
+    return to_decimals(pc.if_else(fits, whole, pa.scalar(None, wide.type)))
 
 
 # --- arithmetic
@@ -71,66 +72,70 @@ def stored_decimals(values: pa.Array) -> pa.Array:
 
 def add(left: Any, right: Any) -> Any:
     """The sum, exact."""
-    return fitting(pc.add(left.cast(_WIDE), right.cast(_WIDE)))
+    return to_decimals(pc.add(left.cast(_WIDE), right.cast(_WIDE)))
 
 
 def subtract(left: Any, right: Any) -> Any:
     """The difference, exact."""
-    return fitting(pc.subtract(left.cast(_WIDE), right.cast(_WIDE)))
+    return to_decimals(pc.subtract(left.cast(_WIDE), right.cast(_WIDE)))
 
 
 def multiply(left: pa.Array, right: pa.Array) -> pa.Array:
     """The product, half to even."""
-    product = pc.multiply(_claimed(left.cast(_WIDE), PRECISION - 1), _claimed(right.cast(_WIDE), PRECISION - 1))
-    return fitting(pc.round(product, ndigits=SCALE, round_mode="half_to_even"))
+    product = pc.multiply(
+        _reinterpret_decimal(left.cast(_WIDE), PRECISION - 1), _reinterpret_decimal(right.cast(_WIDE), PRECISION - 1)
+    )
+    return to_decimals(pc.round(product, ndigits=SCALE, round_mode="half_to_even"))
 
 
 def divide(left: pa.Array, right: pa.Array) -> pa.Array:
     """The quotient, half to even; NULL where the divisor is zero."""
-    return quotient(left.cast(SUM), right)
+    return divide_sum(left.cast(SUM), right)
 
 
-def quotient(left: pa.Array, right: pa.Array) -> pa.Array:
+def divide_sum(left: pa.Array, right: pa.Array) -> pa.Array:
     """The quotient of a SUM and a DECIMAL, a DECIMAL."""
-    divisor = _divisor(right)
-    cut = _cut(left, divisor)
+    divisor = _nonzero_divisor(right)
+    cut = _truncated_quotient(left, divisor)
     even = pc.round(cut, ndigits=SCALE, round_mode="half_to_even")
-    away = pc.round(cut, ndigits=SCALE, round_mode="half_towards_infinity")
-    if pc.any(differ := pc.not_equal(even, away)).as_py():
-        exact = pc.equal(_product(cut, divisor), left.cast(pa.decimal256(76, _CUT + SCALE)))
-        even = pc.if_else(pc.and_(differ, pc.invert(exact)), away, even)  # more was cut off than a half
-    return fitting(even)
+    rounded_away = pc.round(cut, ndigits=SCALE, round_mode="half_towards_infinity")
+    if pc.any(differ := pc.not_equal(even, rounded_away)).as_py():
+        exact = pc.equal(_wide_product(cut, divisor), left.cast(pa.decimal256(76, _CUT + SCALE)))
+        even = pc.if_else(pc.and_(differ, pc.invert(exact)), rounded_away, even)  # more was cut off than a half
+    return to_decimals(even)
 
 
 def remainder(left: pa.Array, right: pa.Array) -> pa.Array:
     """The remainder with the sign of the divisor, exact; NULL where that is zero."""
-    divisor = _divisor(right)
-    whole = pc.trunc(_cut(left.cast(SUM), divisor)).cast(pa.decimal256(PRECISION + 1, 0))
-    taken = _claimed(pc.multiply(_claimed(whole, 30, 0), _claimed(divisor, 40)), PRECISION)
-    rest = fitting(pc.subtract(left.cast(_WIDE), taken))
+    divisor = _nonzero_divisor(right)
+    whole = pc.trunc(_truncated_quotient(left.cast(SUM), divisor)).cast(pa.decimal256(PRECISION + 1, 0))
+    truncated_part = _reinterpret_decimal(
+        pc.multiply(_reinterpret_decimal(whole, 30, 0), _reinterpret_decimal(divisor, 40)), PRECISION
+    )
+    rest = to_decimals(pc.subtract(left.cast(_WIDE), truncated_part))
     crosses = pc.not_equal(pc.multiply(pc.sign(rest), pc.sign(right)), pc.abs(pc.sign(rest)))
-    moved = pc.if_else(pc.and_(crosses, pc.is_valid(divisor)), right, _ZERO)
-    return add(rest, moved)
+    correction = pc.if_else(pc.and_(crosses, pc.is_valid(divisor)), right, _ZERO)
+    return add(rest, correction)
 
 
 _CUT = _CLAIM + 1
 
 
-def _divisor(right: pa.Array) -> pa.Array:
+def _nonzero_divisor(right: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(right, _ZERO), _NULL, right).cast(_WIDE)
 
 
-def _cut(left: pa.Array, divisor: pa.Array) -> pa.Array:
+def _truncated_quotient(left: pa.Array, divisor: pa.Array) -> pa.Array:
     """The quotient cut to 13 digits after the point."""
-    known = pc.coalesce(divisor, pa.scalar(Decimal(1), _WIDE))
-    shortened = pc.divide(_claimed(left, 50), _claimed(known, _CLAIM))
-    assert shortened.type.scale == _CUT
-    return pc.if_else(divisor.is_valid(), shortened, pa.scalar(None, shortened.type))
+    nonzero_divisor = pc.coalesce(divisor, pa.scalar(Decimal(1), _WIDE))
+    cut_quotient = pc.divide(_reinterpret_decimal(left, 50), _reinterpret_decimal(nonzero_divisor, _CLAIM))
+    assert cut_quotient.type.scale == _CUT
+    return pc.if_else(divisor.is_valid(), cut_quotient, pa.scalar(None, cut_quotient.type))
 
 
-def _product(cut: pa.Array, divisor: pa.Array) -> pa.Array:
-    product = pc.multiply(_claimed(cut, 35, _CUT), _claimed(divisor, 40))
-    return _claimed(product, 76, _CUT + SCALE)
+def _wide_product(cut: pa.Array, divisor: pa.Array) -> pa.Array:
+    product = pc.multiply(_reinterpret_decimal(cut, 35, _CUT), _reinterpret_decimal(divisor, 40))
+    return _reinterpret_decimal(product, 76, _CUT + SCALE)
 
 
 # --- other numbers
@@ -144,9 +149,9 @@ def of_ints(values: Any) -> Any:
 def of_floats(values: pa.Array) -> pa.Array:
     """The nearest decimals of the numbers that floats are written as; NULL of what does not fit."""
     size = pc.abs(values)
-    known = pc.if_else(pc.less(size, _LARGEST), values, pa.scalar(None, pa.float64()))  # NaN is not less
-    text = pc.cast(pc.if_else(pc.less(size, _SMALLEST), 0.0, known), pa.string())
-    return fitting(pc.round(pc.cast(text, _DIGITS_OF_FLOATS), ndigits=SCALE, round_mode="half_to_even"))
+    in_range = pc.if_else(pc.less(size, _LARGEST), values, pa.scalar(None, pa.float64()))  # NaN is not less
+    text = pc.cast(pc.if_else(pc.less(size, _SMALLEST), 0.0, in_range), pa.string())
+    return to_decimals(pc.round(pc.cast(text, _DIGITS_OF_FLOATS), ndigits=SCALE, round_mode="half_to_even"))
 
 
 def to_floats(values: pa.Array) -> pa.Array:
@@ -167,14 +172,14 @@ def round_to(values: pa.Array, digits: int) -> pa.Array:
     return values if digits >= SCALE else pc.round(values, ndigits=digits, round_mode="half_to_even")
 
 
-def moderate(values: pa.Array) -> pa.Array:
+def null_if_huge(values: pa.Array) -> pa.Array:
     """Values that can be rounded to whole numbers of 64 bits; NULL for others."""
     return pc.if_else(pc.less(pc.abs(values), pa.scalar(Decimal(10) ** 20, DECIMAL)), values, _NULL)
 
 
 def spelled(values: pa.Array) -> pa.Array:
     """Decimals in digits, without trailing zeros: ``-12.5``."""
-    digits = pc.cast(_whole(pc.abs(values)), pa.string())
+    digits = pc.cast(_as_billionths(pc.abs(values)), pa.string())
     digits = pc.utf8_lpad(digits, SCALE + 1, "0")
     fraction = pc.ascii_rtrim(pc.utf8_slice_codeunits(digits, -SCALE), characters="0")
     point = pc.if_else(pc.equal(fraction, ""), "", ".")
@@ -182,7 +187,7 @@ def spelled(values: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(sign, pc.utf8_slice_codeunits(digits, 0, -SCALE), point, fraction, "")
 
 
-def _whole(values: pa.Array) -> pa.Array:
+def _as_billionths(values: pa.Array) -> pa.Array:
     """Billionths, as decimals without digits after the point."""
     kind = pa.decimal128(PRECISION, 0)
     return pa.Array.from_buffers(kind, len(values), values.buffers(), offset=values.offset)
@@ -213,36 +218,36 @@ _PATTERN = r"^(?P<sign>[+-]?)(?P<whole>[0-9]*)\.?(?P<fraction>[0-9]*)(?:[eE](?P<
 _HAS_DIGITS = r"^[+-]?\.?[0-9]"
 
 
-def judged(text: pa.Array) -> pa.Array:
+def parse_decimals(text: pa.Array) -> pa.Array:
     """The decimals that texts say exactly, NULL of those that say none."""
     nothing = pa.scalar(None, pa.string())
     text = pc.if_else(pc.match_substring_regex(text, _HAS_DIGITS), text, nothing)
     parts = pc.extract_regex(text, _PATTERN)
     sign, whole, fraction, power = (pc.struct_field(parts, name) for name in ("sign", "whole", "fraction", "power"))
     digits = pc.ascii_ltrim(pc.binary_join_element_wise(whole, fraction, ""), characters="0")
-    kept = pc.ascii_rtrim(digits, characters="0")
-    exponent = _exponents(power)
-    exponent = pc.subtract(exponent, _length(fraction))
-    exponent = pc.add(exponent, pc.subtract(_length(digits), _length(kept)))
-    is_zero = pc.equal(kept, "")
-    largest = pc.add(_length(kept), exponent)
+    significant_digits = pc.ascii_rtrim(digits, characters="0")
+    exponent = _parse_exponents(power)
+    exponent = pc.subtract(exponent, _text_length(fraction))
+    exponent = pc.add(exponent, pc.subtract(_text_length(digits), _text_length(significant_digits)))
+    is_zero = pc.equal(significant_digits, "")
+    largest = pc.add(_text_length(significant_digits), exponent)
     fits = pc.and_(pc.greater_equal(exponent, -SCALE), pc.less_equal(largest, PRECISION - SCALE))
-    known = pc.if_else(pc.or_(is_zero, fits), kept, nothing)
+    fitting_digits = pc.if_else(pc.or_(is_zero, fits), significant_digits, nothing)
     exponent = pc.if_else(is_zero, 0, exponent)
-    plain = pc.binary_join_element_wise(pc.if_else(is_zero, "0", known), pc.cast(exponent, pa.string()), "e")
+    plain = pc.binary_join_element_wise(pc.if_else(is_zero, "0", fitting_digits), pc.cast(exponent, pa.string()), "e")
     return pc.cast(pc.binary_join_element_wise(sign, plain, ""), DECIMAL)
 
 
-def _exponents(power: pa.Array) -> pa.Array:
+def _parse_exponents(power: pa.Array) -> pa.Array:
     """Powers of ten; of large ones others as large."""
     negative = pc.starts_with(power, "-")
     size = pc.ascii_ltrim(pc.ascii_ltrim(power, characters="+-"), characters="0")
-    size = pc.if_else(pc.greater(_length(size), 9), "9999999999", pc.if_else(pc.equal(size, ""), "0", size))
+    size = pc.if_else(pc.greater(_text_length(size), 9), "9999999999", pc.if_else(pc.equal(size, ""), "0", size))
     number = pc.cast(size, pa.int64())
     return pc.if_else(negative, pc.negate(number), number)
 
 
-def _length(text: pa.Array) -> pa.Array:
+def _text_length(text: pa.Array) -> pa.Array:
     return pc.binary_length(text).cast(pa.int64())
 
 
@@ -260,12 +265,12 @@ def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
     numbers = as_numpy(values.fill_null(0.0))
     power = 10.0**digits
     with np.errstate(all="ignore"):
-        scaled = numbers * power
-        rounded = np.rint(scaled) / power
-        from_middle = np.abs(np.abs(scaled - np.trunc(scaled)) - 0.5)
-        is_sure = (np.abs(scaled) < _WHOLE) & (from_middle > np.abs(scaled) * 2.0**-52)
+        scaled_numbers = numbers * power
+        rounded_numbers = np.rint(scaled_numbers) / power
+        from_middle = np.abs(np.abs(scaled_numbers - np.trunc(scaled_numbers)) - 0.5)
+        is_sure = (np.abs(scaled_numbers) < _WHOLE) & (from_middle > np.abs(scaled_numbers) * 2.0**-52)
         is_fraction = np.abs(numbers) < _WHOLE
-    rounded = np.where(is_fraction, rounded, numbers)
+    rounded_numbers = np.where(is_fraction, rounded_numbers, numbers)
     for place in np.flatnonzero(is_fraction & ~is_sure):
-        rounded[place] = round(float(numbers[place]), digits)
-    return pa.array(rounded, mask=as_numpy(values.is_null()))
+        rounded_numbers[place] = round(float(numbers[place]), digits)
+    return pa.array(rounded_numbers, mask=as_numpy(values.is_null()))

@@ -27,16 +27,24 @@ from headrace.kernel.columns import (
     TIMESTAMP,
     arrow_type,
     as_numpy,
-    holders,
     items_at,
-    sliced,
-    truths,
+    list_numbers,
+    slice_lists,
+    true_mask,
 )
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
 from headrace.kernel.expressions.decimals import round_floats_to
-from headrace.kernel.expressions.local_time import PARTS, local_to_utc, part, read_format, spell, truncate
-from headrace.kernel.expressions.string_bytes import crc32, hashed, json_values, walked
+from headrace.kernel.expressions.local_time import (
+    PARTS,
+    clock_part,
+    format_time,
+    local_to_utc,
+    read_format,
+    truncate_time,
+)
+from headrace.kernel.expressions.string_bytes import crc32, hash_strings, json_values, walk_automata
+from headrace.kernel.keys import hash_keys
 from headrace.model.expressions.data_types import IN_JSON, DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
 from headrace.model.expressions.regex import to_captures, to_re2
@@ -62,7 +70,7 @@ def evaluate(expr: Expr, rows: Rows) -> casts.Datum:
         case Literal(value, kind):
             return pa.scalar(value, pa.null() if kind is None else ARROW_TYPES[kind])
         case Binary() | Function():
-            return applied(expr, [evaluate(operand, rows) for operand in operands_of(expr)])
+            return apply_node(expr, [evaluate(operand, rows) for operand in operands_of(expr)])
     raise TypeError(type(expr).__name__)
 
 
@@ -76,21 +84,21 @@ def operands_of(expr: Expr) -> tuple[Expr, ...]:
     return ()
 
 
-def applied(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
+def apply_node(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
     """The node ``expr`` of ``operands``, which are values. Raises ValueOverflowError."""
     match expr:
         case Binary(op):
-            return _applied(expr, _OPERATORS[op], operands)
+            return _apply_function(expr, _OPERATORS[op], operands)
         case Call(name):
-            return getattr(TriggerBatches(expr.owner), name)(*casts.broadcast(operands))
+            return getattr(TriggerBatches(expr.owner), name)(*casts.broadcast_columns(operands))
         case Function(name) if name.startswith(_CASTS):
-            return casts.cast(operands[0], DataType(name.rpartition("_")[2]))
+            return casts.cast_value(operands[0], DataType(name.rpartition("_")[2]))
         case Function(name):
-            return _applied(expr, _FUNCTIONS[name], operands)
+            return _apply_function(expr, _FUNCTIONS[name], operands)
     raise TypeError(type(expr).__name__)
 
 
-def column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
+def evaluate_column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
     """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     return in_type(expr, evaluate(expr, rows), schema, length)
 
@@ -115,13 +123,13 @@ def arrow_type_of(expr: Expr, schema: Schema) -> pa.DataType | None:
     return None if kind is None else arrow_type(kind)
 
 
-def _applied(expr: Expr, function: Callable[..., casts.Datum], operands: list[casts.Datum]) -> casts.Datum:
+def _apply_function(expr: Expr, function: Callable[..., casts.Datum], operands: list[casts.Datum]) -> casts.Datum:
     try:
         return function(*operands)
     except OverflowError:
         raise DateOverflowError(f"{render(expr)} leaves the years 1 to 9999") from None
     except pa.ArrowInvalid as error:
-        with decimals.overflowing(render(expr)):
+        with decimals.translate_overflow(render(expr)):
             if "overflow" not in str(error):
                 raise
         raise IntegerOverflowError(f"{render(expr)} leaves 64 bits{OPERANDS}") from None
@@ -134,41 +142,41 @@ def _as_float(value: casts.Datum) -> casts.Datum:
     return value if value.type == _FLOAT else pc.cast(value, _FLOAT, safe=False)  # 2^53 + 1 is 2^53 there
 
 
-def _unified(values: tuple[casts.Datum, ...]) -> list[casts.Datum]:
+def _unify_types(values: tuple[casts.Datum, ...]) -> list[casts.Datum]:
     """``values`` of one type: floats where an int meets one; a NULL of no type takes that of the others."""
-    known = {v.type for v in values} - {pa.null()}
-    if known == {_INT, _FLOAT}:
+    known_types = {v.type for v in values} - {pa.null()}
+    if known_types == {_INT, _FLOAT}:
         return [_as_float(v) for v in values]
-    if known == {_INT, DECIMAL}:
+    if known_types == {_INT, DECIMAL}:
         return [v if v.type == DECIMAL else v.cast(DECIMAL) for v in values]
-    if len(known) == 1:
-        (kind,) = known
+    if len(known_types) == 1:
+        (kind,) = known_types
         return [v if v.type == kind else v.cast(kind) for v in values]
     return list(values)
 
 
-def _numbers(
+def _with_unified_types(
     function: Callable[[casts.Datum, casts.Datum], casts.Datum],
 ) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
     """``function`` of two numbers of one type."""
 
-    def over(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-        left, right = _unified((left, right))
+    def apply_unified(left: casts.Datum, right: casts.Datum) -> casts.Datum:
+        left, right = _unify_types((left, right))
         if left.type == pa.null():
             left, right = left.cast(_INT), right.cast(_INT)
         return function(left, right)
 
-    return over
+    return apply_unified
 
 
-def _arithmetic(
+def _make_arithmetic(
     function: Callable[[casts.Datum, casts.Datum], casts.Datum],
     of_decimals: Callable[[casts.Datum, casts.Datum], casts.Datum],
 ) -> Callable[[casts.Datum, casts.Datum], casts.Datum]:
-    return _numbers(lambda left, right: (of_decimals if left.type == DECIMAL else function)(left, right))
+    return _with_unified_types(lambda left, right: (of_decimals if left.type == DECIMAL else function)(left, right))
 
 
-def _typed(kind: pa.DataType, function: Callable[..., casts.Datum]) -> Callable[..., casts.Datum]:
+def _with_typed_nulls(kind: pa.DataType, function: Callable[..., casts.Datum]) -> Callable[..., casts.Datum]:
     """``function`` of operands of ``kind``, of which some may be a NULL of no type."""
     return lambda *values: function(*[v.cast(kind) if v.type == pa.null() else v for v in values])
 
@@ -177,7 +185,7 @@ def _has_null(value: casts.Datum) -> bool:
     return not value.is_valid if isinstance(value, pa.Scalar) else value.null_count > 0
 
 
-def _true(condition: casts.Datum) -> casts.Datum:
+def _is_true(condition: casts.Datum) -> casts.Datum:
     """Whether ``condition`` is TRUE."""
     return pc.fill_null(condition, False) if _has_null(condition) else condition
 
@@ -185,16 +193,16 @@ def _true(condition: casts.Datum) -> casts.Datum:
 # --- arithmetic
 
 
-_difference = _arithmetic(pc.subtract_checked, decimals.subtract)
+_difference = _make_arithmetic(pc.subtract_checked, decimals.subtract)
 
 
 def _divide(left: casts.Datum, right: casts.Datum) -> casts.Datum:
     if DECIMAL in (left.type, right.type):
-        return casts.each(decimals.divide)(*_unified((left, right)))
+        return casts.accept_scalars(decimals.divide)(*_unify_types((left, right)))
     left, right = (_as_float(v.cast(_FLOAT) if v.type == pa.null() else v) for v in (left, right))
     if isinstance(right, pa.Scalar) and right.as_py():
         return pc.divide(left, right)
-    return pc.if_else(_true(pc.not_equal(right, 0.0)), pc.divide(left, right), pa.scalar(None, _FLOAT))
+    return pc.if_else(_is_true(pc.not_equal(right, 0.0)), pc.divide(left, right), pa.scalar(None, _FLOAT))
 
 
 def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
@@ -208,7 +216,7 @@ def _floor_mod(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def _subtract(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-    left, right = _unified((left, right))
+    left, right = _unify_types((left, right))
     return pc.subtract(casts.days_of(left), casts.days_of(right)) if left.type == DATE else _difference(left, right)
 
 
@@ -221,15 +229,15 @@ def _plus_days(moment: casts.Datum, days: casts.Datum) -> casts.Datum:
     if moment.type == pa.null():
         return moment
     if moment.type != DATE:
-        known = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
-        return _plus_us(moment, pc.multiply_checked(known, _DAY))
+        known_days = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
+        return _plus_us(moment, pc.multiply_checked(known_days, _DAY))
     return casts.plus_days(moment, days.cast(_INT))
 
 
 # --- order
 
 
-def _nans(value: casts.Datum) -> casts.Datum | None:
+def _nan_mask(value: casts.Datum) -> casts.Datum | None:
     """Where ``value`` is NaN; None if it is nowhere."""
     if value.type != _FLOAT:
         return None
@@ -237,40 +245,40 @@ def _nans(value: casts.Datum) -> casts.Datum | None:
     return nans if pc.any(nans).as_py() else None
 
 
-def _either(left: casts.Datum, right: casts.Datum | None) -> casts.Datum:
+def _or_optional(left: casts.Datum, right: casts.Datum | None) -> casts.Datum:
     return left if right is None else pc.or_(left, right)
 
 
-def _equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-    nan, other = _nans(left), _nans(right)
-    return _either(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
+def _is_equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
+    nan, other = _nan_mask(left), _nan_mask(right)
+    return _or_optional(pc.equal(left, right), None if nan is None or other is None else pc.and_(nan, other))
 
 
-def _less(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-    other, less = _nans(right), pc.less(left, right)
+def _is_less(left: casts.Datum, right: casts.Datum) -> casts.Datum:
+    other, less = _nan_mask(right), pc.less(left, right)
     return less if other is None else pc.or_(less, pc.and_(other, pc.invert(pc.is_nan(left))))
 
 
 def _less_equal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-    return _either(pc.less_equal(left, right), _nans(right))
+    return _or_optional(pc.less_equal(left, right), _nan_mask(right))
 
 
-def _unequal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
-    return pc.invert(_equal(left, right))
+def _is_unequal(left: casts.Datum, right: casts.Datum) -> casts.Datum:
+    return pc.invert(_is_equal(left, right))
 
 
-def _extreme(comes_first: Callable[[casts.Datum, casts.Datum], casts.Datum]) -> Callable[..., casts.Datum]:
+def _make_extreme(comes_first: Callable[[casts.Datum, casts.Datum], casts.Datum]) -> Callable[..., casts.Datum]:
     """A function to the first of values that are not NULL; of equal ones, the one named first."""
 
     def of_two(best: casts.Datum, other: casts.Datum) -> casts.Datum:
         better = comes_first(other, best)
-        return _if(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
+        return _if_else(pc.or_kleene(pc.is_null(best), better) if _has_null(best) else better, other, best)
 
-    def over(*values: casts.Datum) -> casts.Datum:
-        first, *rest = _unified(values)
+    def first_of_values(*values: casts.Datum) -> casts.Datum:
+        first, *rest = _unify_types(values)
         return first if first.type == pa.null() else reduce(of_two, rest, first)
 
-    return over
+    return first_of_values
 
 
 # --- with constants
@@ -281,19 +289,19 @@ def _with_constants(function: Callable[..., casts.Datum]) -> Callable[..., casts
     return lambda value, *constants: function(value, *(constant.as_py() for constant in constants))
 
 
-def _length(value: casts.Datum) -> casts.Datum:
+def _text_length(value: casts.Datum) -> casts.Datum:
     return (pc.list_value_length if pa.types.is_list(value.type) else pc.utf8_length)(value).cast(_INT)
 
 
-def _contains(value: casts.Datum, wanted: casts.Datum) -> casts.Datum:
+def _contains(value: casts.Datum, item: casts.Datum) -> casts.Datum:
     if not pa.types.is_list(value.type):
-        return pc.match_substring(value, wanted.as_py())
-    return casts.each(lambda lists: _hold(lists, wanted))(value)
+        return pc.match_substring(value, item.as_py())
+    return casts.accept_scalars(lambda lists: _lists_contain(lists, item))(value)
 
 
-def _hold(lists: pa.Array, wanted: casts.Datum) -> pa.Array:
-    equal = truths(_numbers(_equal)(pc.list_flatten(lists), wanted))
-    holds = np.bincount(holders(lists)[equal], minlength=len(lists)).astype(np.bool_)
+def _lists_contain(lists: pa.Array, item: casts.Datum) -> pa.Array:
+    equal = true_mask(_with_unified_types(_is_equal)(pc.list_flatten(lists), item))
+    holds = np.bincount(list_numbers(lists)[equal], minlength=len(lists)).astype(np.bool_)
     return pa.array(holds, mask=as_numpy(lists.is_null()))
 
 
@@ -302,7 +310,7 @@ def _substring(text: casts.Datum, start: int, length: int | None = None) -> cast
     return rest if length is None else pc.utf8_slice_codeunits(rest, 0, length)
 
 
-def _matches(text: casts.Datum, regex: str) -> casts.Datum:
+def _matches_regex(text: casts.Datum, regex: str) -> casts.Datum:
     return pc.match_substring_regex(text, to_re2(regex))
 
 
@@ -315,63 +323,67 @@ def _regexp_replace(text: casts.Datum, regex: str, new: str) -> casts.Datum:
 
 
 def _json_field(kind: pa.DataType, text: casts.Datum, *path: str | int) -> casts.Datum:
-    return casts.each(partial(json_values, path=path, kind=kind))(text)
+    return casts.accept_scalars(partial(json_values, path=path, kind=kind))(text)
 
 
 def _of_lists(function: Callable[..., pa.Array]) -> Callable[..., casts.Datum]:
     """``function`` of a column of lists and Python's constants."""
 
-    def over(value: casts.Datum, *constants: pa.Scalar) -> casts.Datum:
-        given = [constant.as_py() for constant in constants]
-        return value if value.type == pa.null() else casts.each(lambda lists: function(lists, *given))(value)
+    def apply_to_lists(value: casts.Datum, *constants: pa.Scalar) -> casts.Datum:
+        python_constants = [constant.as_py() for constant in constants]
+        return (
+            value
+            if value.type == pa.null()
+            else casts.accept_scalars(lambda lists: function(lists, *python_constants))(value)
+        )
 
-    return over
+    return apply_to_lists
 
 
 def _is_in(*operands: casts.Datum) -> casts.Datum:
-    value, *values = _unified(operands)
+    value, *values = _unify_types(operands)
     if value.type == TIMESTAMP:
         value, values = value.cast(_INT), [v.cast(_INT) for v in values]
-    known, kind = [v.as_py() for v in values], value.type
-    members = _is_float_in(value, known) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(known, kind))
+    constants, kind = [v.as_py() for v in values], value.type
+    members = _is_float_in(value, constants) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(constants, kind))
     return pc.if_else(pc.is_valid(value), members, pa.scalar(None, _BOOL))
 
 
-def _is_float_in(value: casts.Datum, known: list[float]) -> casts.Datum:
+def _is_float_in(value: casts.Datum, constants: list[float]) -> casts.Datum:
     """0.0 and -0.0 are equal, and so is every NaN."""
-    members = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in known]))
-    return pc.or_(members, pc.is_nan(value)) if any(map(math.isnan, known)) else members
+    members = pc.is_in(pc.add(value, 0.0), value_set=pa.array([v + 0.0 for v in constants]))
+    return pc.or_(members, pc.is_nan(value)) if any(map(math.isnan, constants)) else members
 
 
-def _part(name: str, time: casts.Datum, zone: str) -> casts.Datum:
-    return part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else part(name, time, zone)
+def _time_part(name: str, time: casts.Datum, zone: str) -> casts.Datum:
+    return clock_part(name, time.cast(TIMESTAMP), "UTC") if time.type == DATE else clock_part(name, time, zone)
 
 
 def _strftime(time: casts.Datum, text: str, zone: str) -> casts.Datum:
-    return spell(time.cast(TIMESTAMP), text, "UTC") if time.type == DATE else spell(time, text, zone)
+    return format_time(time.cast(TIMESTAMP), text, "UTC") if time.type == DATE else format_time(time, text, zone)
 
 
 def _strptime(strings: casts.Datum, text: str) -> casts.Datum:
-    return casts.each(partial(read_format, text=text))(strings)
+    return casts.accept_scalars(partial(read_format, text=text))(strings)
 
 
-def _rounded(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
-    def over(values: pa.Array) -> pa.Array:
+def _round_to_int(function: Callable[[pa.Array], pa.Array]) -> Callable[[pa.Array], pa.Array]:
+    def round_values(values: pa.Array) -> pa.Array:
         if values.type == DECIMAL:
-            return decimals.to_ints(function(decimals.moderate(values)))
-        return casts.whole(function(values)) if values.type == _FLOAT else values
+            return decimals.to_ints(function(decimals.null_if_huge(values)))
+        return casts.truncate_to_ints(function(values)) if values.type == _FLOAT else values
 
-    return over
+    return round_values
 
 
 def _round_to(value: casts.Datum, digits: int) -> casts.Datum:
     if value.type == DECIMAL:
-        return casts.each(partial(decimals.round_to, digits=digits))(value)
-    return casts.each(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
+        return casts.accept_scalars(partial(decimals.round_to, digits=digits))(value)
+    return casts.accept_scalars(partial(round_floats_to, digits=digits))(value) if value.type == _FLOAT else value
 
 
 def _to_float(value: casts.Datum) -> casts.Datum:
-    return casts.cast(value, DataType.FLOAT)
+    return casts.cast_value(value, DataType.FLOAT)
 
 
 def _of_float(
@@ -379,11 +391,11 @@ def _of_float(
 ) -> Callable[[casts.Datum], casts.Datum]:
     """``function`` of a number as a float; NULL where ``has_none`` of it."""
 
-    def over(value: casts.Datum) -> casts.Datum:
+    def apply_to_float(value: casts.Datum) -> casts.Datum:
         number = _to_float(value)
         return pc.if_else(has_none(number), pa.scalar(None, _FLOAT), function(number))
 
-    return over
+    return apply_to_float
 
 
 def _power(base: casts.Datum, exponent: casts.Datum) -> casts.Datum:
@@ -393,122 +405,142 @@ def _power(base: casts.Datum, exponent: casts.Datum) -> casts.Datum:
     return pc.if_else(has_none, pa.scalar(None, _FLOAT), pc.power(base, exponent))
 
 
+def _log(value: casts.Datum, base: casts.Datum) -> casts.Datum:
+    number, base = _to_float(value), _to_float(base)
+    has_none = pc.or_(pc.or_(pc.less_equal(number, 0.0), pc.less_equal(base, 0.0)), pc.equal(base, 1.0))
+    quotient = pc.divide(pc.ln(number), pc.ln(base))
+    exact = pc.if_else(pc.equal(base, 2.0), pc.log2(number), pc.log10(number))  # log(8, 2) is 3
+    of_base = pc.if_else(pc.or_(pc.equal(base, 2.0), pc.equal(base, 10.0)), exact, quotient)
+    return pc.if_else(has_none, pa.scalar(None, _FLOAT), of_base)
+
+
 # --- choices
 
 
-def _if(condition: casts.Datum, then: casts.Datum, otherwise: casts.Datum) -> casts.Datum:
-    then, otherwise = _unified((then, otherwise))
+def _if_else(condition: casts.Datum, value_if_true: casts.Datum, value_if_false: casts.Datum) -> casts.Datum:
+    value_if_true, value_if_false = _unify_types((value_if_true, value_if_false))
     if isinstance(condition, pa.Scalar):
-        return then if condition.as_py() else otherwise
-    return pc.if_else(_true(condition), then, otherwise)
+        return value_if_true if condition.as_py() else value_if_false
+    return pc.if_else(_is_true(condition), value_if_true, value_if_false)
 
 
 def _coalesce(*values: casts.Datum) -> casts.Datum:
-    first, *rest = _unified(values)
+    first, *rest = _unify_types(values)
     return first if not rest or not _has_null(first) else pc.coalesce(first, *rest)
 
 
-def _both(by: pa.Array, value: pa.Array) -> pa.Array:
-    lacks = pc.or_(by.is_null(), value.is_null())
-    return pa.StructArray.from_arrays([by, value], names=[program.BY, program.VALUE], mask=lacks)
+def _pair_values(orders: pa.Array, value: pa.Array) -> pa.Array:
+    lacks = pc.or_(orders.is_null(), value.is_null())
+    return pa.StructArray.from_arrays([orders, value], names=[program.BY, program.VALUE], mask=lacks)
 
 
-def _row(*values: pa.Array) -> pa.Array:
+def _row_struct(*values: pa.Array) -> pa.Array:
     """A struct of ``values``, in which equal floats look alike."""
-    fields = [_alike(value) if pa.types.is_floating(value.type) else value for value in values]
+    fields = [_normalize_floats(value) if pa.types.is_floating(value.type) else value for value in values]
     return pa.StructArray.from_arrays(fields, names=[str(place) for place in range(len(fields))])
 
 
-def _alike(floats: pa.Array) -> pa.Array:
-    known = pc.add(floats, 0.0)  # -0.0 is 0.0
-    return pc.if_else(pc.is_nan(known), pa.scalar(math.nan), known)
+def _normalize_floats(floats: pa.Array) -> pa.Array:
+    positive_zeros = pc.add(floats, 0.0)  # -0.0 is 0.0
+    return pc.if_else(pc.is_nan(positive_zeros), pa.scalar(math.nan), positive_zeros)
 
 
-def _field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
+def _bucket(*values: pa.Array) -> pa.Array:
+    """A number that equal rows share: a hash of ``values``, but for lists."""
+    hashes = hash_keys([value for value in values if value.type in _HASHED], len(values[0]))
+    return pa.array((hashes >> np.uint64(1)).astype(np.int64))
+
+
+_HASHED = frozenset(ARROW_TYPES.values())
+
+
+def _struct_field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
     return pc.struct_field(value, name.as_py())
 
 
-def _walk(state: casts.Datum, codes: casts.Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
-    state, codes = casts.broadcast([state, codes])
+def _walk_automaton(state: casts.Datum, codes: casts.Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
+    state, codes = casts.broadcast_columns([state, codes])
     moves = np.array(table.as_py().split(","), np.int64).reshape(-1, width.as_py())
-    return walked(state, codes, moves)
+    return walk_automata(state, codes, moves)
 
 
 _OPERATORS: dict[str, Callable[[casts.Datum, casts.Datum], casts.Datum]] = {
-    "+": _arithmetic(pc.add_checked, decimals.add),
+    "+": _make_arithmetic(pc.add_checked, decimals.add),
     "-": _subtract,
-    "*": _arithmetic(pc.multiply_checked, casts.each(decimals.multiply)),
+    "*": _make_arithmetic(pc.multiply_checked, casts.accept_scalars(decimals.multiply)),
     "/": _divide,
-    "%": _arithmetic(casts.each(_floor_mod), casts.each(decimals.remainder)),
-    "==": _numbers(_equal),
-    "!=": _numbers(_unequal),
-    "<": _numbers(_less),
-    "<=": _numbers(_less_equal),
-    ">": _numbers(lambda left, right: _less(right, left)),
-    ">=": _numbers(lambda left, right: _less_equal(right, left)),
-    "and": _typed(_BOOL, pc.and_kleene),
-    "or": _typed(_BOOL, pc.or_kleene),
+    "%": _make_arithmetic(casts.accept_scalars(_floor_mod), casts.accept_scalars(decimals.remainder)),
+    "==": _with_unified_types(_is_equal),
+    "!=": _with_unified_types(_is_unequal),
+    "<": _with_unified_types(_is_less),
+    "<=": _with_unified_types(_less_equal),
+    ">": _with_unified_types(lambda left, right: _is_less(right, left)),
+    ">=": _with_unified_types(lambda left, right: _less_equal(right, left)),
+    "and": _with_typed_nulls(_BOOL, pc.and_kleene),
+    "or": _with_typed_nulls(_BOOL, pc.or_kleene),
 }
 
 _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
-    "not": _typed(_BOOL, pc.invert),
+    "not": _with_typed_nulls(_BOOL, pc.invert),
     "is_null": pc.is_null,
     "coalesce": _coalesce,
-    "if": _if,
-    "least": _extreme(_less),
-    "greatest": _extreme(lambda left, right: _less(right, left)),
-    "negate": _typed(_INT, pc.negate_checked),
-    "abs": _typed(_INT, pc.abs_checked),
-    "lower": _typed(_STRING, casts.each(casts.cased(str.lower, pc.ascii_lower))),
-    "upper": _typed(_STRING, casts.each(casts.cased(str.upper, pc.ascii_upper))),
-    "concat": _typed(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
-    "crc32": _typed(_STRING, casts.each(crc32)),
-    "strip": _typed(_STRING, lambda text: pc.utf8_trim(text, characters=casts.BLANKS)),
-    "length": _typed(_STRING, _length),
-    "substring": _typed(_STRING, _with_constants(_substring)),
-    "contains": _typed(_STRING, _contains),
-    "starts_with": _typed(_STRING, _with_constants(pc.starts_with)),
-    "ends_with": _typed(_STRING, _with_constants(pc.ends_with)),
-    "matches": _typed(_STRING, _with_constants(_matches)),
-    "regexp_extract": _typed(_STRING, _with_constants(_regexp_extract)),
-    "regexp_replace": _typed(_STRING, _with_constants(_regexp_replace)),
+    "if": _if_else,
+    "least": _make_extreme(_is_less),
+    "greatest": _make_extreme(lambda left, right: _is_less(right, left)),
+    "negate": _with_typed_nulls(_INT, pc.negate_checked),
+    "abs": _with_typed_nulls(_INT, pc.abs_checked),
+    "lower": _with_typed_nulls(_STRING, casts.accept_scalars(casts.change_case(str.lower, pc.ascii_lower))),
+    "upper": _with_typed_nulls(_STRING, casts.accept_scalars(casts.change_case(str.upper, pc.ascii_upper))),
+    "concat": _with_typed_nulls(_STRING, lambda *values: pc.binary_join_element_wise(*values, "")),
+    "crc32": _with_typed_nulls(_STRING, casts.accept_scalars(crc32)),
+    "strip": _with_typed_nulls(_STRING, lambda text: pc.utf8_trim(text, characters=casts.BLANKS)),
+    "length": _with_typed_nulls(_STRING, _text_length),
+    "substring": _with_typed_nulls(_STRING, _with_constants(_substring)),
+    "contains": _with_typed_nulls(_STRING, _contains),
+    "starts_with": _with_typed_nulls(_STRING, _with_constants(pc.starts_with)),
+    "ends_with": _with_typed_nulls(_STRING, _with_constants(pc.ends_with)),
+    "matches": _with_typed_nulls(_STRING, _with_constants(_matches_regex)),
+    "regexp_extract": _with_typed_nulls(_STRING, _with_constants(_regexp_extract)),
+    "regexp_replace": _with_typed_nulls(_STRING, _with_constants(_regexp_replace)),
     **{
-        f"json_{kind.value}": _typed(_STRING, _with_constants(partial(_json_field, ARROW_TYPES[kind])))
+        f"json_{kind.value}": _with_typed_nulls(_STRING, _with_constants(partial(_json_field, ARROW_TYPES[kind])))
         for kind in IN_JSON
     },
-    "split": _typed(_STRING, _with_constants(pc.split_pattern)),
+    "split": _with_typed_nulls(_STRING, _with_constants(pc.split_pattern)),
     "item": _of_lists(items_at),
-    "slice": _of_lists(sliced),
-    "replace": _typed(_STRING, _with_constants(pc.replace_substring)),
+    "slice": _of_lists(slice_lists),
+    "replace": _with_typed_nulls(_STRING, _with_constants(pc.replace_substring)),
     "is_in": _is_in,
-    "round": _typed(_INT, casts.each(_rounded(partial(pc.round, round_mode="half_to_even")))),
-    "round_to": _typed(_INT, _with_constants(_round_to)),
-    "floor": _typed(_INT, casts.each(_rounded(pc.floor))),
-    "ceil": _typed(_INT, casts.each(_rounded(pc.ceil))),
+    "round": _with_typed_nulls(_INT, casts.accept_scalars(_round_to_int(partial(pc.round, round_mode="half_to_even")))),
+    "round_to": _with_typed_nulls(_INT, _with_constants(_round_to)),
+    "floor": _with_typed_nulls(_INT, casts.accept_scalars(_round_to_int(pc.floor))),
+    "ceil": _with_typed_nulls(_INT, casts.accept_scalars(_round_to_int(pc.ceil))),
     "sqrt": _of_float(pc.sqrt, lambda number: pc.less(number, 0.0)),
     "ln": _of_float(pc.ln, lambda number: pc.less_equal(number, 0.0)),
     "log10": _of_float(pc.log10, lambda number: pc.less_equal(number, 0.0)),
     "exp": lambda value: pc.exp(_to_float(value)),
+    "log": _log,
     "power": _power,
-    "bit_and": _typed(_INT, pc.bit_wise_and),
-    "bit_or": _typed(_INT, pc.bit_wise_or),
-    "bit_xor": _typed(_INT, pc.bit_wise_xor),
-    "shift_left": _typed(_INT, pc.shift_left),
-    "shift_right": _typed(_INT, pc.shift_right),
-    "md5": _typed(_STRING, casts.each(partial(hashed, algorithm=md5))),
-    "sha256": _typed(_STRING, casts.each(partial(hashed, algorithm=sha256))),
+    "bit_and": _with_typed_nulls(_INT, pc.bit_wise_and),
+    "bit_or": _with_typed_nulls(_INT, pc.bit_wise_or),
+    "bit_xor": _with_typed_nulls(_INT, pc.bit_wise_xor),
+    "shift_left": _with_typed_nulls(_INT, pc.shift_left),
+    "shift_right": _with_typed_nulls(_INT, pc.shift_right),
+    "md5": _with_typed_nulls(_STRING, casts.accept_scalars(partial(hash_strings, algorithm=md5))),
+    "sha256": _with_typed_nulls(_STRING, casts.accept_scalars(partial(hash_strings, algorithm=sha256))),
     "plus_us": _plus_us,
-    "strftime": _typed(TIMESTAMP, _with_constants(_strftime)),
-    "strptime": _typed(_STRING, _with_constants(_strptime)),
-    "truncate": _typed(TIMESTAMP, _with_constants(truncate)),
-    "to_timestamp": _typed(_STRING, casts.each(partial(casts.read_text, kind=DataType.TIMESTAMP))),
-    "local_to_utc": _typed(TIMESTAMP, _with_constants(local_to_utc)),
-    **{name: _typed(TIMESTAMP, _with_constants(partial(_part, name))) for name in PARTS},
+    "strftime": _with_typed_nulls(TIMESTAMP, _with_constants(_strftime)),
+    "strptime": _with_typed_nulls(_STRING, _with_constants(_strptime)),
+    "truncate": _with_typed_nulls(TIMESTAMP, _with_constants(truncate_time)),
+    "to_timestamp": _with_typed_nulls(_STRING, casts.accept_scalars(partial(casts.read_text, kind=DataType.TIMESTAMP))),
+    "local_to_utc": _with_typed_nulls(TIMESTAMP, _with_constants(local_to_utc)),
+    **{name: _with_typed_nulls(TIMESTAMP, _with_constants(partial(_time_part, name))) for name in PARTS},
     "plus_days": _plus_days,
-    program.BOTH: casts.each(_both),
-    program.ROW: casts.each(_row),
-    "field": _field,
-    "walk": _walk,
+    program.BOTH: casts.accept_scalars(_pair_values),
+    "bucket": casts.accept_scalars(_bucket),
+    program.ROW: casts.accept_scalars(_row_struct),
+    "field": _struct_field,
+    "walk": _walk_automaton,
 }
 
 
@@ -525,7 +557,7 @@ class Overflow:
     why: str
     error: type[ValueOverflowError]
 
-    def among(self, rows: NDArray[np.bool_]) -> int | None:
+    def first_row_in(self, rows: NDArray[np.bool_]) -> int | None:
         """The first of these ``rows`` in which it overflows."""
         both = np.flatnonzero(self.rows & rows)
         return int(both[0]) if len(both) else None
@@ -541,32 +573,32 @@ class RowOverflowsError(Exception):
 
 def column_apart(expr: Expr, rows: Rows, schema: Schema, length: int) -> tuple[pa.Array, tuple[Overflow, ...]]:
     """``expr`` as ``evaluation.column`` gives it, NULL in rows where it overflows; and which these are."""
-    values, overflows = _evaluated(expr, rows, length)
+    values, overflows = _evaluate_with_overflows(expr, rows, length)
     values = in_type(expr, values, schema, length)
     if overflows:
-        values = pc.if_else(pa.array(~_any(overflows, length)), values, pa.scalar(None, values.type))
+        values = pc.if_else(pa.array(~_any_overflow(overflows, length)), values, pa.scalar(None, values.type))
     return values, overflows
 
 
-def _evaluated(expr: Expr, rows: Rows, length: int) -> tuple[casts.Datum, tuple[Overflow, ...]]:
+def _evaluate_with_overflows(expr: Expr, rows: Rows, length: int) -> tuple[casts.Datum, tuple[Overflow, ...]]:
     try:
         return evaluate(expr, rows), ()
     except ValueOverflowError:
-        parts = [_evaluated(operand, rows, length) for operand in operands_of(expr)]
+        parts = [_evaluate_with_overflows(operand, rows, length) for operand in operands_of(expr)]
     overflows = tuple(overflow for _, of_part in parts for overflow in of_part)
-    operands = _without([value for value, _ in parts], overflows, length)
+    operands = _null_overflows([value for value, _ in parts], overflows, length)
     try:
-        return applied(expr, operands), overflows
+        return apply_node(expr, operands), overflows
     except ValueOverflowError as error:
         if all(isinstance(operand, pa.Scalar) for operand in operands):  # of constants: no record is to blame
             raise
-        overflow = Overflow(_wrong(expr, operands, length), str(error).removesuffix(OPERANDS), type(error))
-        return applied(expr, _without(operands, (overflow,), length)), (*overflows, overflow)
+        overflow = Overflow(_overflow_rows(expr, operands, length), str(error).removesuffix(OPERANDS), type(error))
+        return apply_node(expr, _null_overflows(operands, (overflow,), length)), (*overflows, overflow)
 
 
-def _without(operands: Sequence[casts.Datum], overflows: Iterable[Overflow], length: int) -> list[casts.Datum]:
+def _null_overflows(operands: Sequence[casts.Datum], overflows: Iterable[Overflow], length: int) -> list[casts.Datum]:
     """``operands``, NULL in rows that overflow."""
-    if not (wrong := _any(overflows, length)).any():
+    if not (wrong := _any_overflow(overflows, length)).any():
         return [*operands]
     keep = pa.array(~wrong)
     return [
@@ -575,27 +607,27 @@ def _without(operands: Sequence[casts.Datum], overflows: Iterable[Overflow], len
     ]
 
 
-def _any(overflows: Iterable[Overflow], length: int) -> NDArray[np.bool_]:
+def _any_overflow(overflows: Iterable[Overflow], length: int) -> NDArray[np.bool_]:
     wrong = np.zeros(length, np.bool_)
     for overflow in overflows:
         wrong |= overflow.rows
     return wrong
 
 
-def _wrong(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
+def _overflow_rows(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
     """The rows in which the node ``expr`` of ``operands`` overflows."""
     if isinstance(expr, Binary) and expr.op in _INTEGERS and all(value.type == pa.int64() for value in operands):
-        columns = casts.broadcast([*operands])
+        columns = casts.broadcast_columns([*operands])
         left, right = (as_numpy(value.fill_null(0)) for value in columns)
         with np.errstate(over="ignore"):
             wrong = _INTEGERS[expr.op](left, right)
         for values in columns:
             wrong = wrong & as_numpy(values.is_valid())
         return wrong
-    return _halved(expr, operands, length)
+    return _overflows_by_halving(expr, operands, length)
 
 
-def _halved(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
+def _overflows_by_halving(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray[np.bool_]:
     """The same of any node, by trying ever smaller parts."""
     wrong = np.zeros(length, np.bool_)
     parts = [(0, length)]
@@ -603,7 +635,7 @@ def _halved(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray
         first, many = parts.pop()
         part = [value if isinstance(value, pa.Scalar) else value.slice(first, many) for value in operands]
         try:
-            applied(expr, part)
+            apply_node(expr, part)
         except ValueOverflowError:
             if many == 1:
                 wrong[first] = True
@@ -612,16 +644,16 @@ def _halved(expr: Expr, operands: Sequence[casts.Datum], length: int) -> NDArray
     return wrong
 
 
-def _sums(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _sum_overflows(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
     total = left + right
     return ((left ^ total) & (right ^ total)) < 0
 
 
-def _differences(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _difference_overflows(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
     return ((left ^ right) & (left ^ (left - right))) < 0
 
 
-def _products(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _product_overflows(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.bool_]:
     size = np.abs(left.astype(np.float64) * right)
     wrong: NDArray[np.bool_] = size > _LIMIT
     for row in np.flatnonzero(np.abs(size - _LIMIT) <= _MARGIN):  # a double does not tell: hardly any row is so near
@@ -629,4 +661,4 @@ def _products(left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.b
     return wrong
 
 
-_INTEGERS = {"+": _sums, "-": _differences, "*": _products}
+_INTEGERS = {"+": _sum_overflows, "-": _difference_overflows, "*": _product_overflows}

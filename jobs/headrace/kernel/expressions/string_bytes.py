@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import Groups, Ints, as_numpy, items_at, of_lists, truths
+from headrace.kernel.columns import Groups, Ints, as_numpy, items_at, of_lists, true_mask
 from headrace.model.expressions.data_types import is_text
 
 Words = NDArray[np.uint64]
@@ -44,31 +44,33 @@ class Octets:
     starts: Ints
     lengths: Ints
 
-    def behind(self, rows: Ints, offset: int) -> Words:
+    def words_from_start(self, rows: Ints, offset: int) -> Words:
         """The eight bytes from ``offset`` on of the strings of ``rows``, which go further; zeros after their ends."""
         words: Words = self.words[self.starts[rows] + offset]
-        words &= _ONES >> self._missing(rows, offset)
+        words &= _ONES >> self._missing_bits(rows, offset)
         return words
 
-    def before(self, rows: Ints, offset: int) -> Words:
-        """The eight bytes that end ``offset`` bytes before the end, as ``behind``; zeros before the beginning."""
+    def words_before_end(self, rows: Ints, offset: int) -> Words:
+        """The eight bytes that end ``offset`` bytes before the end, as ``words_from_start``; zeros before the
+        beginning.
+        """
         words: Words = self.words[self.starts[rows] + self.lengths[rows] - offset - 8]
-        words &= _ONES << self._missing(rows, offset)
+        words &= _ONES << self._missing_bits(rows, offset)
         return words
 
-    def _missing(self, rows: Ints, offset: int) -> Words:
+    def _missing_bits(self, rows: Ints, offset: int) -> Words:
         """How many of 64 bits from ``offset`` bytes on are not of the string any more."""
         missing: Ints = np.maximum(offset + 8 - self.lengths[rows], 0) * 8
         return missing.astype(np.uint64)
 
 
-def octets(strings: pa.Array) -> Octets:
+def to_octets(strings: pa.Array) -> Octets:
     """The bytes of ``strings`` in UTF-8; NULL has none."""
     _, offsets, data = strings.buffers()
     ends = np.frombuffer(offsets, np.int32)[strings.offset : strings.offset + len(strings) + 1].astype(np.int64)
-    held = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None else _PAD[:0]
-    padded = np.concatenate([_PAD, held, _PAD])
-    words = np.ndarray((len(held) + 9,), "<u8", padded.data, strides=(1,))
+    own_bytes = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None else _PAD[:0]
+    padded_bytes = np.concatenate([_PAD, own_bytes, _PAD])
+    words = np.ndarray((len(own_bytes) + 9,), "<u8", padded_bytes.data, strides=(1,))
     lengths = np.diff(ends)
     if strings.null_count:
         lengths[as_numpy(strings.is_null())] = 0
@@ -76,7 +78,7 @@ def octets(strings: pa.Array) -> Octets:
 
 
 @cache
-def _tables() -> list[NDArray[np.uint32]]:
+def _crc_tables() -> list[NDArray[np.uint32]]:
     """What each two of eight bytes add to the register of a CRC-32 after them."""
     single = np.arange(256, dtype=np.uint32)
     for _ in range(8):
@@ -97,15 +99,15 @@ def crc32(strings: pa.Array) -> pa.Array:
     A register of zero stays so over zeros, so strings may begin with as many as make them whole words long; the ones
     that the register begins with come in by the length alone.
     """
-    text = octets(strings)
+    text = to_octets(strings)
     words = -(-text.lengths // 8)
     longest_first = np.argsort(-words, kind="stable")
     fewer = -words[longest_first]
     register = np.zeros(len(text.lengths), np.uint32)
-    tables = _tables()
+    tables = _crc_tables()
     for left in range(int(words.max(initial=0)), 0, -1):
         rows = longest_first[: np.searchsorted(fewer, -left, side="right")]
-        word = text.before(rows, 8 * (left - 1)) ^ register[rows]
+        word = text.words_before_end(rows, 8 * (left - 1)) ^ register[rows]
         crc = tables[0][word & np.uint64(0xFFFF)]
         for i in (1, 2, 3):
             crc ^= tables[i][(word >> np.uint64(16 * i)) & np.uint64(0xFFFF)]
@@ -116,12 +118,12 @@ def crc32(strings: pa.Array) -> pa.Array:
     return pa.array(values, mask=as_numpy(strings.is_null()) if strings.null_count else None)
 
 
-def hashed(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
+def hash_strings(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
     """The digest of each string in UTF-8, or of bytes, in hexadecimal digits; it is computed once of equal ones."""
-    encoded = values.dictionary_encode()
-    different = encoded.dictionary.cast(pa.binary()).to_pylist()
+    dictionary = values.dictionary_encode()
+    different = dictionary.dictionary.cast(pa.binary()).to_pylist()
     digests = [algorithm(value, usedforsecurity=False).hexdigest() for value in different]
-    return pa.array(digests, pa.string()).take(encoded.indices)
+    return pa.array(digests, pa.string()).take(dictionary.indices)
 
 
 Step = str | int
@@ -140,7 +142,7 @@ def json_values(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.
     """
     texts = pc.utf8_trim(texts, characters=_BLANKS)
     plain = _are_plain(texts) if isinstance(path[0], str) else np.zeros(len(texts), np.bool_)
-    values = _members(texts.filter(pa.array(plain)), path, kind)
+    values = _extract_members(texts.filter(pa.array(plain)), path, kind)
     if not plain.all():
         others = _members_one_by_one(texts.filter(pa.array(~plain)), path, kind)
         values = pc.replace_with_mask(
@@ -159,10 +161,10 @@ def _are_plain(texts: pa.Array) -> NDArray[np.bool_]:
     are_odd = pc.or_(pc.match_substring(texts, "NaN"), pc.match_substring(texts, "Inf"))
     if (pc.max(pc.binary_length(texts)).as_py() or 0) > 2 * _DEEPEST:
         are_odd = pc.or_(are_odd, pc.greater(pc.count_substring_regex(texts, "[{[]"), _DEEPEST))
-    return truths(pc.and_not(are_objects, are_odd))
+    return true_mask(pc.and_not(are_objects, are_odd))
 
 
-def _members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+def _extract_members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
     """Values of many texts; where one of them stops Arrow, of both halves."""
     values = _members_at_once(texts, path, kind) if len(texts) else pa.nulls(0, kind)
     if values is not None:
@@ -170,7 +172,7 @@ def _members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Arr
     if len(texts) <= _FEW:
         return _members_one_by_one(texts, path, kind)
     half = len(texts) // 2
-    return pa.concat_arrays([_members(part, path, kind) for part in (texts[:half], texts[half:])])
+    return pa.concat_arrays([_extract_members(part, path, kind) for part in (texts[:half], texts[half:])])
 
 
 def _members_at_once(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array | None:
@@ -195,16 +197,16 @@ def _members_at_once(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -
 
 
 def _members_one_by_one(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
-    accepted = _ACCEPTED[kind]
-    return pa.array([accepted(_member(text, path)) for text in texts.to_pylist()], kind)
+    accept_member = _ACCEPTED[kind]
+    return pa.array([accept_member(_member_at_path(text, path)) for text in texts.to_pylist()], kind)
 
 
-def _member(text: str | None, path: Sequence[Step]) -> Any:
+def _member_at_path(text: str | None, path: Sequence[Step]) -> Any:
     """What stands at ``path``; None if the text is no JSON."""
-    if text is None or _depth(text) > _DEEPEST:
+    if text is None or _nesting_depth(text) > _DEEPEST:
         return None
     try:
-        value = loads(text, parse_constant=_refuse_constant, parse_int=_whole)
+        value = loads(text, parse_constant=_refuse_constant, parse_int=_parse_int)
     except ValueError:
         return None
     for step in path:
@@ -215,7 +217,7 @@ def _member(text: str | None, path: Sequence[Step]) -> Any:
     return value
 
 
-def _depth(text: str) -> int:
+def _nesting_depth(text: str) -> int:
     brackets = [sign for sign in _TOKENS.findall(text) if sign[0] != '"']
     return max(accumulate(1 if sign in "[{" else -1 for sign in brackets), default=0)
 
@@ -224,11 +226,11 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON")
 
 
-def _whole(digits: str) -> int | float:
+def _parse_int(digits: str) -> int | float:
     return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
 
 
-def _float(value: Any) -> float | None:
+def _float_or_none(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and math.isfinite(value) else None
 
 
@@ -239,7 +241,7 @@ _MOST_DIGITS = 300
 _ACCEPTED: dict[pa.DataType, Callable[[Any], Any]] = {
     pa.string(): lambda value: value if isinstance(value, str) and is_text(value) else None,
     pa.int64(): lambda value: value if type(value) is int and -(2**63) <= value < 2**63 else None,
-    pa.float64(): _float,
+    pa.float64(): _float_or_none,
     pa.bool_(): lambda value: value if isinstance(value, bool) else None,
 }
 
@@ -265,27 +267,29 @@ def text_of(values: pa.Array) -> pa.Array:
     try:
         return pc.cast(values, pa.string())
     except pa.ArrowInvalid:
-        known = pc.if_else(pa.array(are_text(values)), values, pa.scalar(None, values.type))
-        return pc.cast(known, pa.string())
+        utf8_values = pc.if_else(pa.array(are_text(values)), values, pa.scalar(None, values.type))
+        return pc.cast(utf8_values, pa.string())
 
 
 def are_text(values: pa.Array) -> NDArray[np.bool_]:
     """Which values of a binary column are UTF-8; NULL is."""
-    joined = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _END, b"")
-    offsets = np.frombuffer(joined.buffers()[1], np.int32)[joined.offset : joined.offset + len(joined) + 1]
-    octets = np.frombuffer(joined.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
-    wrong = np.concatenate([_wrong(octets), [False]])
+    joined_bytes = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _END, b"")
+    offsets = np.frombuffer(joined_bytes.buffers()[1], np.int32)[
+        joined_bytes.offset : joined_bytes.offset + len(joined_bytes) + 1
+    ]
+    octets = np.frombuffer(joined_bytes.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
+    wrong = np.concatenate([_invalid_bytes(octets), [False]])
     valid: NDArray[np.bool_] = ~np.logical_or.reduceat(wrong, offsets[:-1] - offsets[0]) if len(values) else wrong[:0]
     return valid
 
 
-def _wrong(octets: _Octets) -> NDArray[np.bool_]:
+def _invalid_bytes(octets: _Octets) -> NDArray[np.bool_]:
     """Where a byte stands that cannot stand there; none of a value is past its end."""
     follow = _FOLLOW[octets]
-    wanted = np.zeros(len(octets) + 3, np.bool_)
+    must_follow = np.zeros(len(octets) + 3, np.bool_)
     for distance in (1, 2, 3):
-        wanted[distance : distance + len(octets)] |= follow >= distance
-    wrong: NDArray[np.bool_] = ((octets & 0xC0) == 0x80) != wanted[: len(octets)]
+        must_follow[distance : distance + len(octets)] |= follow >= distance
+    wrong: NDArray[np.bool_] = ((octets & 0xC0) == 0x80) != must_follow[: len(octets)]
     wrong |= _NEVER[octets]
     second = octets[1:]
     for first, (low, high) in _SECOND.items():
@@ -296,28 +300,28 @@ def _wrong(octets: _Octets) -> NDArray[np.bool_]:
 _SHORT = 64
 
 
-def walked(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
+def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
     """Where automata are that were at ``states`` and saw the lists ``codes``; ``moves[state, code]`` says where a code
     leads.
     """
     items, groups = of_lists(codes)
     symbols = as_numpy(items).astype(np.int64, copy=False)
-    return pa.array(_walk(as_numpy(states).copy(), symbols, groups, moves))
+    return pa.array(_walk_lists(as_numpy(states).copy(), symbols, groups, moves))
 
 
-def _walk(at: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
+def _walk_lists(states: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
     """One code of every list after another; of long lists whole pieces, of which is known where each state leads."""
     longest = int(groups.sizes.max(initial=0))
     if longest <= _SHORT:
-        return _steps(at, groups, lambda states, items: moves[states, symbols[items]])
+        return _step_through_items(states, groups, lambda states, items: moves[states, symbols[items]])
     piece = int(np.sqrt(longest))
-    pieces, numbers = _cut(groups, piece)
+    pieces, numbers = _cut_into_pieces(groups, piece)
     every = np.tile(np.arange(len(moves), dtype=np.int64), (len(pieces), 1))
-    leads = _steps(every, pieces, lambda states, items: moves[states, symbols[items][:, None]])
-    return _steps(at, numbers, lambda states, items: leads[items, states])
+    leads = _step_through_items(every, pieces, lambda states, items: moves[states, symbols[items][:, None]])
+    return _step_through_items(states, numbers, lambda states, items: leads[items, states])
 
 
-def _cut(groups: Groups, size: int) -> tuple[Groups, Groups]:
+def _cut_into_pieces(groups: Groups, size: int) -> tuple[Groups, Groups]:
     """The groups cut into pieces of at most ``size`` items, and which pieces are whose."""
     counts = -(-groups.sizes // size)
     numbers = Groups(np.append(0, np.cumsum(counts)))
@@ -326,13 +330,17 @@ def _cut(groups: Groups, size: int) -> tuple[Groups, Groups]:
     return Groups(np.append(starts, groups.offsets[-1])), numbers
 
 
-def _steps(at: Ints, groups: Groups, step: Callable[[Ints, Ints], Ints]) -> Ints:
-    """``at``, an entry for each group, after a step with each of its items in turn."""
+def _step_through_items(list_states: Ints, groups: Groups, step: Callable[[Ints, Ints], Ints]) -> Ints:
+    """``list_states``, an entry for each group, after a step with each of its items in turn."""
     longest_first = np.argsort(-groups.sizes, kind="stable")
-    sizes, starts, at = groups.sizes[longest_first], groups.offsets[:-1][longest_first], at[longest_first]
+    sizes, starts, list_states = (
+        groups.sizes[longest_first],
+        groups.offsets[:-1][longest_first],
+        list_states[longest_first],
+    )
     for i in range(int(sizes.max(initial=0))):
         rows = int(np.searchsorted(-sizes, -i, side="left"))
-        at[:rows] = step(at[:rows], starts[:rows] + i)
-    states = np.empty_like(at)
-    states[longest_first] = at
+        list_states[:rows] = step(list_states[:rows], starts[:rows] + i)
+    states = np.empty_like(list_states)
+    states[longest_first] = list_states
     return states

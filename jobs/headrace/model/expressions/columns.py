@@ -10,59 +10,75 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, as_expression, did_you_mean, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, as_expression, check_keywords, did_you_mean, register_word
 from headrace.model.expressions import data_types
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, Operand, lift, render
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Operand, render, to_expression
 from headrace.model.expressions.typing import columns_of, type_of
 
 Read = Expr | str
 """What is read of a record: an expression, or the name of a column."""
 
-Key = Expr | str | Collection[str | Column] | Mapping[str, Expr] | None
-"""The columns of a key: the name of one, several names, expressions by name, or None for one group of all."""
+Key = Expr | str | Collection[str | Column | Mapping[str, Expr]] | Mapping[str, Expr] | None
+"""The columns of a key: the name of one, expressions by name, several of both, or None for one group of all."""
 
 _SIGNS = {"and": "&", "or": "|"}
 
-_KEY = 'the name of a column, a list of names, {"name": expression}, or None for one group of all'
+_KEY = (
+    'the name of a column, a list of names, {"name": expression}, ["name", {"other": expression}], or None for one '
+    "group of all"
+)
 
 
-def expression(given: Arguments, name: str, value: object) -> Expr:
+def require_expression(arguments: Arguments, name: str, value: object) -> Expr:
     """An expression. Text is refused: it could mean a column or a constant."""
     if isinstance(value, Expr):
         return value
-    raise given.wrong(name, value, f"not an expression; write {as_expression(value)}")
+    raise arguments.refusal(name, value, f"not an expression; write {as_expression(value)}")
 
 
-def read(given: Arguments, name: str, value: object) -> Expr:
+def column_or_expression(arguments: Arguments, name: str, value: object) -> Expr:
     """An expression, or text, which is the name of a column."""
     if isinstance(value, str) and value:
         return Column(value)
     if isinstance(value, Expr):
         return value
-    raise given.wrong(name, value, 'write the name of a column, or an expression such as col("price") * 2')
+    raise arguments.refusal(name, value, 'write the name of a column, or an expression such as col("price") * 2')
 
 
-def key_columns(given: Arguments, name: str, value: object, forms: str = _KEY) -> dict[str, Expr]:
+def key_columns(arguments: Arguments, name: str, value: object, forms: str = _KEY) -> dict[str, Expr]:
     """The columns of a key, by name and in order. ``forms`` says how they may be written, for messages."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
-        return given.mapping(name, value, Expr, forms, least=0)
-    if isinstance(value, Expr) and not isinstance(value, Column):
-        column = min(columns_of(value), default="name")
-        raise PipelineError(
-            f"{given.owner}({name}={render(value)}): an expression in a key needs a name; write "
-            f'{name}={{"{column}": {_in_python(value)}}}'
-        )
-    written = [value] if isinstance(value, str | Column) else value if isinstance(value, list | tuple) else []
-    names = [part.name if isinstance(part, Column) else part for part in written]
-    columns = [part for part in names if isinstance(part, str) and part]
-    if not columns or len(columns) < len(names):
-        raise given.wrong(name, value, f"write {forms}")
-    twice = sorted({part for part in columns if columns.count(part) > 1})
-    if twice:
-        raise given.wrong(name, value, f"it names {', '.join(twice)} twice")
-    return {part: Column(part) for part in columns}
+        return arguments.mapping(name, value, Expr, forms, least=0)
+    several = isinstance(value, list | tuple)
+    written_parts = value if isinstance(value, list | tuple) else [value]
+    parts = [_key_part_columns(arguments, name, part, "" if several else f"{name}=") for part in written_parts]
+    if not all(parts) or not parts:
+        raise arguments.refusal(name, value, f"write {forms}")
+    names = [column for part in parts for column in part]
+    duplicates = sorted({column for column in names if names.count(column) > 1})
+    if duplicates:
+        raise arguments.refusal(name, value, f"it names {', '.join(duplicates)} twice")
+    return {column: expr for part in parts for column, expr in part.items()}
+
+
+def _key_part_columns(arguments: Arguments, name: str, part: object, place: str) -> Mapping[str, Expr]:
+    """The columns that one ``part`` of a key names, which stands behind ``place``; none if it names none."""
+    match part:
+        case Column(column):
+            return {column: part}
+        case Expr():
+            column, of_key = min(columns_of(part), default="name"), " in a key" * (name == "key")
+            raise PipelineError(
+                f"{arguments.owner}({name}={render(part)}): an expression{of_key} needs a name; write "
+                f'{place}{{"{column}": {_in_python(part)}}}'
+            )
+        case str() if part:
+            return {part: Column(part)}
+        case Mapping():
+            return arguments.mapping(name, part, Expr, '{"name": expression}')
+    return {}
 
 
 def _in_python(expr: Expr) -> str:
@@ -77,7 +93,7 @@ def _in_python(expr: Expr) -> str:
     return render(expr)
 
 
-@keywords
+@check_keywords
 def coalesce(*args: Operand) -> Expr:
     """The first argument that is not NULL.
 
@@ -87,17 +103,42 @@ def coalesce(*args: Operand) -> Expr:
     return _of_several("coalesce", args)
 
 
-@keywords
+@check_keywords
 def if_else(condition: Operand, then: Operand, otherwise: Operand) -> Expr:
     """``then`` where ``condition`` is TRUE, ``otherwise`` where it is FALSE or NULL.
 
     >>> hr.if_else(hr.col("delay") > 60, 1, 0).sum().describe()
     'sum of if_else((delay > 60), 1, 0)'
     """
-    return Function("if", (lift(condition), lift(then), lift(otherwise)))
+    return Function("if", (to_expression(condition), to_expression(then), to_expression(otherwise)))
 
 
-@keywords
+@check_keywords
+def case(*branches: tuple[Expr, Operand], otherwise: Operand = None) -> Expr:
+    """The value of the first of ``branches`` whose condition is TRUE, ``otherwise`` where none is: SQL's ``CASE``. Each
+    branch is a condition with its value.
+
+    >>> km = hr.col("km")
+    >>> size = hr.case((km > 1000, "long"), (km > 100, "medium"), otherwise="short")
+    >>> str(size)
+    "if_else((km > 1000), 'long', if_else((km > 100), 'medium', 'short'))"
+    """
+    arguments = Arguments("case")
+    write = 'branches such as (col("km") > 1000, "long"), (col("km") > 100, "medium")'
+    if not branches:
+        raise arguments.refusal("branches", branches, f"it has no branch; write {write}")
+    expression = to_expression(otherwise)
+    for branch in reversed(branches):
+        if not (isinstance(branch, tuple) and len(branch) == _PAIR and isinstance(branch[0], Expr)):
+            raise arguments.refusal("branches", branch, f"a branch is a condition and its value; write {write}")
+        expression = Function("if", (branch[0], to_expression(branch[1]), expression))
+    return expression
+
+
+_PAIR = 2
+
+
+@check_keywords
 def least(*args: Operand) -> Expr:
     """The smallest argument that is not NULL; NULL only if all are.
 
@@ -107,7 +148,7 @@ def least(*args: Operand) -> Expr:
     return _of_several("least", args)
 
 
-@keywords
+@check_keywords
 def greatest(*args: Operand) -> Expr:
     """The largest argument that is not NULL; NULL only if all are.
 
@@ -117,7 +158,7 @@ def greatest(*args: Operand) -> Expr:
     return _of_several("greatest", args)
 
 
-@keywords
+@check_keywords
 def concat(*args: Operand) -> Expr:
     """The strings one after another; NULL if one is NULL.
 
@@ -130,23 +171,35 @@ def concat(*args: Operand) -> Expr:
 def _of_several(name: str, args: tuple[object, ...]) -> Expr:
     if not args:
         raise PipelineError(f'{name}(): write at least one argument, {name}(col("a"), col("b"))')
-    return Function(name, tuple(lift(a) for a in args))
+    return Function(name, tuple(to_expression(a) for a in args))
 
 
 Path = str | Sequence[str]
 """Where a field is: "user.id" is ``id`` in the object ``user``; a sequence has one name for each level."""
 
-ColumnType = data_types.DataType | data_types.ListType
-"""What a column of a source holds: a value, or a list of values."""
+ColumnType = data_types.ColumnType
+"""What a column of a source holds: a value, or several: a list, a struct, a map."""
 
 
-@word("field", path=REQUIRED, type=REQUIRED)
+@register_word("field", path=REQUIRED, type=REQUIRED, through=0)
 @dataclass(frozen=True, repr=False)
 class SourceField:
-    """A field of records: the names that lead to it, from the outermost, and what it holds. Written ``field(...)``."""
+    """A field of records: the names that lead to it, from the outermost, and what it holds. Written ``field(...)``.
+
+    ``through``: so many of the names lead to a list of objects, each of which has it; then it is the list of them all.
+    """
 
     path: tuple[str, ...]
     type: ColumnType
+    through: int = 0
+
+    def inside(self, *outer: str) -> "SourceField":
+        """Give the same field of an object that these names lead to. It raises nothing.
+
+        :param outer: the names, from the outermost.
+        :returns: the field.
+        """
+        return SourceField((*outer, *self.path), self.type, self.through and self.through + len(outer))
 
     @property
     def place(self) -> str:
@@ -175,12 +228,13 @@ SourceFields = Mapping[str, SourceField]
 SourceColumns = Mapping[str, ColumnType | SourceField]
 """Columns of a source by name; of those that are called otherwise there, the field."""
 
-WrittenColumns = Mapping[str, data_types.StoredType | SourceField]
-"""The same as users write them: a Python type, a DataType, a list of one (``list[str]``), or a field."""
+WrittenColumns = Mapping[str, data_types.WrittenType | SourceField]
+"""The same as users write them: a Python type, a DataType, a list of one (``list[str]``), a struct (``{"city": str}``),
+a map (``dict[str, int]``), or a field."""
 
 
-@keywords
-def field(path: Path, type: data_types.StoredType) -> SourceField:  # noqa: A002 (the word of the domain)
+@check_keywords
+def field(path: Path, type: data_types.WrittenType) -> SourceField:  # noqa: A002 (the word of the domain)
     """A column of a source that is called otherwise in its records, or lies in an object there.
 
     ``path``: "user.id" is the field ``id`` of the object ``user``; where names have dots themselves, write one for each
@@ -189,22 +243,29 @@ def field(path: Path, type: data_types.StoredType) -> SourceField:  # noqa: A002
     >>> hr.json("landing/clicks", {"id": hr.field("_id", str), "user": hr.field("user.id", int)}).types["user"].value
     'int'
     """
-    given = Arguments("field")
+    arguments = Arguments("field")
+    return SourceField(path_of(arguments, "path", path), data_types.column_type(arguments, "type", type))
+
+
+def path_of(arguments: Arguments, name: str, path: object) -> tuple[str, ...]:
+    """The argument ``name``, the names that lead to a field. Raises the error of ``arguments``."""
     names = path.split(".") if isinstance(path, str) else path
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) and n for n in names):
-        raise given.wrong("path", path, 'write the names that lead to the field, such as "user.id" or ["user", "id"]')
+        raise arguments.refusal(
+            name, path, 'write the names that lead to the field, such as "user.id" or ["user", "id"]'
+        )
     if not all(map(data_types.is_text, names)):
-        raise given.wrong("path", path, "half of a surrogate pair is not a character")
-    return SourceField(tuple(names), data_types.stored_type(given, "type", type))
+        raise arguments.refusal(name, path, "half of a surrogate pair is not a character")
+    return tuple(names)
 
 
-def columns_of_source(given: Arguments, name: str, value: object) -> dict[str, ColumnType | SourceField]:
+def columns_of_source(arguments: Arguments, name: str, value: object) -> dict[str, ColumnType | SourceField]:
     """The columns of ``value``, in order; a field that has the name of its column is its type alone. Raises
     PipelineError, also for two columns that would be one field, or of which one lies in the other.
     """
     if not isinstance(value, Mapping) or not value:
-        raise given.wrong(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
-    columns = {column: _column(given, name, column, kind) for column, kind in value.items()}
+        raise arguments.refusal(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
+    columns = {column: _column_type(arguments, name, column, kind) for column, kind in value.items()}
     fields = fields_of(columns)
     by_path = {source_field.path: column for column, source_field in fields.items()}
     for column, source_field in fields.items():
@@ -213,15 +274,32 @@ def columns_of_source(given: Arguments, name: str, value: object) -> dict[str, C
             if (other := by_path.get(outer, column)) != column:
                 how = "is the same field as" if outer == source_field.path else "lies in the field of"
                 why = f"it {how} column {other!r}, {'.'.join(outer)!r}: declare only one"
-                raise given.wrong(f"{name}[{column!r}]", value[column], why)
+                raise arguments.refusal(f"{name}[{column!r}]", value[column], why)
     return columns
 
 
-def _column(given: Arguments, name: str, column: object, kind: object) -> ColumnType | SourceField:
-    text = data_types.column_name(given, name, column, kind, 'give the column another name: {"id": field("_id", str)}')
+def _column_type(arguments: Arguments, name: str, column: object, kind: object) -> ColumnType | SourceField:
+    text = data_types.column_name(
+        arguments, name, column, kind, 'give the column another name: {"id": field("_id", str)}'
+    )
     if isinstance(kind, SourceField):
         return kind.type if kind.path == (text,) else kind
-    return data_types.stored_type(given, f"{name}[{text!r}]", kind)
+    return data_types.column_type(arguments, f"{name}[{text!r}]", kind)
+
+
+def in_list(columns: SourceColumns, place: str) -> dict[str, SourceField]:
+    """Choose the ``columns`` that are fields in what lies at ``place``, each as the list of them all."""
+    names = tuple(place.split("."))
+    fields_inside: dict[str, SourceField] = {}
+    for name, source_field in fields_of(columns).items():
+        if source_field.path[: len(names)] == names != source_field.path:
+            kind = (
+                data_types.ListType(source_field.type)
+                if isinstance(source_field.type, data_types.DataType)
+                else source_field.type
+            )
+            fields_inside[name] = SourceField(source_field.path, kind, len(names))
+    return fields_inside
 
 
 def fields_of(columns: SourceColumns) -> dict[str, SourceField]:
@@ -241,12 +319,41 @@ def in_objects(values: Mapping[str, Any], fields: SourceFields) -> dict[str, Any
     """The ``values`` of columns where their fields are: in objects within objects, by name."""
     objects: dict[str, Any] = {}
     for name, value in values.items():
-        *outer, last = fields[name].path
-        inside = objects
-        for part in outer:
-            inside = inside.setdefault(part, {})
-        inside[last] = value
+        list_depth, path = fields[name].through, fields[name].path
+        if not list_depth:
+            _put_at_path(objects, path, value)
+        elif value is not None:
+            parent = objects
+            for part in path[: list_depth - 1]:
+                parent = parent.setdefault(part, {})
+            items = parent.setdefault(path[list_depth - 1], [{} for _ in value])
+            for item, own in zip(items, value, strict=True):
+                _put_at_path(item, path[list_depth:], own)
     return objects
+
+
+def _put_at_path(parent: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    *outer, last = path
+    for part in outer:
+        parent = parent.setdefault(part, {})
+    parent[last] = value
+
+
+def out_of_objects(record: Mapping[str, Any], fields: SourceFields) -> dict[str, Any]:
+    """The values of a ``record`` that is written with its objects, by the columns ``fields`` that it is read with."""
+    by_path = {source_field.path: name for name, source_field in fields.items()}
+    objects = {path[:depth] for path in by_path for depth in range(len(path))}
+    values: dict[str, Any] = {}
+
+    def flatten_value(path: tuple[str, ...], value: Any) -> None:
+        if path in objects and isinstance(value, Mapping | None):
+            for name, field_value in ({} if value is None else value).items():
+                flatten_value((*path, name), field_value)
+        else:
+            values[by_path.get(path, ".".join(path))] = value
+
+    flatten_value((), record)
+    return values
 
 
 def check_reads(expr: Expr, columns: Collection[str]) -> None:
@@ -263,21 +370,23 @@ def in_order(results: Mapping[str, Expr]) -> dict[str, Expr]:
     """The columns so that each stands after those that it reads. Raises PipelineError if they read each other in a
     cycle.
     """
-    ordered: dict[str, Expr] = {}
+    columns_in_order: dict[str, Expr] = {}
     for name in results:
-        _place(name, results, ordered, ())
-    return ordered
+        _order_result(name, results, columns_in_order, ())
+    return columns_in_order
 
 
-def _place(name: str, results: Mapping[str, Expr], ordered: dict[str, Expr], above: tuple[str, ...]) -> None:
-    if name in above:
-        cycle = " reads ".join([*above[above.index(name) :], name])
+def _order_result(
+    name: str, results: Mapping[str, Expr], columns_in_order: dict[str, Expr], readers: tuple[str, ...]
+) -> None:
+    if name in readers:
+        cycle = " reads ".join([*readers[readers.index(name) :], name])
         raise PipelineError(f"{cycle}: nothing can be computed first; let one of them read aggregates alone")
-    if name in ordered:
+    if name in columns_in_order:
         return
     for other in sorted(columns_of(results[name]) & {*results}):
-        _place(other, results, ordered, (*above, name))
-    ordered[name] = results[name]
+        _order_result(other, results, columns_in_order, (*readers, name))
+    columns_in_order[name] = results[name]
 
 
 def result_types(results: Mapping[str, Expr], columns: data_types.Schema) -> dict[str, data_types.DataType]:
@@ -285,7 +394,7 @@ def result_types(results: Mapping[str, Expr], columns: data_types.Schema) -> dic
 
     Raises PipelineError for operands that do not fit.
     """
-    types, made = dict(columns), dict[str, data_types.DataType]()
+    types, computed_types = dict(columns), dict[str, data_types.DataType]()
     for name, expr in in_order(results).items():
         try:
             kind = type_of(expr, types)
@@ -293,5 +402,5 @@ def result_types(results: Mapping[str, Expr], columns: data_types.Schema) -> dic
             raise PipelineError(f"what[{name!r}]: {error}") from None
         if kind is None:
             raise PipelineError(f"what[{name!r}]: {render(expr)} is always NULL; name a result in it")
-        types[name] = made[name] = kind
-    return {name: made[name] for name in results}
+        types[name] = computed_types[name] = kind
+    return {name: computed_types[name] for name in results}

@@ -7,18 +7,21 @@ even. What does not fit is an error. All of it is arithmetic of whole numbers: o
 
 Schemas as users write them: a Python type, or a DataType, for each column.
 
-Types of the values of panes: those of columns, and lists, which no expression reads.
+Types of the values of panes: those of columns, and lists, which few expressions read.
+
+Types of columns that hold several values: lists, structs and maps. Maps have keys of text, which ascend.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 from enum import StrEnum
 from types import GenericAlias
-from typing import Final, Union
+from typing import Any, Final, Union
 
-from headrace.model.arguments import REQUIRED, Arguments, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, check_keywords, register_word
 
 
 class DataType(StrEnum):
@@ -44,8 +47,8 @@ NUMERIC = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 IN_JSON = (DataType.STRING, DataType.INT, DataType.FLOAT, DataType.BOOL)
 """What a value in JSON can be read as."""
 
-Schema = Mapping[str, Union[DataType, "ListType"]]
-"""Types of columns by name. Columns of a source may be lists, which few expressions read (``typing.type_of``)."""
+Schema = Mapping[str, Union[DataType, "ListType", "StructType", "MapType"]]
+"""Types of columns by name. Columns may be nested, which few expressions read (``typing.type_of``)."""
 
 Scalar = str | int | float | bool | date | bytes | Decimal | None
 """A constant; a timestamp is an int, its Instant."""
@@ -62,7 +65,7 @@ DIGITS = f"{PRECISION} digits, {SCALE} of them after the point"
 _LIMIT: int = 10**PRECISION
 
 
-def billionths(value: Decimal | int) -> int | None:
+def to_billionths(value: Decimal | int) -> int | None:
     """``value`` in billionths; None unless they say it exactly, and it fits."""
     if not (value := Decimal(value)).is_finite():
         return None
@@ -74,10 +77,10 @@ def billionths(value: Decimal | int) -> int | None:
     if shift > PRECISION or -shift > len(digits):
         return None
     units, rest = divmod(whole * 10 ** max(shift, 0), 10 ** max(-shift, 0))
-    return None if rest or not fits(units) else (-units if sign else units)
+    return None if rest or not fits_decimal(units) else (-units if sign else units)
 
 
-def fits(billionths: int) -> bool:
+def fits_decimal(billionths: int) -> bool:
     """Whether a decimal holds that."""
     return abs(billionths) < _LIMIT
 
@@ -85,12 +88,12 @@ def fits(billionths: int) -> bool:
 def of_billionths(number: int) -> Decimal:
     """The decimal of so many billionths, without trailing zeros."""
     digits = str(abs(number))
-    kept = digits.rstrip("0") or "0"
-    exponent = 0 if kept == "0" else len(digits) - len(kept) - SCALE
-    return Decimal((number < 0, tuple(map(int, kept)), exponent))
+    significant_digits = digits.rstrip("0") or "0"
+    exponent = 0 if significant_digits == "0" else len(digits) - len(significant_digits) - SCALE
+    return Decimal((number < 0, tuple(map(int, significant_digits)), exponent))
 
 
-def spelled(value: Decimal) -> str:
+def decimal_text(value: Decimal) -> str:
     """``value`` in digits, without trailing zeros: ``-12.5``."""
     text = f"{value:f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
@@ -112,54 +115,54 @@ PYTHON_TYPES: Mapping[type, DataType] = {
 }
 
 
-def schema_of(given: Arguments, name: str, value: object) -> dict[str, DataType]:
+def schema_of(arguments: Arguments, name: str, value: object) -> dict[str, DataType]:
     """The columns of ``value``, in order. Raises PipelineError."""
-    kinds = _named_kinds(given, name, value)
-    return {column: data_type(given, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
+    kinds = _named_kinds(arguments, name, value)
+    return {column: data_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
 
 
-def stored_schema(given: Arguments, name: str, value: object) -> dict[str, Union[DataType, "ListType"]]:
+def stored_schema(arguments: Arguments, name: str, value: object) -> dict[str, Union[DataType, "ListType"]]:
     """The columns of ``value``, some of which may be lists, in order. Raises PipelineError."""
-    kinds = _named_kinds(given, name, value)
-    return {column: stored_type(given, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
+    kinds = _named_kinds(arguments, name, value)
+    return {column: stored_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
 
 
-def _named_kinds(given: Arguments, name: str, value: object) -> Mapping[str, object]:
+def _named_kinds(arguments: Arguments, name: str, value: object) -> Mapping[str, object]:
     if not isinstance(value, Mapping) or not value:
-        raise given.wrong(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
+        raise arguments.refusal(name, value, 'name the columns and their types, such as {"origin": str, "delay": int}')
     for column, kind in value.items():
-        column_name(given, name, column, kind)
+        column_name(arguments, name, column, kind)
     return value
 
 
-def column_name(given: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:
+def column_name(arguments: Arguments, name: str, column: object, kind: object, instead: str = "") -> str:
     """``column``, the name of a column of ``name`` that holds ``kind``. Raises PipelineError, which says what to write
     ``instead`` of a name that belongs to Headrace.
     """
-    text = given.text(f"a column of {name}", column, "origin")
+    text = arguments.text(f"a column of {name}", column, "origin")
     if not is_text(text):
-        raise given.wrong(f"{name}[{text!r}]", kind, "half of a surrogate pair is not a character")
+        raise arguments.refusal(f"{name}[{text!r}]", kind, "half of a surrogate pair is not a character")
     if text.startswith("_"):
         why = "names that start with _ belong to Headrace"
-        raise given.wrong(f"{name}[{text!r}]", kind, f"{why}; {instead}" if instead else why)
+        raise arguments.refusal(f"{name}[{text!r}]", kind, f"{why}; {instead}" if instead else why)
     return text
 
 
-def data_type(given: Arguments, name: str, kind: object) -> DataType:
+def data_type(arguments: Arguments, name: str, kind: object) -> DataType:
     """The type ``kind`` of a column. Raises PipelineError."""
     if isinstance(kind, DataType):
         return kind
     if isinstance(kind, type) and kind in PYTHON_TYPES:
         return PYTHON_TYPES[kind]
     possible = ", ".join(python_type.__name__ for python_type in PYTHON_TYPES)
-    raise given.wrong(name, kind, f"write one of {possible}, or a DataType")
+    raise arguments.refusal(name, kind, f"write one of {possible}, or a DataType")
 
 
-@word("list", item=REQUIRED)
-@keywords
+@register_word("list", item=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class ListType:
-    """The type of a pane value that is a list; no expression reads it.
+    """The type of a list of values. Few expressions read it, and it is no key.
 
     >>> hr.ListType(hr.DataType.INT).item.value
     'int'
@@ -171,6 +174,22 @@ class ListType:
         object.__setattr__(self, "item", data_type(Arguments("ListType"), "item", self.item))
 
 
+@register_word("struct", fields=REQUIRED)
+@dataclass(frozen=True)
+class StructType:
+    """The type of an object with ``fields``, each with a name and a type. Written as a dict, ``{"city": str}``."""
+
+    fields: tuple[tuple[str, "ColumnType"], ...]
+
+
+@register_word("map", value=REQUIRED)
+@dataclass(frozen=True)
+class MapType:
+    """The type of an object whose names are data, and whose values have one type. Written ``dict[str, int]``."""
+
+    value: "ColumnType"
+
+
 @dataclass(frozen=True)
 class PairsType:
     """The type of a pane value that is a list of pairs, both parts of which may be NULL; no expression reads it."""
@@ -179,15 +198,27 @@ class PairsType:
     right: DataType
 
 
-ValueType = DataType | ListType | PairsType
+NestedType = ListType | StructType | MapType
+"""The types of columns that hold several values."""
+
+ColumnType = DataType | NestedType
+"""What a column of records holds."""
+
+ValueType = ColumnType | PairsType
 _LIST: Final = "list of "
+_MAP: Final = "map of string to "
+_STRUCT: Final = "struct of "
 _PAIRS: Final = "pairs of "
 _AND: Final = " and "
 
 
 def in_words(kind: ValueType) -> str:
-    """The type as text: "int", "list of int"."""
+    """The type as text: "int", "list of int", "map of string to int", 'struct of {"city": "string"}'."""
     match kind:
+        case StructType():
+            return f"{_STRUCT}{json.dumps(_field_words(kind), ensure_ascii=False)}"
+        case MapType(value):
+            return f"{_MAP}{in_words(value)}"
         case ListType(item):
             return f"{_LIST}{item.value}"
         case PairsType(left, right):
@@ -197,6 +228,12 @@ def in_words(kind: ValueType) -> str:
 
 def from_words(text: str) -> ValueType:
     """The type that ``in_words`` made a text of."""
+    if text.startswith(_STRUCT):
+        return _struct_from_words(json.loads(text.removeprefix(_STRUCT)))
+    if text.startswith(_MAP):
+        value = from_words(text.removeprefix(_MAP))
+        assert not isinstance(value, PairsType)
+        return MapType(value)
     item, is_list = text.removeprefix(_LIST), text.startswith(_LIST)
     if not is_list:
         return DataType(text)
@@ -206,14 +243,88 @@ def from_words(text: str) -> ValueType:
     return PairsType(DataType(left), DataType(right))
 
 
+def _field_words(kind: StructType) -> dict[str, Any]:
+    """The types of fields in words; of a struct in it those of its own fields."""
+    return {name: _field_words(own) if isinstance(own, StructType) else in_words(own) for name, own in kind.fields}
+
+
+def _struct_from_words(words: Mapping[str, Any]) -> StructType:
+    kinds = {name: _struct_from_words(own) if isinstance(own, dict) else from_words(own) for name, own in words.items()}
+    return StructType(tuple((name, kind) for name, kind in kinds.items() if not isinstance(kind, PairsType)))
+
+
+def parts_of(kind: ColumnType) -> Iterator[DataType]:
+    """The types of the values that a column of ``kind`` holds, however deep."""
+    match kind:
+        case ListType(item):
+            yield item
+        case StructType(fields):
+            for _, own in fields:
+                yield from parts_of(own)
+        case MapType(value):
+            yield DataType.STRING
+            yield from parts_of(value)
+        case _:
+            yield kind
+
+
+def has_map(kind: ValueType) -> bool:
+    """Whether there is a map in a column of ``kind``."""
+    match kind:
+        case StructType(fields):
+            return any(has_map(own) for _, own in fields)
+        case MapType():
+            return True
+    return False
+
+
 StoredType = type | DataType | ListType | GenericAlias
 """The type of what an object of the user's keeps: one of a column, or a list of these (``list[int]``)."""
 
 
-def stored_type(given: Arguments, name: str, kind: object) -> DataType | ListType:
+def stored_type(arguments: Arguments, name: str, kind: object) -> DataType | ListType:
     """The type ``kind`` of a value or a list. Raises PipelineError."""
     if isinstance(kind, ListType):
         return kind
     if isinstance(kind, GenericAlias) and kind.__origin__ is list:
-        return ListType(data_type(given, name, kind.__args__[0]))
-    return data_type(given, name, kind)
+        return ListType(data_type(arguments, name, kind.__args__[0]))
+    return data_type(arguments, name, kind)
+
+
+WrittenType = StoredType | StructType | MapType | Mapping[str, Any]
+"""The type of a column of records as users write it: a struct is a dict of its fields, a map ``dict[str, int]``."""
+
+_DEEPEST: Final = 20
+_OTHER_KEYS: Final = "the keys of a map are text, as in JSON: write dict[str, ...]"
+
+
+def column_type(arguments: Arguments, name: str, kind: object, depth: int = 1) -> ColumnType:
+    """The type ``kind`` of a column of records. Raises PipelineError."""
+    if depth > _DEEPEST:
+        raise arguments.refusal(name, kind, f"it is nested deeper than {_DEEPEST} levels; read the rest of it as text")
+    if isinstance(kind, StructType | MapType):
+        return kind
+    if isinstance(kind, GenericAlias) and kind.__origin__ is dict:
+        key, value = kind.__args__
+        if key not in (str, DataType.STRING):
+            raise arguments.refusal(name, kind, _OTHER_KEYS)
+        return MapType(column_type(arguments, name, value, depth + 1))
+    if isinstance(kind, Mapping):
+        return StructType(tuple(_struct_fields(arguments, name, kind, depth)))
+    return stored_type(arguments, name, kind)
+
+
+def _struct_fields(
+    arguments: Arguments, name: str, fields: Mapping[Any, Any], depth: int
+) -> Iterator[tuple[str, ColumnType]]:
+    if not fields:
+        raise arguments.refusal(name, fields, 'name the fields and their types, such as {"city": str}')
+    known: dict[str, str] = {}
+    for field, kind in fields.items():
+        if not isinstance(field, str) or not field or not is_text(field) or "\0" in field:
+            raise arguments.refusal(name, fields, f"{field!r} is no name of a field: write a text, without NUL")
+        if (other := known.setdefault(field.casefold(), field)) != field:
+            raise arguments.refusal(
+                name, fields, f"{other!r} and {field!r} differ in case alone, which tables do not see"
+            )
+        yield field, column_type(arguments, f"{name}[{field!r}]", kind, depth + 1)

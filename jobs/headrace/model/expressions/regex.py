@@ -52,14 +52,14 @@ class Captures(NamedTuple):
 @lru_cache(maxsize=1024)
 def to_re2(pattern: str) -> str:
     """``pattern`` as RE2 is given it. Raises RegexError if it is not in the subset."""
-    return _Reader(pattern).whole().re2
+    return _Reader(pattern).read_pattern().re2
 
 
 @lru_cache(maxsize=1024)
 def to_captures(pattern: str) -> Captures:
     """``pattern`` with its groups, which tell what matched. Raises RegexError if it is not in the subset."""
     reader = _Reader(pattern, captures=True)
-    regex = reader.whole()
+    regex = reader.read_pattern()
     return Captures(regex.re2, reader.groups, regex.may_be_empty)
 
 
@@ -73,14 +73,14 @@ def check_replacement(new: str, groups: int) -> None:
             raise RegexError(f"{reference[0]} names no group of the pattern; write \\\\ for a backslash")
 
 
-def _joined(parts: Iterable[Regex], between: str = "") -> Regex:
+def _join_regexes(parts: Iterable[Regex], separator: str = "") -> Regex:
     pieces = list(parts)
     size = max(1, sum(piece.size for piece in pieces))
-    may_be_empty = (any if between else all)(piece.may_be_empty for piece in pieces)
-    return Regex(between.join(piece.re2 for piece in pieces), size, may_be_empty)
+    may_be_empty = (any if separator else all)(piece.may_be_empty for piece in pieces)
+    return Regex(separator.join(piece.re2 for piece in pieces), size, may_be_empty)
 
 
-def _grouped(inner: Regex, kind: str = "?:") -> Regex:
+def _group_regex(inner: Regex, kind: str = "?:") -> Regex:
     return Regex(f"({kind}{inner.re2})", inner.size, inner.may_be_empty)
 
 
@@ -89,7 +89,7 @@ def _of_class(ranges: Ranges) -> Regex:
     return Regex(f"[{members}]", len(ranges))
 
 
-def _others(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _complement_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
     """All characters but these."""
     gaps, start = [], 0
     for low, high in sorted(ranges):
@@ -109,8 +109,8 @@ class _Reader:
     depth: int = field(default=0, init=False)
     groups: int = field(default=0, init=False)
 
-    def whole(self) -> Regex:
-        regex = self.alternatives()
+    def read_pattern(self) -> Regex:
+        regex = self.read_alternatives()
         if self.position < len(self.pattern):
             self.fail("there is no group that ) closes", r"\)")
         return regex
@@ -118,60 +118,65 @@ class _Reader:
     def fail(self, why: str, write: str) -> NoReturn:
         raise RegexError(f"{why} (at character {self.position}); write {write}")
 
-    def next(self) -> str:
+    def next_character(self) -> str:
         """The next character, "" at the end."""
         return self.pattern[self.position : self.position + 1]
 
-    def take(self, text: str) -> bool:
+    def take_if_next(self, text: str) -> bool:
         """Whether ``text`` comes next; then it is consumed."""
         is_next = self.pattern.startswith(text, self.position)
         self.position += len(text) if is_next else 0
         return is_next
 
-    def alternatives(self) -> Regex:
-        branches = [self.sequence()]
-        while self.take("|"):
-            branches.append(self.sequence())
-        return branches[0] if len(branches) == 1 else _grouped(_joined(branches, "|"))
+    def read_alternatives(self) -> Regex:
+        branches = [self.read_sequence()]
+        while self.take_if_next("|"):
+            branches.append(self.read_sequence())
+        return branches[0] if len(branches) == 1 else _group_regex(_join_regexes(branches, "|"))
 
-    def sequence(self) -> Regex:
-        regex = _joined(self.parts())
+    def read_sequence(self) -> Regex:
+        regex = _join_regexes(self.read_parts())
         if regex.size > _MOST:
             self.fail("the pattern is too large with all its repetitions", f"one of at most {_MOST} characters")
         return regex
 
-    def parts(self) -> Iterator[Regex]:
-        while self.next() not in ("", "|", ")"):
-            if (anchor := self.anchor()) is not None:
-                if self.next() in tuple("*+?{"):
+    def read_parts(self) -> Iterator[Regex]:
+        while self.next_character() not in ("", "|", ")"):
+            if (anchor := self.read_anchor()) is not None:
+                if self.next_character() in tuple("*+?{"):
                     self.fail("a place in the text cannot be repeated", "it once")
                 yield anchor
             else:
-                yield self.repeated(self.atom())
+                yield self.read_repetition(self.read_atom())
 
-    def anchor(self) -> Regex | None:
-        if self.take("^"):
+    def read_anchor(self) -> Regex | None:
+        if self.take_if_next("^"):
             return Regex("^", may_be_empty=True)
-        if self.take("$"):
+        if self.take_if_next("$"):
             return Regex(r"\z", may_be_empty=True)
-        return Regex(r"\b", may_be_empty=True) if self.take(r"\b") else None
+        return Regex(r"\b", may_be_empty=True) if self.take_if_next(r"\b") else None
 
-    def atom(self) -> Regex:
-        if self.take("("):
-            return self.group()
-        if self.take("["):
-            return _of_class(self.members())
-        if self.take("."):
-            return _of_class(_others([(0x0A, 0x0A)]))
-        if self.next() in tuple("*+?"):
-            self.fail(f"there is nothing before {self.next()}", rf"\{self.next()} for the character")
-        if self.next() in tuple("{}]"):
-            self.fail(f"{self.next()} has nothing to close or to repeat", rf"\{self.next()} for the character")
-        return _of_class(self.escaped() if self.take("\\") else self.character())
+    def read_atom(self) -> Regex:
+        if self.take_if_next("("):
+            return self.read_group()
+        if self.take_if_next("["):
+            return _of_class(self.read_class())
+        if self.take_if_next("."):
+            return _of_class(_complement_ranges([(0x0A, 0x0A)]))
+        if self.next_character() in tuple("*+?"):
+            self.fail(
+                f"there is nothing before {self.next_character()}", rf"\{self.next_character()} for the character"
+            )
+        if self.next_character() in tuple("{}]"):
+            self.fail(
+                f"{self.next_character()} has nothing to close or to repeat",
+                rf"\{self.next_character()} for the character",
+            )
+        return _of_class(self.read_escape() if self.take_if_next("\\") else self.read_character())
 
-    def group(self) -> Regex:
-        is_plain = not self.take("?:")
-        if is_plain and self.next() == "?":
+    def read_group(self) -> Regex:
+        is_plain = not self.take_if_next("?:")
+        if is_plain and self.next_character() == "?":
             self.fail(
                 "groups that begin with (? are look-around, flags or names, which the executors do not share",
                 "(?:...), or .lower().matches(...) for either case",
@@ -181,40 +186,40 @@ class _Reader:
         kind = f"?P<g{self.groups}>" if is_plain and self.captures else "?:"
         if self.depth > _DEEPEST:
             self.fail("groups are nested too deep", f"at most {_DEEPEST} within each other")
-        inner = self.alternatives()
+        inner = self.read_alternatives()
         self.depth -= 1
-        if not self.take(")"):
+        if not self.take_if_next(")"):
             self.fail("a group is not closed", r") at its end, or \( for the character")
-        return _grouped(inner, kind)
+        return _group_regex(inner, kind)
 
-    def character(self) -> Ranges:
-        code = ord(self.next())
+    def read_character(self) -> Ranges:
+        code = ord(self.next_character())
         self.position += 1
         return ((code, code),)
 
-    def escaped(self) -> Ranges:
+    def read_escape(self) -> Ranges:
         r"""What a backslash, already consumed, makes of the next character."""
-        letter = self.next()
+        letter = self.next_character()
         if letter.lower() in _CLASSES and letter:
             self.position += 1
-            return _CLASSES[letter] if letter in _CLASSES else _others(_CLASSES[letter.lower()])
+            return _CLASSES[letter] if letter in _CLASSES else _complement_ranges(_CLASSES[letter.lower()])
         if letter in _CONTROLS:
             self.position += 1
             return ((ord(_CONTROLS[letter]), ord(_CONTROLS[letter])),)
         if not letter or letter.isalnum() or not letter.isascii():
             what = "back-references and" if letter.isdigit() else "the escape"
             self.fail(f"{what} \\{letter} cannot be used" if letter else "a backslash ends the pattern", r"\\ for a \ ")
-        return self.character()
+        return self.read_character()
 
-    def members(self) -> Ranges:
+    def read_class(self) -> Ranges:
         """The characters of a class, whose [ is already consumed."""
-        negated = self.take("^")
+        is_negated = self.take_if_next("^")
         ranges: list[tuple[int, int]] = []
-        while not self.take("]"):
-            low = self.member()
-            if self.next() == "-" and self.pattern[self.position + 1 : self.position + 2] != "]":
+        while not self.take_if_next("]"):
+            low = self.read_member()
+            if self.next_character() == "-" and self.pattern[self.position + 1 : self.position + 2] != "]":
                 self.position += 1
-                high = self.member()
+                high = self.read_member()
                 if len(low) > 1 or len(high) > 1 or low[0][0] != low[0][1] or high[0][0] != high[0][1]:
                     self.fail("a range of a class is between two characters", r"\- for the character")
                 if low[0][0] > high[0][0]:
@@ -222,26 +227,26 @@ class _Reader:
                 ranges.append((low[0][0], high[0][0]))
             else:
                 ranges.extend(low)
-        others = _others(ranges)
-        members = others if negated else _others(others)
+        others = _complement_ranges(ranges)
+        members = others if is_negated else _complement_ranges(others)
         if not members:
             self.fail("a class has no character", r"at least one in it, and \] for the character")
         return members
 
-    def member(self) -> Ranges:
-        if not self.next():
+    def read_member(self) -> Ranges:
+        if not self.next_character():
             self.fail("a class is not closed", r"] at its end, or \[ for the character")
-        if self.next() == "[":
+        if self.next_character() == "[":
             self.fail("[ inside a class is not shared by the executors", r"\[ for the character")
-        return self.escaped() if self.take("\\") else self.character()
+        return self.read_escape() if self.take_if_next("\\") else self.read_character()
 
-    def repeated(self, inner: Regex) -> Regex:
-        low_high = self.times()
+    def read_repetition(self, inner: Regex) -> Regex:
+        low_high = self.read_times()
         if low_high is None:
             return inner
         low, high = low_high
-        is_lazy = self.take("?")
-        if self.next() in tuple("*+?{"):
+        is_lazy = self.take_if_next("?")
+        if self.next_character() in tuple("*+?{"):
             self.fail("a repetition cannot be repeated", "a group, (?:a*)*")
         if max(low, high or 0) > _MOST or (high is not None and low > high):
             self.fail("the numbers of a repetition are from low to high", f"{{low,high}} up to {_MOST}")
@@ -252,19 +257,19 @@ class _Reader:
         lazy = "?" if is_lazy else ""
         return Regex(f"(?:{inner.re2}){repeat}{lazy}", inner.size * times, low == 0 or inner.may_be_empty)
 
-    def times(self) -> tuple[int, int | None] | None:
+    def read_times(self) -> tuple[int, int | None] | None:
         for sign, times in (("*", (0, None)), ("+", (1, None)), ("?", (0, 1))):
-            if self.take(sign):
+            if self.take_if_next(sign):
                 return times
-        if not self.take("{"):
+        if not self.take_if_next("{"):
             return None
-        low, comma, high = self.number(), self.take(","), self.number()
-        if low is None or not self.take("}"):
+        low, comma, high = self.read_number(), self.take_if_next(","), self.read_number()
+        if low is None or not self.take_if_next("}"):
             self.fail("a repetition is {2}, {2,} or {2,5}", r"one of these, or \{ for the character")
         return low, high if comma else low
 
-    def number(self) -> int | None:
+    def read_number(self) -> int | None:
         start = self.position
-        while self.next() and self.next() in "0123456789":
+        while self.next_character() and self.next_character() in "0123456789":
             self.position += 1
         return int(self.pattern[start : self.position][:9]) if self.position > start else None

@@ -6,19 +6,19 @@ what is wrong.
 """
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
 from decimal import Decimal
 from typing import Any, NamedTuple, TypeVar
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import did_you_mean
-from headrace.model.combiners import BY_ANOTHER, TRAITS, Aggregate, Combiner, ResultType, result_type
+from headrace.model.combiners import BY_ANOTHER, TRAITS, Combiner, ResultType, result_type
 from headrace.model.expressions import data_types
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
+from headrace.model.expressions.expr import Aggregate, Binary, Column, Expr, Function, Literal, render
 
 
-def children(expr: Expr) -> Iterator[Expr]:
+def child_expressions(expr: Expr) -> Iterator[Expr]:
     """The direct operands of ``expr``."""
     match expr:
         case Binary(_, left, right):
@@ -33,13 +33,13 @@ def walk(expr: Expr) -> Iterator[Expr]:
     left = [expr]
     while left:
         yield (node := left.pop())
-        left += children(node)
+        left += child_expressions(node)
 
 
 def columns_of(expr: Expr) -> frozenset[str]:
     """Names of all columns that ``expr`` reads."""
     own = frozenset({expr.name}) if isinstance(expr, Column) else frozenset()
-    return own.union(*(columns_of(child) for child in children(expr)))
+    return own.union(*(columns_of(child) for child in child_expressions(expr)))
 
 
 MOST_NODES = 10_000
@@ -58,29 +58,29 @@ class Extent(NamedTuple):
     depth: int
 
 
-def extent(root: T, below: Callable[[T], Iterable[T]]) -> Extent:
+def tree_extent(root: T, below: Callable[[T], Iterable[T]]) -> Extent:
     """The extent of the tree under ``root``; ``below`` gives the children of a node. Looks once at each node, however
     often it stands in the tree, and calls nothing of its own again.
     """
-    known: dict[int, Extent] = {}
+    extents: dict[int, Extent] = {}
     left = [root]
     while left:
         node = left[-1]
         inner = [*below(node)]
-        unknown = [child for child in inner if id(child) not in known]
+        unknown = [child for child in inner if id(child) not in extents]
         if unknown:
             left += unknown
             continue
-        parts = [known[id(child)] for child in inner]
+        parts = [extents[id(child)] for child in inner]
         depth = 1 + max((part.depth for part in parts), default=0)
-        known[id(node)] = Extent(1 + sum(part.nodes for part in parts), depth)
+        extents[id(node)] = Extent(1 + sum(part.nodes for part in parts), depth)
         left.pop()
-    return known[id(root)]
+    return extents[id(root)]
 
 
 def too_large(expr: Expr) -> str | None:
     """Why ``expr`` is more than can be computed, and what to write instead; None if it is not."""
-    size = extent(expr, children)
+    size = tree_extent(expr, child_expressions)
     if size.depth > DEEPEST:
         return (
             f"the expression is {size.depth:,} levels deep, and may be {DEEPEST}: add up or choose in groups, use "
@@ -94,7 +94,7 @@ def too_large(expr: Expr) -> str | None:
     return None
 
 
-def same(left: Expr, right: Expr) -> bool:
+def is_same_expression(left: Expr, right: Expr) -> bool:
     """Structural equality (``==`` builds an expression instead)."""
     return to_json(left) == to_json(right)
 
@@ -121,7 +121,7 @@ def constant_to_json(value: Any) -> Any:
         case bytes():
             return b64encode(value).decode()
         case Decimal():
-            return data_types.spelled(value)
+            return data_types.decimal_text(value)
     return value
 
 
@@ -134,7 +134,7 @@ _B, _I, _F, _S, _T = (
 )
 _D, _Y, _M = data_types.DataType.DATE, data_types.DataType.BYTES, data_types.DataType.DECIMAL
 Kind = data_types.DataType | None
-AnyKind = Kind | data_types.ListType
+AnyKind = Kind | data_types.NestedType
 
 _CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
     _B: frozenset({_I, _F, _S, _T}),
@@ -151,16 +151,16 @@ _CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
 def type_of(expr: Expr, schema: data_types.Schema) -> data_types.DataType | None:
     """The type of ``expr`` over columns of ``schema``; None for an untyped NULL.
 
-    Raises PipelineError for an unknown column, operands that do not fit, or a list, which is no value.
+    Raises PipelineError for an unknown column, operands that do not fit, or what is nested, which is no value.
     """
     kind = kind_of(expr, schema)
-    if isinstance(kind, data_types.ListType):
-        raise _bad(expr, f"a {data_types.in_words(kind)} is no value; {_READS_LISTS}")
+    if isinstance(kind, data_types.NestedType):
+        raise _type_error(expr, f"a {data_types.in_words(kind)} is no value; {_what_reads(kind)}")
     return kind
 
 
 def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
-    """The same of an operand, which may be a list that a function reads. Raises PipelineError."""
+    """The same of an operand, which may be nested, and read by a function. Raises PipelineError."""
     match expr:
         case Column(name):
             if name not in schema:
@@ -173,16 +173,27 @@ def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
             return kind
         case Binary(op, left, right):
             return _binary_type(expr, op, type_of(left, schema), type_of(right, schema))
-        case Function(name, (first, *others)):
-            own, kinds = kind_of(first, schema), [type_of(other, schema) for other in others]
-            if isinstance(own, data_types.ListType):
-                return _type_over_list(expr, name, own, kinds)
-            return _function_type(expr, name, [own, *kinds])
+        case Function("bucket", values):
+            for value in values:  # each of any type
+                kind_of(value, schema)
+            return _I
+        case Function(name, values) if values:
+            return _kind_of_function(expr, name, values, schema)
     raise PipelineError(f"{expr!r} is not an expression")
 
 
-def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.DataType | data_types.ListType:
-    """The type of ``expr`` as the column ``name`` of rows, which may be a list. Raises PipelineError, also for an
+def _kind_of_function(expr: Expr, name: str, values: Sequence[Expr], schema: data_types.Schema) -> AnyKind:
+    first, *others = values
+    own, kinds = kind_of(first, schema), [type_of(other, schema) for other in others]
+    if isinstance(own, data_types.ListType):
+        return _type_over_list(expr, name, own, kinds)
+    if isinstance(own, data_types.NestedType):
+        return _type_over_object(expr, name, own)
+    return _function_type(expr, name, [own, *kinds])
+
+
+def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.ColumnType:
+    """The type of ``expr`` as the column ``name`` of rows, which may be nested. Raises PipelineError, also for an
     untyped NULL.
     """
     try:
@@ -194,6 +205,11 @@ def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.Dat
     return kind
 
 
+def _what_reads(kind: data_types.NestedType) -> str:
+    return _READS_LISTS if isinstance(kind, data_types.ListType) else _READS_OBJECTS
+
+
+_READS_OBJECTS = "is_null reads it, rows take it along, and a source has a field of it by hr.field"
 _READS_LISTS = "length, contains, item, slice and is_null read a list, and so does a transform, which may explode it"
 
 
@@ -204,55 +220,68 @@ def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: li
         case "is_null":
             return _B
         case "contains":
-            _unify(expr, [kind.item, *others])
+            _unify_types(expr, [kind.item, *others])
             return _B
         case "item":
             return kind.item
         case "slice":
             return kind
-    raise _bad(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_LISTS}")
+    raise _type_error(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_LISTS}")
 
 
-def _bad(expr: Expr, why: str) -> PipelineError:
+def _type_over_object(expr: Expr, name: str, kind: data_types.NestedType) -> AnyKind:
+    match name:
+        case "bucket":
+            return _I
+        case "is_null":
+            return _B
+    raise _type_error(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_OBJECTS}")
+
+
+def _type_error(expr: Expr, why: str) -> PipelineError:
     return PipelineError(f"in {render(expr)}: {why}")
 
 
-def _unify(expr: Expr, types: list[Kind]) -> Kind:
-    known = {t for t in types if t is not None}
-    if not known:
+def _unify_types(expr: Expr, types: list[Kind]) -> Kind:
+    known_types = {t for t in types if t is not None}
+    if not known_types:
         return None
-    if known == {_I, _F}:
+    if known_types == {_I, _F}:
         return _F
-    if known == {_I, _M}:
+    if known_types == {_I, _M}:
         return _M
-    if len(known) > 1:
-        raise _bad(expr, f"the operands have different types: {', '.join(sorted(known))}{_hint('compare', known)}")
-    return known.pop()
+    if len(known_types) > 1:
+        raise _type_error(
+            expr,
+            "the operands have different types: "
+            f"{', '.join(sorted(known_types))}{_operand_hint('compare', known_types)}",
+        )
+    return known_types.pop()
 
 
 def _binary_type(expr: Expr, op: str, left: Kind, right: Kind) -> data_types.DataType:
     if op in Binary.BOOLEAN:
         if {left, right} - {_B, None}:
             sign = "&" if op == "and" else "|"
-            raise _bad(
+            raise _type_error(
                 expr,
                 f"{op} needs booleans, found {left} and {right}; put each comparison beside {sign} in parentheses",
             )
         return _B
     if op in Binary.COMPARISON:
-        _unify(expr, [left, right])
+        _unify_types(expr, [left, right])
         return _B
     if op not in Binary.ARITHMETIC:
-        raise _bad(expr, f"unknown operator {op!r}")
+        raise _type_error(expr, f"unknown operator {op!r}")
     if op == "-" and _D in {left, right} and not {left, right} - {_D, None}:
         return _I
     if {left, right} - {*data_types.NUMERIC, None}:
-        raise _bad(expr, f"{op} needs numbers, found {left} and {right}{_hint(op, {left, right})}")
-    unified = _unify(expr, [left, right]) or _I
-    return _F if op == "/" and unified is _I else unified
+        raise _type_error(expr, f"{op} needs numbers, found {left} and {right}{_operand_hint(op, {left, right})}")
+    common_type = _unify_types(expr, [left, right]) or _I
+    return _F if op == "/" and common_type is _I else common_type
 
 
-def _hint(op: str, kinds: set[data_types.DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)
+def _operand_hint(op: str, kinds: set[data_types.DataType] | set[Kind]) -> str:  # noqa: PLR0911 (a line for each mistake)
     """What to write for operands of ``kinds`` that do not fit."""
     if op == "compare" and kinds == {_S, _T}:
         return '; write the time as a datetime with a time zone, or lit("2013-01-01T00:00:00Z").cast(datetime)'
@@ -277,35 +306,35 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> AnyKind:
     if name.startswith("cast_"):
         return _cast_type(expr, args[0], data_types.DataType(name.removeprefix("cast_")))
     if name in {"coalesce", "least", "greatest"}:
-        return _unify(expr, args)
+        return _unify_types(expr, args)
     if name == "is_null":
         return _B
     if name == "if":
         if args[0] not in (_B, None):
-            raise _bad(expr, f"the condition is {args[0]}, not bool")
-        return _unify(expr, args[1:])
+            raise _type_error(expr, f"the condition is {args[0]}, not bool")
+        return _unify_types(expr, args[1:])
     if name == "is_in":
-        _unify(expr, args)
+        _unify_types(expr, args)
         return _B
     if name not in _SIGNATURES:
-        raise _bad(expr, f"unknown function {name!r}")
-    accepted, result = _SIGNATURES[name]
+        raise _type_error(expr, f"unknown function {name!r}")
+    accepted_types, result = _SIGNATURES[name]
     # What else there is are constants, checked when it is written; but contains also takes items of lists.
     for arg in args if name in _OF_OPERANDS else args[:1]:
-        if arg is not None and arg not in accepted:
-            raise _bad(expr, f"{name} takes {' or '.join(accepted) or 'a list'}, found {arg}")
+        if arg is not None and arg not in accepted_types:
+            raise _type_error(expr, f"{name} takes {' or '.join(accepted_types) or 'a list'}, found {arg}")
     if name in ("plus_us", "plus_days") and args[1] not in (_I, None):
-        raise _bad(expr, f"a {args[0] or _T} moves by an int, found {args[1]}")
+        raise _type_error(expr, f"a {args[0] or _T} moves by an int, found {args[1]}")
     return result or args[0]
 
 
-def _cast_type(expr: Expr, source: Kind, to: data_types.DataType) -> data_types.DataType:
-    if source is None or source is to or to in _CASTS[source]:
-        return to
-    raise _bad(expr, f"a {source} cannot be cast to {to}, only to {', '.join(sorted(_CASTS[source]))}")
+def _cast_type(expr: Expr, source: Kind, target: data_types.DataType) -> data_types.DataType:
+    if source is None or source is target or target in _CASTS[source]:
+        return target
+    raise _type_error(expr, f"a {source} cannot be cast to {target}, only to {', '.join(sorted(_CASTS[source]))}")
 
 
-_OF_OPERANDS = frozenset({"concat", "contains", "power", "bit_and", "bit_or", "bit_xor"})
+_OF_OPERANDS = frozenset({"concat", "contains", "power", "log", "bit_and", "bit_or", "bit_xor"})
 """Functions whose other arguments are of the types of the first; those of the rest are checked when it is written."""
 
 _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
@@ -325,7 +354,7 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     **dict.fromkeys(("regexp_extract", "regexp_replace"), ((_S,), _S)),
     "split": ((_S,), data_types.ListType(_S)),
     **dict.fromkeys(("item", "slice"), ((), None)),
-    **dict.fromkeys(("sqrt", "ln", "log10", "exp", "power"), (data_types.NUMERIC, _F)),
+    **dict.fromkeys(("sqrt", "ln", "log10", "log", "exp", "power"), (data_types.NUMERIC, _F)),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"), ((_I,), _I)),
     **dict.fromkeys(("md5", "sha256"), ((_S, _Y), _S)),
     **{f"json_{kind.value}": ((_S,), kind) for kind in data_types.IN_JSON},
@@ -335,7 +364,7 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
 """What each function takes, and gives; None is the type of its first argument."""
 
 
-def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.ValueType:  # noqa: PLR0911 (a line for each kind of result)
+def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.ValueType:  # noqa: PLR0911, PLR0912 (a line for each kind of result)
     """Type of the result of ``aggregate`` over elements of ``schema``. Raises PipelineError if its input does not
     fit.
     """
@@ -348,10 +377,12 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
     if traits.boolean and kind is not _B:
         raise PipelineError(f"{combiner}({aggregate.input!s}) needs a boolean, found {kind}; write a comparison")
     if combiner in BY_ANOTHER:
-        _type(combiner, aggregate.other, schema)
+        _operand_type(combiner, aggregate.other, schema)
     match traits.gives:
         case ResultType.INT:
             return data_types.DataType.INT
+        case ResultType.BYTES:
+            return data_types.DataType.BYTES
         case ResultType.INPUT:
             return kind
         case ResultType.FRACTION:
@@ -363,7 +394,7 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
         case ResultType.LIST:
             return data_types.ListType(kind)
         case ResultType.PAIRS:
-            return data_types.PairsType(kind, _type(combiner, aggregate.other, schema))
+            return data_types.PairsType(kind, _operand_type(combiner, aggregate.other, schema))
         case ResultType.DECLARED:
             assert aggregate.custom is not None
             return result_type(aggregate.custom)
@@ -371,10 +402,10 @@ def output_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.V
 
 def input_type(aggregate: Aggregate, schema: data_types.Schema) -> data_types.DataType:
     """Type of the input of ``aggregate`` over ``schema``. Raises PipelineError if it has none."""
-    return _type(aggregate.combiner, aggregate.input, schema)
+    return _operand_type(aggregate.combiner, aggregate.input, schema)
 
 
-def _type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> data_types.DataType:
+def _operand_type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> data_types.DataType:
     if expr is None:
         raise PipelineError(f"{combiner} needs an expression to read")
     kind = type_of(expr, schema)
@@ -384,6 +415,8 @@ def _type(combiner: Combiner, expr: Expr | None, schema: data_types.Schema) -> d
 
 
 def readable_types(what: Mapping[str, Aggregate], schema: data_types.Schema) -> data_types.Schema:
-    """Types of the results of ``what`` over elements of ``schema``, without the lists, which no expression reads."""
+    """Types of the results of ``what`` over elements of ``schema``, without lists of pairs, which no expression
+    reads.
+    """
     kinds = {name: output_type(aggregate, schema) for name, aggregate in what.items()}
-    return {name: kind for name, kind in kinds.items() if isinstance(kind, data_types.DataType)}
+    return {name: kind for name, kind in kinds.items() if not isinstance(kind, data_types.PairsType)}

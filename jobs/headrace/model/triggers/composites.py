@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, check_keywords, register_word
 from headrace.model.triggers import elementary
 
 
-@word("after watermark", early=None, late=None)
-@keywords
+@register_word("after watermark", early=None, late=None)
+@check_keywords
 @dataclass(frozen=True)
 class AfterWatermark(elementary.Trigger):
     """Fires once when the watermark passes the end of the window.
@@ -25,7 +25,7 @@ class AfterWatermark(elementary.Trigger):
     def __post_init__(self) -> None:
         for name, trigger in (("early", self.early), ("late", self.late)):
             if trigger is not None:
-                _trigger("AfterWatermark", name, trigger)
+                _check_trigger("AfterWatermark", name, trigger)
 
     @property
     def children(self) -> tuple[elementary.Trigger, ...]:
@@ -37,7 +37,7 @@ class AfterWatermark(elementary.Trigger):
 
     @property
     def continuation(self) -> elementary.Trigger:
-        return AfterWatermark(_continued(self.early), _continued(self.late))
+        return AfterWatermark(_continuation_trigger(self.early), _continuation_trigger(self.late))
 
     @property
     def waits_for_the_end(self) -> bool:
@@ -62,10 +62,10 @@ def _(trigger: AfterWatermark) -> list[str]:
 
 @elementary.missing.register(AfterWatermark)
 def _(trigger: AfterWatermark, progress: elementary.TriggerProgress) -> str:
-    return progress.passing("the watermark", progress.watermark)
+    return progress.describe_wait("the watermark", progress.watermark)
 
 
-@keywords
+@check_keywords
 def on_update() -> elementary.Trigger:
     """Fire whenever a window changes, and once when the watermark passes its end: SQL's ``EMIT ON UPDATE``.
 
@@ -77,7 +77,7 @@ def on_update() -> elementary.Trigger:
     return AfterWatermark(early=elementary.AfterCount(1), late=elementary.AfterCount(1))
 
 
-@keywords
+@check_keywords
 def on_window_close() -> elementary.Trigger:
     """Fire when the watermark passes the end of the window, and for late data: SQL's ``EMIT ON WINDOW CLOSE``.
 
@@ -89,8 +89,8 @@ def on_window_close() -> elementary.Trigger:
     return elementary.Default()
 
 
-@word("repeatedly", trigger=REQUIRED)
-@keywords
+@register_word("repeatedly", trigger=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class Repeatedly(elementary.Trigger):
     """Fires whenever ``trigger`` fires and starts it again when it finishes; never finishes itself.
@@ -102,7 +102,7 @@ class Repeatedly(elementary.Trigger):
     trigger: elementary.Trigger
 
     def __post_init__(self) -> None:
-        _trigger("Repeatedly", "trigger", self.trigger)
+        _check_trigger("Repeatedly", "trigger", self.trigger)
 
     @property
     def children(self) -> tuple[elementary.Trigger, ...]:
@@ -131,7 +131,7 @@ def _(trigger: Repeatedly) -> list[str]:
     return [f"whenever {elementary.condition(trigger.trigger)}"]
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True, init=False)
 class _Several(elementary.Trigger):
     """A trigger made of others: ``AfterAny(AfterCount(100), AfterWatermark())``."""
@@ -142,7 +142,7 @@ class _Several(elementary.Trigger):
         if not triggers:
             raise PipelineError(f"{type(self).__name__} needs at least one trigger")
         for number, trigger in enumerate(triggers, start=1):
-            _trigger(type(self).__name__, f"trigger {number}", trigger)
+            _check_trigger(type(self).__name__, f"trigger {number}", trigger)
         object.__setattr__(self, "triggers", triggers)
 
     @property
@@ -158,7 +158,7 @@ class _Several(elementary.Trigger):
         return [trigger.continuation for trigger in self.triggers]
 
 
-@word("after any", triggers=REQUIRED)
+@register_word("after any", triggers=REQUIRED)
 class AfterAny(_Several):
     """Fires once when one of ``triggers`` fires.
 
@@ -180,7 +180,7 @@ def _(trigger: AfterAny) -> str:
     return ", or ".join(map(elementary.condition, trigger.triggers))
 
 
-@word("after all", triggers=REQUIRED)
+@register_word("after all", triggers=REQUIRED)
 class AfterAll(_Several):
     """Fires once when all of ``triggers`` are ready at the same evaluation.
 
@@ -202,7 +202,7 @@ def _(trigger: AfterAll) -> str:
     return f"at the same time {', and '.join(map(elementary.condition, trigger.triggers))}"
 
 
-@word("after each", triggers=REQUIRED)
+@register_word("after each", triggers=REQUIRED)
 class AfterEach(_Several):
     """Fires as its first unfinished trigger does and moves on to the next when that finishes.
 
@@ -232,8 +232,8 @@ def _(trigger: AfterEach) -> str:
     return f"first {', then '.join(map(elementary.condition, trigger.triggers))}"
 
 
-@word("or finally", main=REQUIRED, until=REQUIRED)
-@keywords
+@register_word("or finally", main=REQUIRED, until=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class OrFinally(elementary.Trigger):
     """Fires as ``main`` does until ``until`` fires; ``until`` keeps its progress across the panes of ``main``.
@@ -246,8 +246,8 @@ class OrFinally(elementary.Trigger):
     until: elementary.Trigger
 
     def __post_init__(self) -> None:
-        _trigger("OrFinally", "main", self.main)
-        _trigger("OrFinally", "until", self.until)
+        _check_trigger("OrFinally", "main", self.main)
+        _check_trigger("OrFinally", "until", self.until)
 
     @property
     def children(self) -> tuple[elementary.Trigger, ...]:
@@ -275,9 +275,9 @@ def _(trigger: OrFinally) -> str:
     return f"{elementary.condition(trigger.main)}, and for the last time when {elementary.condition(trigger.until)}"
 
 
-def _continued(trigger: elementary.Trigger | None) -> elementary.Trigger | None:
+def _continuation_trigger(trigger: elementary.Trigger | None) -> elementary.Trigger | None:
     return None if trigger is None else trigger.continuation
 
 
-def _trigger(owner: str, name: str, value: object) -> None:
+def _check_trigger(owner: str, name: str, value: object) -> None:
     Arguments(owner).instance(name, value, elementary.Trigger, "a trigger such as AfterCount(100)")

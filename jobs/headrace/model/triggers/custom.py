@@ -152,7 +152,7 @@ def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
         trigger.deadline(state)
     for name, kind in types.items():
         value = state[name]
-        if value is not None and not _fits(value, kind):
+        if value is not None and not _fits_type(value, kind):
             raise PipelineError(f"{trigger!r} creates {value!r} as {name!r}, which is declared as {kind}")
     if merging and not trigger.merges:
         raise PipelineError(f"{trigger!r} has no on_merge, and the windows merge; add it, or use other windows")
@@ -160,9 +160,9 @@ def check_trigger(trigger: CustomTrigger, merging: bool) -> None:
 
 def state_types(trigger: CustomTrigger) -> dict[str, DataType]:
     """The types that it declares for its state. Raises PipelineError."""
-    given = Arguments(type(trigger).__name__)
+    arguments = Arguments(type(trigger).__name__)
     types = trigger.state_types
-    return {name: data_type(given, f"state_types[{name!r}]", kind) for name, kind in types.items()}
+    return {name: data_type(arguments, f"state_types[{name!r}]", kind) for name, kind in types.items()}
 
 
 def _check_signals(trigger: CustomTrigger) -> None:
@@ -175,7 +175,7 @@ def _check_signals(trigger: CustomTrigger) -> None:
         raise PipelineError(f"{trigger!r} has an on_signal and declares no signals= for it")
 
 
-def _fits(value: object, kind: DataType) -> bool:
+def _fits_type(value: object, kind: DataType) -> bool:
     if kind is DataType.BOOL or isinstance(value, bool):
         return kind is DataType.BOOL and isinstance(value, bool)
     if kind is DataType.STRING:
@@ -197,7 +197,7 @@ def checked_state(trigger: CustomTrigger, state: State) -> State:
 
 def checked_progress(trigger: CustomTrigger, progress: Progress) -> Progress:
     """``progress``, if its state has the declared fields and it has finished only if that may be."""
-    state, finished = progress
-    if finished and not trigger.may_finish:
+    state, has_finished = progress
+    if has_finished and not trigger.may_finish:
         raise PipelineError(f"{trigger!r} finished, but its may_finish says that it never does")
-    return Progress(checked_state(trigger, state), finished)
+    return Progress(checked_state(trigger, state), has_finished)

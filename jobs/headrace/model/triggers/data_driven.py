@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from headrace.errors import PipelineError
-from headrace.model.arguments import REQUIRED, Arguments, keywords, word
-from headrace.model.combiners import Aggregate, Combiner, render_aggregate
-from headrace.model.expressions.columns import expression
+from headrace.model.arguments import REQUIRED, Arguments, check_keywords, register_word
+from headrace.model.combiners import Combiner
+from headrace.model.expressions.columns import require_expression
 from headrace.model.expressions.data_types import Schema
-from headrace.model.expressions.expr import Expr, render
+from headrace.model.expressions.expr import Aggregate, Expr, render, render_aggregate
 from headrace.model.expressions.typing import readable_types
 from headrace.model.triggers import elementary
 from headrace.model.triggers.elementary import predicates
@@ -87,9 +87,9 @@ def is_nullable(regex: Regex) -> bool:
 def parse_pattern(pattern: str) -> Regex:
     """The expression that ``pattern`` writes. Raises PipelineError, with the place, if it is none."""
     parser = _Parser(pattern)
-    regex = parser.choice()
+    regex = parser.parse_choice()
     if parser.rest:
-        raise parser.error(f"unexpected {parser.take()!r}")
+        raise parser.pattern_error(f"unexpected {parser.take_character()!r}")
     return regex
 
 
@@ -112,85 +112,85 @@ class _Parser:
         self._pattern = pattern
         self.rest = pattern
 
-    def error(self, why: str) -> PipelineError:
-        at = len(self._pattern) - len(self.rest)
-        return PipelineError(f"pattern {self._pattern!r}, character {at}: {why}")
+    def pattern_error(self, why: str) -> PipelineError:
+        position = len(self._pattern) - len(self.rest)
+        return PipelineError(f"pattern {self._pattern!r}, character {position}: {why}")
 
-    def take(self) -> str:
+    def take_character(self) -> str:
         """The next character."""
         character, self.rest = self.rest[:1], self.rest[1:]
         return character
 
-    def _skip(self, expected: str) -> bool:
+    def _skip_if_next(self, expected: str) -> bool:
         if not self.rest.startswith(expected):
             return False
         self.rest = self.rest[len(expected) :]
         return True
 
-    def choice(self) -> Regex:
-        regex = self._sequence()
-        while self._skip("|"):
-            regex = Either(regex, self._sequence())
+    def parse_choice(self) -> Regex:
+        regex = self._parse_sequence()
+        while self._skip_if_next("|"):
+            regex = Either(regex, self._parse_sequence())
         return regex
 
-    def _sequence(self) -> Regex:
+    def _parse_sequence(self) -> Regex:
         regex: Regex = Empty()
         while self.rest and self.rest[0] not in "|)":
-            regex = _then(regex, self._repeated())
+            regex = _make_sequence(regex, self._parse_repeated())
         return regex
 
-    def _repeated(self) -> Regex:
-        regex = self._atom()
+    def _parse_repeated(self) -> Regex:
+        regex = self._parse_atom()
         while self.rest and self.rest[0] in "*+?{":
-            regex = self._repeat(regex, self.take())
+            regex = self._apply_quantifier(regex, self.take_character())
         return regex
 
-    def _repeat(self, regex: Regex, quantifier: str) -> Regex:
+    def _apply_quantifier(self, regex: Regex, quantifier: str) -> Regex:
         match quantifier:
             case "*":
                 return Star(regex)
             case "+":
-                return _then(regex, Star(regex))
+                return _make_sequence(regex, Star(regex))
             case "?":
                 return Either(Empty(), regex)
-        bounds, closed, rest = self.rest.partition("}")
+        bounds, closing_brace, rest = self.rest.partition("}")
         low, comma, high = bounds.partition(",")
-        if not closed or not low.isdecimal() or (high and not high.isdecimal()):
-            raise self.error("write {3}, {2,} or {2,4}")
+        if not closing_brace or not low.isdecimal() or (high and not high.isdecimal()):
+            raise self.pattern_error("write {3}, {2,} or {2,4}")
         self.rest = rest
-        return self._times(regex, int(low), int(high) if high else None if comma else int(low))
+        return self._repeat_times(regex, int(low), int(high) if high else None if comma else int(low))
 
-    def _times(self, regex: Regex, low: int, high: int | None) -> Regex:
+    def _repeat_times(self, regex: Regex, low: int, high: int | None) -> Regex:
         if max(low, high or 0) > _MAX_REPEATS or (high is not None and high < low):
-            raise self.error(f"cannot repeat {low} to {high} times; at most {_MAX_REPEATS}")
+            raise self.pattern_error(f"cannot repeat {low} to {high} times; at most {_MAX_REPEATS}")
         result: Regex = Star(regex) if high is None else Empty()
         for _ in range(low, high or low):
-            result = Either(Empty(), _then(regex, result))
+            result = Either(Empty(), _make_sequence(regex, result))
         for _ in range(low):
-            result = _then(regex, result)
+            result = _make_sequence(regex, result)
         return result
 
-    def _atom(self) -> Regex:
-        character = self.take()
+    def _parse_atom(self) -> Regex:
+        character = self.take_character()
         if character == "(":
-            regex = self.choice()
-            if not self._skip(")"):
-                raise self.error("a ) is missing")
+            regex = self.parse_choice()
+            if not self._skip_if_next(")"):
+                raise self.pattern_error("a ) is missing")
             return regex
         if character == "[":
-            negated = self._skip("^")
-            letters, closed, self.rest = self.rest.partition("]")
-            if not closed or not letters.isalpha():
-                raise self.error("write [ab] or [^ab]")
-            return Symbol(frozenset(letters), negated)
+            is_negated = self._skip_if_next("^")
+            letters, closing_bracket, self.rest = self.rest.partition("]")
+            if not closing_bracket or not letters.isalpha():
+                raise self.pattern_error("write [ab] or [^ab]")
+            return Symbol(frozenset(letters), is_negated)
         if character == ".":
             return Symbol(frozenset(), negated=True)
         if not character.isalpha():
-            raise self.error(f"unexpected {character!r}" if character else "a letter is missing")
+            raise self.pattern_error(f"unexpected {character!r}" if character else "a letter is missing")
         return Symbol(frozenset(character))
 
 
-def _then(first: Regex, second: Regex) -> Regex:
+def _make_sequence(first: Regex, second: Regex) -> Regex:
     if isinstance(first, Empty):
         return second
     return first if isinstance(second, Empty) else Then(first, second)
@@ -210,7 +210,7 @@ class PatternTable:
     transitions: tuple[tuple[int, ...], ...]
     accepting: int
 
-    def code(self, satisfied: frozenset[str]) -> int:
+    def element_code(self, satisfied: frozenset[str]) -> int:
         """The code of an element that satisfies just ``satisfied``."""
         return sum(1 << i for i, letter in enumerate(self.letters) if letter in satisfied)
 
@@ -227,8 +227,8 @@ def compile_pattern(pattern: str, letters: Sequence[str]) -> PatternTable:
     pending: list[frozenset[int] | None] = [frozenset()]
     for state in pending:  # grows while it is walked
         row = []
-        for satisfied in codes:
-            following = None if state is None else places.after(state, satisfied)
+        for true_letters in codes:
+            following = None if state is None else places.next_places(state, true_letters)
             if following not in numbers:
                 numbers[following] = len(numbers)
                 pending.append(following)
@@ -247,9 +247,9 @@ class _Places:
     def __init__(self, regex: Regex) -> None:
         self._symbols: list[Symbol] = []
         self._follow: list[set[int]] = []
-        self._first, self._last = self._number(regex)
+        self._first, self._last = self._number_places(regex)
 
-    def _number(self, regex: Regex) -> tuple[set[int], set[int]]:
+    def _number_places(self, regex: Regex) -> tuple[set[int], set[int]]:
         """First and last places of ``regex``, whose symbols it numbers."""
         match regex:
             case Symbol():
@@ -257,33 +257,35 @@ class _Places:
                 self._follow.append(set())
                 return {len(self._symbols) - 1}, {len(self._symbols) - 1}
             case Then(a, b):
-                (first, end), (begin, last) = self._number(a), self._number(b)
-                self._connect(end, begin)
+                (first, end), (begin, last) = self._number_places(a), self._number_places(b)
+                self._connect_places(end, begin)
                 return first | (begin if is_nullable(a) else set()), last | (end if is_nullable(b) else set())
             case Either(a, b):
-                (first, end), (begin, last) = self._number(a), self._number(b)
+                (first, end), (begin, last) = self._number_places(a), self._number_places(b)
                 return first | begin, end | last
             case Star(inner):
-                first, last = self._number(inner)
-                self._connect(last, first)
+                first, last = self._number_places(inner)
+                self._connect_places(last, first)
                 return first, last
         return set(), set()
 
-    def _connect(self, ends: set[int], begins: set[int]) -> None:
+    def _connect_places(self, ends: set[int], begins: set[int]) -> None:
         for place in ends:
             self._follow[place] |= begins
 
-    def after(self, state: frozenset[int], satisfied: frozenset[str]) -> frozenset[int] | None:
+    def next_places(self, state: frozenset[int], satisfied: frozenset[str]) -> frozenset[int] | None:
         """The places that an element may match; None if a match ends there."""
-        reached = frozenset(place for place in self._candidates(state) if self._symbols[place].matches(satisfied))
-        return None if reached & self._last else reached
+        reached_places = frozenset(
+            place for place in self._following_places(state) if self._symbols[place].matches(satisfied)
+        )
+        return None if reached_places & self._last else reached_places
 
-    def _candidates(self, state: frozenset[int]) -> Iterator[int]:
+    def _following_places(self, state: frozenset[int]) -> Iterator[int]:
         yield from self._first.union(*(self._follow[place] for place in state))
 
 
-@word("after punctuation", predicate=REQUIRED)
-@keywords
+@register_word("after punctuation", predicate=REQUIRED)
+@check_keywords
 @dataclass(frozen=True, eq=False)
 class AfterPunctuation(elementary.ElementTrigger):
     """Fires once an element has arrived for which ``predicate`` is TRUE (semantics 9.4).
@@ -298,7 +300,7 @@ class AfterPunctuation(elementary.ElementTrigger):
     predicate: Expr
 
     def __post_init__(self) -> None:
-        expression(Arguments("AfterPunctuation"), "predicate", self.predicate)
+        require_expression(Arguments("AfterPunctuation"), "predicate", self.predicate)
 
 
 @elementary.condition.register(AfterPunctuation)
@@ -321,8 +323,8 @@ def _(trigger: AfterPunctuation, schema: Schema) -> list[elementary.TriggerPredi
     return [elementary.TriggerPredicate("AfterPunctuation", trigger.predicate, schema)]
 
 
-@word("data driven", what=REQUIRED, ready_if=REQUIRED)
-@keywords
+@register_word("data driven", what=REQUIRED, ready_if=REQUIRED)
+@check_keywords
 @dataclass(frozen=True, eq=False)
 class DataDriven(elementary.ElementTrigger):
     """Fires once ``ready_if`` is TRUE of aggregates over the elements since its own last reset, which need not be the
@@ -343,9 +345,9 @@ class DataDriven(elementary.ElementTrigger):
     ALLOWED = frozenset({Combiner.COUNT, Combiner.SUM, Combiner.MIN, Combiner.MAX, Combiner.MEAN})
 
     def __post_init__(self) -> None:
-        given = Arguments("DataDriven")
-        given.mapping("what", self.what, Aggregate, '{"name": aggregate}, such as {"total": col("amount").sum()}')
-        expression(given, "ready_if", self.ready_if)
+        arguments = Arguments("DataDriven")
+        arguments.mapping("what", self.what, Aggregate, '{"name": aggregate}, such as {"total": col("amount").sum()}')
+        require_expression(arguments, "ready_if", self.ready_if)
         for name, aggregate in self.what.items():
             if aggregate.combiner not in self.ALLOWED:
                 raise PipelineError(
@@ -361,8 +363,8 @@ def _(trigger: DataDriven) -> str:
 
 @elementary.missing.register(DataDriven)
 def _(trigger: DataDriven, progress: elementary.TriggerProgress) -> str:
-    seen = ", ".join(f"{name} = {value}" for name, value in progress.totals.items())
-    return f"{render(trigger.ready_if)} (so far {seen})"
+    totals_text = ", ".join(f"{name} = {value}" for name, value in progress.totals.items())
+    return f"{render(trigger.ready_if)} (so far {totals_text})"
 
 
 @elementary.inputs.register(DataDriven)
@@ -375,8 +377,8 @@ def _(trigger: DataDriven, schema: Schema) -> list[elementary.TriggerPredicate]:
     return [elementary.TriggerPredicate("DataDriven", trigger.ready_if, readable_types(trigger.what, schema))]
 
 
-@word("after pattern", pattern=REQUIRED, predicates=REQUIRED)
-@keywords
+@register_word("after pattern", pattern=REQUIRED, predicates=REQUIRED)
+@check_keywords
 @dataclass(frozen=True, eq=False)
 class AfterPattern(elementary.ElementTrigger):
     """Fires once a run of elements in their order of arrival matches ``pattern`` (semantics 9.6)::
@@ -395,9 +397,9 @@ class AfterPattern(elementary.ElementTrigger):
     predicates: Mapping[str, Expr]
 
     def __post_init__(self) -> None:
-        given = Arguments("AfterPattern")
-        given.text("pattern", self.pattern, "ab*c")
-        given.mapping("predicates", self.predicates, Expr, '{"a": condition}, such as {"a": col("v") > 9}')
+        arguments = Arguments("AfterPattern")
+        arguments.text("pattern", self.pattern, "ab*c")
+        arguments.mapping("predicates", self.predicates, Expr, '{"a": condition}, such as {"a": col("v") > 9}')
         regex = parse_pattern(self.pattern)
         for name in self.predicates:
             if len(name) != 1 or not name.isalpha():
@@ -426,8 +428,8 @@ def _(trigger: AfterPattern) -> str:
 
 @elementary.missing.register(AfterPattern)
 def _(trigger: AfterPattern, progress: elementary.TriggerProgress) -> str:
-    begun = "a match has begun" if progress.state["at"] else "no match has begun"
-    return f"elements in their order of arrival that match {trigger.pattern!r} ({begun})"
+    match_state = "a match has begun" if progress.state["at"] else "no match has begun"
+    return f"elements in their order of arrival that match {trigger.pattern!r} ({match_state})"
 
 
 @elementary.inputs.register(AfterPattern)
@@ -437,5 +439,8 @@ def _(trigger: AfterPattern) -> list[Expr]:
 
 @predicates.register(AfterPattern)
 def _(trigger: AfterPattern, schema: Schema) -> list[elementary.TriggerPredicate]:
-    named = trigger.predicates.items()
-    return [elementary.TriggerPredicate(f"AfterPattern, {name!r},", predicate, schema) for name, predicate in named]
+    named_predicates = trigger.predicates.items()
+    return [
+        elementary.TriggerPredicate(f"AfterPattern, {name!r},", predicate, schema)
+        for name, predicate in named_predicates
+    ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any, NamedTuple
 
-from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, keywords, word
+from headrace.model.arguments import REQUIRED, Arguments, Length, Suggesting, check_keywords, register_word
 from headrace.model.expressions.data_types import Schema
 from headrace.model.expressions.expr import Expr
 from headrace.model.expressions.typing import constant_to_json
@@ -79,7 +79,7 @@ def predicates(trigger: Trigger, schema: Schema) -> Iterable[TriggerPredicate]:
     return ()
 
 
-@keywords
+@check_keywords
 @dataclass(frozen=True)
 class Signal:
     """Something that happened outside: a step like one of processing time. It is for every open window, or those of one
@@ -94,24 +94,24 @@ class Signal:
     window: Window | None = None
 
     def __post_init__(self) -> None:
-        given = Arguments("Signal")
-        given.text("name", self.name, "close")
+        arguments = Arguments("Signal")
+        arguments.text("name", self.name, "close")
         if self.key is not None:
-            given.instance("key", self.key, tuple, 'the values of a key, such as ("EWR",)')
+            arguments.instance("key", self.key, tuple, 'the values of a key, such as ("EWR",)')
         if self.window is not None:
-            given.instance("window", self.window, Window, "a Window")
+            arguments.instance("window", self.window, Window, "a Window")
 
     def is_for(self, key: tuple[Any, ...], window: Window) -> bool:
         """Whether it is for that window of that key."""
-        return self.written_key in (None, _written(key)) and self.window in (None, window)
+        return self.written_key in (None, _key_to_json(key)) and self.window in (None, window)
 
     @property
     def written_key(self) -> list[Any] | None:
         """The key as JSON has it: days, bytes and decimals are text."""
-        return None if self.key is None else _written(self.key)
+        return None if self.key is None else _key_to_json(self.key)
 
 
-def _written(key: tuple[Any, ...]) -> list[Any]:
+def _key_to_json(key: tuple[Any, ...]) -> list[Any]:
     return [constant_to_json(part) for part in key]
 
 
@@ -146,14 +146,14 @@ class TriggerProgress(NamedTuple):
     percentiles: Mapping[float, Instant]
     held: str = ""
 
-    def passing(self, watermark: str, stands: Instant) -> str:
+    def describe_wait(self, watermark: str, stands: Instant) -> str:
         """What is missing until ``watermark``, which ``stands`` there, has passed the window."""
-        at = f"it stands at {render(stands)}{self.held}"
+        position = f"it stands at {render(stands)}{self.held}"
         if self.end >= GLOBAL_WINDOW_END:
-            return f"{watermark} to come to the end of the input ({at})"
-        return f"{watermark} to pass {render(self.end)} ({at})"
+            return f"{watermark} to come to the end of the input ({position})"
+        return f"{watermark} to pass {render(self.end)} ({position})"
 
-    def percentile(self, q: float) -> Instant:
+    def percentile_watermark(self, q: float) -> Instant:
         """The watermark of the fastest ``q`` %, which is never below the watermark."""
         return Instant(max(self.percentiles.get(q, self.watermark), self.watermark))
 
@@ -185,8 +185,8 @@ class ElementTrigger(Trigger):
         return AfterCount(1)
 
 
-@word("default")
-@keywords
+@register_word("default")
+@check_keywords
 @dataclass(frozen=True)
 class Default(_Endless):
     """Fires when the watermark passes the end of the window and for every later bundle; never finishes.
@@ -208,11 +208,11 @@ def _(trigger: Default) -> list[str]:
 
 @missing.register(Default)
 def _(trigger: Default, progress: TriggerProgress) -> str:
-    return progress.passing("the watermark", progress.watermark)
+    return progress.describe_wait("the watermark", progress.watermark)
 
 
-@word("never")
-@keywords
+@register_word("never")
+@check_keywords
 @dataclass(frozen=True)
 class Never(_Endless):
     """Never fires; what the window holds is emitted when it expires.
@@ -237,8 +237,8 @@ def _(trigger: Never, progress: TriggerProgress) -> str:
     return "nothing: what the window holds is emitted when it expires"
 
 
-@word("always")
-@keywords
+@register_word("always")
+@check_keywords
 @dataclass(frozen=True)
 class Always(Trigger):
     """Fires whenever it is asked: for every bundle, and when the watermark passes the end of the window.
@@ -262,8 +262,8 @@ def _(trigger: Always, progress: TriggerProgress) -> str:
     return ASKED
 
 
-@word("after count", count=REQUIRED)
-@keywords
+@register_word("after count", count=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class AfterCount(ElementTrigger):
     """Fires once ``count`` elements have arrived since its last reset. Bundles are atomic: a pane may hold more.
@@ -275,7 +275,7 @@ class AfterCount(ElementTrigger):
     count: int
 
     def __post_init__(self) -> None:
-        Arguments("AfterCount").whole("count", self.count, least=1)
+        Arguments("AfterCount").whole_number("count", self.count, least=1)
 
 
 @condition.register(AfterCount)
@@ -290,8 +290,8 @@ def _(trigger: AfterCount, progress: TriggerProgress) -> str:
     return f"{more:,} more element{'s' if more > 1 else ''} ({total:,} of {trigger.count:,} so far)"
 
 
-@word("after bytes", size=REQUIRED)
-@keywords
+@register_word("after bytes", size=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class AfterBytes(ElementTrigger):
     """Fires once elements of ``size`` bytes in all have arrived since its last reset (semantics 9.5).
@@ -303,7 +303,7 @@ class AfterBytes(ElementTrigger):
     size: int
 
     def __post_init__(self) -> None:
-        Arguments("AfterBytes").whole("size", self.size, least=1)
+        Arguments("AfterBytes").whole_number("size", self.size, least=1)
 
 
 @condition.register(AfterBytes)
@@ -317,8 +317,8 @@ def _(trigger: AfterBytes, progress: TriggerProgress) -> str:
     return f"elements of {trigger.size - total:,} more bytes ({total:,} of {trigger.size:,} so far)"
 
 
-@word("after processing time", delay=0, align=None, align_offset=0)
-@keywords
+@register_word("after processing time", delay=0, align=None, align_offset=0)
+@check_keywords
 @dataclass(frozen=True, init=False)
 class AfterProcessingTime(Trigger):
     """Fires once the processing-time clock reaches the first element's time plus ``delay``, rounded up to the next
@@ -333,11 +333,11 @@ class AfterProcessingTime(Trigger):
     align_offset: Duration
 
     def __init__(self, delay: Length = "0s", align: Length | None = None, align_offset: Length = "0s") -> None:
-        given = Arguments("AfterProcessingTime")
-        step = None if align is None else given.duration("align", align, least=1)
-        object.__setattr__(self, "delay", given.duration("delay", delay))
+        arguments = Arguments("AfterProcessingTime")
+        step = None if align is None else arguments.duration("align", align, least=1)
+        object.__setattr__(self, "delay", arguments.duration("delay", delay))
         object.__setattr__(self, "align", step)
-        object.__setattr__(self, "align_offset", given.duration("align_offset", align_offset, least=None))
+        object.__setattr__(self, "align_offset", arguments.duration("align_offset", align_offset, least=None))
 
     @property
     def continuation(self) -> Trigger:
@@ -347,13 +347,13 @@ class AfterProcessingTime(Trigger):
 @condition.register(AfterProcessingTime)
 def _(trigger: AfterProcessingTime) -> str:
     if trigger.delay:
-        after = f"{render_duration(trigger.delay)} after its first element arrived"
+        moment_text = f"{render_duration(trigger.delay)} after its first element arrived"
     else:
-        after = "an element has arrived"
+        moment_text = "an element has arrived"
     if trigger.align is None:
-        return f"the clock is {after}" if trigger.delay else after
+        return f"the clock is {moment_text}" if trigger.delay else moment_text
     offset = f" and {render_duration(trigger.align_offset)}" if trigger.align_offset else ""
-    return f"the clock shows a multiple of {render_duration(trigger.align)}{offset}, {after}"
+    return f"the clock shows a multiple of {render_duration(trigger.align)}{offset}, {moment_text}"
 
 
 @missing.register(AfterProcessingTime)
@@ -365,8 +365,8 @@ def _(trigger: AfterProcessingTime, progress: TriggerProgress) -> str:
     return f"processing time {render(Instant(deadline))} ({ran})"
 
 
-@word("after synchronized processing time")
-@keywords
+@register_word("after synchronized processing time")
+@check_keywords
 @dataclass(frozen=True)
 class AfterSynchronizedProcessingTime(Trigger):
     """Fires once all that was in flight upstream when the first element arrived has arrived too (semantics 4.6).
@@ -386,8 +386,8 @@ def _(trigger: AfterSynchronizedProcessingTime, progress: TriggerProgress) -> st
     return "an element"
 
 
-@word("after signal", name=REQUIRED)
-@keywords
+@register_word("after signal", name=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class AfterSignal(ElementTrigger):
     """Fires once a ``Signal`` of this ``name`` came while the window was open, since its last reset (semantics 9.3).
@@ -416,8 +416,8 @@ def _(trigger: AfterSignal, progress: TriggerProgress) -> str:
     return f"the signal {trigger.name!r} (headrace run --signal {trigger.name})"
 
 
-@word("after percentile watermark", percentile=REQUIRED)
-@keywords
+@register_word("after percentile watermark", percentile=REQUIRED)
+@check_keywords
 @dataclass(frozen=True)
 class AfterPercentileWatermark(Trigger):
     """Fires once when the watermark of the fastest ``percentile`` % of the input passes the end of the window (9.2).
@@ -442,4 +442,4 @@ def _(trigger: AfterPercentileWatermark) -> str:
 @missing.register(AfterPercentileWatermark)
 def _(trigger: AfterPercentileWatermark, progress: TriggerProgress) -> str:
     watermark = f"the watermark of the fastest {trigger.percentile:g} % of the input"
-    return progress.passing(watermark, progress.percentile(trigger.percentile))
+    return progress.describe_wait(watermark, progress.percentile_watermark(trigger.percentile))

@@ -21,10 +21,10 @@ from importlib.util import resolve_name
 from types import ModuleType
 from typing import Any
 
-from headrace.errors import FixConfigError
+from headrace.errors import FixConfigError, HeadraceError
 from headrace.pipeline.endpoints import OwnFunction, Source
-from headrace.pipeline.identity import once
-from headrace.pipeline.loading.modules import OWN_PACKAGES, imported, package_of, plain_name
+from headrace.pipeline.identity import cache_per_pipeline
+from headrace.pipeline.loading.modules import OWN_PACKAGES, import_from_package, package_of, plain_name
 from headrace.pipeline.pipeline import Pipeline
 
 _Import = ast.Import | ast.ImportFrom
@@ -33,8 +33,8 @@ _Import = ast.Import | ast.ImportFrom
 def code_of(pipeline: Pipeline) -> dict[str, str]:
     """Digests by ``module:name``; nothing for code whose source is not to be had. Imports the named functions."""
     digests = {}
-    for module, name in _own(pipeline):
-        if text := _Reached(module).text(name):
+    for module, name in _modules_and_names(pipeline):
+        if text := _ReachedStatements(module).source_text(name):
             digests[f"{plain_name(module.__name__)}:{name}"] = hashlib.sha256(text.encode()).hexdigest()[:16]
     return dict(sorted(digests.items()))
 
@@ -46,39 +46,42 @@ def changed_code(pipeline: Pipeline, recorded: Mapping[str, str]) -> list[str]:
 
 def modules_of(value: Any) -> set[str]:
     """The names of the modules that define own objects and functions anywhere in ``value``, as in a pipeline."""
-    return {module.__name__ for module, _ in _own(value)}
+    return {module.__name__ for module, _ in _modules_and_names(value)}
 
 
-def _own(value: Any) -> Iterator[tuple[ModuleType, str]]:
+def _modules_and_names(value: Any) -> Iterator[tuple[ModuleType, str]]:
     """The modules and names of functions, and of classes of own objects, anywhere in ``value``."""
-    for named in _named(value):
-        if (module := _module_of(named)) is not None:
-            yield module, named.name.partition(":")[2] if isinstance(named, OwnFunction) else named[1]
+    for named_object in _named_objects(value):
+        if (module := _module_of(named_object)) is not None:
+            yield (
+                module,
+                named_object.name.partition(":")[2] if isinstance(named_object, OwnFunction) else named_object[1],
+            )
 
 
 _Named = OwnFunction | tuple[str, str]
 """A function, or the module and the name of a class."""
 
 
-def _module_of(named: _Named) -> ModuleType | None:
-    if not isinstance(named, OwnFunction):
-        return sys.modules.get(named[0])
+def _module_of(named_object: _Named) -> ModuleType | None:
+    if not isinstance(named_object, OwnFunction):
+        return sys.modules.get(named_object[0])
     try:
-        return imported(named.name.partition(":")[0], named.package)
+        return import_from_package(named_object.name.partition(":")[0], named_object.package)
     except Exception:  # the run says so when it needs the function
         return None
 
 
-@once
+@cache_per_pipeline
 def _named_in_pipeline(pipeline: Pipeline) -> Sequence[_Named]:
     each_once: list[_Named] = []
-    for named in _named_in_object(pipeline):
-        if named not in each_once:  # a function that says what it gives has no hash
-            each_once.append(named)
+    for named_object in _named_in_object(pipeline):
+        if named_object not in each_once:  # a function that says what it gives has no hash
+            each_once.append(named_object)
     return each_once
 
 
-def _named(value: Any) -> Iterator[_Named]:
+def _named_objects(value: Any) -> Iterator[_Named]:
     if isinstance(value, Pipeline):
         yield from _named_in_pipeline(value)
     elif isinstance(value, OwnFunction):
@@ -87,10 +90,10 @@ def _named(value: Any) -> Iterator[_Named]:
         yield from _named_in_object(value)
     elif isinstance(value, Mapping):
         for part in value.values():
-            yield from _named(part)
+            yield from _named_objects(part)
     elif isinstance(value, list | tuple):
         for part in value:
-            yield from _named(part)
+            yield from _named_objects(part)
 
 
 def _named_in_object(value: Any) -> Iterator[_Named]:
@@ -99,10 +102,10 @@ def _named_in_object(value: Any) -> Iterator[_Named]:
     if is_own and not isinstance(value, Source):  # a source is installed wherever its connector is
         yield kind.__module__, kind.__qualname__.partition(".")[0]
     for field in fields(value):
-        yield from _named(getattr(value, field.name))
+        yield from _named_objects(getattr(value, field.name))
 
 
-class _Reached:
+class _ReachedStatements:
     """The statements that definitions of ``module`` reach, in it and in the modules beside it."""
 
     def __init__(self, module: ModuleType) -> None:
@@ -112,39 +115,39 @@ class _Reached:
         self._found: dict[tuple[str, int], str] = {}
         self._read: dict[str, _Source] = {}
 
-    def text(self, name: str) -> str:
+    def source_text(self, name: str) -> str:
         """All of them, in an order that does not depend on where they stand among others."""
-        self._reach(self._start.__name__, name)
+        self._reach_name(self._start.__name__, name)
         return "\n".join(sorted(self._found.values()))
 
-    def _reach(self, module: str, name: str, attributes: tuple[str, ...] = ()) -> None:
+    def _reach_name(self, module: str, name: str, attributes: tuple[str, ...] = ()) -> None:
         if (module, name, attributes) in self._seen or not self._is_ours(module):
             return
         self._seen.add((module, name, attributes))
-        source = self._source(module)
+        source = self._read_source(module)
         for number in source.defining.get(name, ()):
             self._take(module, number, source.statements[number])
         for imported_by in (*source.imports.get(name, ()), *source.imports.get("*", ())):
-            self._follow(module, imported_by, name, attributes)
+            self._follow_import(module, imported_by, name, attributes)
 
     def _take(self, module: str, number: int, statement: "_Statement") -> None:
         if (module, number) in self._found:
             return
         self._found[module, number] = f"{plain_name(module)}: {statement.text}"
         for name, attributes in statement.read:
-            self._reach(module, name, attributes)
+            self._reach_name(module, name, attributes)
             for inner_statement in statement.imports:
-                self._follow(module, inner_statement, name, attributes)
+                self._follow_import(module, inner_statement, name, attributes)
 
-    def _follow(self, module: str, statement: _Import, name: str, attributes: tuple[str, ...]) -> None:
+    def _follow_import(self, module: str, statement: _Import, name: str, attributes: tuple[str, ...]) -> None:
         """Go on in another module if ``statement`` gives ``name`` from there, of which ``attributes`` are read."""
         for alias in statement.names:
             if isinstance(statement, ast.Import):
                 top = alias.name.partition(".")[0]
                 if name == (alias.asname or top):
-                    self._reach_in(self._absolute(module, alias.name if alias.asname else top), attributes)
+                    self._reach_in(self._absolute_name(module, alias.name if alias.asname else top), attributes)
             elif alias.name == "*" or name == (alias.asname or alias.name):
-                origin = self._absolute(module, "." * statement.level + (statement.module or ""))
+                origin = self._absolute_name(module, "." * statement.level + (statement.module or ""))
                 self._reach_in(origin, (name if alias.name == "*" else alias.name, *attributes))
 
     def _reach_in(self, module: str, path: tuple[str, ...]) -> None:
@@ -152,22 +155,22 @@ class _Reached:
         while path and f"{module}.{path[0]}" in sys.modules:
             module, path = f"{module}.{path[0]}", path[1:]
         if path:
-            self._reach(module, path[0], path[1:])
+            self._reach_name(module, path[0], path[1:])
         elif self._is_ours(module):
-            for number, statement in enumerate(self._source(module).statements):
+            for number, statement in enumerate(self._read_source(module).statements):
                 self._take(module, number, statement)
 
-    def _absolute(self, module: str, name: str) -> str:
+    def _absolute_name(self, module: str, name: str) -> str:
         """The name among ``sys.modules`` of what ``module`` calls ``name``."""
         if name.startswith("."):
             is_package = hasattr(sys.modules[module], "__path__")
             return resolve_name(name, module if is_package else module.rpartition(".")[0])
-        beside = f"{package_of(module)}.{name}"
-        return beside if beside in sys.modules else name
+        sibling = f"{package_of(module)}.{name}"
+        return sibling if sibling in sys.modules else name
 
-    def _source(self, module: str) -> "_Source":
+    def _read_source(self, module: str) -> "_Source":
         if module not in self._read:
-            self._read[module] = _source(module)
+            self._read[module] = _module_source(module)
         return self._read[module]
 
     def _is_ours(self, module: str) -> bool:
@@ -188,12 +191,12 @@ class _Statement:
     @cached_property
     def defined(self) -> Set[str]:
         """The names that it gives."""
-        return _defined(self.node)
+        return _defined_names(self.node)
 
     @cached_property
     def read(self) -> Sequence[tuple[str, tuple[str, ...]]]:
         """The names that it reads, each with the attributes that it reads of it; each once."""
-        return [*dict.fromkeys(_reads(self.node))]
+        return [*dict.fromkeys(_names_read(self.node))]
 
     @cached_property
     def imports(self) -> Sequence[_Import]:
@@ -228,16 +231,16 @@ class _Source:
         return dict(statements)
 
 
-def _source(module: str) -> _Source:
+def _module_source(module: str) -> _Source:
     """The top level of a module, without docstrings; nothing if its source is not to be had."""
     spec = sys.modules[module].__spec__
     loader = None if spec is None else spec.loader
     source = loader.get_source(module) if loader is not None and hasattr(loader, "get_source") else None
-    return _Source(()) if source is None else _parsed(source)
+    return _Source(()) if source is None else _parse_source(source)
 
 
 @lru_cache(maxsize=128)
-def _parsed(source: str) -> _Source:
+def _parse_source(source: str) -> _Source:
     """The statements of a ``source``. A run asks what code says for each output, at its beginning and at its end."""
     tree = ast.parse(source)
     for node in ast.walk(tree):
@@ -252,7 +255,7 @@ def _has_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.Async
     return ast.get_docstring(node, clean=False) is not None
 
 
-def _reads(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _names_read(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Names that ``node`` reads, each with the attributes that it reads of it."""
     attributes: list[str] = []
     while isinstance(node, ast.Attribute):
@@ -261,10 +264,10 @@ def _reads(node: ast.AST) -> Iterator[tuple[str, tuple[str, ...]]]:
     if isinstance(node, ast.Name):
         yield node.id, tuple(attributes)
     for child in ast.iter_child_nodes(node):
-        yield from _reads(child)
+        yield from _names_read(child)
 
 
-def _defined(statement: ast.stmt) -> set[str]:
+def _defined_names(statement: ast.stmt) -> set[str]:
     """The names that a statement of the top level gives, changes, or calls a method of."""
     if isinstance(statement, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         return {statement.name}
@@ -297,14 +300,33 @@ def named_function(what: str, named: str, package: str | None, error: type[FixCo
     """The function that is ``named``; ``what`` names it for people. Raises an ``error`` where there is none, and
     whatever else the module raises as it is imported.
     """
-    name, _, called = named.partition(":")
+    name, _, attribute = named.partition(":")
     try:
-        module = imported(name, package)
+        module = import_from_package(name, package)
     except ImportError as problem:
         raise error(
             f"{what}: module {name} cannot be imported ({problem}): it lies beside the pipeline's file, or is installed"
         ) from problem
-    function = getattr(module, called, None)
+    function = getattr(module, attribute, None)
     if not callable(function):
-        raise error(f"{what}: module {name} has no function {called}")
+        raise error(f"{what}: module {name} has no function {attribute}")
     return NamedFunction(function, module.__name__)
+
+
+_LOADED = "_loaded"
+
+
+def load_function(function: OwnFunction, error: type[FixConfigError]) -> Callable[..., Any]:
+    """The function itself, which stays with the definition wherever that travels. Raises an ``error``."""
+    if _LOADED not in function.__dict__:
+        try:
+            own = named_function(function.in_words, function.name, function.package, error)
+        except HeadraceError:
+            raise
+        except Exception as problem:  # a module of the user's own may raise anything
+            raise error(
+                f"{function.in_words}: its module fails as it is imported: {type(problem).__name__}: {problem}"
+            ) from problem
+        function.__dict__[_LOADED] = own.function
+    call: Callable[..., Any] = function.__dict__[_LOADED]
+    return call

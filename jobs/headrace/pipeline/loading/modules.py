@@ -49,12 +49,12 @@ class TimeUpError(BaseException):
         super().__init__(f"it has not ended after {seconds:g} s")
 
 
-class Interrupted(KeyboardInterrupt):
+class InterruptedByUser(KeyboardInterrupt):
     """A person has asked for the end (Ctrl-C); a bare KeyboardInterrupt was raised by the code itself."""
 
 
 @contextmanager
-def guarded(seconds: float | None) -> Iterator[None]:
+def limit_time(seconds: float | None) -> Iterator[None]:
     """Raise TimeUpError in the block when it takes longer than ``seconds`` (None: it may take any time), or than half
     of what a timer leaves that was set outside; and Interrupted on Ctrl-C. Only the main thread has either.
     """
@@ -65,7 +65,7 @@ def guarded(seconds: float | None) -> Iterator[None]:
         if seconds is None:
             yield
         else:
-            with _timer(seconds):
+            with _limit_seconds(seconds):
                 yield
 
 
@@ -74,21 +74,21 @@ def _on_interrupt() -> Iterator[None]:
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:  # somebody else's: it is left alone
         yield
         return
-    with _handler(signal.SIGINT, _interrupt):
+    with _install_handler(signal.SIGINT, _raise_interrupted):
         yield
 
 
 @contextmanager
-def _timer(seconds: float) -> Iterator[None]:
-    begun = time.monotonic()
+def _limit_seconds(seconds: float) -> Iterator[None]:
+    start = time.monotonic()
     left, interval = signal.setitimer(signal.ITIMER_REAL, 0)
     limit = min(seconds, left / _SHARE) if left else seconds
 
-    def end(_signal: int, _frame: FrameType | None) -> NoReturn:
+    def raise_time_up(_signal: int, _frame: FrameType | None) -> NoReturn:
         raise TimeUpError(limit)
 
     try:
-        with _handler(signal.SIGALRM, end):
+        with _install_handler(signal.SIGALRM, raise_time_up):
             signal.setitimer(signal.ITIMER_REAL, limit, _AGAIN_SECONDS)
             try:
                 yield
@@ -96,20 +96,20 @@ def _timer(seconds: float) -> Iterator[None]:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         if left:
-            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begun), _SOON), interval)
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), _SOON), interval)
 
 
 @contextmanager
-def _handler(number: signal.Signals, handler: Callable[[int, FrameType | None], NoReturn]) -> Iterator[None]:
-    before = signal.signal(number, handler)
+def _install_handler(number: signal.Signals, handler: Callable[[int, FrameType | None], NoReturn]) -> Iterator[None]:
+    old_handler = signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(number, before if before is not None else signal.SIG_DFL)
+        signal.signal(number, old_handler if old_handler is not None else signal.SIG_DFL)
 
 
-def _interrupt(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise Interrupted
+def _raise_interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
+    raise InterruptedByUser
 
 
 _PREFIX = "_headrace_"
@@ -124,7 +124,7 @@ _SAME_EACH_TIME = OWN_PACKAGES | {
 """What these say does not depend on the machine, its environment or its files."""
 
 
-class _Noted:
+class _ModuleNotes:
     """What modules of a folder have run, by their names at its top: digests of texts, the others that they imported;
     and which of them have asked what their texts do not say.
     """
@@ -135,7 +135,7 @@ class _Noted:
         self.asking: set[str] = set()
 
 
-_noted: dict[str, _Noted] = {}
+_noted: dict[str, _ModuleNotes] = {}
 """By package, since it was forgotten."""
 
 
@@ -149,19 +149,19 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
-def _renew() -> None:
+def _renew_lock() -> None:
     """Makes a lock that nobody holds: in a fork there is no other thread that would let go of the old one."""
     global _executing  # noqa: PLW0603
     _executing = threading.RLock()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_renew_lock)
 
 
-def load(file: Path) -> ModuleType:
-    """The module of a pipeline's file, executed unless it was since ``forget``. Raises what the file raises."""
+def load_module(file: Path) -> ModuleType:
+    """The module of a pipeline's file, executed unless it was since ``forget_modules``. Raises what the file raises."""
     folder = file.resolve().parent
-    name = f"{_package(folder)}.{_module_name(file)}"
+    name = f"{_ensure_package(folder)}.{_module_name(file)}"
     with one_at_a_time():
         if name in sys.modules:
             return sys.modules[name]
@@ -181,9 +181,9 @@ def _module_name(file: Path) -> str:
     return file.stem.replace(".", "·")
 
 
-def forget(folder: Path) -> None:
+def forget_modules(folder: Path) -> None:
     """Forget the modules of ``folder``: what is loaded afterwards is what lies there then."""
-    package = _name(folder.resolve())
+    package = _package_name(folder.resolve())
     _noted.pop(package, None)
     for name in [name for name in sys.modules if name.startswith(f"{package}.")]:
         del sys.modules[name]
@@ -201,39 +201,41 @@ class RunCode:
 
 
 def run_code(file: Path) -> RunCode:
-    """What ``file`` has run since ``forget``, also if it ended with an error."""
+    """What ``file`` has run since ``forget_modules``, also if it ended with an error."""
     folder = file.resolve().parent
-    noted, own = _noted.get(_name(folder), _Noted()), _module_name(file)
-    reached, ahead = {own}, [own]
-    while ahead:
-        further = noted.imported[ahead.pop()] - reached
-        reached |= further
-        ahead += further
-    beside = {path: text for name in reached - {own} for path, text in noted.texts[name].items()}
-    first = {place: "" for path in beside for place in _places(path)}
-    return RunCode(str(folder), {file.name: "", **first, **beside, **noted.texts[own]}, bool(reached & noted.asking))
+    notes, own = _noted.get(_package_name(folder), _ModuleNotes()), _module_name(file)
+    reached_modules, to_visit = {own}, [own]
+    while to_visit:
+        further = notes.imported[to_visit.pop()] - reached_modules
+        reached_modules |= further
+        to_visit += further
+    sibling_texts = {path: text for name in reached_modules - {own} for path, text in notes.texts[name].items()}
+    first = {place: "" for path in sibling_texts for place in _possible_files(path)}
+    return RunCode(
+        str(folder), {file.name: "", **first, **sibling_texts, **notes.texts[own]}, bool(reached_modules & notes.asking)
+    )
 
 
-def digest(content: bytes) -> str:
+def content_digest(content: bytes) -> str:
     """What tells a text from others."""
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def _places(path: str) -> Iterator[str]:
+def _possible_files(path: str) -> Iterator[str]:
     """Where a module might be instead that lies at ``path``, and the packages that it is in."""
     place = Path(path).with_suffix("")
     for package in (place, *place.parents[:-1]):
         yield from (f"{package}.py", f"{package}{os.sep}__init__.py")
 
 
-def current() -> str | None:
+def current_package() -> str | None:
     """The package of the folder of which a module is being executed; None outside."""
     return _loading.get()
 
 
-def imported(name: str, package: str | None) -> ModuleType:
+def import_from_package(name: str, package: str | None) -> ModuleType:
     """The module that a file of ``package`` means by ``name``. Raises what importing it raises."""
-    if package is not None and package in sys.modules and _is_beside(_folder(package), name.partition(".")[0]):
+    if package is not None and package in sys.modules and _is_beside(_package_folder(package), name.partition(".")[0]):
         name = f"{package}.{name}"
     return importlib.import_module(name)
 
@@ -258,8 +260,8 @@ class _Loader(SourceFileLoader):
         path = self.get_filename(fullname)
         text = self.get_data(path)
         package, _, name = fullname.partition(".")
-        place = os.path.relpath(path, _folder(package))
-        _noted.setdefault(package, _Noted()).texts[name.partition(".")[0]][place] = digest(text)
+        place = os.path.relpath(path, _package_folder(package))
+        _noted.setdefault(package, _ModuleNotes()).texts[name.partition(".")[0]][place] = content_digest(text)
         return self.source_to_code(text, path)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -287,19 +289,19 @@ class _Finder:
 sys.meta_path.insert(0, _Finder)  # before the finder that gives modules of packages their common loader
 
 
-def _name(folder: Path) -> str:
+def _package_name(folder: Path) -> str:
     return f"{_PREFIX}{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
 
 
-def _package(folder: Path) -> str:
-    name = _name(folder)
+def _ensure_package(folder: Path) -> str:
+    name = _package_name(folder)
     if name not in sys.modules:
         package = sys.modules[name] = ModuleType(name, f"The modules of {folder}.")
         package.__path__ = [str(folder)]
     return name
 
 
-def _folder(package: str) -> Path:
+def _package_folder(package: str) -> Path:
     return Path(sys.modules[package].__path__[0])
 
 
@@ -318,8 +320,8 @@ class _Imports:
 
     def __init__(self, package: str, name: str) -> None:
         self._package, self._name = package, name
-        self._noted = _noted.setdefault(package, _Noted())
-        self._is_beside = cache(partial(_is_beside, _folder(package)))
+        self._noted = _noted.setdefault(package, _ModuleNotes())
+        self._is_beside = cache(partial(_is_beside, _package_folder(package)))
 
     def import_(
         self,
@@ -333,7 +335,7 @@ class _Imports:
         top = name.partition(".")[0]
         is_beside = not level and self._is_beside(top)
         try:
-            self._note(name if level else top, of, fromlist, level, is_beside)
+            self._note_import(name if level else top, of, fromlist, level, is_beside)
             if not is_beside:
                 return builtins.__import__(name, of, local, fromlist or (), level)
             module = builtins.__import__(f"{self._package}.{name}", of, local, fromlist or (), 0)
@@ -342,15 +344,20 @@ class _Imports:
             raise
         return module if fromlist else sys.modules[f"{self._package}.{top}"]
 
-    def _note(
-        self, name: str, of: Mapping[str, Any] | None, fromlist: Sequence[str] | None, level: int, is_beside: bool
+    def _note_import(
+        self,
+        name: str,
+        importer_globals: Mapping[str, Any] | None,
+        fromlist: Sequence[str] | None,
+        level: int,
+        is_beside: bool,
     ) -> None:
-        imported = self._noted.imported[self._name]
+        imported_names = self._noted.imported[self._name]
         if level:
-            within = resolve_name("." * level + name, (of or {}).get("__package__") or self._package)
-            imported.update(within.split(".")[1:2] or fromlist or ())
+            full_name = resolve_name("." * level + name, (importer_globals or {}).get("__package__") or self._package)
+            imported_names.update(full_name.split(".")[1:2] or fromlist or ())
         elif is_beside:
-            imported.add(name)
+            imported_names.add(name)
         elif name not in _SAME_EACH_TIME:
             self._noted.asking.add(self._name)
 

@@ -15,7 +15,14 @@ from typing import Final
 
 from headrace.errors import FixConfigError, PipelineError
 from headrace.model.time import UNITS, parse_duration
-from headrace.pipeline.loading.modules import Interrupted, TimeUpError, forget, guarded, load, one_at_a_time
+from headrace.pipeline.loading.modules import (
+    InterruptedByUser,
+    TimeUpError,
+    forget_modules,
+    limit_time,
+    load_module,
+    one_at_a_time,
+)
 from headrace.pipeline.loading.name_index import NameIndex
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.validation import check_beside, read_beside
@@ -46,7 +53,7 @@ REFERENCES: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
-class Registered:
+class RegisteredPipeline:
     """A usable pipeline and the file that defines it. ``reference`` finds it without looking at any other file."""
 
     pipeline: Pipeline
@@ -61,10 +68,10 @@ class Registered:
 @dataclass(frozen=True)
 class RegisteredFiles:
     """``pipelines`` by name. ``broken``: why each of the other files cannot be used. ``repeated``: names that several
-    files define, and two of them; the first of these counts (``_first``).
+    files define, and two of them; the first of these counts (``_likeliest_first``).
     """
 
-    pipelines: Mapping[str, Registered]
+    pipelines: Mapping[str, RegisteredPipeline]
     broken: Mapping[Path, str]
     repeated: Mapping[str, tuple[Path, Path]]
 
@@ -82,11 +89,11 @@ class PipelineFolders:
     @classmethod
     def of_environment(cls) -> "PipelineFolders":
         """The folders in ``HEADRACE_PIPELINES`` (separated like PATH), then the shipped ones."""
-        named = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
-        shipped = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
-        return cls(tuple({folder.resolve(): folder for folder in [*named, *shipped]}.values()))
+        named_folders = [Path(part) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+        shipped_folders = [SHIPPED] if SHIPPED.parent.name == "jobs" and SHIPPED.is_dir() else []
+        return cls(tuple({folder.resolve(): folder for folder in [*named_folders, *shipped_folders]}.values()))
 
-    def files(self, broken: dict[Path, str]) -> list[Path]:
+    def list_files(self, broken: dict[Path, str]) -> list[Path]:
         """The files of all folders, whose modules are new; folders that are none go to ``broken``."""
         files = []
         others = {folder.resolve() for folder in self.others}
@@ -100,7 +107,7 @@ class PipelineFolders:
                 problem = f"{self.named_by} names it and it is not a folder that can be read: {error.strerror}"
                 broken[folder] = f"{folder}: {problem}"
                 continue
-            forget(folder)
+            forget_modules(folder)
             for file in (folder / name for name in names if name.endswith(".py") and not name.startswith("_")):
                 if others and file.resolve().parent in others:
                     broken[file] = f"{file}: it is {file.resolve()}, a file of another root: a file belongs to one"
@@ -118,41 +125,41 @@ def registered_files(
 
     Raises ImportLimitError.
     """
-    broken: dict[Path, str] = {}
-    candidates = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
-    named = _NamedFiles(candidates)
-    known = {} if wanted is None else named.names(broken)
-    loaded = named.load(
-        (file for file in candidates if wanted is None or any(map(wanted, known.get(file, ())))), broken
+    broken_files: dict[Path, str] = {}
+    candidates = (PipelineFolders.of_environment() if folders is None else folders).list_files(broken_files)
+    named_files = _NamedFiles(candidates)
+    known_names = {} if wanted is None else named_files.pipeline_names(broken_files)
+    loaded_files = named_files.load(
+        (file for file in candidates if wanted is None or any(map(wanted, known_names.get(file, ())))), broken_files
     )
-    names = known | {file: _names(pipelines) for file, pipelines in loaded.items()}
+    names = known_names | {file: _list_names(pipelines) for file, pipelines in loaded_files.items()}
     defining: dict[str, list[Path]] = defaultdict(list)
     for file in candidates:
-        for name in () if file in broken else names.get(file, ()):
+        for name in () if file in broken_files else names.get(file, ()):
             defining[name].append(file)
-    repeated: dict[str, tuple[Path, Path]] = {}
+    repeated_names: dict[str, tuple[Path, Path]] = {}
     for name, files in sorted(defining.items()):
         if len(files) == 1:
             continue
-        first, *others = _first(name, files)
+        first, *others = _likeliest_first(name, files)
         for other in others:
-            broken.setdefault(other, f"{other}: pipeline {name} is also defined in {first}; rename one")
-            repeated.setdefault(name, (first, other))
+            broken_files.setdefault(other, f"{other}: pipeline {name} is also defined in {first}; rename one")
+            repeated_names.setdefault(name, (first, other))
     usable = {
-        pipeline.name: Registered(pipeline, file)
-        for file, pipelines in loaded.items()
-        if file not in broken
+        pipeline.name: RegisteredPipeline(pipeline, file)
+        for file, pipelines in loaded_files.items()
+        if file not in broken_files
         for pipeline in pipelines
         if wanted is None or wanted(pipeline.name)
     }
-    return RegisteredFiles(dict(sorted(usable.items())), broken, repeated)
+    return RegisteredFiles(dict(sorted(usable.items())), broken_files, repeated_names)
 
 
 class _NamedFiles:
     """Files of folders, and the names of their pipelines as they are known from other processes."""
 
     def __init__(self, files: Sequence[Path]) -> None:
-        self._files = {folder: [*beside] for folder, beside in groupby(files, lambda file: file.parent)}
+        self._files = {folder: [*siblings] for folder, siblings in groupby(files, lambda file: file.parent)}
         self._indexes = {folder: NameIndex(folder) for folder in self._files}
         self._loaded: dict[Path, Sequence[Pipeline]] = {}
 
@@ -160,35 +167,37 @@ class _NamedFiles:
         """The pipelines of ``files`` and of those loaded before, as far as they can be used; their names are known from
         now on. Why the others cannot goes to ``broken``.
         """
-        asked = [file for file in files if file not in self._loaded]
-        self._loaded |= _usable(asked, broken)
-        for file in asked:
-            names = _names(self._loaded[file]) if file in self._loaded else None
+        new_files = [file for file in files if file not in self._loaded]
+        self._loaded |= _load_usable(new_files, broken)
+        for file in new_files:
+            names = _list_names(self._loaded[file]) if file in self._loaded else None
             self._indexes[file.parent].learn(file, names)
         for folder, index in self._indexes.items():
-            index.keep([file.name for file in self._files[folder]])
+            index.save_files([file.name for file in self._files[folder]])
         return self._loaded
 
-    def names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
+    def pipeline_names(self, broken: dict[Path, str]) -> dict[Path, Sequence[str]]:
         """The names of the pipelines of each file that can be used; files are loaded of which nobody knows them, and
         why these cannot be used goes to ``broken``.
         """
-        known = {
+        known_names = {
             file: entry.names
             for folder, index in self._indexes.items()
             for file in self._files[folder]
-            if (entry := index.known(file)) is not None and entry.is_fixed
+            if (entry := index.known_names(file)) is not None and entry.is_fixed
         }
-        loaded = self.load((file for files in self._files.values() for file in files if file not in known), broken)
-        return known | {file: _names(pipelines) for file, pipelines in loaded.items()}
+        loaded_pipelines = self.load(
+            (file for files in self._files.values() for file in files if file not in known_names), broken
+        )
+        return known_names | {file: _list_names(pipelines) for file, pipelines in loaded_pipelines.items()}
 
-    def pipeline(self, name: str, file: Path) -> Pipeline | None:
+    def find_pipeline(self, name: str, file: Path) -> Pipeline | None:
         """The pipeline of that name in ``file``, which is loaded if it was not; None if there is none."""
-        loaded = self.load([file], {})
-        return next((one for one in loaded.get(file, ()) if one.name == name), None)
+        loaded_pipelines = self.load([file], {})
+        return next((one for one in loaded_pipelines.get(file, ()) if one.name == name), None)
 
 
-def _names(pipelines: Iterable[Pipeline]) -> list[str]:
+def _list_names(pipelines: Iterable[Pipeline]) -> list[str]:
     return [pipeline.name for pipeline in pipelines]
 
 
@@ -196,43 +205,43 @@ def _loaded_alone(name: str) -> list[Pipeline]:
     """The registered pipeline of that name, then all that it reads of the others, without loading files that are known
     to define none of these. Nothing where there is no such pipeline, or where only all files together tell which it is.
     """
-    files = _NamedFiles(PipelineFolders.of_environment().files({}))
-    names = files.names({})
+    files = _NamedFiles(PipelineFolders.of_environment().list_files({}))
+    names = files.pipeline_names({})
     defining: dict[str, list[Path]] = defaultdict(list)
-    for file, defined in names.items():
-        for one in defined:
+    for file, defined_names in names.items():
+        for one in defined_names:
             defining[one].append(file)
     pipelines: dict[str, Pipeline] = {}
-    wanted = [name]
-    while wanted:
-        one = wanted.pop()
+    wanted_names = [name]
+    while wanted_names:
+        one = wanted_names.pop()
         if one in pipelines or one not in defining:
             continue
         file = defining[one][0]
-        if any(len(defining[beside]) > 1 for beside in names[file]):  # then perhaps the file does not count
+        if any(len(defining[sibling_name]) > 1 for sibling_name in names[file]):  # then perhaps the file does not count
             return []
-        pipeline = files.pipeline(one, file)
+        pipeline = files.find_pipeline(one, file)
         if pipeline is None:
             return []
         pipelines[one] = pipeline
-        wanted += read_beside(pipeline)
+        wanted_names += read_beside(pipeline)
     return [*pipelines.values()]
 
 
-def registered(name: str, folders: PipelineFolders | None = None) -> Registered:
+def find_registered(name: str, folders: PipelineFolders | None = None) -> RegisteredPipeline:
     """The pipeline of that name out of ``registered_files``, without loading files that need not be: of those in which
     the name is written one will do. Raises UnknownPipelineError.
     """
-    broken: dict[Path, str] = {}
-    files = (PipelineFolders.of_environment() if folders is None else folders).files(broken)
-    for file, pipelines in _usable(_first(name, files), broken):
+    broken_files: dict[Path, str] = {}
+    files = (PipelineFolders.of_environment() if folders is None else folders).list_files(broken_files)
+    for file, pipelines in _load_usable(_likeliest_first(name, files), broken_files):
         for pipeline in pipelines:
             if pipeline.name == name:
-                return Registered(pipeline, file)
-    raise UnknownPipelineError(f"there is no pipeline {name!r}{_unusable(broken)}")
+                return RegisteredPipeline(pipeline, file)
+    raise UnknownPipelineError(f"there is no pipeline {name!r}{_describe_broken(broken_files)}")
 
 
-def resolve(reference: str) -> Pipeline:
+def resolve_pipeline(reference: str) -> Pipeline:
     """The pipeline that ``reference`` names: a registered name, or ``path/to/file.py[:name]``.
 
     Raises UnknownPipelineError, and PipelineFileError for the file that is named.
@@ -241,8 +250,8 @@ def resolve(reference: str) -> Pipeline:
 
 
 def resolve_to_run(reference: str) -> Pipeline:
-    """The pipeline that ``reference`` names, for a run. Raises what ``resolve`` raises, and UpstreamCycleError if it
-    reads itself through others that are registered as it is, or in its file.
+    """The pipeline that ``reference`` names, for a run. Raises what ``resolve_pipeline`` raises, and
+    UpstreamCycleError if it reads itself through others that are registered as it is, or in its file.
     """
     pipeline, others = _with_others(reference)
     check_beside(pipeline, others)
@@ -253,30 +262,32 @@ def _with_others(reference: str) -> tuple[Pipeline, list[Pipeline]]:
     """The pipeline that ``reference`` names, and all among which it was looked for."""
     path, _, name = reference.partition(":")
     if path.endswith(".py"):
-        defined = [loaded.pipeline for loaded in in_file(Path(path))]
-        pipeline = _one_of(Path(path), defined, name)
+        pipelines = [entry.pipeline for entry in in_file(Path(path))]
+        pipeline = _one_of(Path(path), pipelines, name)
         REFERENCES[pipeline.name] = reference
-        return pipeline, defined
-    if alone := _loaded_alone(reference):
-        return alone[0], alone
-    known = registered_files()
-    if reference in known.repeated:
-        first, second = known.repeated[reference]
+        return pipeline, pipelines
+    if loaded_pipelines := _loaded_alone(reference):
+        return loaded_pipelines[0], loaded_pipelines
+    registry = registered_files()
+    if reference in registry.repeated:
+        first, second = registry.repeated[reference]
         raise UnknownPipelineError(f"pipeline {reference} is defined in {first} and in {second}; rename one")
-    if reference not in known.pipelines:
+    if reference not in registry.pipelines:
         raise UnknownPipelineError(
-            f"there is no pipeline {reference!r}; registered: {', '.join(known.pipelines) or 'none'}; "
-            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its folder{_unusable(known.broken)}"
+            f"there is no pipeline {reference!r}; registered: {', '.join(registry.pipelines) or 'none'}; "
+            f"or give a file (path/to/file.py[:name]), or set {VARIABLE} to its "
+            f"folder{_describe_broken(registry.broken)}"
         )
-    return known.pipelines[reference].pipeline, [one.pipeline for one in known.pipelines.values()]
+    return registry.pipelines[reference].pipeline, [one.pipeline for one in registry.pipelines.values()]
 
 
 def resolve_output(reference: str) -> Pipeline:
     """The pipeline that ``reference`` names, with the output alone that it names: ``shop.hourly``,
-    ``shop.py:shop.hourly``. Raises what ``resolve`` raises, UnknownPipelineError for an output that there is not.
+    ``shop.py:shop.hourly``. Raises what ``resolve_pipeline`` raises, UnknownPipelineError for an output that there is
+    not.
     """
     reference, output = output_named(reference)
-    pipeline = resolve(reference)
+    pipeline = resolve_pipeline(reference)
     if not output:
         return pipeline
     if output not in pipeline.outputs:
@@ -297,28 +308,28 @@ def output_named(reference: str) -> tuple[str, str]:
     return pipeline, output
 
 
-def in_file(file: Path) -> list[Registered]:
+def in_file(file: Path) -> list[RegisteredPipeline]:
     """The pipelines that ``file`` defines. Raises UnknownPipelineError, PipelineFileError."""
     if not file.is_file():
         raise UnknownPipelineError(f"there is no file {file}")
     with one_at_a_time():
-        forget(file.parent)
-        return [Registered(pipeline, file) for pipeline in _loaded(file)]
+        forget_modules(file.parent)
+        return [RegisteredPipeline(pipeline, file) for pipeline in _load_pipelines(file)]
 
 
-def _one_of(file: Path, defined: Sequence[Pipeline], name: str) -> Pipeline:
-    pipelines = [p for p in defined if not name or p.name == name]
+def _one_of(file: Path, file_pipelines: Sequence[Pipeline], name: str) -> Pipeline:
+    pipelines = [p for p in file_pipelines if not name or p.name == name]
     if len(pipelines) != 1:
-        names = ", ".join(p.name for p in defined) or "none"
+        names = ", ".join(p.name for p in file_pipelines) or "none"
         raise UnknownPipelineError(f"{file} holds these pipelines: {names}; name one as {file}:NAME")
     return pipelines[0]
 
 
-def _unusable(broken: Mapping[Path, str]) -> str:
-    return "".join(f"\ncannot be used: {why}" for why in broken.values())
+def _describe_broken(broken_files: Mapping[Path, str]) -> str:
+    return "".join(f"\ncannot be used: {why}" for why in broken_files.values())
 
 
-def _first(name: str, files: Iterable[Path]) -> list[Path]:
+def _likeliest_first(name: str, files: Iterable[Path]) -> list[Path]:
     """``files`` as they are asked for pipeline ``name``: those in which it is written come first."""
     return sorted(files, key=lambda file: not _is_written(name, file))
 
@@ -330,14 +341,14 @@ def _is_written(name: str, file: Path) -> bool:
         return False
 
 
-def _usable(files: Iterable[Path], broken: dict[Path, str]) -> Iterator[tuple[Path, Sequence[Pipeline]]]:
-    """The pipelines of each file that can be used; why the others cannot goes to ``broken``."""
+def _load_usable(files: Iterable[Path], broken_files: dict[Path, str]) -> Iterator[tuple[Path, Sequence[Pipeline]]]:
+    """The pipelines of each file that can be used; why the others cannot goes to ``broken_files``."""
     limit = import_limit()
     for file in files:
         try:
-            yield file, _loaded(file, limit)
+            yield file, _load_pipelines(file, limit)
         except PipelineFileError as error:
-            broken[file] = str(error)
+            broken_files[file] = str(error)
 
 
 def import_limit() -> float | None:
@@ -345,31 +356,31 @@ def import_limit() -> float | None:
 
     Raises ImportLimitError.
     """
-    stated = os.environ.get(IMPORT_LIMIT) or _IMPORT_LIMIT
+    limit_text = os.environ.get(IMPORT_LIMIT) or _IMPORT_LIMIT
     try:
-        limit = parse_duration(stated) / UNITS["seconds"]
+        limit = parse_duration(limit_text) / UNITS["seconds"]
     except ValueError as error:
-        raise ImportLimitError(f"{IMPORT_LIMIT}={stated!r}: {error}; write 10s, or 1m; 0s: no limit") from None
+        raise ImportLimitError(f"{IMPORT_LIMIT}={limit_text!r}: {error}; write 10s, or 1m; 0s: no limit") from None
     return limit if limit > 0 else None
 
 
-def _loaded(file: Path, limit: float | None = None) -> Sequence[Pipeline]:
+def _load_pipelines(file: Path, limit: float | None = None) -> Sequence[Pipeline]:
     """The pipelines that ``file`` defines at its top level, in order of definition. Raises PipelineFileError, also when
     that takes longer than ``limit`` seconds.
     """
     try:
-        with guarded(limit):
-            module = load(file)
-    except Interrupted:
+        with limit_time(limit):
+            module = load_module(file)
+    except InterruptedByUser:
         raise
     except BaseException as error:  # a user's file may raise anything
-        raise PipelineFileError(f"{_place(file, error)}: {_said(error)}") from error
+        raise PipelineFileError(f"{_error_place(file, error)}: {_describe_error(error)}") from error
     # by the type alone: whatever else a file holds is not asked what it is
     unique = {id(value): value for value in vars(module).values() if issubclass(type(value), Pipeline)}
     return list(unique.values())
 
 
-def _place(file: Path, error: BaseException) -> str:
+def _error_place(file: Path, error: BaseException) -> str:
     """File and line at which ``error`` was raised: the last of the user's own files on the way there."""
     folder = str(file.resolve().parent)
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
@@ -381,13 +392,13 @@ def _place(file: Path, error: BaseException) -> str:
     return f"{where}:{line}" if line else str(where)
 
 
-def _said(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     if isinstance(error, TimeUpError):
         return f"{error}: let it define pipelines and nothing else, or raise {IMPORT_LIMIT}"
-    return f"{type(error).__name__}: {_text(error)}"
+    return f"{type(error).__name__}: {_error_text(error)}"
 
 
-def _text(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, SyntaxError):
         return error.msg
     if isinstance(error, SystemExit):

@@ -17,7 +17,7 @@ from headrace.program.triggers.node import (
     TriggerPlace,
     columns,
     compile_trigger,
-    fresh,
+    fresh_state,
 )
 
 __all__ = [
@@ -34,7 +34,7 @@ __all__ = [
     "compile_trigger",
     "composites",
     "custom",
-    "fresh",
+    "fresh_state",
     "leaves",
     "next_deadline",
 ]

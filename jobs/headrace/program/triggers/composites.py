@@ -15,21 +15,21 @@ class RepeatedlyNode(trigger_nodes.Node):
     def ready_past_end(self) -> bool:
         return self.children[0].ready_past_end
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        return self.children[0].ready(program, state, moment)
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        return self.children[0].is_ready(program, state, moment)
 
     def on_fire(
         self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         child = self.children[0]
-        fired = child.on_fire(program, state, when, moment)
-        done = program.let("restart", all_of(when, child.finished(fired)))
-        return child.reset(fired, done)
+        fired_state = child.on_fire(program, state, when, moment)
+        restarts = program.let("restart", all_of(when, child.is_finished(fired_state)))
+        return child.reset(fired_state, restarts)
 
 
 @trigger_nodes.compile_trigger.register
 def _(trigger: Repeatedly, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
-    return RepeatedlyNode(at.path, (trigger_nodes.compile_trigger(trigger.trigger, at.below("r")),))
+    return RepeatedlyNode(at.path, (trigger_nodes.compile_trigger(trigger.trigger, at.child_place("r")),))
 
 
 class EarlyLateNode(trigger_nodes.Node):
@@ -45,7 +45,7 @@ class EarlyLateNode(trigger_nodes.Node):
         self._late_phase = f"{path}_late_phase"
         self.own = (trigger_nodes.Field(self._late_phase, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return FALSE if self.late else state[self._late_phase]
 
     def on_element(
@@ -60,9 +60,9 @@ class EarlyLateNode(trigger_nodes.Node):
             state = self.late.on_element(program, state, bundle.where(late), moment)
         return state
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        early = self.early.ready(program, state, moment) if self.early else FALSE
-        late = self.late.ready(program, state, moment) if self.late else FALSE
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        early = self.early.is_ready(program, state, moment) if self.early else FALSE
+        late = self.late.is_ready(program, state, moment) if self.late else FALSE
         first = any_of(early, moment.passed_end)
         return program.let("ready", choose(state[self._late_phase], late, first))
 
@@ -78,8 +78,8 @@ class EarlyLateNode(trigger_nodes.Node):
                 self.early.on_fire(program, result, speculative, moment), any_of(speculative, ends)
             )
         if self.late:
-            again = program.let("again", all_of(when, late_phase))
-            result = self.late.reset(self.late.on_fire(program, result, again, moment), any_of(again, ends))
+            fires_again = program.let("again", all_of(when, late_phase))
+            result = self.late.reset(self.late.on_fire(program, result, fires_again, moment), any_of(fires_again, ends))
         return {**result, self._late_phase: any_of(late_phase, ends)}
 
     def after_merge(
@@ -98,8 +98,8 @@ class EarlyLateNode(trigger_nodes.Node):
 def _(trigger: AfterWatermark, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
     if not trigger.children:
         return WatermarkNode(at.path)
-    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, at.below("e"))
-    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, at.below("l"))
+    early = None if trigger.early is None else trigger_nodes.compile_trigger(trigger.early, at.child_place("e"))
+    late = None if trigger.late is None else trigger_nodes.compile_trigger(trigger.late, at.child_place("l"))
     return EarlyLateNode(at.path, early, late, at.merging)
 
 
@@ -111,15 +111,15 @@ class _FinishingNode(trigger_nodes.Node):
         self._done = f"{path}_done"
         self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY),)
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def _finish(self, program: Program, state: trigger_nodes.State, done: Expr) -> trigger_nodes.State:
-        return {**state, self._done: program.let("done", done)}
+    def _with_done(self, program: Program, state: trigger_nodes.State, is_done: Expr) -> trigger_nodes.State:
+        return {**state, self._done: program.let("done", is_done)}
 
     def _done_or_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> list[Expr]:
         """For each child whether it is finished, or ready."""
-        return [any_of(child.finished(state), child.ready(program, state, moment)) for child in self.children]
+        return [any_of(child.is_finished(state), child.is_ready(program, state, moment)) for child in self.children]
 
 
 class _FirstNode(_FinishingNode):
@@ -133,13 +133,13 @@ class _FirstNode(_FinishingNode):
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         state = super().after_merge(program, state, moment)
-        return self._finish(program, state, any_of(*(child.finished(state) for child in self.children)))
+        return self._with_done(program, state, any_of(*(child.is_finished(state) for child in self.children)))
 
 
 class AnyNode(_FirstNode):
     """AfterAny: fires the ready ones, clears the others."""
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", any_of(*self._done_or_ready(program, state, moment)))
 
     def on_fire(
@@ -147,9 +147,9 @@ class AnyNode(_FirstNode):
     ) -> trigger_nodes.State:
         result = state
         for child in self.children:
-            fires = program.let("fires", all_of(when, child.ready(program, state, moment)))
+            fires = program.let("fires", all_of(when, child.is_ready(program, state, moment)))
             result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(fires)))
-        return self._finish(program, result, any_of(state[self._done], when))
+        return self._with_done(program, result, any_of(state[self._done], when))
 
 
 @trigger_nodes.compile_trigger.register
@@ -164,7 +164,7 @@ class AllNode(_FinishingNode):
     def ready_past_end(self) -> bool:
         return all(child.ready_past_end for child in self.children)
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return program.let("ready", all_of(*self._done_or_ready(program, state, moment)))
 
     def on_fire(
@@ -172,15 +172,15 @@ class AllNode(_FinishingNode):
     ) -> trigger_nodes.State:
         result = state
         for child in self.children:
-            fires = program.let("fires", all_of(when, negate(child.finished(state))))
+            fires = program.let("fires", all_of(when, negate(child.is_finished(state))))
             result = child.on_fire(program, result, fires, moment)
-        return self._finish(program, result, any_of(state[self._done], when))
+        return self._with_done(program, result, any_of(state[self._done], when))
 
     def after_merge(
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         state = super().after_merge(program, state, moment)
-        return self._finish(program, state, all_of(*(child.finished(state) for child in self.children)))
+        return self._with_done(program, state, all_of(*(child.is_finished(state) for child in self.children)))
 
 
 @trigger_nodes.compile_trigger.register
@@ -195,48 +195,55 @@ class EachNode(_FinishingNode):
         super().__init__(path, children)
         self.merging = merging
 
-    def _current(self, program: Program, state: trigger_nodes.State) -> list[Expr]:
+    def _current_children(self, program: Program, state: trigger_nodes.State) -> list[Expr]:
         """For each child whether it is the current one."""
-        behind: Expr = all_of()
+        all_before_done: Expr = all_of()
         current = []
         for child in self.children:
-            finished = child.finished(state)
-            current.append(program.let("current", all_of(behind, negate(finished))))
-            behind = program.let("behind", all_of(behind, finished))
+            is_finished = child.is_finished(state)
+            current.append(program.let("current", all_of(all_before_done, negate(is_finished))))
+            all_before_done = program.let("behind", all_of(all_before_done, is_finished))
         return current
 
-    def _over(self, program: Program, state: trigger_nodes.State) -> Expr:
-        return all_of(*(child.finished(state) for child in self.children))
+    def _all_finished(self, program: Program, state: trigger_nodes.State) -> Expr:
+        return all_of(*(child.is_finished(state) for child in self.children))
 
     def on_element(
         self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         if self.merging:
             return super().on_element(program, state, bundle, moment)
-        behind: Expr = all_of()
+        all_before_done: Expr = all_of()
         result = state
         for child in self.children:
-            finished = child.finished(state)
-            result = child.on_element(program, result, bundle.where(all_of(behind, negate(finished))), moment)
-            behind = all_of(behind, finished)
+            is_finished = child.is_finished(state)
+            result = child.on_element(
+                program, result, bundle.where(all_of(all_before_done, negate(is_finished))), moment
+            )
+            all_before_done = all_of(all_before_done, is_finished)
         return result
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        current = self._current(program, state)
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        current = self._current_children(program, state)
         parts = [
-            all_of(at, child.ready(program, state, moment)) for at, child in zip(current, self.children, strict=True)
+            all_of(is_current, child.is_ready(program, state, moment))
+            for is_current, child in zip(current, self.children, strict=True)
         ]
         return program.let("ready", any_of(*parts))
 
     def on_fire(
         self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        current = self._current(program, state)
+        current = self._current_children(program, state)
         result = state
-        for at, child in zip(current, self.children, strict=True):
-            fires = program.let("fires", all_of(when, at))
-            result = child.clear(program, child.on_fire(program, result, fires, moment), all_of(when, negate(at)))
-        return self._finish(program, result, any_of(state[self._done], all_of(when, self._over(program, result))))
+        for is_current, child in zip(current, self.children, strict=True):
+            fires = program.let("fires", all_of(when, is_current))
+            result = child.clear(
+                program, child.on_fire(program, result, fires, moment), all_of(when, negate(is_current))
+            )
+        return self._with_done(
+            program, result, any_of(state[self._done], all_of(when, self._all_finished(program, result)))
+        )
 
     def after_merge(
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
@@ -244,8 +251,8 @@ class EachNode(_FinishingNode):
         open_before: Expr = FALSE  # whether a predecessor is unfinished after the merge: then the rest starts fresh
         for child in self.children:
             state = child.reset(child.after_merge(program, state, moment), open_before)
-            open_before = program.let("open_before", any_of(open_before, negate(child.finished(state))))
-        return self._finish(program, state, self._over(program, state))
+            open_before = program.let("open_before", any_of(open_before, negate(child.is_finished(state))))
+        return self._with_done(program, state, self._all_finished(program, state))
 
 
 @trigger_nodes.compile_trigger.register
@@ -256,19 +263,19 @@ def _(trigger: AfterEach, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node:
 class OrFinallyNode(_FirstNode):
     """OrFinally: main until ``until`` fires, which keeps its progress while main fires."""
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        return program.let("ready", any_of(*(child.ready(program, state, moment) for child in self.children)))
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        return program.let("ready", any_of(*(child.is_ready(program, state, moment) for child in self.children)))
 
     def on_fire(
         self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        main, until = self.children
-        ends = program.let("ends", all_of(when, until.ready(program, state, moment)))
+        main, until_child = self.children
+        ends = program.let("ends", all_of(when, until_child.is_ready(program, state, moment)))
         goes_on = program.let("goes_on", all_of(when, negate(ends)))
-        result = until.on_fire(program, state, ends, moment)
+        result = until_child.on_fire(program, state, ends, moment)
         result = main.clear(program, main.on_fire(program, result, goes_on, moment), ends)
-        over = any_of(main.finished(result), until.finished(result))
-        return self._finish(program, result, any_of(state[self._done], all_of(when, over)))
+        has_ended = any_of(main.is_finished(result), until_child.is_finished(result))
+        return self._with_done(program, result, any_of(state[self._done], all_of(when, has_ended)))
 
 
 @trigger_nodes.compile_trigger.register

@@ -7,16 +7,27 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from headrace.model.combiners import Aggregate, Combiner
+from headrace.model.combiners import Combiner
 from headrace.model.expressions.columns import coalesce, greatest, least
 from headrace.model.expressions.data_types import DataType, Scalar, Schema
-from headrace.model.expressions.expr import Column, Expr, Function, Literal, lit
+from headrace.model.expressions.expr import Aggregate, Column, Expr, Function, Literal, lit
 from headrace.model.expressions.typing import input_type, readable_types
 from headrace.model.triggers import elementary
 from headrace.model.triggers.custom import CustomTrigger, state_types
 from headrace.model.triggers.data_driven import AfterPattern, AfterPunctuation, DataDriven
 from headrace.program import columns as c
-from headrace.program.columns import FALSE, TRUE, Call, Program, all_of, any_of, choose, is_literal, settled, substitute
+from headrace.program.columns import (
+    FALSE,
+    TRUE,
+    Call,
+    Program,
+    all_of,
+    any_of,
+    choose,
+    is_literal,
+    settle_casts,
+    substitute_columns,
+)
 from headrace.program.triggers import node as trigger_nodes
 
 NO_DEADLINE = Literal(None, DataType.INT)
@@ -36,7 +47,7 @@ class DefaultNode(_Memoryless):
 
     ready_past_end = True
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.passed_end
 
 
@@ -56,7 +67,7 @@ class ConstantNode(_Memoryless):
     def ready_past_end(self) -> bool:
         return self._is_ready
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return TRUE if self._is_ready else FALSE
 
 
@@ -80,10 +91,10 @@ class WatermarkNode(trigger_nodes.Node):
         self._done = f"{path}_done"
         self.own = (trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),)
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.passed_end
 
     def on_fire(
@@ -94,7 +105,10 @@ class WatermarkNode(trigger_nodes.Node):
     def after_merge(
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        return {**state, self._done: program.let("done", all_of(state[self._done], self.ready(program, state, moment)))}
+        return {
+            **state,
+            self._done: program.let("done", all_of(state[self._done], self.is_ready(program, state, moment))),
+        }
 
 
 class PercentileNode(WatermarkNode):
@@ -107,7 +121,7 @@ class PercentileNode(WatermarkNode):
         self._percentile = percentile
         self.own_percentiles = (percentile,)
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return moment.percentiles[self._percentile]
 
 
@@ -127,7 +141,7 @@ class GatheringNode(trigger_nodes.Node):
         self._progress = progress
         self.own = (*progress, trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ANY))
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
     def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
@@ -165,10 +179,10 @@ class ThresholdNode(GatheringNode):
     def on_element(
         self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        added = coalesce(Column(self._added), 0) if self._weighs else bundle.count
-        return {**state, self._total: choose(bundle.arrived, state[self._total] + added, state[self._total])}
+        amount = coalesce(Column(self._added), 0) if self._weighs else bundle.count
+        return {**state, self._total: choose(bundle.arrived, state[self._total] + amount, state[self._total])}
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._total] >= self._threshold
 
 
@@ -197,39 +211,39 @@ class DataNode(GatheringNode):
     def __init__(self, path: str, trigger: DataDriven, schema: Schema) -> None:
         self._totals: list[tuple[trigger_nodes.Field, Expr | None]] = []
         self.results = {  # what the predicate is about, over the totals
-            name: self._result(f"{path}_{i}", aggregate, schema)
+            name: self._result_from_totals(f"{path}_{i}", aggregate, schema)
             for i, (name, aggregate) in enumerate(trigger.what.items())
         }
         super().__init__(path, *[total for total, _ in self._totals])
         self.own_measures = tuple(
-            trigger_nodes.Measure(_added(total), total.type, weight, total.fold)
+            trigger_nodes.Measure(_added_name(total), total.type, weight, total.fold)
             for total, weight in self._totals
             if weight is not None
         )
-        self._ready_if = settled(trigger.ready_if, readable_types(trigger.what, schema))
+        self._ready_if = settle_casts(trigger.ready_if, readable_types(trigger.what, schema))
 
-    def _result(self, path: str, aggregate: Aggregate, schema: Schema) -> Expr:
+    def _result_from_totals(self, path: str, aggregate: Aggregate, schema: Schema) -> Expr:
         """``aggregate`` over the totals that it needs, which are noted."""
         value = aggregate.input
         if value is None:
-            return self._total(f"{path}_count", DataType.INT, None, trigger_nodes.ColumnMerge.SUM)
-        known = Function("if", (value.is_null(), Literal(0), Literal(1)))
+            return self._note_total(f"{path}_count", DataType.INT, None, trigger_nodes.ColumnMerge.SUM)
+        is_known = Function("if", (value.is_null(), Literal(0), Literal(1)))
         kind = input_type(aggregate, schema)
         match aggregate.combiner:
             case Combiner.COUNT:
-                return self._total(f"{path}_count", DataType.INT, known, trigger_nodes.ColumnMerge.SUM)
+                return self._note_total(f"{path}_count", DataType.INT, is_known, trigger_nodes.ColumnMerge.SUM)
             case Combiner.SUM:
-                return self._total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
+                return self._note_total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
             case Combiner.MEAN:
-                total = self._total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
-                return total / self._total(f"{path}_count", DataType.INT, known, trigger_nodes.ColumnMerge.SUM)
+                total = self._note_total(f"{path}_sum", kind, value, trigger_nodes.ColumnMerge.SUM)
+                return total / self._note_total(f"{path}_count", DataType.INT, is_known, trigger_nodes.ColumnMerge.SUM)
             case Combiner.MIN:
-                return self._total(f"{path}_min", kind, value, trigger_nodes.ColumnMerge.MIN)
+                return self._note_total(f"{path}_min", kind, value, trigger_nodes.ColumnMerge.MIN)
             case Combiner.MAX:
-                return self._total(f"{path}_max", kind, value, trigger_nodes.ColumnMerge.MAX)
+                return self._note_total(f"{path}_max", kind, value, trigger_nodes.ColumnMerge.MAX)
         raise AssertionError(aggregate.combiner)
 
-    def _total(self, name: str, kind: DataType, weight: Expr | None, fold: trigger_nodes.ColumnMerge) -> Column:
+    def _note_total(self, name: str, kind: DataType, weight: Expr | None, fold: trigger_nodes.ColumnMerge) -> Column:
         zero = Literal(_ZEROS[kind], kind) if fold is trigger_nodes.ColumnMerge.SUM else Literal(None, kind)
         self._totals.append((trigger_nodes.Field(name, kind, zero, fold), weight))
         return Column(name)
@@ -240,20 +254,22 @@ class DataNode(GatheringNode):
         result = dict(state)
         for total, weight in self._totals:
             old = state[total.name]
-            added = bundle.count if weight is None else Column(_added(total))
+            amount = bundle.count if weight is None else Column(_added_name(total))
             match total.fold:
                 case trigger_nodes.ColumnMerge.MIN:
-                    grown: Expr = least(old, added)
+                    new_total: Expr = least(old, amount)
                 case trigger_nodes.ColumnMerge.MAX:
-                    grown = greatest(old, added)
+                    new_total = greatest(old, amount)
                 case _:
-                    grown = old + coalesce(added, total.initial)
-            result[total.name] = choose(bundle.arrived, grown, old)
+                    new_total = old + coalesce(amount, total.initial)
+            result[total.name] = choose(bundle.arrived, new_total, old)
         return result
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        values = {name: program.let("value", substitute(result, state)) for name, result in self.results.items()}
-        return program.let("ready", coalesce(substitute(self._ready_if, values), False))
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        values = {
+            name: program.let("value", substitute_columns(result, state)) for name, result in self.results.items()
+        }
+        return program.let("ready", coalesce(substitute_columns(self._ready_if, values), False))
 
 
 @trigger_nodes.compile_trigger.register
@@ -261,7 +277,7 @@ def _(trigger: DataDriven, at: trigger_nodes.TriggerPlace) -> trigger_nodes.Node
     return DataNode(at.path, trigger, at.schema)
 
 
-def _added(total: trigger_nodes.Field) -> str:
+def _added_name(total: trigger_nodes.Field) -> str:
     return f"{total.name}_added"
 
 
@@ -274,19 +290,19 @@ class PatternNode(GatheringNode):
         self._table = trigger.table
         code: Expr = Literal(0)
         for bit, letter in enumerate(self._table.letters):
-            satisfied = coalesce(trigger.predicates[letter], False)
-            code = code + Function("if", (satisfied, Literal(1 << bit), Literal(0)))
+            is_true = coalesce(trigger.predicates[letter], False)
+            code = code + Function("if", (is_true, Literal(1 << bit), Literal(0)))
         self.own_measures = (trigger_nodes.Measure(self._codes, DataType.INT, code, trigger_nodes.ColumnMerge.LIST),)
 
     def on_element(
         self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         old = state[self._at]
-        moves = Literal(",".join(str(to) for row in self._table.transitions for to in row))
-        after = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
-        return {**state, self._at: choose(bundle.arrived, after, old)}
+        moves = Literal(",".join(str(next_place) for row in self._table.transitions for next_place in row))
+        next_state = Function("walk", (old, Column(self._codes), moves, Literal(len(self._table.transitions[0]))))
+        return {**state, self._at: choose(bundle.arrived, next_state, old)}
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._at] == self._table.accepting
 
     def after_merge(
@@ -314,7 +330,7 @@ class SignalNode(GatheringNode):
     ) -> trigger_nodes.State:
         return {**state, self._came: any_of(state[self._came], bundle.heard.get(self._name, FALSE))}
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         return state[self._came]
 
 
@@ -338,7 +354,7 @@ class ProcessingTimeNode(trigger_nodes.Node):
             trigger_nodes.Field(self._done, DataType.BOOL, FALSE, trigger_nodes.ColumnMerge.ALL),
         )
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._done]
 
     def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
@@ -357,7 +373,7 @@ class ProcessingTimeNode(trigger_nodes.Node):
         starts = all_of(bundle.arrived, old.is_null())
         return {**state, self._deadline: choose(starts, self._deadline_from(moment.now), old)}
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
         deadline = state[self._deadline]
         return all_of(deadline.is_not_null(), moment.now >= deadline)
 
@@ -397,14 +413,14 @@ class CustomNode(trigger_nodes.Node):
         self._trigger = trigger
         self._elements, self._sources = f"{path}_elements", f"{path}_sources"
         empty, types = trigger.create(), state_types(trigger)
-        initial = [_literal(empty[name], kind) for name, kind in types.items()]
+        initial = [_make_literal(empty[name], kind) for name, kind in types.items()]
         kinds = [*types.values(), DataType.BOOL, DataType.INT]
         names = [*map(state_field, range(len(initial))), FINISHED, DEADLINE]
-        values = [*initial, FALSE, _literal(trigger.deadline(empty), DataType.INT)]
+        values = [*initial, FALSE, _make_literal(trigger.deadline(empty), DataType.INT)]
         # of several windows on_merge makes one; the folds are for a window that is merged with nothing
         self._fields = {
             name: trigger_nodes.Field(
-                f"{path}_{name}", _stored(kind), value, trigger_nodes.ColumnMerge.MIN, is_deadline=name == DEADLINE
+                f"{path}_{name}", _stored_type(kind), value, trigger_nodes.ColumnMerge.MIN, is_deadline=name == DEADLINE
             )
             for name, kind, value in zip(names, kinds, values, strict=True)
         }
@@ -415,52 +431,55 @@ class CustomNode(trigger_nodes.Node):
             progress = {name: field.name for name, field in self._fields.items() if name != DEADLINE}
             self.own_sources = (trigger_nodes.Sources(self._sources, progress),)
 
-    def finished(self, state: trigger_nodes.State) -> Expr:
+    def is_finished(self, state: trigger_nodes.State) -> Expr:
         return state[self._fields[FINISHED].name]
 
-    def progress(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def state_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The state by the names that users gave it, and the deadline."""
-        own = super().progress(row)
+        own = super().state_values(row)
         names = state_types(self._trigger)
         return {"state": {name: own[state_field(i)] for i, name in enumerate(names)}, DEADLINE: own[DEADLINE]}
 
     def clear(self, program: Program, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         if type(self._trigger).clear is CustomTrigger.clear:
-            return self._restarted(state, when)
+            return self._restarted_state(state, when)
         moment = trigger_nodes.Moment(FALSE, Literal(0))  # which clear does not look at
-        return self._changed(program, "clear", state, when, moment)
+        return self._state_after_call(program, "clear", state, when, moment)
 
     def on_element(
         self, program: Program, state: trigger_nodes.State, bundle: trigger_nodes.Bundle, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
         elements = Column(self._elements)
-        state = self._changed(program, "on_element", state, bundle.arrived, moment, elements)
+        state = self._state_after_call(program, "on_element", state, bundle.arrived, moment, elements)
         has_come = [bundle.heard.get(name, FALSE) for name in self.own_signals]
-        return self._changed(program, "on_signals", state, any_of(*has_come), moment, *has_come)
+        return self._state_after_call(program, "on_signals", state, any_of(*has_come), moment, *has_come)
 
-    def ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
-        return program.let("ready", coalesce(self._call("ready", state, Literal(True), moment), False))
+    def is_ready(self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment) -> Expr:
+        return program.let("ready", coalesce(self._make_call("ready", state, Literal(True), moment), False))
 
     def on_fire(
         self, program: Program, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        trigger, done = self._trigger, self._fields[FINISHED].name
+        trigger, finished_field = self._trigger, self._fields[FINISHED].name
         if type(trigger).on_fire is CustomTrigger.on_fire:
-            return {**self._restarted(state, when), done: choose(when, trigger.may_finish, state[done])}
-        return self._changed(program, "on_fire", state, when, moment)
+            return {
+                **self._restarted_state(state, when),
+                finished_field: choose(when, trigger.may_finish, state[finished_field]),
+            }
+        return self._state_after_call(program, "on_fire", state, when, moment)
 
     def after_merge(
         self, program: Program, state: trigger_nodes.State, moment: trigger_nodes.Moment
     ) -> trigger_nodes.State:
-        merged, sources = Column(c.MERGED), Column(self._sources)
-        return self._changed(program, "on_merge", state, merged, moment, sources)
+        is_merged, sources = Column(c.MERGED), Column(self._sources)
+        return self._state_after_call(program, "on_merge", state, is_merged, moment, sources)
 
-    def _restarted(self, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
+    def _restarted_state(self, state: trigger_nodes.State, when: Expr) -> trigger_nodes.State:
         """The fresh state, which needs no call, where ``when`` holds; what has finished stays so."""
         progress = [field for name, field in self._fields.items() if name != FINISHED]
         return {**state, **{field.name: choose(when, field.initial, state[field.name]) for field in progress}}
 
-    def _changed(
+    def _state_after_call(
         self,
         program: Program,
         method: str,
@@ -473,19 +492,19 @@ class CustomNode(trigger_nodes.Node):
         if is_literal(when, False):
             return state
         when = program.let("when", when)
-        given = program.let("own", self._call(method, state, when, moment, *argument))
-        changed = {
-            field.name: choose(when, Function("field", (given, Literal(name))), state[field.name])
+        result = program.let("own", self._make_call(method, state, when, moment, *argument))
+        new_values = {
+            field.name: choose(when, Function("field", (result, Literal(name))), state[field.name])
             for name, field in self._fields.items()
         }
-        return {**state, **{name: program.let("own", value) for name, value in changed.items()}}
+        return {**state, **{name: program.let("own", value) for name, value in new_values.items()}}
 
-    def _call(
+    def _make_call(
         self, method: str, state: trigger_nodes.State, when: Expr, moment: trigger_nodes.Moment, *argument: Expr
     ) -> Expr:
         window = (Column(c.WINDOW_START), Column(c.WINDOW_END), moment.now, moment.passed_end)
         values = [state[field.name] for name, field in self._fields.items() if name not in (FINISHED, DEADLINE)]
-        return Call(method, (when, *window, self.finished(state), *values, *argument), self._trigger)
+        return Call(method, (when, *window, self.is_finished(state), *values, *argument), self._trigger)
 
 
 @trigger_nodes.compile_trigger.register
@@ -493,13 +512,13 @@ def _(trigger: CustomTrigger, at: trigger_nodes.TriggerPlace) -> trigger_nodes.N
     return CustomNode(at.path, trigger)
 
 
-def _stored(kind: DataType) -> DataType:
+def _stored_type(kind: DataType) -> DataType:
     return DataType.INT if kind is DataType.TIMESTAMP else kind
 
 
-def _literal(value: object, kind: DataType) -> Literal:
+def _make_literal(value: object, kind: DataType) -> Literal:
     if value is None:
-        return Literal(None, _stored(kind))
+        return Literal(None, _stored_type(kind))
     if isinstance(value, float) or kind is DataType.FLOAT:
         return Literal(float(value))  # type: ignore[arg-type]
     return lit(Decimal(value) if kind is DataType.DECIMAL else value)  # type: ignore[arg-type]

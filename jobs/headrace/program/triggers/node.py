@@ -93,8 +93,8 @@ class Bundle:
 
     def where(self, condition: Expr) -> "Bundle":
         """The bundle for a child that learns of it only where ``condition`` holds."""
-        heard = {name: all_of(where, condition) for name, where in self.heard.items()}
-        return Bundle(self.count, all_of(self.arrived, condition), heard)
+        signals_received = {name: all_of(where, condition) for name, where in self.heard.items()}
+        return Bundle(self.count, all_of(self.arrived, condition), signals_received)
 
 
 class Node(ABC):
@@ -140,18 +140,18 @@ class Node(ABC):
         """Whether a fresh node is ready whenever the watermark is past the end, whatever came before."""
         return False
 
-    def progress(self, row: Mapping[str, Any]) -> dict[str, Any]:
+    def state_values(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The values of its own state columns in a row of state, by their names without the path."""
         return {f.name.removeprefix(f"{self.path}_"): row[f.name] for f in self.own}
 
-    def finished(self, state: State) -> Expr:
+    def is_finished(self, state: State) -> Expr:
         """Whether the node has finished."""
         return FALSE
 
     def reset(self, state: State, when: Expr) -> State:
         """The subtree as in a fresh window, where ``when`` holds."""
-        changed = {f.name: choose(when, f.initial, state[f.name]) for f in self.fields}
-        return {**state, **changed}
+        initial_values = {f.name: choose(when, f.initial, state[f.name]) for f in self.fields}
+        return {**state, **initial_values}
 
     def clear(self, program: Program, state: State, when: Expr) -> State:
         """Forget all progress where ``when`` holds; what has finished stays so."""
@@ -166,7 +166,7 @@ class Node(ABC):
         return state
 
     @abstractmethod
-    def ready(self, program: Program, state: State, moment: Moment) -> Expr:
+    def is_ready(self, program: Program, state: State, moment: Moment) -> Expr:
         """Whether the node fires if it is asked now."""
 
     @abstractmethod
@@ -180,7 +180,7 @@ class Node(ABC):
         return state
 
 
-def fresh(node: Node) -> dict[str, Expr]:
+def fresh_state(node: Node) -> dict[str, Expr]:
     """The state of a new window."""
     return {f.name: f.initial for f in node.fields}
 
@@ -199,7 +199,7 @@ class TriggerPlace(NamedTuple):
     schema: Schema
     path: str = "_t"
 
-    def below(self, step: str) -> "TriggerPlace":
+    def child_place(self, step: str) -> "TriggerPlace":
         """The place of a child."""
         return self._replace(path=self.path + step)
 
@@ -212,4 +212,4 @@ def compile_trigger(trigger: Trigger, at: TriggerPlace) -> Node:
 
 def compile_children(triggers: Sequence[Trigger], at: TriggerPlace) -> tuple[Node, ...]:
     """The nodes of the children of a trigger, which are numbered."""
-    return tuple(compile_trigger(trigger, at.below(str(i))) for i, trigger in enumerate(triggers))
+    return tuple(compile_trigger(trigger, at.child_place(str(i))) for i, trigger in enumerate(triggers))

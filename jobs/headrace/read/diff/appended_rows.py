@@ -42,13 +42,22 @@ from headrace.errors import FixConfigError
 from headrace.ext.sinks import EPOCH, ID, NUMBER, SIGN, ChangeRecords, ChangeSource, FillReason, FinalRows
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType, ValueType
-from headrace.model.time import GLOBAL_WINDOW_END, MAX_INSTANT, MIN_INSTANT, Instant, is_finite, iso_8601, parse, render
+from headrace.model.time import (
+    GLOBAL_WINDOW_END,
+    MAX_INSTANT,
+    MIN_INSTANT,
+    Instant,
+    is_finite,
+    iso_8601,
+    parse_instant,
+    render,
+)
 from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
 from headrace.read.diff import changes as diff_changes
 from headrace.read.diff.layered_tables import LaterPanes
-from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, discards, has_panes
+from headrace.read.snapshots.progress import LastStage, common_epoch, complete_until, has_discarding_panes, has_panes
 from headrace.read.views.columns import Folding, ViewColumns
-from headrace.read.views.database import identifier, literal, quoted, without_rows
+from headrace.read.views.database import sql_columns, sql_identifier, sql_literal, without_rows
 from headrace.read.views.row_files import GONE, PLACE
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -73,29 +82,35 @@ def panes_apart(catalog: Catalog, before: Manifest | None, after: Manifest, *, u
     """What leads a target from ``before`` to ``after``, which discards. If some of the panes between have expired, or
     the target holds others, these are all panes that are left. ``unknown``: why ``before`` is None, if it is.
     """
-    shown = diff_changes.delivered_columns(ViewColumns.from_json(after.schema))
-    since = -1 if before is None else common_epoch(catalog, before, after, shown)
-    reason = unknown if before is None else _reason_to_fill(catalog, before, after, since)
+    columns = diff_changes.delivered_columns(ViewColumns.from_json(after.schema))
+    since_epoch = -1 if before is None else common_epoch(catalog, before, after, columns)
+    reason = unknown if before is None else _reason_to_fill(catalog, before, after, since_epoch)
     if before is None or reason is not None:
-        return SummedPanes(after, None, LaterPanes.of(catalog, after, -1), reason)
-    withdrawn, added = (LaterPanes.of(catalog, side, since) for side in (before, after))
-    return SummedPanes(after, withdrawn, added)
+        return SummedPanes(after, None, LaterPanes.from_manifest(catalog, after, -1), reason)
+    withdrawn, added_panes = (LaterPanes.from_manifest(catalog, side, since_epoch) for side in (before, after))
+    return SummedPanes(after, withdrawn, added_panes)
 
 
 def panes_taken_back(catalog: Catalog, before: Manifest) -> "SummedPanes | None":
     """What leads a target from ``before``, which discards, to nothing; None if some of its panes have expired."""
     if not has_panes(catalog, before, -1):
         return None
-    return SummedPanes(before, LaterPanes.of(catalog, before, -1), None)
+    return SummedPanes(before, LaterPanes.from_manifest(catalog, before, -1), None)
 
 
-def _reason_to_fill(catalog: Catalog, before: Manifest, after: Manifest, since: int) -> FillReason | None:
-    """Why panes after epoch ``since`` do not lead from the one to the other, if they do not."""
-    if not discards(before):
+def _reason_to_fill(
+    catalog: Catalog, old_manifest: Manifest, new_manifest: Manifest, since_epoch: int
+) -> FillReason | None:
+    """Why panes after epoch ``since_epoch`` do not lead from the one to the other, if they do not."""
+    if not has_discarding_panes(old_manifest):
         return FillReason.ACCUMULATION
-    if not diff_changes.are_alike(before, after):
+    if not diff_changes.are_alike(old_manifest, new_manifest):
         return FillReason.COLUMNS
-    return None if all(has_panes(catalog, side, since) for side in (before, after)) else FillReason.EXPIRED
+    return (
+        None
+        if all(has_panes(catalog, side, since_epoch) for side in (old_manifest, new_manifest))
+        else FillReason.EXPIRED
+    )
 
 
 class SummedPanes(diff_changes.RecordOrigin):
@@ -112,27 +127,27 @@ class SummedPanes(diff_changes.RecordOrigin):
     def files(self) -> list[DataFile]:
         return [file for panes in (self.withdrawn, self.added) if panes is not None for file in panes.files]
 
-    def _records(
+    def _query_file_records(
         self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
     ) -> diff_changes.RecordQuery | None:
         del connection
         parts = [
-            self._part(panes, local, is_new=is_new)
+            self._panes_query(panes, local, is_new=is_new)
             for panes, is_new in ((self.withdrawn, False), (self.added, True))
             if panes is not None and panes.files
         ]
         order = [_IS_NEW, _EPOCH, _SEQUENCE, *self.columns.identity]
         return diff_changes.RecordQuery(" union all ".join(parts), order) if parts else None
 
-    def _part(self, panes: LaterPanes, local: Mapping[str, Path], *, is_new: bool) -> str:
+    def _panes_query(self, panes: LaterPanes, local: Mapping[str, Path], *, is_new: bool) -> str:
         epoch, sequence = PLACE
         sign, place = (1, "") if is_new else (-1, "-")  # the newest pane is the first to be taken back
-        about = (
+        sign_columns = (
             f"case when {GONE} then {-sign} else {sign} end as {SIGN}, "
             f"{epoch if is_new else 'null::bigint'} as {EPOCH}, "
             f"{is_new} as {_IS_NEW}, {place}{epoch} as {_EPOCH}, {place}{sequence} as {_SEQUENCE}"
         )
-        return f"select {about}, {quoted(self.shown)} from {panes.rows(local, self.fold)}"
+        return f"select {sign_columns}, {sql_columns(self.shown)} from {panes.panes_sql(local, self.fold)}"
 
 
 _ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
@@ -158,12 +173,12 @@ class StoredChangeRecords(ChangeRecords):
 
         schema, number = schema_of(self.columns), self.first
         if self.restarts:
-            yield _restart(schema, number)
+            yield _restart_record(schema, number)
             number += 1
         if not self.added + self.withdrawn:
             return
         names = [name for name in self.columns if name != NUMBER]
-        query = f"select {quoted(names)} from {_RECORDS} order by {quoted(self.order)}"
+        query = f"select {sql_columns(names)} from {_RECORDS} order by {sql_columns(self.order)}"
         for batch in self.database.sql(query).to_arrow_reader(diff_changes.BATCH_ROWS):
             if batch.num_rows:
                 numbers = pa.array(range(number, number + batch.num_rows), pa.int64())
@@ -171,7 +186,7 @@ class StoredChangeRecords(ChangeRecords):
                 yield named_as(pa.RecordBatch.from_arrays([numbers, *batch.columns], names=[*self.columns]), schema)
 
 
-def _restart(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
+def _restart_record(schema: "pa.Schema", number: int) -> "pa.RecordBatch":
     import pyarrow as pa
 
     values = {NUMBER: number, SIGN: 0}
@@ -188,7 +203,7 @@ def records_between(
 
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError, ReadResourcesError.
     """
-    source = _source(catalog, before, after)
+    source = _record_origin(catalog, before, after)
     if source is None:
         with without_rows() as connection:
             first, reason = after_number + 1, FillReason.UNPUBLISHED
@@ -197,9 +212,9 @@ def records_between(
             )
         return
     columns = {**_ABOUT, **diff_changes.delivered_columns(source.columns)}
-    with source.database(catalog) as (connection, local):
-        records = source.records(connection, local)
-        added, withdrawn = (0, 0) if records is None else _prepared(connection, source, records)
+    with source.open_database(catalog) as (connection, local):
+        records = source.query_records(connection, local)
+        number_added, withdrawn = (0, 0) if records is None else _prepare_changes(connection, source, records)
         yield StoredChangeRecords(
             source.kind,
             before,
@@ -207,7 +222,7 @@ def records_between(
             columns,
             after_number + 1,
             restarts and source.kind in _FILLS,
-            added,
+            number_added,
             withdrawn,
             reason=source.reason,
             database=connection,
@@ -216,32 +231,34 @@ def records_between(
         )
 
 
-def _source(catalog: Catalog, before: str | None, after: Manifest | None) -> diff_changes.RecordOrigin | None:
-    start = None if before is None else diff_changes.still_there(catalog, before)
-    is_summed = start is not None and discards(start)
-    if after is None and start is not None:
+def _record_origin(
+    catalog: Catalog, start_id: str | None, end_manifest: Manifest | None
+) -> diff_changes.RecordOrigin | None:
+    start = None if start_id is None else diff_changes.still_there(catalog, start_id)
+    is_summed = start is not None and has_discarding_panes(start)
+    if end_manifest is None and start is not None:
         return panes_taken_back(catalog, start) if is_summed else diff_changes.DifferingRows(start, None)
-    if after is None:
+    if end_manifest is None:
         return None
-    if discards(after):
-        return panes_apart(catalog, start, after, unknown=diff_changes.reason_unknown(before))
+    if has_discarding_panes(end_manifest):
+        return panes_apart(catalog, start, end_manifest, unknown=diff_changes.reason_unknown(start_id))
     return (
-        diff_changes.AllRows(after, FillReason.ACCUMULATION)
+        diff_changes.AllRows(end_manifest, FillReason.ACCUMULATION)
         if is_summed
-        else diff_changes.origin_of(catalog, before, after)
+        else diff_changes.origin_of(catalog, start_id, end_manifest)
     )
 
 
-def _prepared(
+def _prepare_changes(
     connection: "duckdb.DuckDBPyConnection", source: diff_changes.RecordOrigin, records: diff_changes.RecordQuery
 ) -> tuple[int, int]:
     """How many rows come and go, once the records lie ready. All rows are a view, which need not fit into memory."""
     kind = "view" if source.kind in _FILLS else "table"
     connection.execute(f"create temp {kind} {_RECORDS} as {records.query}")
-    ((added, withdrawn),) = connection.sql(
+    ((number_added, withdrawn),) = connection.sql(
         f"select count(*) filter ({SIGN} > 0), count(*) filter ({SIGN} < 0) from {_RECORDS}"
     ).fetchall()
-    return int(added), int(withdrawn)
+    return int(number_added), int(withdrawn)
 
 
 _FINAL: Final = "headrace_final"
@@ -291,27 +308,27 @@ def final_rows_between(
     and the sink, whatever its output is called. Raises NeverFinalError, BrokenObjectError, ReadResourcesError.
     """
     start = None if before is None else catalog.manifest(before)
-    until, since = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
+    until_time, since_time = _final_until(catalog, after), None if start is None else _final_until(catalog, start)
     view = ViewColumns.from_json(after.schema)
     columns = {ID: DataType.STRING, **diff_changes.delivered_columns(view)}
-    of = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
+    id_prefix = f"{catalog.pipeline}./{sink}"  # as it was when outputs had no names
     parts = []
     with ExitStack() as stack:
-        if since is None or until > since:
+        if since_time is None or until_time > since_time:
             changes = stack.enter_context(diff_changes.changes_between(catalog, None, after))
-            met = _ended_by(until) + ("" if since is None else f" and not ({_ended_by(since)})")
-            parts.append(_part(changes, met, view, of))
-        if since is not None:
+            newly_final = _ended_by(until_time) + ("" if since_time is None else f" and not ({_ended_by(since_time)})")
+            parts.append(_make_part(changes, newly_final, view, id_prefix))
+        if since_time is not None:
             changes = stack.enter_context(diff_changes.changes_between(catalog, before, after))
             if changes.source is not ChangeSource.ALL_ROWS:
-                parts.append(_part(changes, f"not {GONE} and {_ended_by(since)}", view, of))
+                parts.append(_make_part(changes, f"not {GONE} and {_ended_by(since_time)}", view, id_prefix))
         number = sum(part.number for part in parts)
         yield StoredFinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
 
 
 def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
     """Windows that end no later than that have expired."""
-    stage = LastStage.of(manifest)
+    stage = LastStage.from_manifest(manifest)
     if stage is not None and stage.gives_rows:
         if ViewColumns.from_json(manifest.schema).folding is Folding.NOTHING:
             return MAX_INSTANT
@@ -327,28 +344,28 @@ def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
     return stage.expired_until(manifest)
 
 
-def _ended_by(until: Instant) -> str:
+def _ended_by(end_time: Instant) -> str:
     """SQL: whether a window has expired. One without an end does at the end of the input alone."""
-    if until >= MAX_INSTANT:
+    if end_time >= MAX_INSTANT:
         return "true"
-    return f"coalesce(epoch_us({identifier(WINDOW_END)}) <= {int(until)}, false)"
+    return f"coalesce(epoch_us({sql_identifier(WINDOW_END)}) <= {int(end_time)}, false)"
 
 
-def _part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, of: str) -> _Part:
-    shown = diff_changes.delivered_columns(view)
-    texts = " || ".join(_text(name, shown[name]) for name in (view.id or view.identity))
-    id_ = f"substr(sha256({literal(of)} || {texts}), 1, 32) as {ID}"
+def _make_part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, id_prefix: str) -> _Part:
+    columns = diff_changes.delivered_columns(view)
+    texts = " || ".join(_identity_text(name, columns[name]) for name in (view.id or view.identity))
+    id_ = f"substr(sha256({sql_literal(id_prefix)} || {texts}), 1, 32) as {ID}"
     database = changes.database
     database.execute(
-        f"create temp table {_FINAL} as select {id_}, {quoted(shown)} from {changes.table} where {condition}"
+        f"create temp table {_FINAL} as select {id_}, {sql_columns(columns)} from {changes.table} where {condition}"
     )
     ((number,),) = database.sql(f"select count(*) from {_FINAL}").fetchall()
-    return _Part(database, f"from {_FINAL} order by {quoted([view.extent[1], *view.identity])}", int(number))
+    return _Part(database, f"from {_FINAL} order by {sql_columns([view.extent[1], *view.identity])}", int(number))
 
 
-def _text(name: str, kind: ValueType) -> str:
+def _identity_text(name: str, kind: ValueType) -> str:
     """SQL: a column of the identity as text from which no other value makes the same."""
-    column = identifier(name)
+    column = sql_identifier(name)
     match kind:
         case DataType.TIMESTAMP:
             text = f"cast(epoch_us({column}) as varchar)"
@@ -375,7 +392,7 @@ class AnnouncedWindows:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """The inverse of ``to_json``."""
-        return cls(value["snapshot"], parse(value["until"]))
+        return cls(value["snapshot"], parse_instant(value["until"]))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -394,7 +411,7 @@ class WindowNews:
     announced: AnnouncedWindows
     is_guess: bool = False
 
-    def keys(self) -> list[str]:
+    def partition_keys(self) -> list[str]:
         """The name of each window as a partition: when it begins, in UTC, as Airflow's own timetables write it
         (``2026-11-20T09:00:00``).
         """
@@ -412,37 +429,46 @@ def window_news(
     Windows without an end are never complete. Raises what readers raise.
     """
     catalog = reader.catalog
-    published = catalog.head().refs.get(PUBLISHED)
-    after = None if published is None else catalog.manifest(published)
-    until = Instant(MIN_INSTANT) if after is None else complete_until(after)
-    now = AnnouncedWindows(published, until)
-    since = Instant(MIN_INSTANT) if announced is None else announced.until
-    completed = {*_complete(reader, published, since, until), *_quiet(where, since, until)}
-    corrected, is_guess = set[Window](), False
-    if announced is not None and announced.snapshot != published:
-        touched, is_guess = _touched(catalog, announced, after)
-        corrected = {window for window in touched if window.end <= since} - completed
-    first = sorted(completed)
+    published_id = catalog.head().refs.get(PUBLISHED)
+    published_manifest = None if published_id is None else catalog.manifest(published_id)
+    complete_time = Instant(MIN_INSTANT) if published_manifest is None else complete_until(published_manifest)
+    now = AnnouncedWindows(published_id, complete_time)
+    since_time = Instant(MIN_INSTANT) if announced is None else announced.until
+    completed_windows = {
+        *_completed_windows(reader, published_id, since_time, complete_time),
+        *_regular_windows(where, since_time, complete_time),
+    }
+    corrected_windows, is_guess = set[Window](), False
+    if announced is not None and announced.snapshot != published_id:
+        touched_windows, is_guess = _touched_windows(catalog, announced, published_manifest)
+        corrected_windows = {window for window in touched_windows if window.end <= since_time} - completed_windows
+    first = sorted(completed_windows)
     if announced is None and at_first is not None:
         first = first[max(0, len(first) - at_first) :]
-    return WindowNews(tuple(first), tuple(sorted(corrected)), now, is_guess)
+    return WindowNews(tuple(first), tuple(sorted(corrected_windows)), now, is_guess)
 
 
-def _complete(reader: "PipelineReader", snapshot: str | None, since: Instant, until: Instant) -> Iterator[Window]:
-    """Windows of rows of ``snapshot`` that end after ``since``, and at ``until`` or before."""
-    if snapshot is None or until <= since:
+def _completed_windows(
+    reader: "PipelineReader", snapshot: str | None, since_time: Instant, until_time: Instant
+) -> Iterator[Window]:
+    """Windows of rows of ``snapshot`` that end after ``since_time``, and at ``until_time`` or before."""
+    if snapshot is None or until_time <= since_time:
         return iter(())
-    bounds = [f"{WINDOW_END} {sign} {_sql(at)}" for sign, at in ((">", since), ("<=", until)) if is_finite(at)]
+    bounds = [
+        f"{WINDOW_END} {sign} {_timestamp_sql(bound)}"
+        for sign, bound in ((">", since_time), ("<=", until_time))
+        if is_finite(bound)
+    ]
     condition = " and ".join([f"{WINDOW_START} is not null", f"{WINDOW_END} is not null", *bounds])
     rows = reader.current(at=snapshot, where=condition, columns=[WINDOW_START, WINDOW_END]).to_arrow()
-    return _windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
+    return _read_windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
 
 
-def _sql(at: Instant) -> str:
-    return f"make_timestamptz({int(at)})"
+def _timestamp_sql(instant: Instant) -> str:
+    return f"make_timestamptz({int(instant)})"
 
 
-def _windows(rows: "pa.Table") -> Iterator[Window]:
+def _read_windows(rows: "pa.Table") -> Iterator[Window]:
     import pyarrow as pa
 
     ends = (rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()) for name in (WINDOW_START, WINDOW_END))
@@ -450,31 +476,33 @@ def _windows(rows: "pa.Table") -> Iterator[Window]:
         yield Window(Instant(start), Instant(end))
 
 
-def _touched(catalog: Catalog, announced: AnnouncedWindows, after: Manifest | None) -> tuple[Iterable[Window], bool]:
-    """The windows whose rows are not those that were ``announced``; and whether nobody knows which, so that all are."""
-    if after is None:  # all of them are gone
-        assert announced.snapshot is not None
+def _touched_windows(
+    catalog: Catalog, announcement: AnnouncedWindows, new_manifest: Manifest | None
+) -> tuple[Iterable[Window], bool]:
+    """The windows whose rows are not those of the ``announcement``; and whether nobody knows which, so that all are."""
+    if new_manifest is None:  # all of them are gone
+        assert announcement.snapshot is not None
         try:
-            before, after = None, catalog.manifest(announced.snapshot)
+            start_id, new_manifest = None, catalog.manifest(announcement.snapshot)
         except (MissingSnapshotError, BrokenObjectError, UnknownOutputError):
             return (), True
     else:
-        before = announced.snapshot
-    with diff_changes.changes_between(catalog, before, after) as changes:
-        windows = [Window(Instant(start), Instant(end)) for start, end in changes.windows()]
-        return windows, before is not None and changes.source is ChangeSource.ALL_ROWS
+        start_id = announcement.snapshot
+    with diff_changes.changes_between(catalog, start_id, new_manifest) as changes:
+        windows = [Window(Instant(start), Instant(end)) for start, end in changes.changed_windows()]
+        return windows, start_id is not None and changes.source is ChangeSource.ALL_ROWS
 
 
-def _quiet(where: WindowFn | None, since: Instant, until: Instant) -> Iterator[Window]:
+def _regular_windows(where: WindowFn | None, since_time: Instant, until_time: Instant) -> Iterator[Window]:
     """The windows that end between, where those of all keys are the same and follow one another."""
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
     follow = isinstance(inner, CalendarWindows) or (isinstance(inner, FixedWindows) and inner.phase is None)
-    if inner is None or not follow or not (is_finite(since) and is_finite(until)):
+    if inner is None or not follow or not (is_finite(since_time) and is_finite(until_time)):
         return
-    window = window_at(inner, since)
+    window = window_at(inner, since_time)
     for _ in range(MOST_QUIET):
-        if window is None or window.end > until or window.end >= GLOBAL_WINDOW_END:
+        if window is None or window.end > until_time or window.end >= GLOBAL_WINDOW_END:
             return
-        if window.end > since:
+        if window.end > since_time:
             yield window
         window = window_at(inner, window.end)

@@ -18,13 +18,20 @@ from headrace.ext import sinks
 from headrace.ext.sinks import EPOCH, SIGN, Changes, FillReason
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import ValueType
-from headrace.moved import moved
+from headrace.moved import redirect_names
 from headrace.read.diff import layered_tables
 from headrace.read.diff.row_sets import RowSets
-from headrace.read.snapshots.progress import has_panes
+from headrace.read.snapshots.progress import has_panes, is_patched
 from headrace.read.views.columns import Folding, View, ViewColumns
-from headrace.read.views.database import database, identifier, no_rows, quoted, without_rows, working_folder
-from headrace.read.views.row_files import GONE, PLACE, brought, newest_of, same_identity, standing_of
+from headrace.read.views.database import (
+    no_rows,
+    open_database,
+    sql_columns,
+    sql_identifier,
+    without_rows,
+    working_folder,
+)
+from headrace.read.views.row_files import GONE, PLACE, local_paths, newest_of, same_identity, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)
 
 BATCH_ROWS = 100_000
 _CHANGES = "headrace_changes"
@@ -56,63 +63,67 @@ class StoredChanges(Changes):
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
         """The identities of rows that are there no more."""
-        yield from self._batches(self.identity, GONE)
+        yield from self._query_batches(self.identity, GONE)
 
     def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
         """The rows that are new or have other values, with all ``columns``."""
-        order = f" order by {quoted(ordered_by)}" if ordered_by else ""
-        yield from self._batches(self.columns, f"not {GONE}{order}")
+        order = f" order by {sql_columns(ordered_by)}" if ordered_by else ""
+        yield from self._query_batches(self.columns, f"not {GONE}{order}")
 
     def days(self) -> list[int | None]:
         """The days on which windows that change begin: days since 1970, and None for windows without a beginning."""
-        day = f"date_diff('day', date '1970-01-01', cast({identifier(self.begin)} as date))"
-        begins = f"select {identifier(self.begin)} from {_CHANGES}"
+        day = f"date_diff('day', date '1970-01-01', cast({sql_identifier(self.begin)} as date))"
+        begins = f"select {sql_identifier(self.begin)} from {_CHANGES}"
         begins += "" if self.begins_before is None else f" union all {self.begins_before}"
         rows = self.database.sql(f"select distinct {day} as day from ({begins}) order by day").fetchall()
         return [day for (day,) in rows]
 
-    def windows(self) -> list[tuple[int, int]]:
+    def changed_windows(self) -> list[tuple[int, int]]:
         """The windows that change and have both ends: microseconds since 1970 UTC. Rows have none."""
         if self.begin != WINDOW_START:
             return []
-        ends = [f"epoch_us({identifier(name)})" for name in (WINDOW_START, WINDOW_END)]
-        there = " and ".join(f"{identifier(name)} is not null" for name in (WINDOW_START, WINDOW_END))
+        ends = [f"epoch_us({sql_identifier(name)})" for name in (WINDOW_START, WINDOW_END)]
+        has_window = " and ".join(f"{sql_identifier(name)} is not null" for name in (WINDOW_START, WINDOW_END))
         if not self.columns:  # nothing is published
             return []
-        windows = self.database.sql(f"select distinct {', '.join(ends)} from {_CHANGES} where {there} order by all")
+        windows = self.database.sql(
+            f"select distinct {', '.join(ends)} from {_CHANGES} where {has_window} order by all"
+        )
         return [(int(start), int(end)) for start, end in windows.fetchall()]
 
     def met_by(self, copied: "pa.Table") -> tuple[int, int]:
         """How many rows of a copy change or go, and how many of these go. It has the columns of ``identity``."""
         same = same_identity("r", "c", self.identity)
-        with self._registered(copied):
-            ((met, gone),) = self.database.sql(
+        with self._register_copy(copied):
+            ((number_met, number_gone),) = self.database.sql(
                 f"select count(*), count(*) filter (c.{GONE}) from {_COPIED} r join {_CHANGES} c on {same}"
             ).fetchall()
-        return met, gone
+        return number_met, number_gone
 
     def untouched(self, copied: "pa.Table") -> "pa.Table":
         """The rows of a copy that neither change nor go, in order: as they are, whatever types other columns have."""
         import pyarrow as pa
 
         same = same_identity("r", "c", self.identity)
-        numbered = copied.select([*self.identity]).append_column(_ROW, pa.array(range(len(copied)), pa.int64()))
-        with self._registered(numbered):
-            kept = self.database.sql(f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES} c on {same} order by 1")
-            return copied.take(kept.to_arrow_table().column(0))
+        numbered_copy = copied.select([*self.identity]).append_column(_ROW, pa.array(range(len(copied)), pa.int64()))
+        with self._register_copy(numbered_copy):
+            kept_rows = self.database.sql(
+                f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES} c on {same} order by 1"
+            )
+            return copied.take(kept_rows.to_arrow_table().column(0))
 
     @contextmanager
-    def _registered(self, copied: "pa.Table") -> Iterator[None]:
-        self.database.register(_COPIED, copied)
+    def _register_copy(self, copy: "pa.Table") -> Iterator[None]:
+        self.database.register(_COPIED, copy)
         try:
             yield
         finally:
             self.database.unregister(_COPIED)
 
-    def _batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
+    def _query_batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
         if not columns:  # nothing is published
             return
-        query = f"select {quoted(columns)} from {_CHANGES} where {condition}"
+        query = f"select {sql_columns(columns)} from {_CHANGES} where {condition}"
         for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
             if batch.num_rows:
                 yield batch
@@ -120,7 +131,7 @@ class StoredChanges(Changes):
 
 def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
     """Key, window and values: what records of ``current`` have, in this order; of rows their columns and event time."""
-    types = columns.types(View.CURRENT)
+    types = columns.column_types(View.CURRENT)
     if columns.are_rows:
         return {name: types[name] for name in columns.identity}
     return {name: types[name] for name in (*columns.keys, WINDOW_START, WINDOW_END, *columns.values)}
@@ -128,7 +139,7 @@ def delivered_columns(columns: ViewColumns) -> dict[str, ValueType]:
 
 def table_columns(columns: ViewColumns) -> dict[str, ValueType]:
     """What a copy of ``current`` has: the same, and by what rows are known that have no id."""
-    types = columns.types(View.CURRENT)
+    types = columns.column_types(View.CURRENT)
     return {**delivered_columns(columns), **{name: types[name] for name in columns.known_by}}
 
 
@@ -147,8 +158,8 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
         return
     source = origin_of(catalog, before, after)
     columns = ViewColumns.from_json(after.schema)
-    with source.database(catalog) as (connection, local):
-        source.prepare(connection, local)
+    with source.open_database(catalog) as (connection, local):
+        source.prepare_changes(connection, local)
         yield StoredChanges(
             source.kind,
             before,
@@ -169,10 +180,19 @@ def origin_of(catalog: Catalog, before: str | None, after: Manifest) -> "ChangeO
         return AllRows(after, reason_unknown(before))
     if not are_alike(start, after):
         return AllRows(after, FillReason.COLUMNS)
-    is_summed = ViewColumns.from_json(after.schema).folding is Folding.SUMMED  # what is equal to a row may lie far back
-    if not is_summed and _goes_on(start, after) and _is_line(catalog, start, after):
+    if not _adds_up(start, after) and _goes_on(start, after) and _is_line(catalog, start, after):
         return _NewestPanes(catalog, start, after)
     return DifferingRows(start, after)
+
+
+def _adds_up(old_manifest: Manifest, new_manifest: Manifest) -> bool:
+    """Whether rows of ``new_manifest`` are what is left of several records, of which some may lie far back: rows that
+    can be withdrawn, and those that a patch has withdrawn since ``old_manifest``.
+    """
+    folding = ViewColumns.from_json(new_manifest.schema).folding
+    return folding is Folding.SUMMED or (
+        folding is Folding.NOTHING and is_patched(new_manifest, come_to(old_manifest, ""))
+    )
 
 
 def reason_unknown(before: str | None) -> FillReason:
@@ -180,19 +200,19 @@ def reason_unknown(before: str | None) -> FillReason:
     return FillReason.FIRST if before is None else FillReason.EXPIRED
 
 
-def _goes_on(before: Manifest, after: Manifest) -> bool:
-    """Whether rows of ``before`` that no epoch since has touched are what they were. They are not if columns have got
-    the names of others meanwhile, or were gone and have come again.
+def _goes_on(old_manifest: Manifest, new_manifest: Manifest) -> bool:
+    """Whether rows of ``old_manifest`` that no epoch since has touched are what they were. They are not if columns
+    have got the names of others meanwhile, or were gone and have come again.
     """
-    columns = ViewColumns.from_json(after.schema)
-    called = columns.names(View.CURRENT, come_to(before, ""))
-    return goes_on(before, after, "") and not any(name in called for name in delivered_columns(columns))
+    columns = ViewColumns.from_json(new_manifest.schema)
+    old_names = columns.names_in_epoch(View.CURRENT, come_to(old_manifest, ""))
+    return goes_on(old_manifest, new_manifest, "") and not any(name in old_names for name in delivered_columns(columns))
 
 
-def _is_line(catalog: Catalog, before: Manifest, after: Manifest) -> bool:
-    """Whether ``after`` continues from ``before``, and names all panes since."""
-    is_later = catalog.is_ancestor(before.snapshot_id, after.snapshot_id)
-    return is_later and has_panes(catalog, after, come_to(before, ""))
+def _is_line(catalog: Catalog, old_manifest: Manifest, new_manifest: Manifest) -> bool:
+    """Whether ``new_manifest`` continues from ``old_manifest``, and names all panes since."""
+    is_later = catalog.is_ancestor(old_manifest.snapshot_id, new_manifest.snapshot_id)
+    return is_later and has_panes(catalog, new_manifest, come_to(old_manifest, ""))
 
 
 def still_there(catalog: Catalog, snapshot: str) -> Manifest | None:
@@ -242,20 +262,22 @@ class RecordOrigin(ABC):
     def files(self) -> list[DataFile]:
         """All files that are read."""
 
-    def records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
+    def query_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
         """The changes one by one, also those of a row that changes several times; None if there are none."""
-        return self._records(connection, local) if self.files else None
+        return self._query_file_records(connection, local) if self.files else None
 
     @abstractmethod
-    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> "RecordQuery | None":
+    def _query_file_records(
+        self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
+    ) -> "RecordQuery | None":
         """The same, where there are files."""
 
     @contextmanager
-    def database(self, catalog: Catalog) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
+    def open_database(self, catalog: Catalog) -> "Iterator[tuple[duckdb.DuckDBPyConnection, dict[str, Path]]]":
         """A database that can read the files, and where each of them is."""
         with working_folder() as folder:
-            local = dict(zip(self.paths, brought(catalog.store, self.files, folder), strict=True))
-            with database(folder, [*local.values()], is_for_us=True) as connection:
+            local = dict(zip(self.paths, local_paths(catalog.store, self.files, folder), strict=True))
+            with open_database(folder, [*local.values()], is_for_us=True) as connection:
                 yield connection, local
 
     @property
@@ -274,9 +296,9 @@ class ChangeOrigin(RecordOrigin):
 
     begins_before: str | None = None
 
-    def prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
+    def prepare_changes(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> None:
         """Make the table of changes; ``local`` says where each file is."""
-        if not self.files or not self._prepare(connection, local):
+        if not self.files or not self._create_changes_table(connection, local):
             nothing = f"select *, false as {GONE} from ({no_rows(table_columns(self.columns))})"
             connection.execute(f"create temp table {_CHANGES} as {nothing}")
         elif self.columns.id:
@@ -284,17 +306,20 @@ class ChangeOrigin(RecordOrigin):
 
     def _check_ids(self, connection: "duckdb.DuckDBPyConnection") -> None:
         """Raise UndeliverableError if two rows that come have the same id."""
-        ids = quoted(self.columns.id)
-        twice = f"select {ids} from {_CHANGES} where not {GONE} group by {ids} having count(*) > 1 order by all limit 1"
-        for row in connection.sql(twice).fetchall():
-            named = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns.id, row, strict=True))
+        ids = sql_columns(self.columns.id)
+        duplicates_query = (
+            f"select {ids} from {_CHANGES} where not {GONE} group by {ids} having count(*) > 1 order by all limit 1"
+        )
+        for row in connection.sql(duplicates_query).fetchall():
+            id_text = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns.id, row, strict=True))
             raise sinks.UndeliverableError(
-                f"two rows have the same id ({named}), and a table has one row of each. Nothing was delivered: correct "
+                f"two rows have the same id ({id_text}), and a table has one row of each. Nothing was delivered: "
+                "correct "
                 "id= or the input, or deliver to a table of changes"
             )
 
     @abstractmethod
-    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+    def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         """Make the table of changes of the files; False if there are none, and no table."""
 
 
@@ -311,20 +336,22 @@ class AllRows(ChangeOrigin):
     def files(self) -> list[DataFile]:
         return layered_tables.files_of(self.after, UNNAMED.current)
 
-    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
-        rows = self._rows(local, self.in_table)
+    def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+        rows = self._current_rows_query(local, self.in_table)
         # a view: rows pass once, and need not fit into the database
         connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({rows})")
         return True
 
-    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
+    def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
-        query = f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._rows(local, [*self.shown])})"
+        query = (
+            f"select 1 as {SIGN}, null::bigint as {EPOCH}, * from ({self._current_rows_query(local, [*self.shown])})"
+        )
         return RecordQuery(query, self.columns.identity)
 
-    def _rows(self, local: Mapping[str, Path], shown: Sequence[str]) -> str:
+    def _current_rows_query(self, local: Mapping[str, Path], columns: Sequence[str]) -> str:
         files = layered_tables.current_files(self.after, local, self.fold)
-        return standing_of(self.fold.rows(files), shown, self.columns)
+        return standing_of(self.fold.records_sql(files), columns, self.columns)
 
 
 class _NewestPanes(ChangeOrigin):
@@ -334,25 +361,25 @@ class _NewestPanes(ChangeOrigin):
 
     def __init__(self, catalog: Catalog, before: Manifest, after: Manifest) -> None:
         super().__init__(after)
-        self.panes = layered_tables.LaterPanes.of(catalog, after, come_to(before, ""))
+        self.panes = layered_tables.LaterPanes.from_manifest(catalog, after, come_to(before, ""))
 
     @property
     def files(self) -> list[DataFile]:
         return self.panes.files
 
-    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
-        panes = self.panes.rows(local, self.fold)
+    def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+        panes = self.panes.panes_sql(local, self.fold)
         newest = newest_of(panes, [*self.in_table, GONE], self.fold.identity, gone="false")
         if self.columns.are_rows:  # each of which stands
-            newest = f"select {quoted([*self.in_table, GONE])} from {panes}"
+            newest = f"select {sql_columns([*self.in_table, GONE])} from {panes}"
         connection.execute(f"create temp table {_CHANGES} as {newest}")
         return True
 
-    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
+    def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
         del connection
         epoch, sequence = PLACE
-        about = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
-        query = f"select {about}, {quoted(self.shown)} from {self.panes.rows(local, self.fold)}"
+        sign_columns = f"case when {GONE} then -1 else 1 end as {SIGN}, {epoch} as {EPOCH}, {sequence}"
+        query = f"select {sign_columns}, {sql_columns(self.shown)} from {self.panes.panes_sql(local, self.fold)}"
         return RecordQuery(query, [EPOCH, sequence, *self.columns.identity])
 
 
@@ -372,30 +399,32 @@ class DifferingRows(ChangeOrigin):
             *{file.path: file for side in sides for file in layered_tables.files_of(side, UNNAMED.current)}.values()
         ]
 
-    def _prepare(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
+    def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         if self.columns.are_rows:
             sets = self._row_sets(local)
             is_apart = sets.compare(connection)
             if is_apart:
-                connection.execute(f"create temp table {_CHANGES} as {sets.changes(self.in_table, GONE)}")
+                connection.execute(f"create temp table {_CHANGES} as {sets.changes_query(self.in_table, GONE)}")
                 self.begins_before = sets.times_before()
             return is_apart
-        compared = self._compared(local)
-        if not compared.compare(connection):
+        table = self._compared_table(local)
+        if not table.compare(connection):
             return False
         kinds = (layered_tables.ChangeKind.ADDED, layered_tables.ChangeKind.REMOVED, layered_tables.ChangeKind.CHANGED)
-        connection.execute(f"create temp table {_CHANGES} as {compared.after_of(kinds, GONE)}")
+        connection.execute(f"create temp table {_CHANGES} as {table.after_of(kinds, GONE)}")
         return True
 
-    def _records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery | None:
+    def _query_file_records(
+        self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]
+    ) -> RecordQuery | None:
         if self.columns.are_rows:
             sets = self._row_sets(local)
-            is_apart, shown = sets.compare(connection), [*self.shown]
-            withdrawn, put_in_place = sets.withdrawn(shown), sets.put_in_place(shown)
+            is_apart, columns = sets.compare(connection), [*self.shown]
+            withdrawn, put_in_place = sets.withdrawn_query(columns), sets.put_in_place(columns)
         else:
-            compared = self._compared(local)
-            is_apart = compared.compare(connection)
-            withdrawn, put_in_place = compared.withdrawn(), compared.put_in_place()
+            table = self._compared_table(local)
+            is_apart = table.compare(connection)
+            withdrawn, put_in_place = table.withdrawn_query(), table.put_in_place()
         if not is_apart:
             return None
         parts = (
@@ -406,9 +435,13 @@ class DifferingRows(ChangeOrigin):
         return RecordQuery(" union all ".join(parts), [SIGN, *self.columns.identity])
 
     def _row_sets(self, local: Mapping[str, Path]) -> RowSets:
-        before, after = (layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides)
-        return RowSets(before, after, self.fold, self.columns)
+        files_before, files_after = (
+            layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides
+        )
+        return RowSets(files_before, files_after, self.fold, self.columns)
 
-    def _compared(self, local: Mapping[str, Path]) -> layered_tables.ComparedTable:
-        before, after = (layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides)
-        return layered_tables.ComparedTable(before, after, self.fold, tuple(self.columns.values))
+    def _compared_table(self, local: Mapping[str, Path]) -> layered_tables.ComparedTable:
+        files_before, files_after = (
+            layered_tables.current_files(manifest, local, self.fold) for manifest in self.sides
+        )
+        return layered_tables.ComparedTable(files_before, files_after, self.fold, tuple(self.columns.values))

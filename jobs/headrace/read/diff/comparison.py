@@ -21,8 +21,8 @@ from headrace.read.diff.row_sets import RowSets
 from headrace.read.snapshots.progress import InputRead, StoredProgress, inputs_read
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import LOG_OF_VIEW, View, ViewColumns
-from headrace.read.views.database import database, working_folder
-from headrace.read.views.row_files import NamedFile, brought
+from headrace.read.views.database import open_database, working_folder
+from headrace.read.views.row_files import NamedFile, local_paths
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import Link
 from headrace_snapshots.format.files import DataFile, FileLog, InputFile, LoggedFile
@@ -38,12 +38,12 @@ def compared_sides(catalog: Catalog, before: At, after: At) -> tuple[Manifest | 
 
     Raises UnknownOutputError if neither has it, and what ``snapshot_at`` does.
     """
-    sides = [_side(catalog, at) for at in (before, after)]
+    sides = [_manifest_of_side(catalog, side_at) for side_at in (before, after)]
     if isinstance(catalog, OutputCatalog):
-        for number, at in enumerate((before, after)):
+        for number, side_at in enumerate((before, after)):
             side, other = sides[number], sides[1 - number]
             if not isinstance(side, Manifest) and isinstance(other, Manifest):
-                sides[number] = _by_other_name(catalog, at, other.snapshot_id, side)
+                sides[number] = _by_other_name(catalog, side_at, other.snapshot_id, side)
     for side in sides:
         if isinstance(side, UnknownOutputError):
             raise side
@@ -51,27 +51,34 @@ def compared_sides(catalog: Catalog, before: At, after: At) -> tuple[Manifest | 
     return left, right
 
 
-def _side(catalog: Catalog, at: At) -> Manifest | UnknownOutputError | None:
+def _manifest_of_side(catalog: Catalog, side_at: At) -> Manifest | UnknownOutputError | None:
     try:
-        manifest = snapshot_at(catalog, at).manifest
+        manifest = snapshot_at(catalog, side_at).manifest
         return None if manifest is None else seen_by(manifest, UNNAMED.output)
     except UnknownOutputError as error:
         return error
 
 
 def _by_other_name(
-    catalog: OutputCatalog, at: At, known_in: str, failed: UnknownOutputError | None
+    catalog: OutputCatalog, side_at: At, known_in: str, failure: UnknownOutputError | None
 ) -> Manifest | UnknownOutputError | None:
-    """What is at ``at`` of the output that has the name of ``catalog`` in the snapshot ``known_in``."""
-    whole, known = catalog.whole, catalog.whole.manifest(known_in)
-    called = catalog.called_at(known_in)
-    there = snapshot_at(whole, at if failed is not None else MAIN).manifest
-    if there is None or called not in output_names(known):
-        return failed
-    then = called_on(there, known)[called]
-    if then is None:  # it came later, and has the name since
-        then = next((name for name, before in called_on(known, there).items() if before == called), None)
-    return failed if then is None or then == called else _side(seen_catalog(whole, then), at)
+    """What is at ``side_at`` of the output that has the name of ``catalog`` in the snapshot ``known_in``."""
+    whole, known_manifest = catalog.whole, catalog.whole.manifest(known_in)
+    known_name = catalog.called_at(known_in)
+    own_manifest = snapshot_at(whole, side_at if failure is not None else MAIN).manifest
+    if own_manifest is None or known_name not in output_names(known_manifest):
+        return failure
+    own_name = called_on(own_manifest, known_manifest)[known_name]
+    if own_name is None:  # it came later, and has the name since
+        own_name = next(
+            (name for name, name_then in called_on(known_manifest, own_manifest).items() if name_then == known_name),
+            None,
+        )
+    return (
+        failure
+        if own_name is None or own_name == known_name
+        else _manifest_of_side(seen_catalog(whole, own_name), side_at)
+    )
 
 
 T = TypeVar("T")
@@ -104,14 +111,14 @@ class SnapshotName:
     created_at: str | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "SnapshotName":
+    def from_manifest(cls, manifest: Manifest) -> "SnapshotName":
         """Names the snapshot of ``manifest``."""
         return cls(manifest.snapshot_id, manifest.epoch, manifest.branch, manifest.created_at)
 
     @classmethod
     def of_link(cls, link: Link) -> "SnapshotName":
         """Names the snapshot of ``link``, as far as its manifest is left."""
-        return cls(link.snapshot_id, link.epoch) if link.manifest is None else cls.of(link.manifest)
+        return cls(link.snapshot_id, link.epoch) if link.manifest is None else cls.from_manifest(link.manifest)
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -132,14 +139,16 @@ class InputDiff:
     @property
     def watermark(self) -> Pair[str]:
         """ISO 8601 in UTC."""
-        before, after = self.read.before, self.read.after
-        return Pair(None if before is None else before.watermark, None if after is None else after.watermark)
+        read_before, read_after = self.read.before, self.read.after
+        return Pair(
+            None if read_before is None else read_before.watermark, None if read_after is None else read_after.watermark
+        )
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        before, after = self.read.before, self.read.after
+        read_before, read_after = self.read.before, self.read.after
         figures = {
-            name: Pair(getattr(before, name, None), getattr(after, name, None)).to_json()
+            name: Pair(getattr(read_before, name, None), getattr(read_after, name, None)).to_json()
             for name in ("files", "bytes", "watermark")
         }
         files = {name: [*getattr(self, name)] for name in ("only_before", "only_after", "other_content")}
@@ -234,11 +243,11 @@ class SnapshotDiff:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value: what ``headrace diff --format json`` prints."""
-        before, after = self.snapshots.before, self.snapshots.after
+        snapshot_before, snapshot_after = self.snapshots.before, self.snapshots.after
         return {
             "pipeline": self.pipeline,
-            "before": None if before is None else before.to_json(),
-            "after": None if after is None else after.to_json(),
+            "before": None if snapshot_before is None else snapshot_before.to_json(),
+            "after": None if snapshot_after is None else snapshot_after.to_json(),
             "ancestor": None if self.ancestor is None else self.ancestor.to_json(),
             "definition": self.definition.to_json(),
             "code": [*self.code],
@@ -252,9 +261,9 @@ class SnapshotDiff:
 
     def __repr__(self) -> str:
         sides = (self.snapshots.before, self.snapshots.after)
-        before, after = ("nothing" if side is None else side.snapshot for side in sides)
+        text_before, text_after = ("nothing" if side is None else side.snapshot for side in sides)
         rows = ", ".join(f"{number:,} {name}" for name, number in self.output.rows.to_json().items())
-        return f"<diff of {self.pipeline} from {before} to {after}; rows of current: {rows}>"
+        return f"<diff of {self.pipeline} from {text_before} to {text_after}; rows of current: {rows}>"
 
 
 @dataclass(frozen=True)
@@ -283,18 +292,18 @@ def code_that_differs(before: Manifest | None, after: Manifest | None) -> tuple[
 def clocks_between(before: StoredProgress | None, after: StoredProgress | None) -> dict[str, Pair[str]]:
     """Clocks that are not those of one stage or input, ISO 8601 in UTC; a deadline that there is not is None."""
 
-    def said(progress: StoredProgress | None) -> dict[str, str | None]:
+    def clock_texts(progress: StoredProgress | None) -> dict[str, str | None]:
         if progress is None:
             return {}
         return {
             "watermark": render(progress.watermark),
             "processing_time": render(progress.processing_time),
             "newest_event_time": None if progress.newest is None else render(progress.newest),
-            "next_event_time_deadline": _deadline(progress.chain.due_event),
-            "next_processing_time_deadline": _deadline(progress.chain.due_time),
+            "next_event_time_deadline": _deadline_text(progress.chain.due_event),
+            "next_processing_time_deadline": _deadline_text(progress.chain.due_time),
         }
 
-    left, right = said(before), said(after)
+    left, right = clock_texts(before), clock_texts(after)
     return {name: Pair(left.get(name), right.get(name)) for name in {**left, **right}}
 
 
@@ -303,17 +312,17 @@ def watermarks_between(
 ) -> list[tuple[Pair[str], Pair[str]]]:
     """Input and output watermark of each stage: what goes into a stage is what the one above gives."""
 
-    def said(progress: StoredProgress | None) -> list[tuple[str, str]]:
+    def watermark_texts(progress: StoredProgress | None) -> list[tuple[str, str]]:
         if progress is None:
             return []
-        given, outputs = progress.watermark_of(progress.chain), progress.chain.output_watermarks
-        every = [render(mark) for mark in (given, *outputs)]
+        own_watermark, outputs = progress.watermark_of(progress.chain), progress.chain.output_watermarks
+        every = [render(mark) for mark in (own_watermark, *outputs)]
         return [*pairwise(every)]
 
     none = (None, None)
     return [
         (Pair(left[0], right[0]), Pair(left[1], right[1]))
-        for left, right in zip_longest(said(before), said(after), fillvalue=none)
+        for left, right in zip_longest(watermark_texts(before), watermark_texts(after), fillvalue=none)
     ]
 
 
@@ -325,7 +334,7 @@ def inputs_between(
     counts = read.before or {}, read.after or {}
     inputs = {}
     for name in {**counts[0], **counts[1]}:
-        ours, theirs = ({path for at, path in side if at == name} for side in (left, right))
+        ours, theirs = ({path for input_name, path in side if input_name == name} for side in (left, right))
         other = (path for path in ours & theirs if not _is_same(left[name, path], right[name, path]))
         inputs[name] = InputDiff(
             Pair(counts[0].get(name), counts[1].get(name)),
@@ -372,7 +381,7 @@ def _is_same(one: InputFile, other: InputFile) -> bool:
     return (one.size, one.etag) == (other.size, other.etag)
 
 
-def _deadline(due: Instant) -> str | None:
+def _deadline_text(due: Instant) -> str | None:
     return None if due >= NEVER else render(due)
 
 
@@ -380,56 +389,59 @@ _PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first"
 """What a row of ``current`` says of its pane."""
 
 
-def diff(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> SnapshotDiff:
+def diff_snapshots(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> SnapshotDiff:
     """What a reader would see change from ``before`` to ``after`` (None: no snapshot yet), and what lies under it; at
     most ``limit`` rows are given, all are counted.
 
     Reads the state and ``current`` of both. Memory is that of readers (HEADRACE_READ_MEMORY). Raises BrokenObjectError,
     ReadResourcesError.
     """
-    ancestor = _ancestor(catalog, before, after)
-    progress = [None if side is None else StoredProgress.of(side) for side in (before, after)]
+    ancestor = _common_ancestor(catalog, before, after)
+    progress = [None if side is None else StoredProgress.from_manifest(side) for side in (before, after)]
     read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
-    with _Tables.opened(catalog, before, after) as tables:
+    with _Tables.open_verified(catalog, before, after) as tables:
         return SnapshotDiff(
             pipeline=catalog.pipeline,
-            snapshots=Pair(*(None if side is None else SnapshotName.of(side) for side in (before, after))),
+            snapshots=Pair(*(None if side is None else SnapshotName.from_manifest(side) for side in (before, after))),
             ancestor=None if ancestor is None else SnapshotName.of_link(ancestor),
             definition=Pair(*(None if side is None else side.fingerprint for side in (before, after))),
             code=code_that_differs(before, after),
             clocks=clocks_between(*progress),
             inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
             stages=tuple(
-                tables.stage(number, *watermarks) for number, watermarks in enumerate(watermarks_between(*progress))
+                tables.compare_stage(number, *watermarks)
+                for number, watermarks in enumerate(watermarks_between(*progress))
             ),
-            ids=tables.ids(),
+            ids=tables.compare_ids(),
             logs=logs_between(before, after, lambda log: _files_since(catalog, log, ancestor)),
-            output=tables.output(limit),
+            output=tables.compare_output(limit),
         )
 
 
 def diff_for_readers(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> ReadersDiff:
-    """What ``diff`` says of ``current``, clocks and input; reads no state, which takes as long again."""
-    ancestor = _ancestor(catalog, before, after)
+    """What ``diff_snapshots`` says of ``current``, clocks and input; reads no state, which takes as long again."""
+    ancestor = _common_ancestor(catalog, before, after)
     read = Pair(*(None if side is None else inputs_read(side) for side in (before, after)))
-    with _Tables.opened(catalog, before, after, frozenset({UNNAMED.current})) as tables:
+    with _Tables.open_verified(catalog, before, after, frozenset({UNNAMED.current})) as tables:
         return ReadersDiff(
-            clocks=clocks_between(*(None if side is None else StoredProgress.of(side) for side in (before, after))),
+            clocks=clocks_between(
+                *(None if side is None else StoredProgress.from_manifest(side) for side in (before, after))
+            ),
             inputs=inputs_between(read, *(_inputs_since(catalog, side, ancestor) for side in (before, after))),
-            output=tables.output(limit),
+            output=tables.compare_output(limit),
         )
 
 
-def _ancestor(catalog: Catalog, before: Manifest | None, after: Manifest | None) -> Link | None:
+def _common_ancestor(catalog: Catalog, old_manifest: Manifest | None, new_manifest: Manifest | None) -> Link | None:
     """The newest snapshot that is, or came before, both, also one that has expired: its epoch is all that is needed."""
-    if before is None or after is None:
+    if old_manifest is None or new_manifest is None:
         return None
-    return catalog.common_ancestor(before.snapshot_id, after.snapshot_id)
+    return catalog.common_ancestor(old_manifest.snapshot_id, new_manifest.snapshot_id)
 
 
 def _files_since(catalog: Catalog, log: FileLog, ancestor: Link | None) -> Iterator[LoggedFile]:
     """The files that came to ``log`` after ``ancestor``."""
-    for record in catalog.files(log, None if ancestor is None else ancestor.epoch):
+    for record in catalog.file_records(log, None if ancestor is None else ancestor.epoch):
         yield from record.files
 
 
@@ -452,42 +464,42 @@ class _Tables:
 
     @classmethod
     @contextmanager
-    def opened(
+    def open_verified(
         cls, catalog: Catalog, before: Manifest | None, after: Manifest | None, only: frozenset[str] | None = None
     ) -> Iterator["_Tables"]:
         """With all files verified: those of all tables, or of some ``only``."""
         sides = [side for side in (before, after) if side is not None]
-        named = [(side, name) for side in sides for name in side.tables if only is None or name in only]
-        files = {file.path: file for side, name in named for file in layered_tables.files_of(side, name)}
+        named_tables = [(side, name) for side in sides for name in side.tables if only is None or name in only]
+        files = {file.path: file for side, name in named_tables for file in layered_tables.files_of(side, name)}
         with working_folder() as folder:
-            local = dict(zip(files, brought(catalog.store, [*files.values()], folder), strict=True))
-            with database(folder, [*local.values()], is_for_us=True) as connection:
+            local = dict(zip(files, local_paths(catalog.store, [*files.values()], folder), strict=True))
+            with open_database(folder, [*local.values()], is_for_us=True) as connection:
                 yield cls(connection, before, after, local)
 
-    def stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
+    def compare_stage(self, number: int, input_watermark: Pair[str], output_watermark: Pair[str]) -> StageDiff:
         """Stage ``number``, whose state is a table: key and window, the epoch that wrote the row, what it holds."""
-        table = UNNAMED.state(number)
-        rows, is_comparable = self._state(table, f"{c.STATUS} = {c.DELETED}")
+        table = UNNAMED.state_table(number)
+        rows, is_comparable = self._compare_table(table, f"{c.STATUS} = {c.DELETED}")
         return StageDiff(table, input_watermark, output_watermark, rows, is_comparable)
 
-    def ids(self) -> layered_tables.RowCounts:
+    def compare_ids(self) -> layered_tables.RowCounts:
         """Remembered ids, those that are about to be forgotten among them."""
-        return self._state(IDS, "false")[0]
+        return self._compare_table(IDS, "false")[0]
 
-    def _state(self, table: str, gone: str) -> tuple[layered_tables.RowCounts, bool]:
+    def _compare_table(self, table: str, gone_condition: str) -> tuple[layered_tables.RowCounts, bool]:
         """How many rows of ``table`` became what, and whether both sides have the same columns, which that takes."""
-        before, after = self._paths(self.before, table), self._paths(self.after, table)
-        left, right = (layered_tables.shared_columns(files) for files in (before, after))
-        fold = _fold_of_state([*(left or right)], gone)
+        files_before, files_after = self._table_files(self.before, table), self._table_files(self.after, table)
+        left, right = (layered_tables.shared_columns(files) for files in (files_before, files_after))
+        fold = _fold_of_state([*(left or right)], gone_condition)
         if left and right and left != right:
-            number = fold.number(self.connection, before)
-            return layered_tables.RowCounts.apart(
-                number, _fold_of_state([*right], gone).number(self.connection, after)
+            number = fold.count_rows(self.connection, files_before)
+            return layered_tables.RowCounts.from_incomparable(
+                number, _fold_of_state([*right], gone_condition).count_rows(self.connection, files_after)
             ), False
         values = tuple(name for name in (left or right) if name not in {c.HASH, *fold.identity, *fold.place})
-        return layered_tables.ComparedTable(before, after, fold, values).counts(self.connection), True
+        return layered_tables.ComparedTable(files_before, files_after, fold, values).row_counts(self.connection), True
 
-    def output(self, limit: int) -> OutputDiff:
+    def compare_output(self, limit: int) -> OutputDiff:
         """``current``."""
         schemas = [ViewColumns.from_json(side.schema) for side in (self.before, self.after) if side is not None]
         if not schemas:
@@ -495,42 +507,45 @@ class _Tables:
         left, right = schemas[0], schemas[-1]
         if left.are_rows or right.are_rows:
             return self._rows_apart(left, right, limit)
-        shared = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
-        fold = layered_tables.fold_of_current(left, (*shared, *_PANE))
+        shared_columns = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
+        fold = layered_tables.fold_of_current(left, (*shared_columns, *_PANE))
         if left.keys != right.keys:
             other = layered_tables.fold_of_current(right, _PANE)
-            before, after = (
+            files_before, files_after = (
                 layered_tables.current_files(self.before, self.local, fold),
                 layered_tables.current_files(self.after, self.local, other),
             )
-            rows = layered_tables.RowCounts.apart(
-                fold.number(self.connection, before), other.number(self.connection, after)
+            rows = layered_tables.RowCounts.from_incomparable(
+                fold.count_rows(self.connection, files_before), other.count_rows(self.connection, files_after)
             )
             return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        before, after = (
+        files_before, files_after = (
             layered_tables.current_files(self.before, self.local, fold),
             layered_tables.current_files(self.after, self.local, fold),
         )
-        compared = layered_tables.ComparedTable(before, after, fold, shared, _PANE)
-        rows = compared.counts(self.connection)
-        first = compared.first(self.connection, limit, left.order(View.CURRENT))
+        table = layered_tables.ComparedTable(files_before, files_after, fold, shared_columns, _PANE)
+        rows = table.row_counts(self.connection)
+        first = table.first_changes(self.connection, limit, left.row_order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
     def _rows_apart(self, left: ViewColumns, right: ViewColumns, limit: int) -> OutputDiff:
         """``current`` where it has rows as they are: these compare where both sides have the same columns."""
         folds = [layered_tables.fold_of_current(side, ()) for side in (left, right)]
         sides = zip((self.before, self.after), folds, strict=True)
-        before, after = (layered_tables.current_files(side, self.local, fold) for side, fold in sides)
+        files_before, files_after = (layered_tables.current_files(side, self.local, fold) for side, fold in sides)
         if (left.folding, left.values) != (right.folding, right.values):
-            numbers = (fold.number(self.connection, files) for fold, files in zip(folds, (before, after), strict=True))
-            rows = layered_tables.RowCounts.apart(*numbers)
+            numbers = (
+                fold.count_rows(self.connection, files)
+                for fold, files in zip(folds, (files_before, files_after), strict=True)
+            )
+            rows = layered_tables.RowCounts.from_incomparable(*numbers)
             return OutputDiff(rows, (), _columns_apart(left, right), is_comparable=False)
-        sets = RowSets(before, after, folds[1], right)
-        rows = sets.counts(self.connection)
-        first = sets.first(self.connection, limit, right.order(View.CURRENT))
+        sets = RowSets(files_before, files_after, folds[1], right)
+        rows = sets.row_counts(self.connection)
+        first = sets.first_changes(self.connection, limit, right.row_order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
 
-    def _paths(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
+    def _table_files(self, manifest: Manifest | None, table: str) -> list[NamedFile]:
         return (
             []
             if manifest is None
@@ -538,16 +553,16 @@ class _Tables:
         )
 
 
-def _fold_of_state(names: Sequence[str], gone: str) -> layered_tables.RecordFold:
+def _fold_of_state(names: Sequence[str], gone_condition: str) -> layered_tables.RecordFold:
     """What stands before the epoch that wrote a row says what it is of; there is nothing to fold without columns."""
     identity = names[: names.index(c.EPOCH)] if names else []
-    return layered_tables.RecordFold(tuple(name for name in identity if name != c.HASH), (c.EPOCH,), gone)
+    return layered_tables.RecordFold(tuple(name for name in identity if name != c.HASH), (c.EPOCH,), gone_condition)
 
 
 def _columns_apart(left: ViewColumns, right: ViewColumns) -> ColumnsDiff:
     """Columns with their types that only one side has."""
     own, other = (
-        {name: str(side.schema(View.CURRENT).field(name).type) for name in (*side.keys, *side.values)}
+        {name: str(side.arrow_schema(View.CURRENT).field(name).type) for name in (*side.keys, *side.values)}
         for side in (left, right)
     )
     return ColumnsDiff(

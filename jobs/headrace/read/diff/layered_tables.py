@@ -27,12 +27,12 @@ from headrace.program import columns as c
 from headrace.read.shown_values import json_value
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
-from headrace.read.views.database import database, identifier, quoted, sql_types, working_folder
+from headrace.read.views.database import open_database, sql_columns, sql_identifier, sql_types, working_folder
 from headrace.read.views.row_files import (
     GONE,
     PLACE,
     NamedFile,
-    brought,
+    local_paths,
     number_of,
     number_standing,
     row_of,
@@ -71,7 +71,7 @@ class RowCounts:
     reissued: int = 0
 
     @classmethod
-    def apart(cls, before: int, after: int) -> "RowCounts":
+    def from_incomparable(cls, before: int, after: int) -> "RowCounts":
         """Counts rows that cannot be compared: those of one side as removed, those of the other as added."""
         return cls(before, after, added=after, removed=before)
 
@@ -115,18 +115,18 @@ class RecordFold:
     types: Mapping[str, str] = field(default_factory=dict)
     rows_as_they_are: ViewColumns | None = None
 
-    def rows(self, files: Sequence[NamedFile]) -> str:
+    def records_sql(self, files: Sequence[NamedFile]) -> str:
         """The records in ``files`` (SQL)."""
         return rows_of(files, self.types)
 
-    def number(self, connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> int:
+    def count_rows(self, connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> int:
         """How many rows there are in ``files``."""
         if not files:
             return 0
         if self.rows_as_they_are is not None:
-            query = number_standing(self.rows(files), self.rows_as_they_are)
+            query = number_standing(self.records_sql(files), self.rows_as_they_are)
         else:
-            query = number_of(self.rows(files), self.identity, place=self.place, gone=self.gone)
+            query = number_of(self.records_sql(files), self.identity, place=self.place, gone=self.gone)
         ((rows,),) = connection.sql(query).fetchall()
         return int(rows)
 
@@ -143,39 +143,39 @@ class ComparedTable:
     values: tuple[str, ...]
     others: tuple[str, ...] = ()
 
-    def counts(self, connection: duckdb.DuckDBPyConnection) -> RowCounts:
-        """How many rows became what; ``first`` has some of them afterwards."""
-        before = self.fold.number(connection, self.before)
+    def row_counts(self, connection: duckdb.DuckDBPyConnection) -> RowCounts:
+        """How many rows became what; ``first_changes`` has some of them afterwards."""
+        count_before = self.fold.count_rows(connection, self.before)
         if not self.compare(connection):
-            return RowCounts(before, before)
+            return RowCounts(count_before, count_before)
         kinds = dict(connection.sql(f"select {_KIND}, count(*) from differing group by all").fetchall())
-        after = before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
-        return RowCounts(before, after, **kinds)
+        count_after = count_before + kinds.get(ChangeKind.ADDED, 0) - kinds.get(ChangeKind.REMOVED, 0)
+        return RowCounts(count_before, count_after, **kinds)
 
     def compare(self, connection: duckdb.DuckDBPyConnection) -> bool:
         """Put what differs into a table of ``connection``; False if both sides are made of the same files."""
         connection.execute("drop table if exists differing")
-        if not (apart := {*self.before} ^ {*self.after}):
+        if not (differing_files := {*self.before} ^ {*self.after}):
             return False
         connection.execute(
-            f"create or replace temp table touched as select distinct {quoted(self.fold.identity)} "
-            f"from {self.fold.rows(sorted(apart, key=str))}"
+            f"create or replace temp table touched as select distinct {sql_columns(self.fold.identity)} "
+            f"from {self.fold.records_sql(sorted(differing_files, key=str))}"
         )
-        connection.execute(f"create or replace temp table candidates as {self._candidates()}")
-        connection.execute(f"create temp table differing as {self._differing()}")
+        connection.execute(f"create or replace temp table candidates as {self._candidates_query()}")
+        connection.execute(f"create temp table differing as {self._differing_query()}")
         return True
 
     def after_of(self, kinds: Sequence[ChangeKind], gone: str) -> str:
         """A query of what rows that became one of ``kinds`` are afterwards, once they are compared: identity, values,
         and as column ``gone`` whether they are there no more.
         """
-        values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(identifier, self.values))
-        named = ", ".join(f"'{kind}'" for kind in kinds)
-        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
-        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {identifier(gone)}"
-        return f"select {columns}, {is_gone} from differing where {_KIND} in ({named})"
+        values = ", ".join(f"{_AFTER}.{name} as {name}" for name in map(sql_identifier, self.values))
+        kind_list = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (sql_columns(self.fold.identity), values)))
+        is_gone = f"{_KIND} = '{ChangeKind.REMOVED}' as {sql_identifier(gone)}"
+        return f"select {columns}, {is_gone} from differing where {_KIND} in ({kind_list})"
 
-    def withdrawn(self) -> str:
+    def withdrawn_query(self) -> str:
         """A query of rows that were removed, or have other values, as they were, once they are compared."""
         return self._as_in(_BEFORE, (ChangeKind.REMOVED, ChangeKind.CHANGED))
 
@@ -184,17 +184,18 @@ class ComparedTable:
         return self._as_in(_AFTER, (ChangeKind.ADDED, ChangeKind.CHANGED))
 
     def _as_in(self, side: str, kinds: Sequence[ChangeKind]) -> str:
-        values = ", ".join(f"{side}.{name} as {name}" for name in map(identifier, self.values))
-        named = ", ".join(f"'{kind}'" for kind in kinds)
-        columns = ", ".join(filter(None, (quoted(self.fold.identity), values)))
-        return f"select {columns} from differing where {_KIND} in ({named})"
+        values = ", ".join(f"{side}.{name} as {name}" for name in map(sql_identifier, self.values))
+        kind_list = ", ".join(f"'{kind}'" for kind in kinds)
+        columns = ", ".join(filter(None, (sql_columns(self.fold.identity), values)))
+        return f"select {columns} from differing where {_KIND} in ({kind_list})"
 
-    def first(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
+    def first_changes(self, connection: duckdb.DuckDBPyConnection, limit: int, order: Sequence[str]) -> list[RowChange]:
         """The first ``limit`` of the rows that were added, removed or changed, once they are counted."""
         if {*self.before} == {*self.after}:
             return []
         rows = connection.sql(
-            f"select * from differing where {_KIND} <> '{ChangeKind.REISSUED}' order by {quoted(order)} limit {limit}"
+            f"select * from differing where {_KIND} <> '{ChangeKind.REISSUED}' order by {sql_columns(order)} limit "
+            f"{limit}"
         )
         return [
             RowChange(
@@ -206,36 +207,42 @@ class ComparedTable:
             for row in python_rows(rows.to_arrow_table())
         ]
 
-    def _differing(self) -> str:
+    def _differing_query(self) -> str:
         """A query of rows that are not the same: identity, kind, and the other columns of either side."""
-        keys = ", ".join(f"n.{name} as {name}" for name in map(identifier, self.fold.identity))
+        keys = ", ".join(f"n.{name} as {name}" for name in map(sql_identifier, self.fold.identity))
         kinds = (
             f"case when a.rowid is null and b.rowid is null then null when a.rowid is null then '{ChangeKind.ADDED}' "
             f"when b.rowid is null then '{ChangeKind.REMOVED}' "
-            f"when {_unlike(self.values)} then '{ChangeKind.CHANGED}' "
-            f"when {_unlike(self.others)} then '{ChangeKind.REISSUED}' end"
+            f"when {_differs_sql(self.values)} then '{ChangeKind.CHANGED}' "
+            f"when {_differs_sql(self.others)} then '{ChangeKind.REISSUED}' end"
         )
         both, place = [*self.values, *self.others], row_of(self.fold.place)
         newest = ", ".join(
             f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
         )
         return (
-            f"select {keys}, {kinds} as {_KIND}, {_packed('a', both)} as {_BEFORE}, {_packed('b', both)} as {_AFTER} "
+            f"select {keys}, {kinds} as {_KIND}, {_packed_struct('a', both)} as {_BEFORE}, "
+            f"{_packed_struct('b', both)} as {_AFTER} "
             f"from candidates b right join (candidates a right join "
-            f"(select {quoted(self.fold.identity)}, {newest} from candidates group by {quoted(self.fold.identity)}) n "
+            f"(select {sql_columns(self.fold.identity)}, {newest} from candidates group by "
+            f"{sql_columns(self.fold.identity)}) n "
             f"on a.rowid = n.{_IN_BEFORE} and not a.{_GONE}) on b.rowid = n.{_IN_AFTER} and not b.{_GONE} "
             f"where {_KIND} is not null"
         )
 
-    def _candidates(self) -> str:
+    def _candidates_query(self) -> str:
         """A query of the records of what was touched, and which side has each: every file is read once."""
-        before, after = {*self.before}, {*self.after}
-        columns = quoted(dict.fromkeys([*self.fold.identity, *self.values, *self.others, *self.fold.place]))
-        parts = [(before & after, "true", "true"), (before - after, "true", "false"), (after - before, "false", "true")]
+        files_before, files_after = {*self.before}, {*self.after}
+        columns = sql_columns(dict.fromkeys([*self.fold.identity, *self.values, *self.others, *self.fold.place]))
+        parts = [
+            (files_before & files_after, "true", "true"),
+            (files_before - files_after, "true", "false"),
+            (files_after - files_before, "false", "true"),
+        ]
         same = same_identity("f", "t", self.fold.identity)
         selects = (
             f"select {columns}, ({self.fold.gone}) as {_GONE}, {in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
-            f"from {self.fold.rows(sorted(files, key=str))} f semi join touched t on {same}"
+            f"from {self.fold.records_sql(sorted(files, key=str))} f semi join touched t on {same}"
             for files, in_before, in_after in parts
             if files
         )
@@ -251,16 +258,16 @@ def shared_columns(files: Sequence[NamedFile]) -> dict[str, pa.DataType]:
     return {name: kind for name, kind in first.items() if all(other.get(name) == kind for other in others)}
 
 
-def _unlike(columns: Sequence[str]) -> str:
-    differ = " or ".join(f"a.{name} is distinct from b.{name}" for name in map(identifier, columns))
+def _differs_sql(columns: Sequence[str]) -> str:
+    differ = " or ".join(f"a.{name} is distinct from b.{name}" for name in map(sql_identifier, columns))
     return f"({differ or 'false'})"
 
 
-def _packed(side: str, columns: Sequence[str]) -> str:
+def _packed_struct(side: str, columns: Sequence[str]) -> str:
     """``columns`` of one side as one struct."""
     if not columns:
         return "null"
-    return "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(identifier, columns)) + ")"
+    return "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(sql_identifier, columns)) + ")"
 
 
 def files_of(manifest: Manifest, table: str) -> list[DataFile]:
@@ -270,11 +277,11 @@ def files_of(manifest: Manifest, table: str) -> list[DataFile]:
 
 def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
     """A fold to ``current`` over key, window and ``others``; of rows over all their columns."""
-    types = sql_types(columns.types(View.CURRENT))
+    types = sql_types(columns.column_types(View.CURRENT))
     names = dict.fromkeys((*columns.identity, *others, *PLACE, GONE))
     as_they_are = columns if columns.are_rows else None
-    known = {name: types[name] for name in names}
-    return RecordFold(tuple(columns.identity), PLACE, GONE, known, as_they_are)
+    known_types = {name: types[name] for name in names}
+    return RecordFold(tuple(columns.identity), PLACE, GONE, known_types, as_they_are)
 
 
 def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[NamedFile]:
@@ -285,7 +292,7 @@ def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: Re
         return []
     columns = ViewColumns.from_json(manifest.schema)
     return [
-        NamedFile.of(local[file.path], columns.names(View.CURRENT, layer.last_epoch), [*fold.types])
+        NamedFile.from_path(local[file.path], columns.names_in_epoch(View.CURRENT, layer.last_epoch), [*fold.types])
         for layer in manifest.tables.get(UNNAMED.current, ())
         for file in layer.files
     ]
@@ -303,27 +310,29 @@ def current_rows(store: ObjectStore, manifest: Manifest) -> int | None:
     MOST_BYTES. Raises BrokenObjectError.
     """
     fold = fold_of_current(ViewColumns.from_json(manifest.schema), ())
-    return _number(store, files_of(manifest, UNNAMED.current), fold, lambda local: current_files(manifest, local, fold))
+    return _count_folded_rows(
+        store, files_of(manifest, UNNAMED.current), fold, lambda local: current_files(manifest, local, fold)
+    )
 
 
 def open_windows(store: ObjectStore, manifest: Manifest, stage: int) -> int | None:
     """Open windows of the aggregation ``stage``, counted from 0. None, and an error, as of ``current_rows``."""
-    files = files_of(manifest, UNNAMED.state(stage))
-    return _number(store, files, _OPEN, lambda local: [NamedFile(path) for path in local.values()])
+    files = files_of(manifest, UNNAMED.state_table(stage))
+    return _count_folded_rows(store, files, _OPEN, lambda local: [NamedFile(path) for path in local.values()])
 
 
-def _number(
+def _count_folded_rows(
     store: ObjectStore,
     files: Sequence[DataFile],
     fold: RecordFold,
-    named: Callable[[Mapping[str, Path]], Sequence[NamedFile]],
+    name_files: Callable[[Mapping[str, Path]], Sequence[NamedFile]],
 ) -> int | None:
     if sum(file.bytes for file in files) > MOST_BYTES:
         return None
     with working_folder() as folder:
-        local = dict(zip((file.path for file in files), brought(store, files, folder), strict=True))
-        with database(folder, [*local.values()], is_for_us=True) as connection:
-            return fold.number(connection, named(local))
+        local = dict(zip((file.path for file in files), local_paths(store, files, folder), strict=True))
+        with open_database(folder, [*local.values()], is_for_us=True) as connection:
+            return fold.count_rows(connection, name_files(local))
 
 
 @dataclass(frozen=True)
@@ -334,10 +343,10 @@ class LaterPanes:
     by_epoch: Sequence[tuple[int, DataFile]]
 
     @classmethod
-    def of(cls, catalog: Catalog, manifest: Manifest, since: int) -> "LaterPanes":
+    def from_manifest(cls, catalog: Catalog, manifest: Manifest, since: int) -> "LaterPanes":
         """What a snapshot names of later epochs than ``since`` (-1: of all)."""
         log = manifest.logs.get(UNNAMED.panes)
-        records = [] if log is None else catalog.files(log, since_epoch=since)
+        records = [] if log is None else catalog.file_records(log, since_epoch=since)
         by_epoch = [(record.epoch, file) for record in records for file in record.files if isinstance(file, DataFile)]
         return cls(ViewColumns.from_json(manifest.schema), by_epoch)
 
@@ -346,10 +355,10 @@ class LaterPanes:
         """The files, oldest epoch first."""
         return [file for _, file in self.by_epoch]
 
-    def rows(self, local: Mapping[str, Path], fold: RecordFold) -> str:
+    def panes_sql(self, local: Mapping[str, Path], fold: RecordFold) -> str:
         """The panes (SQL) in the columns of ``fold``, if there are files, which are where ``local`` says."""
-        named = [
-            NamedFile.of(local[file.path], self.columns.names(View.PANES, epoch), [*fold.types])
+        named_files = [
+            NamedFile.from_path(local[file.path], self.columns.names_in_epoch(View.PANES, epoch), [*fold.types])
             for epoch, file in self.by_epoch
         ]
-        return fold.rows(named)
+        return fold.records_sql(named_files)

@@ -18,8 +18,8 @@ from headrace.read.diff.layered_tables import (
 )
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import Folding, View, ViewColumns
-from headrace.read.views.database import database, identifier, quoted, working_folder
-from headrace.read.views.row_files import PLACE, NamedFile, brought, number_standing, same_identity, standing_of
+from headrace.read.views.database import open_database, sql_columns, sql_identifier, working_folder
+from headrace.read.views.row_files import PLACE, NamedFile, local_paths, number_standing, same_identity, standing_of
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
 from headrace_snapshots.store import ObjectStore
@@ -48,85 +48,99 @@ class RowSets:
         for table in (_TOUCHED, _BEFORE, _AFTER):
             connection.execute(f"drop table if exists {table}")
         sides = {_BEFORE: (self.before, self.after), _AFTER: (self.after, self.before)}
-        apart = sorted({*self.before} ^ {*self.after}, key=str)
-        if not apart:
+        differing_files = sorted({*self.before} ^ {*self.after}, key=str)
+        if not differing_files:
             return False
         is_summed = self.columns.folding is Folding.SUMMED
         if is_summed:
             connection.execute(
-                f"create temp table {_TOUCHED} as select distinct {quoted(self.columns.identity)} "
-                f"from {self.fold.rows(apart)}"
+                f"create temp table {_TOUCHED} as select distinct {sql_columns(self.columns.identity)} "
+                f"from {self.fold.records_sql(differing_files)}"
             )
         for table, (own, other) in sides.items():
             files = [*own] if is_summed else sorted({*own} - {*other}, key=str)
-            connection.execute(f"create temp table {table} as {self._standing(files or apart, there=bool(files))}")
+            connection.execute(
+                f"create temp table {table} as {self._standing_query(files or differing_files, there=bool(files))}"
+            )
         return True
 
-    def _standing(self, files: Sequence[NamedFile], *, there: bool) -> str:
-        rows = self.fold.rows(files)
+    def _standing_query(self, files: Sequence[NamedFile], *, there: bool) -> str:
+        rows = self.fold.records_sql(files)
         if self.columns.folding is Folding.SUMMED:
             same = same_identity("f", "t", self.columns.identity)
             rows = f"(select f.* from {rows} f semi join {_TOUCHED} t on {same})"
         names = dict.fromkeys((*self.columns.identity, *PLACE))
         return f"{standing_of(rows, [*names], self.columns)}{'' if there else f' {_NOTHING}'}"
 
-    def changes(self, shown: Sequence[str], gone: str) -> str:
+    def changes_query(self, shown: Sequence[str], gone: str) -> str:
         """A query of what a table that is known by ``ViewColumns.known_by`` gets, once they are compared: rows with
         ``shown`` columns that come or are others, and those that go; as column ``gone`` which is which.
         """
-        known = self.columns.known_by
-        same_row, same_key = (same_identity("a", "b", names) for names in (shown, known))
-        nulls = ", ".join(f"b.{identifier(name)}" for name in shown)
+        known_by = self.columns.known_by
+        same_row, same_key = (same_identity("a", "b", names) for names in (shown, known_by))
+        nulls = ", ".join(f"b.{sql_identifier(name)}" for name in shown)
         return (
-            f"select {', '.join(f'a.{identifier(name)}' for name in shown)}, false as {gone} from {_AFTER} a "
+            f"select {', '.join(f'a.{sql_identifier(name)}' for name in shown)}, false as {gone} from {_AFTER} a "
             f"anti join {_BEFORE} b on {same_row} "
             f"union all select {nulls}, true as {gone} from {_BEFORE} b anti join {_AFTER} a on {same_key}"
         )
 
     def times_before(self) -> str:
         """A query of the event times of rows that went, or became others, once they are compared."""
-        return f"select {identifier(self.columns.extent[0])} from {_BEFORE}"
+        return f"select {sql_identifier(self.columns.extent[0])} from {_BEFORE}"
 
-    def withdrawn(self, shown: Sequence[str]) -> str:
+    def withdrawn_query(self, shown: Sequence[str]) -> str:
         """A query of the rows that go, one for each time, once they are compared."""
-        return self._without(_BEFORE, _AFTER, shown)
+        return self._difference_query(_BEFORE, _AFTER, shown)
 
     def put_in_place(self, shown: Sequence[str]) -> str:
         """A query of the rows that come, one for each time, once they are compared."""
-        return self._without(_AFTER, _BEFORE, shown)
+        return self._difference_query(_AFTER, _BEFORE, shown)
 
     @staticmethod
-    def _without(table: str, other: str, shown: Sequence[str]) -> str:
-        return f"select {quoted(shown)} from {table} except all select {quoted(shown)} from {other}"
+    def _difference_query(table: str, other: str, columns: Sequence[str]) -> str:
+        return f"select {sql_columns(columns)} from {table} except all select {sql_columns(columns)} from {other}"
 
-    def counts(self, connection: "duckdb.DuckDBPyConnection") -> RowCounts:
-        """How many rows there are, come and go; once that is asked, ``first`` can be."""
-        before = self._number(connection)
+    def row_counts(self, connection: "duckdb.DuckDBPyConnection") -> RowCounts:
+        """How many rows there are, come and go; once that is asked, ``first_changes`` can be."""
+        count_before = self._count_before(connection)
         if not self.compare(connection):
-            return RowCounts(before, before)
+            return RowCounts(count_before, count_before)
         content = self.columns.identity
-        removed, added = (
-            _counted(connection, query) for query in (self.withdrawn(content), self.put_in_place(content))
+        number_removed, number_added = (
+            _count_query(connection, query) for query in (self.withdrawn_query(content), self.put_in_place(content))
         )
-        changed = min(removed, added, self._changed(connection))
-        return RowCounts(before, before + added - removed, added - changed, removed - changed, changed)
+        number_changed = min(number_removed, number_added, self._count_changed(connection))
+        return RowCounts(
+            count_before,
+            count_before + number_added - number_removed,
+            number_added - number_changed,
+            number_removed - number_changed,
+            number_changed,
+        )
 
-    def _number(self, connection: "duckdb.DuckDBPyConnection") -> int:
+    def _count_before(self, connection: "duckdb.DuckDBPyConnection") -> int:
         if not self.before:
             return 0
-        return _counted(connection, number_standing(self.fold.rows(self.before), self.columns), is_number=True)
+        return _count_query(
+            connection, number_standing(self.fold.records_sql(self.before), self.columns), is_number=True
+        )
 
-    def _changed(self, connection: "duckdb.DuckDBPyConnection") -> int:
+    def _count_changed(self, connection: "duckdb.DuckDBPyConnection") -> int:
         """How many ids both sides have, with other rows."""
-        return _counted(connection, self._pairs()) if self.columns.id else 0
+        return _count_query(connection, self._changed_ids_query()) if self.columns.id else 0
 
-    def _pairs(self) -> str:
+    def _changed_ids_query(self) -> str:
         """A query of ids that go with one row and come with another."""
-        content, ids = self.columns.identity, quoted(self.columns.id)
-        sides = (f"select {ids} from ({query})" for query in (self.withdrawn(content), self.put_in_place(content)))
+        content, ids = self.columns.identity, sql_columns(self.columns.id)
+        sides = (
+            f"select {ids} from ({query})" for query in (self.withdrawn_query(content), self.put_in_place(content))
+        )
         return " intersect ".join(sides)
 
-    def first(self, connection: "duckdb.DuckDBPyConnection", limit: int, order: Sequence[str]) -> list[RowChange]:
+    def first_changes(
+        self, connection: "duckdb.DuckDBPyConnection", limit: int, order: Sequence[str]
+    ) -> list[RowChange]:
         """The first ``limit`` of the rows that come or go, by the columns of ``order``, once they are counted."""
         if {*self.before} == {*self.after}:
             return []
@@ -134,13 +148,15 @@ class RowSets:
         parts = (
             f"select '{kind}' as _headrace_kind, * from ({query})"
             for kind, query in (
-                (ChangeKind.REMOVED, self.withdrawn(content)),
+                (ChangeKind.REMOVED, self.withdrawn_query(content)),
                 (ChangeKind.ADDED, self.put_in_place(content)),
             )
         )
-        shown = [name for name in order if name in content] or content
-        rows = connection.sql(f"select * from ({' union all '.join(parts)}) order by {quoted(shown)}, 1 limit {limit}")
-        return [_change(row) for row in python_rows(rows.to_arrow_table())]
+        columns = [name for name in order if name in content] or content
+        rows = connection.sql(
+            f"select * from ({' union all '.join(parts)}) order by {sql_columns(columns)}, 1 limit {limit}"
+        )
+        return [_row_change(row) for row in python_rows(rows.to_arrow_table())]
 
 
 @dataclass(frozen=True)
@@ -158,12 +174,12 @@ class RowsOfEpochs:
         """All files whose rows are looked at."""
         return [file for file, _ in (*self.panes, *self._current)]
 
-    def standing(self, local: Mapping[str, Path]) -> str:
+    def standing_query(self, local: Mapping[str, Path]) -> str:
         """A query of what stands with an id that rows of the epochs have; files are where they are ``local``."""
         ids, identity = self.columns.id, self.columns.identity
         same = same_identity("f", "t", ids)
-        touched = f"(select distinct {quoted(ids)} from {self._rows(self.panes, local)})"
-        rows = f"(select f.* from {self._rows(self._current, local)} f semi join {touched} t on {same})"
+        touched_ids = f"(select distinct {sql_columns(ids)} from {self._rows_sql(self.panes, local)})"
+        rows = f"(select f.* from {self._rows_sql(self._current, local)} f semi join {touched_ids} t on {same})"
         return standing_of(rows, identity, self.columns)
 
     @property
@@ -171,10 +187,10 @@ class RowsOfEpochs:
         layers = self.manifest.tables.get(UNNAMED.current, ())
         return [(file, layer.last_epoch) for layer in layers for file in layer.files]
 
-    def _rows(self, files: Sequence[tuple[DataFile, int]], local: Mapping[str, Path]) -> str:
+    def _rows_sql(self, files: Sequence[tuple[DataFile, int]], local: Mapping[str, Path]) -> str:
         fold = fold_of_current(self.columns, ())
-        names = ((local[file.path], self.columns.names(View.PANES, epoch)) for file, epoch in files)
-        return fold.rows([NamedFile.of(path, then, [*fold.types]) for path, then in names])
+        names = ((local[file.path], self.columns.names_in_epoch(View.PANES, epoch)) for file, epoch in files)
+        return fold.records_sql([NamedFile.from_path(path, epoch, [*fold.types]) for path, epoch in names])
 
 
 def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs, decided: Sequence[RowsOfEpochs] = ()) -> list[int]:
@@ -185,32 +201,34 @@ def rows_with_shared_ids(store: ObjectStore, rows: RowsOfEpochs, decided: Sequen
         return [0]
     files = {file.path: file for side in (rows, *decided) for file in side.files}
     with working_folder() as folder:
-        local = dict(zip(files, brought(store, [*files.values()], folder), strict=True))
-        with database(folder, [*local.values()], is_for_us=True) as connection:
-            return [_shared(connection, rows, query) for query in _left(rows, decided, local)]
+        local = dict(zip(files, local_paths(store, [*files.values()], folder), strict=True))
+        with open_database(folder, [*local.values()], is_for_us=True) as connection:
+            return [_count_shared_ids(connection, rows, query) for query in _shared_id_queries(rows, decided, local)]
 
 
-def _left(rows: RowsOfEpochs, decided: Sequence[RowsOfEpochs], local: Mapping[str, Path]) -> Iterator[str]:
-    """Queries of the rows that share their id, then of those that each of ``decided`` leaves of them."""
-    ids, content = quoted(rows.columns.id), quoted(rows.columns.identity)
-    yield f"select * from ({rows.standing(local)}) qualify count(*) over (partition by {ids}) > 1"
+def _shared_id_queries(
+    rows: RowsOfEpochs, decided_rows: Sequence[RowsOfEpochs], local: Mapping[str, Path]
+) -> Iterator[str]:
+    """Queries of the rows that share their id, then of those that each of ``decided_rows`` leaves of them."""
+    ids, content = sql_columns(rows.columns.id), sql_columns(rows.columns.identity)
+    yield f"select * from ({rows.standing_query(local)}) qualify count(*) over (partition by {ids}) > 1"
     same = same_identity("s", "o", rows.columns.id)
-    for side in decided:
-        others = f"select * from {_SHARED} except all select {content} from ({side.standing(local)})"
+    for side in decided_rows:
+        others = f"select * from {_SHARED} except all select {content} from ({side.standing_query(local)})"
         yield f"select s.* from {_SHARED} s semi join ({others}) o on {same}"
 
 
-def _shared(connection: "duckdb.DuckDBPyConnection", rows: RowsOfEpochs, query: str) -> int:
+def _count_shared_ids(connection: "duckdb.DuckDBPyConnection", rows: RowsOfEpochs, query: str) -> int:
     """How many ids the rows of ``query`` have, which become the table that the next one reads."""
     connection.execute(f"create or replace temp table {_SHARED} as {query}")
-    return _counted(connection, f"select distinct {quoted(rows.columns.id)} from {_SHARED}")
+    return _count_query(connection, f"select distinct {sql_columns(rows.columns.id)} from {_SHARED}")
 
 
-def _change(row: dict[str, object]) -> RowChange:
+def _row_change(row: dict[str, object]) -> RowChange:
     kind = ChangeKind(str(row.pop("_headrace_kind")))
     return RowChange(kind, row, {} if kind is ChangeKind.REMOVED else None, {} if kind is ChangeKind.ADDED else None)
 
 
-def _counted(connection: "duckdb.DuckDBPyConnection", query: str, *, is_number: bool = False) -> int:
+def _count_query(connection: "duckdb.DuckDBPyConnection", query: str, *, is_number: bool = False) -> int:
     ((number,),) = connection.sql(query if is_number else f"select count(*) from ({query})").fetchall()
     return int(number)

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.errors import FixConfigError
 from headrace.ext.sinks import NUMBER, RECORD_AT, RECORD_MISREAD, RECORD_PLACE, SIGN, StoredRecords
 from headrace.model.accumulation import Accumulation
-from headrace.model.expressions.data_types import SCALE, DataType, ListType, PairsType, ValueType, in_words
+from headrace.model.expressions.data_types import SCALE, DataType, NestedType, PairsType, ValueType, in_words
 from headrace.read.diff.appended_rows import StoredChangeRecords, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns
 from headrace.read.shown_values import json_value
 from headrace.read.snapshots.progress import LastStage, has_panes
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.database import identifier, no_rows, quoted, sql_types
+from headrace.read.views.database import no_rows, sql_columns, sql_identifier, sql_types
 from headrace.read.views.row_files import same_identity
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -73,7 +73,7 @@ class ComparedColumns:
     without: Sequence[str] = ()
     tolerance: float = 0.0
 
-    def of(self, columns: Mapping[str, ValueType], keys: Sequence[str]) -> dict[str, ValueType]:
+    def select_columns(self, columns: Mapping[str, ValueType], keys: Sequence[str]) -> dict[str, ValueType]:
         """Which of ``columns`` are compared. Raises ComparedColumnsError."""
         if unknown := [name for name in (*self.renamed, *self.without) if name not in columns]:
             raise ComparedColumnsError(
@@ -140,27 +140,30 @@ def compare_with_table(
     """
     view = ViewColumns.from_json(manifest.schema)
     _check_tolerance(view, compared.tolerance)
-    columns = compared.of(delivered_columns(view), [*view.keys, *view.id])
+    columns = compared.select_columns(delivered_columns(view), [*view.keys, *view.id])
     identity = [name for name in view.identity if name in columns]
     copies = ""
     if view.are_rows:
         identity = [*view.id] or [*columns]
         if not view.id:  # equal rows are told by their number
-            copies, identity = f", row_number() over (partition by {quoted(columns)}) as {_COPY}", [*columns, _COPY]
+            copies, identity = (
+                f", row_number() over (partition by {sql_columns(columns)}) as {_COPY}",
+                [*columns, _COPY],
+            )
     with (
         changes_between(catalog, None, manifest) as changes,
         theirs({compared.renamed.get(name, name): kind for name, kind in columns.items()}) as batches,
     ):
         database = changes.database
         database.execute(
-            f"create temp view ours as select {quoted(columns)}, true as {THERE}{copies} from {changes.table}"
+            f"create temp view ours as select {sql_columns(columns)}, true as {THERE}{copies} from {changes.table}"
         )
         read = with_whole_times(batches)
-        with comparable(columns, compared, read.schema):
+        with comparison_errors(columns, compared, read.schema):
             database.register(THEIR_BATCHES, read)
             theirs_read = read_as(columns, compared, read.schema)
             database.execute(f"create temp table theirs as select *{copies} from ({theirs_read})")
-            database.execute(f"create temp table compared as {differing(columns, identity, compared.tolerance)}")
+            database.execute(f"create temp table compared as {differing_query(columns, identity, compared.tolerance)}")
         database.unregister(THEIR_BATCHES)
         return counted_sides(database, manifest.snapshot_id, identity, limit)
 
@@ -182,8 +185,8 @@ def counted_sides(
 ) -> TableComparison:
     """What the tables ``ours``, ``theirs`` and ``compared`` of ``database`` say."""
     kinds = dict(database.sql(f"select {_KIND}, count(*) from compared group by all").fetchall())
-    rows = database.sql(f"select ours, theirs from compared order by {quoted(identity)} limit {limit}")
-    twice = f"select 1 from theirs group by {quoted(identity)} having count(*) > 1"
+    rows = database.sql(f"select ours, theirs from compared order by {sql_columns(identity)} limit {limit}")
+    duplicates_query = f"select 1 from theirs group by {sql_columns(identity)} having count(*) > 1"
     return TableComparison(
         snapshot=snapshot,
         ours=count_rows(database, "select count(*) from ours"),
@@ -191,7 +194,7 @@ def counted_sides(
         only_ours=kinds.get("ours", 0),
         only_theirs=kinds.get("theirs", 0),
         different=kinds.get("different", 0),
-        twice=count_rows(database, f"select count(*) from ({twice})"),
+        twice=count_rows(database, f"select count(*) from ({duplicates_query})"),
         unreadable=count_rows(database, f"select count(*) from theirs where {UNREAD}"),
         first=zoneless_rows(rows.to_arrow_table()),
     )
@@ -204,7 +207,9 @@ def count_rows(database: "duckdb.DuckDBPyConnection", query: str) -> int:
 
 
 @contextmanager
-def comparable(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> Iterator[None]:
+def comparison_errors(
+    columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema"
+) -> Iterator[None]:
     """Inside, types that do not compare raise ComparedColumnsError."""
     import duckdb
 
@@ -235,16 +240,16 @@ def with_whole_times(batches: "pa.RecordBatchReader") -> "pa.RecordBatchReader":
         return batches
     kinds = [(field.name, pa.string() if field.name in finer else field.type) for field in batches.schema]
 
-    def texts(values: pa.Array) -> pa.Array:
+    def as_texts(values: pa.Array) -> pa.Array:
         return values.cast(pa.timestamp("ns")).cast(pa.string())  # in UTC
 
-    def rows() -> "Iterator[pa.RecordBatch]":
+    def rows_with_texts() -> "Iterator[pa.RecordBatch]":
         for batch in batches:
             columns = {name: batch.column(name) for name, _ in kinds}
-            arrays = [texts(values) if name in finer else values for name, values in columns.items()]
+            arrays = [as_texts(values) if name in finer else values for name, values in columns.items()]
             yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(kinds))
 
-    return pa.RecordBatchReader.from_batches(pa.schema(kinds), rows())
+    return pa.RecordBatchReader.from_batches(pa.schema(kinds), rows_with_texts())
 
 
 def _is_text(kind: "pa.DataType") -> bool:
@@ -255,25 +260,27 @@ def _is_text(kind: "pa.DataType") -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _check_list(name: str, kind: ListType | PairsType, given: "pa.DataType") -> None:
-    """Raise ComparedColumnsError unless ``given`` is a list of the same: a cast would make items equal that are not."""
+def _check_nested(name: str, kind: NestedType | PairsType, given: "pa.DataType") -> None:
+    """Raise ComparedColumnsError unless ``given`` is the same: a cast would make items equal that are not."""
     from headrace.read.views.arrow_types import schema_of
 
-    if _plain(given) != _plain(schema_of({name: kind}).field(name).type):
+    if _plain_type(given) != _plain_type(schema_of({name: kind}).field(name).type):
         raise ComparedColumnsError(
-            f"column {name!r} is a {in_words(kind)}, which is not compared with {given}: only with a list of the same, "
+            f"column {name!r} is a {in_words(kind)}, which is not compared with {given}: only with the same, "
             "as Delta, Iceberg and Parquet have them. Leave it out (--without)"
         )
 
 
-def _plain(kind: "pa.DataType") -> "pa.DataType":
+def _plain_type(kind: "pa.DataType") -> "pa.DataType":
     """A type without what says only how it lies in memory, and without names of the items of lists."""
     import pyarrow as pa
 
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return pa.list_(pa.field("item", _plain(kind.value_type)))
+        return pa.list_(pa.field("item", _plain_type(kind.value_type)))
     if pa.types.is_struct(kind):
-        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+        return pa.struct([(field.name, _plain_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain_type(kind.key_type), _plain_type(kind.item_type))
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
@@ -284,24 +291,24 @@ def _plain(kind: "pa.DataType") -> "pa.DataType":
 def read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema: "pa.Schema") -> str:
     """SQL: the rows of the table in the types of ours, and whether a text in them is no value of its type."""
     types = sql_types(columns)
-    selected, unread = [], []
+    selection, unread = [], []
     for name, kind in columns.items():
-        column, given = (
-            identifier(compared.renamed.get(name, name)),
+        column, their_type = (
+            sql_identifier(compared.renamed.get(name, name)),
             schema.field(compared.renamed.get(name, name)).type,
         )
-        if isinstance(kind, ListType | PairsType):
-            _check_list(name, kind, given)
+        if isinstance(kind, NestedType | PairsType):
+            _check_nested(name, kind, their_type)
             value = f"cast({column} as {types[name]})"
-        elif not _is_text(given):
+        elif not _is_text(their_type):
             value = column if kind in _AS_THEY_ARE else f"cast({column} as {types[name]})"
         elif kind is DataType.STRING:
             value = f"cast({column} as {types[name]})"
         else:
             value = text_as(f"cast({column} as varchar)", kind)
             unread.append(f"({column} is not null and {value} is null)")
-        selected.append(f"{value} as {identifier(name)}")
-    return f"select {', '.join(selected)}, {' or '.join(unread) or 'false'} as {UNREAD} from {THEIR_BATCHES}"
+        selection.append(f"{value} as {sql_identifier(name)}")
+    return f"select {', '.join(selection)}, {' or '.join(unread) or 'false'} as {UNREAD} from {THEIR_BATCHES}"
 
 
 def text_as(text: str, kind: ValueType) -> str:
@@ -329,29 +336,29 @@ def _is_finer(text: str) -> str:
     )
 
 
-def differing(columns: Mapping[str, ValueType], identity: Sequence[str], tolerance: float) -> str:
+def differing_query(columns: Mapping[str, ValueType], identity: Sequence[str], tolerance: float) -> str:
     """SQL: the rows that are not the same, with what they are on either side."""
     values = [name for name in columns if name not in identity]
-    unlike = " or ".join(_unlike(identifier(name), columns[name], tolerance) for name in values) or "false"
+    unlike = " or ".join(_differs_sql(sql_identifier(name), columns[name], tolerance) for name in values) or "false"
     kind = (
         f"case when t.{UNREAD} is null then 'ours' when o.{THERE} is null then 'theirs' "
         f"when {unlike} then 'different' end"
     )
     keys = ", ".join(
-        f"case when o.{THERE} then o.{name} else t.{name} end as {name}" for name in map(identifier, identity)
+        f"case when o.{THERE} then o.{name} else t.{name} end as {name}" for name in map(sql_identifier, identity)
     )
-    packed = {
-        side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(identifier, columns)) + ")"
+    row_structs = {
+        side: "struct_pack(" + ", ".join(f"{name} := {side}.{name}" for name in map(sql_identifier, columns)) + ")"
         for side in "ot"
     }
     return (
-        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{THERE} then {packed['o']} end as ours, "
-        f"case when t.{UNREAD} is not null then {packed['t']} end as theirs "
+        f"select * from (select {keys}, {kind} as {_KIND}, case when o.{THERE} then {row_structs['o']} end as ours, "
+        f"case when t.{UNREAD} is not null then {row_structs['t']} end as theirs "
         f"from ours o full join theirs t on {same_identity('o', 't', identity)}) where {_KIND} is not null"
     )
 
 
-def _unlike(name: str, kind: ValueType, tolerance: float) -> str:
+def _differs_sql(name: str, kind: ValueType, tolerance: float) -> str:
     unlike = f"o.{name} is distinct from t.{name}"
     if kind in (DataType.INT, DataType.DECIMAL):  # is compared with a float as a float, and so may be another one
         return f"({unlike} or o.{name} is distinct from try_cast(t.{name} as {sql_types({'': kind})['']}))"
@@ -359,8 +366,8 @@ def _unlike(name: str, kind: ValueType, tolerance: float) -> str:
         return f"({unlike})"
     # infinity, and NaN in DuckDB, are within any distance of all numbers
     finite = " and ".join(f"isfinite(cast({side}.{name} as double))" for side in "ot")
-    near = f"{finite} and abs(o.{name} - t.{name}) <= {tolerance!r} * greatest(abs(o.{name}), abs(t.{name}))"
-    return f"({unlike} and not coalesce({near}, false))"
+    is_near = f"{finite} and abs(o.{name} - t.{name}) <= {tolerance!r} * greatest(abs(o.{name}), abs(t.{name}))"
+    return f"({unlike} and not coalesce({is_near}, false))"
 
 
 _EXPIRED: Final = "panes that it holds have expired, so what the sum of its changes should be is not known"
@@ -381,7 +388,7 @@ def compare_with_records(
     Memory is that of readers (HEADRACE_READ_MEMORY). Raises ComparedColumnsError, BrokenObjectError,
     ReadResourcesError, and what ``theirs`` raises.
     """
-    stage = LastStage.of(manifest)
+    stage = LastStage.from_manifest(manifest)
     accumulation = Accumulation.ACCUMULATING if stage is None else stage.accumulation
     if accumulation is Accumulation.DISCARDING and not has_panes(catalog, manifest, -1):
         return _EXPIRED
@@ -389,17 +396,17 @@ def compare_with_records(
     columns = delivered_columns(view)
     with (
         records_between(catalog, None, manifest, after_number=0, restarts=False) as ours,
-        theirs as stored,
+        theirs as stored_records,
     ):
-        compared = _Comparison(ours, columns, view.identity, limit)
-        compared.load(stored)
-        lacking = compared.lacking(until)
+        sides = _Comparison(ours, columns, view.identity, limit)
+        sides.load_records(stored_records)
+        lacking = sides.count_lacking(until)
         is_summed = accumulation in _SUMMED
-        if lacking and stored.is_compacted and accumulation is Accumulation.RETRACTING:
+        if lacking and stored_records.is_compacted and accumulation is Accumulation.RETRACTING:
             is_summed = False
-        comparison = compared.sums() if is_summed else compared.newest()
-        gone = compared.gone(stored.begins) if lacking else {}
-        return _said_of(gone, lacking) if gone and _is_explained(comparison) else comparison
+        comparison = sides.compare_sums() if is_summed else sides.compare_newest()
+        lost_parts = sides.gone_parts(stored_records.begins) if lacking else {}
+        return _said_of(lost_parts, lacking) if lost_parts and _is_explained(comparison) else comparison
 
 
 def _is_explained(comparison: TableComparison) -> bool:
@@ -408,8 +415,8 @@ def _is_explained(comparison: TableComparison) -> bool:
     return not comparison.is_equal and not others
 
 
-def _said_of(gone: Mapping[int, int], lacking: int) -> str:
-    places = ", ".join(f"partition {place} begins at offset {at:,}" for place, at in gone.items())
+def _said_of(lost_parts: Mapping[int, int], lacking: int) -> str:
+    places = ", ".join(f"partition {place} begins at offset {offset:,}" for place, offset in lost_parts.items())
     return (
         f"its retention has removed some of the {lacking:,} changes that are there no more and that its rows need "
         f"({places}). headrace deliver --refill sends all rows again"
@@ -427,68 +434,72 @@ class _Comparison:
         self._snapshot = ours.after or ""
         self._ours = ours.table
         if not ours.order:  # there are no files
-            self._make("view", self._ours, f"select 1 as {SIGN}, * from ({no_rows(columns)})")
+            self._create_relation("view", self._ours, f"select 1 as {SIGN}, * from ({no_rows(columns)})")
 
-    def load(self, stored: StoredRecords) -> None:
+    def load_records(self, stored: StoredRecords) -> None:
         """Read all records. Those before a change of sign 0 in their part are void."""
         read = with_whole_times(stored.batches)
         optional = {RECORD_PLACE: DataType.INT, RECORD_AT: DataType.INT, RECORD_MISREAD: DataType.BOOL}
         more = {name: kind for name, kind in optional.items() if name in read.schema.names}
         columns = {NUMBER: DataType.INT, SIGN: DataType.INT, **self._columns, **more}
-        with comparable(columns, ComparedColumns(), read.schema):
+        with comparison_errors(columns, ComparedColumns(), read.schema):
             self.database.register(THEIR_BATCHES, read)
-            self._make("table", "stored", _typed(columns, read_as(columns, ComparedColumns(), read.schema)))
+            self._create_relation(
+                "table", "stored", _typed_query(columns, read_as(columns, ComparedColumns(), read.schema))
+            )
         self.database.unregister(THEIR_BATCHES)
         last = f"max({RECORD_AT}) as at, max({NUMBER}) as number"
         voids = f"{SIGN} = 0 and not {UNREAD}"
-        self._make("table", "voids", f"select {RECORD_PLACE} as place, {last} from stored where {voids} group by all")
-        self._make(
+        self._create_relation(
+            "table", "voids", f"select {RECORD_PLACE} as place, {last} from stored where {voids} group by all"
+        )
+        self._create_relation(
             "view",
             "live",
             f"select s.* from stored s left join voids v on s.{RECORD_PLACE} = v.place "
             f"where (v.at is null or s.{RECORD_AT} > v.at) and ({UNREAD} or {SIGN} <> 0)",
         )
 
-    def lacking(self, until: int) -> int:
+    def count_lacking(self, until: int) -> int:
         """How many of the numbers up to ``until`` are not there, though no change has made them void."""
         begin = count_rows(self.database, "select coalesce(max(number), 0) from voids")
         ours = f"not {UNREAD} and {NUMBER} > {begin} and {NUMBER} <= {until}"
-        there = count_rows(self.database, f"select count(distinct {NUMBER}) from live where {ours}")
-        return until - begin - there
+        number_present = count_rows(self.database, f"select count(distinct {NUMBER}) from live where {ours}")
+        return until - begin - number_present
 
-    def gone(self, begins: Mapping[int, int]) -> dict[int, int]:
+    def gone_parts(self, begins: Mapping[int, int]) -> dict[int, int]:
         """Choose those of the parts whose first records are gone that lack what is not void."""
         void = {place for (place,) in self.database.sql("select place from voids").fetchall()}
-        return {place: at for place, at in begins.items() if place not in void}
+        return {place: offset for place, offset in begins.items() if place not in void}
 
-    def newest(self) -> TableComparison:
+    def compare_newest(self) -> TableComparison:
         """Rows are what the newest record of each identity says, in the part where that stands."""
-        identity = quoted(self._identity)
+        identity = sql_columns(self._identity)
         newest = (
             f"select {RECORD_PLACE}, max({RECORD_AT}) as {RECORD_AT} from live where not {UNREAD} "
             f"group by {RECORD_PLACE}, {identity}"
         )
-        self._make(
+        self._create_relation(
             "table",
             "theirs",
-            f"select {quoted(self._columns)}, false as {UNREAD} from live l semi join ({newest}) n "
+            f"select {sql_columns(self._columns)}, false as {UNREAD} from live l semi join ({newest}) n "
             f"on l.{RECORD_PLACE} = n.{RECORD_PLACE} and l.{RECORD_AT} = n.{RECORD_AT} where {SIGN} > 0",
         )
-        self._make("view", "ours", f"select {quoted(self._columns)}, true as {THERE} from {self._ours}")
-        self._make("table", "compared", differing(self._columns, self._identity, 0.0))
-        again = f"select {NUMBER} from live where not {UNREAD} group by {NUMBER} having count(*) > 1"
-        same_number = count_rows(self.database, f"select count(*) from ({again})")
+        self._create_relation("view", "ours", f"select {sql_columns(self._columns)}, true as {THERE} from {self._ours}")
+        self._create_relation("table", "compared", differing_query(self._columns, self._identity, 0.0))
+        duplicates_query = f"select {NUMBER} from live where not {UNREAD} group by {NUMBER} having count(*) > 1"
+        same_number = count_rows(self.database, f"select count(*) from ({duplicates_query})")
         sides = counted_sides(self.database, self._snapshot, self._identity, self._limit)
-        return sides.with_more(twice=same_number, unreadable=self._unreadable())
+        return sides.with_more(twice=same_number, unreadable=self._count_unreadable())
 
-    def sums(self) -> TableComparison:
+    def compare_sums(self) -> TableComparison:
         """Rows are there as often as the sum of their signs says."""
-        columns = quoted(self._columns)
+        columns = sql_columns(self._columns)
         both_sides = (
             f"select {columns}, {SIGN} as ours, 0 as theirs from {self._ours} union all "
             f"select {columns}, 0 as ours, {SIGN} as theirs from live where not {UNREAD}"
         )
-        self._make(
+        self._create_relation(
             "table",
             "summed",
             f"select {columns}, sum(ours)::bigint as _headrace_ours, sum(theirs)::bigint as _headrace_theirs "
@@ -506,14 +517,17 @@ class _Comparison:
                 f"greatest(-{t}, 0)",
             )
         )
-        ((ours, theirs, missing, strange, twice, overdrawn),) = self.database.sql(
+        ((ours, theirs, missing, strange, number_twice, overdrawn),) = self.database.sql(
             f"select {sums} from summed"
         ).fetchall()
-        packed = "struct_pack(" + ", ".join(f"{name} := {name}" for name in map(identifier, self._columns)) + ")"
+        row_struct = (
+            "struct_pack(" + ", ".join(f"{name} := {name}" for name in map(sql_identifier, self._columns)) + ")"
+        )
         first = self.database.sql(
-            f"select case when {o} > 0 then {packed} end as ours, case when {t} > 0 then {packed} end as theirs, "
-            f"{o} as ours_times, {t} as theirs_times, case when {t} < 0 then {packed} end as overdrawn from summed "
-            f"where {o} <> {t} order by {quoted(self._identity)}, {o}, {t} limit {self._limit}"
+            f"select case when {o} > 0 then {row_struct} end as ours, case when {t} > 0 then {row_struct} end as "
+            "theirs, "
+            f"{o} as ours_times, {t} as theirs_times, case when {t} < 0 then {row_struct} end as overdrawn from summed "
+            f"where {o} <> {t} order by {sql_columns(self._identity)}, {o}, {t} limit {self._limit}"
         )
         return TableComparison(
             self._snapshot,
@@ -522,31 +536,33 @@ class _Comparison:
             missing,
             strange,
             0,
-            twice,
-            self._unreadable(),
+            number_twice,
+            self._count_unreadable(),
             zoneless_rows(first.to_arrow_table()),
             overdrawn,
         )
 
-    def _unreadable(self) -> int:
+    def _count_unreadable(self) -> int:
         return count_rows(self.database, f"select count(*) from live where {UNREAD}")
 
-    def _make(self, kind: str, name: str, query: str) -> None:
+    def _create_relation(self, kind: str, name: str, query: str) -> None:
         self.database.execute(f"create temp {kind} {name} as {query}")
 
 
-def _typed(columns: Mapping[str, ValueType], read: str) -> str:
+def _typed_query(columns: Mapping[str, ValueType], read: str) -> str:
     """SQL: what was ``read``, each value in the type of its column, and whether a record is none of ours."""
     types = sql_types(columns)
-    plain = {name: kind for name, kind in columns.items() if not isinstance(kind, ListType | PairsType)}
+    plain = {name: kind for name, kind in columns.items() if not isinstance(kind, NestedType | PairsType)}
     values = [
-        f"try_cast({identifier(name)} as {types[name]}) as {identifier(name)}" if name in plain else identifier(name)
+        f"try_cast({sql_identifier(name)} as {types[name]}) as {sql_identifier(name)}"
+        if name in plain
+        else sql_identifier(name)
         for name in columns
         if name != RECORD_MISREAD
     ]
     # a cast rounds
     other = [
-        f"try_cast({identifier(name)} as {types[name]}) is distinct from {identifier(name)}"
+        f"try_cast({sql_identifier(name)} as {types[name]}) is distinct from {sql_identifier(name)}"
         for name, kind in plain.items()
         if kind in (DataType.INT, DataType.DATE)
     ]

@@ -28,7 +28,7 @@ from typing import Any, Final, Self, TypeVar
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.stores import shown
 from headrace.pipeline.pipeline import Pipeline
-from headrace.pipeline.upstream_source import PUBLISHED_KIND, upstream_sources
+from headrace.pipeline.sources import PUBLISHED_KIND, upstream_sources
 from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.pipeline_reader import PIPELINES_AT_ONCE, check_root, has_run, pipelines_under
 from headrace.read.upstream import UpstreamPosition, upstreams_of
@@ -57,17 +57,17 @@ class RootStores:
     own: ObjectStore
     opened: Callable[[str], ObjectStore] = open_store
 
-    def of(self, root: str) -> ObjectStore:
+    def store_of(self, root: str) -> ObjectStore:
         """The store of a placed pipeline's root."""
         return self.opened(root) if root else self.own
 
-    def placed(self, root: str, name: str) -> PlacedPipeline:
+    def place_pipeline(self, root: str, name: str) -> PlacedPipeline:
         """The pipeline ``name`` under the root whose URI that is."""
         return PlacedPipeline("" if root == self.own.uri else root, name)
 
     def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
-        return seen_catalog(Catalog(self.of(at.root), at.name), output)
+        return seen_catalog(Catalog(self.store_of(at.root), at.name), output)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class KeptCatalogs(RootStores):
     def catalog(self, at: PlacedPipeline, output: str = "") -> Catalog:
         """A pipeline's catalog, for readers of the ``output``."""
         if at not in self.kept:
-            self.kept[at] = Catalog(self.of(at.root), at.name)
+            self.kept[at] = Catalog(self.store_of(at.root), at.name)
         return seen_catalog(self.kept[at], output)
 
 
@@ -105,45 +105,45 @@ def consistent_cut(
     waiting = dict.fromkeys(names)
     while waiting:
         edges = {name: [*upstream(head)] for name, head in cut.items()}
-        behind = _behind(waiting, {**expected, **edges})
-        ahead = [name for name in waiting if name not in behind]
-        if not ahead and expected:  # it may be of former days
+        upstream_names = _all_upstream(waiting, {**expected, **edges})
+        ready = [name for name in waiting if name not in upstream_names]
+        if not ready and expected:  # it may be of former days
             expected = {}
             continue
-        if not ahead:
-            circle = [*_circle(next(name for name in cut if name in _behind([name], edges)), edges)]
-            raise UpstreamCycleError.along(circle)
-        cut |= zip(ahead, read(ahead), strict=True)
-        waiting = dict.fromkeys(name for name in waiting if name in behind)
-        waiting |= dict.fromkeys(name for one in ahead for name in upstream(cut[one]))
+        if not ready:
+            circle = [*_find_circle(next(name for name in cut if name in _all_upstream([name], edges)), edges)]
+            raise UpstreamCycleError.from_cycle(circle)
+        cut |= zip(ready, read(ready), strict=True)
+        waiting = dict.fromkeys(name for name in waiting if name in upstream_names)
+        waiting |= dict.fromkeys(name for one in ready for name in upstream(cut[one]))
     return cut
 
 
-def _behind(names: Collection[N], edges: Mapping[N, Collection[N]]) -> set[N]:
+def _all_upstream(names: Collection[N], edges: Mapping[N, Collection[N]]) -> set[N]:
     """What the pipelines ``names`` read, in one step or more."""
-    behind: set[N] = set()
+    upstream_names: set[N] = set()
     front = [*names]
     while front:
-        new = {above for name in front for above in edges.get(name, ())} - behind
-        behind |= new
+        new = {upstream_name for name in front for upstream_name in edges.get(name, ())} - upstream_names
+        upstream_names |= new
         front = [*new]
-    return behind
+    return upstream_names
 
 
-def _circle(start: N, edges: Mapping[N, Collection[N]]) -> Iterator[N]:
+def _find_circle(start: N, edges: Mapping[N, Collection[N]]) -> Iterator[N]:
     """A circle that leads to ``start``, or that ``start`` leads to: the names in it, the first one twice."""
     path = [start]
     while True:
-        above = next(name for name in edges[path[-1]] if name in _behind([name], edges))
-        if above in path:
-            yield from (*path[path.index(above) :], above)
+        upstream_name = next(name for name in edges[path[-1]] if name in _all_upstream([name], edges))
+        if upstream_name in path:
+            yield from (*path[path.index(upstream_name) :], upstream_name)
             return
-        path.append(above)
+        path.append(upstream_name)
 
 
 def upstream_last(edges: Mapping[N, Collection[N]]) -> list[N]:
     """The names of ``edges``, each before those that it reads."""
-    return sorted(edges, key=lambda name: len(_behind([name], edges)), reverse=True)
+    return sorted(edges, key=lambda name: len(_all_upstream([name], edges)), reverse=True)
 
 
 def positions_of(
@@ -153,26 +153,30 @@ def positions_of(
     begin of which it has consumed nothing. Inputs are those of the ``definition``, which may read others by now; None:
     as the snapshot says. Raises BrokenObjectError.
     """
-    consumed = {} if manifest is None else upstreams_of(manifest)
+    consumed_positions = {} if manifest is None else upstreams_of(manifest)
     if definition is None:
         places = {} if manifest is None else _stored_places(manifest)
-        begun = {name: _begun(stores, at, place) for name, place in places.items() if name not in consumed}
-        return begun | consumed
-    positions = {name: _begun(stores, at, source.place) for name, source in upstream_sources(definition).items()}
-    read = {name: one for name, one in consumed.items() if name in positions}
+        start_positions = {
+            name: _start_position(stores, at, place) for name, place in places.items() if name not in consumed_positions
+        }
+        return start_positions | consumed_positions
+    positions = {
+        name: _start_position(stores, at, source.place) for name, source in upstream_sources(definition.inputs).items()
+    }
+    read = {name: one for name, one in consumed_positions.items() if name in positions}
     return positions | {name: one for name, one in read.items() if one.upstream == positions[name].upstream}
 
 
 def _stored_places(manifest: Manifest) -> dict[str, str]:
     inputs = manifest.definition.get("inputs", ())
-    return {given["name"]: given["path"] for given in inputs if given.get("kind") == PUBLISHED_KIND}
+    return {input_["name"]: input_["path"] for input_ in inputs if input_.get("kind") == PUBLISHED_KIND}
 
 
-def _begun(stores: RootStores, reader: PlacedPipeline, place: str) -> UpstreamPosition:
+def _start_position(stores: RootStores, reader: PlacedPipeline, place: str) -> UpstreamPosition:
     root, _, upstream = place.rpartition("/")
     pipeline, _, output = upstream.partition(".")
-    store = stores.opened(root) if root else stores.of(reader.root)
-    return UpstreamPosition.begun(store.uri, pipeline, output)
+    store = stores.opened(root) if root else stores.store_of(reader.root)
+    return UpstreamPosition.from_beginning(store.uri, pipeline, output)
 
 
 READER_ROOTS: Final = "HEADRACE_READER_ROOTS"
@@ -239,59 +243,64 @@ def known_readers(store: ObjectStore, names: Iterable[str], roots: Iterable[str]
 
     Raises MissingRootError for one of ``roots`` that does not exist, ReaderRootsError, BrokenObjectError.
     """
-    looked = {store.uri: store}
-    unlooked = []
+    stores_by_root = {store.uri: store}
+    unread_roots = []
     for root in roots:
         other = open_store(root)
         check_root(other)
-        looked.setdefault(other.uri, other)
+        stores_by_root.setdefault(other.uri, other)
     for root, why in _roots_of_environment():
         try:
             if why is not None:
                 raise ReaderRootsError(why)
             other = open_store(root)
             check_root(other)
-            looked.setdefault(other.uri, other)
+            stores_by_root.setdefault(other.uri, other)
         except HeadraceError as error:
-            if root not in looked:
-                unlooked.append(f"{shown(root)}: {error}")
+            if root not in stores_by_root:
+                unread_roots.append(f"{shown(root)}: {error}")
     own = RootStores(store)
     pipelines = [PlacedPipeline("", name) for name in names]
-    for uri, other in [*looked.items()][1:]:
-        pipelines += [own.placed(uri, name) for name in pipelines_under(other)]
-    known, unseen = _with_holders(own, pipelines)
-    return KnownReaders(tuple(known), tuple(looked), tuple(unseen), tuple(unlooked))
+    for uri, other in [*stores_by_root.items()][1:]:
+        pipelines += [own.place_pipeline(uri, name) for name in pipelines_under(other)]
+    known_pipelines, unseen = _with_holders(own, pipelines)
+    return KnownReaders(tuple(known_pipelines), tuple(stores_by_root), tuple(unseen), tuple(unread_roots))
 
 
 def _with_holders(
     stores: RootStores, pipelines: Iterable[PlacedPipeline]
 ) -> tuple[dict[PlacedPipeline, None], list[UnseenReader]]:
-    known = dict.fromkeys(pipelines)
+    known_pipelines = dict.fromkeys(pipelines)
     unseen: dict[PlacedPipeline, UnseenReader] = {}
-    waiting = [*known]
+    waiting = [*known_pipelines]
     while waiting:
-        held = do_all(stores.own, lambda at: holds_of(stores.of(at.root), at.name), waiting, PIPELINES_AT_ONCE)
+        holds_by_pipeline = do_all(
+            stores.own,
+            lambda pipeline: holds_of(stores.store_of(pipeline.root), pipeline.name),
+            waiting,
+            PIPELINES_AT_ONCE,
+        )
         readers: list[PlacedPipeline] = []
-        for at, (readable, damaged) in zip(waiting, held, strict=True):
-            for one in (UnseenReader.of_damaged(hold, at) for hold in damaged):
-                if one.reader not in known:
+        for pipeline, (readable, damaged_holds) in zip(waiting, holds_by_pipeline, strict=True):
+            for one in (UnseenReader.of_damaged(hold, pipeline) for hold in damaged_holds):
+                if one.reader not in known_pipelines:
                     unseen[one.reader] = one
-            for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in readable):
-                if reader in known or reader in unseen:
+            for reader in dict.fromkeys(stores.place_pipeline(hold.root, hold.pipeline) for hold in readable):
+                if reader in known_pipelines or reader in unseen:
                     continue
-                why = _why_unseen(stores, reader, at)
+                why = _why_unseen(stores, reader, pipeline)
                 if why is None:
-                    known[reader] = None
+                    known_pipelines[reader] = None
                     readers.append(reader)
                 else:
-                    unseen[reader] = UnseenReader(reader, at, why)
+                    unseen[reader] = UnseenReader(reader, pipeline, why)
         waiting = readers
-    return known, [*unseen.values()]
+    return known_pipelines, [*unseen.values()]
 
 
 def _why_unseen(stores: RootStores, reader: PlacedPipeline, upstream: PlacedPipeline) -> str | None:
     try:
-        if has_run(stores.of(reader.root), reader.name):
+        if has_run(stores.store_of(reader.root), reader.name):
             return None
     except HeadraceError as error:
         return f"its root cannot be looked at from here ({error.code}: {error})"
@@ -305,17 +314,17 @@ def _roots_of_environment() -> Iterator[tuple[str, str | None]]:
     """Roots that variables name; with why they are not looked through, if they are not."""
     for root in os.environ.get(READER_ROOTS, "").split():
         yield root, None
-    served = os.environ.get(SERVED_ROOTS)
-    if not served:
+    roots_file = os.environ.get(SERVED_ROOTS)
+    if not roots_file:
         return
     try:
-        tables = tomllib.loads(Path(served).read_text(encoding="utf-8")).get("root", [])
+        tables = tomllib.loads(Path(roots_file).read_text(encoding="utf-8")).get("root", [])
         entries = [(table["uri"], any(table.get(key) for key in _OWN_KEYS)) for table in tables]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ReaderRootsError(
-            f"{SERVED_ROOTS} names {served}, which declares roots where readers may be, and it cannot be read "
+            f"{SERVED_ROOTS} names {roots_file}, which declares roots where readers may be, and it cannot be read "
             f"({type(error).__name__}: {error}): correct it, or unset {SERVED_ROOTS}"
         ) from error
     for uri, has_own_keys in entries:
-        why = f"Airflow reaches it in a way of its own ({served}): name it where its keys are set" * has_own_keys
+        why = f"Airflow reaches it in a way of its own ({roots_file}): name it where its keys are set" * has_own_keys
         yield uri, why or None

@@ -154,6 +154,17 @@ class Lineage:
         readings = [one.to_json() for one in self.readings]
         return {"cut": heads, "readings": readings, "searched": self.searched.to_json()}
 
+    def lines(self) -> Iterator[str]:
+        """In words: a line for each of the ``rows``, and what nobody could look at."""
+        for row in self.rows():
+            epoch = "" if row["epoch"] is None else f" (epoch {row['epoch']:,})"
+            reads = "reads no other pipeline" if row["reads"] is None else f"reads {row['reads']}: {row['lag']}"
+            yield f"{row['pipeline']}{epoch} {reads}"
+        yield from self.searched.limits
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines()) or "no pipelines"
+
     def _repr_html_(self) -> str:
         return html_table(_COLUMNS, self.rows(), "pipelines")
 
@@ -161,7 +172,7 @@ class Lineage:
 _COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
 
 
-def lineage(
+def read_lineage(
     store: ObjectStore, names: Iterable[str], roots: Iterable[str] = (), definitions: Collection[Pipeline] = ()
 ) -> Lineage:
     """The pipelines ``names`` under the root of ``store``, those that they read, and those that read them, also under
@@ -171,16 +182,16 @@ def lineage(
     Raises UpstreamCycleError, MissingRootError, BrokenObjectError.
     """
     stores = lineage_cut.KeptCatalogs(store)
-    searched = lineage_cut.known_readers(store, with_defined_readers(names, definitions), roots)
-    ordered = heads_of(stores, searched.pipelines, as_defined(stores, definitions))
+    readers_found = lineage_cut.known_readers(store, with_defined_readers(names, definitions), roots)
+    heads = heads_of(stores, readers_found.pipelines, as_defined(stores, definitions))
 
-    def progress(reading: tuple[lineage_cut.PlacedPipeline, str, UpstreamPosition]) -> ReaderProgress:
+    def reading_progress(reading: tuple[lineage_cut.PlacedPipeline, str, UpstreamPosition]) -> ReaderProgress:
         reader, name, position = reading
-        upstream = stores.placed(position.root, position.pipeline)
-        return progress_of(stores, reader, name, position, ordered[upstream].refs)
+        upstream = stores.place_pipeline(position.root, position.pipeline)
+        return progress_of(stores, reader, name, position, heads[upstream].refs)
 
-    readings = [(reader, *input_read) for reader, head in ordered.items() for input_read in head.consumed.items()]
-    return Lineage(ordered, tuple(do_all(store, progress, readings, PIPELINES_AT_ONCE)), searched)
+    readings = [(reader, *input_read) for reader, head in heads.items() for input_read in head.consumed.items()]
+    return Lineage(heads, tuple(do_all(store, reading_progress, readings, PIPELINES_AT_ONCE)), readers_found)
 
 
 def with_defined_readers(names: Iterable[str], definitions: Iterable[Pipeline]) -> dict[str, None]:
@@ -194,8 +205,8 @@ def as_defined(
     stores: lineage_cut.RootStores, definitions: Iterable[Pipeline]
 ) -> Callable[[lineage_cut.PlacedPipeline], PipelineHead]:
     """Gives the heads of pipelines with all that they read, by their ``definitions`` where these are known."""
-    known = {lineage_cut.PlacedPipeline("", one.name): one for one in definitions}
-    return lambda at: head_as_defined(stores, at, known.get(at))
+    definition_by_place = {lineage_cut.PlacedPipeline("", one.name): one for one in definitions}
+    return lambda place: head_as_defined(stores, place, definition_by_place.get(place))
 
 
 def heads_of(
@@ -210,32 +221,35 @@ def heads_of(
     """
     read = read or partial(head_of, stores)
 
-    def upstream(head: PipelineHead) -> list[lineage_cut.PlacedPipeline]:
-        return [stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
+    def upstream_pipelines(head: PipelineHead) -> list[lineage_cut.PlacedPipeline]:
+        return [stores.place_pipeline(position.root, position.pipeline) for position in head.consumed.values()]
 
     read_all = partial(do_all, stores.own, read, at_once=PIPELINES_AT_ONCE)
-    cut = lineage_cut.consistent_cut(names, read_all, upstream)
-    return {name: cut[name] for name in lineage_cut.upstream_last({name: upstream(head) for name, head in cut.items()})}
+    cut = lineage_cut.consistent_cut(names, read_all, upstream_pipelines)
+    return {
+        name: cut[name]
+        for name in lineage_cut.upstream_last({name: upstream_pipelines(head) for name, head in cut.items()})
+    }
 
 
 def head_of(stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline) -> PipelineHead:
     """The head of one pipeline. Raises BrokenObjectError."""
-    return _head(stores, at, lambda main: {} if main is None else upstreams_of(main))
+    return _read_head(stores, at, lambda main: {} if main is None else upstreams_of(main))
 
 
 def head_as_defined(
     stores: lineage_cut.RootStores, at: lineage_cut.PlacedPipeline, definition: Pipeline | None = None
 ) -> PipelineHead:
     """The same with all that the pipeline reads, by its ``definition`` if that is known (``positions_of``)."""
-    return _head(stores, at, lambda main: lineage_cut.positions_of(stores, at, main, definition))
+    return _read_head(stores, at, lambda main: lineage_cut.positions_of(stores, at, main, definition))
 
 
-def _head(
+def _read_head(
     stores: lineage_cut.RootStores,
-    at: lineage_cut.PlacedPipeline,
+    place: lineage_cut.PlacedPipeline,
     read: Callable[[Manifest | None], Mapping[str, UpstreamPosition]],
 ) -> PipelineHead:
-    catalog = stores.catalog(at)
+    catalog = stores.catalog(place)
     refs = catalog.head().refs
     snapshot = refs.get(MAIN)
     manifest = None if snapshot is None else catalog.manifest(snapshot)
@@ -252,12 +266,12 @@ def progress_of(
     """How far a ``reader`` has come, whose input ``name`` has consumed what ``position`` says. ``upstream_refs``: all
     names of snapshots of the upstream in the cut; None: they are read.
     """
-    upstream = stores.placed(position.root, position.pipeline)
+    upstream = stores.place_pipeline(position.root, position.pipeline)
     catalog = stores.catalog(upstream, position.output)
     if upstream_refs is None:
-        published = catalog.head().refs.get(PUBLISHED)
+        published_id = catalog.head().refs.get(PUBLISHED)
     else:
-        published = upstream_refs.get(published_ref(position.output))
+        published_id = upstream_refs.get(published_ref(position.output))
     return ReaderProgress(
         reader,
         name,
@@ -266,42 +280,44 @@ def progress_of(
         position.snapshot,
         position.epoch,
         render(in_calendar(position.watermark)),
-        published,
-        None if published is None else catalog.manifest(published).epoch,
-        _leads_to(catalog, position.snapshot, published),
+        published_id,
+        None if published_id is None else catalog.manifest(published_id).epoch,
+        _leads_to(catalog, position.snapshot, published_id),
     )
 
 
-def _leads_to(catalog: Catalog, snapshot: str | None, published: str | None) -> bool | None:
-    """Whether ``published`` came of the ``snapshot``; None if that has expired, so nobody can tell."""
-    if snapshot == published or published is None:
-        return snapshot == published
+def _leads_to(catalog: Catalog, snapshot: str | None, published_id: str | None) -> bool | None:
+    """Whether ``published_id`` came of the ``snapshot``; None if that has expired, so nobody can tell."""
+    if snapshot == published_id or published_id is None:
+        return snapshot == published_id
     try:
-        return snapshot is None or catalog.is_ancestor(snapshot, published)
+        return snapshot is None or catalog.is_ancestor(snapshot, published_id)
     except MissingSnapshotError:
         return None
 
 
-def dependents(store: ObjectStore, names: Iterable[str], of: Catalog, at: At, roots: Iterable[str] = ()) -> Dependents:
+def find_dependents(
+    store: ObjectStore, names: Iterable[str], of: Catalog, at: At, roots: Iterable[str] = ()
+) -> Dependents:
     """Snapshots of readers that have consumed the snapshot ``at`` of pipeline ``of`` under the root of ``store``, or
-    what came of it: of each reader the first. Raises what ``lineage`` and read.snapshots.snapshot_refs.snapshot_at
+    what came of it: of each reader the first. Raises what ``read_lineage`` and read.snapshots.snapshot_refs.snapshot_at
     raise.
     """
     stores = lineage_cut.RootStores(store)
     snapshot = snapshot_at(of, at).manifest
     if snapshot is None:
         return Dependents(of.pipeline, "", (), lineage_cut.known_readers(store, [of.pipeline], roots))
-    searched = lineage_cut.known_readers(store, names, roots)
+    readers_found = lineage_cut.known_readers(store, names, roots)
     first = {lineage_cut.PlacedPipeline("", of.pipeline): snapshot.snapshot_id}
     dependent: list[Dependent] = []
-    for reader, head in [*heads_of(stores, searched.pipelines).items()][::-1]:
+    for reader, head in [*heads_of(stores, readers_found.pipelines).items()][::-1]:
         if head.snapshot is None or reader in first:
             continue
-        since = _first_dependent(stores, reader, head.snapshot, first)
-        if since is not None:
-            first[reader] = since.since
-            dependent.append(since)
-    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), searched)
+        dependent_since = _first_dependent(stores, reader, head.snapshot, first)
+        if dependent_since is not None:
+            first[reader] = dependent_since.since
+            dependent.append(dependent_since)
+    return Dependents(of.pipeline, snapshot.snapshot_id, tuple(dependent), readers_found)
 
 
 def _first_dependent(
@@ -311,26 +327,26 @@ def _first_dependent(
     first: Mapping[lineage_cut.PlacedPipeline, str],
 ) -> Dependent | None:
     """The first snapshot of a ``reader`` that has consumed the ``first`` of one that it reads, or a later one."""
-    since: Dependent | None = None
+    first_dependent: Dependent | None = None
     for link in stores.catalog(reader).lineage(head):
         manifest = link.manifest
         if manifest is None:
             break
         positions = upstreams_of(manifest).values()
-        if not any(_has(stores, position, first) for position in positions):
+        if not any(_has_consumed(stores, position, first) for position in positions):
             break
-        since = Dependent(reader, link.snapshot_id, manifest.epoch)
-    return since
+        first_dependent = Dependent(reader, link.snapshot_id, manifest.epoch)
+    return first_dependent
 
 
-def _has(
+def _has_consumed(
     stores: lineage_cut.RootStores, position: UpstreamPosition, first: Mapping[lineage_cut.PlacedPipeline, str]
 ) -> bool:
-    upstream = stores.placed(position.root, position.pipeline)
-    wanted = first.get(upstream)
-    if wanted is None or position.snapshot is None:
+    upstream = stores.place_pipeline(position.root, position.pipeline)
+    wanted_id = first.get(upstream)
+    if wanted_id is None or position.snapshot is None:
         return False
-    return position.snapshot == wanted or stores.catalog(upstream).is_ancestor(wanted, position.snapshot)
+    return position.snapshot == wanted_id or stores.catalog(upstream).is_ancestor(wanted_id, position.snapshot)
 
 
 @dataclass(frozen=True)
@@ -349,24 +365,24 @@ def neighbours_of(stores: lineage_cut.RootStores, name: str) -> Neighbours:
     its own, and that before those of what it reads, so all are of one consistent cut. Raises BrokenObjectError.
     """
     own = lineage_cut.PlacedPipeline("", name)
-    held, damaged = holds_of(stores.own, name)
-    unseen = [lineage_cut.UnseenReader.of_damaged(hold, own) for hold in damaged]
+    holds, damaged_holds = holds_of(stores.own, name)
+    unseen = [lineage_cut.UnseenReader.of_damaged(hold, own) for hold in damaged_holds]
     readers: list[ReaderProgress] = []
-    for reader in dict.fromkeys(stores.placed(hold.root, hold.pipeline) for hold in held):
+    for reader in dict.fromkeys(stores.place_pipeline(hold.root, hold.pipeline) for hold in holds):
         try:
-            readers += [one for one in _readings(stores, reader) if one.upstream == own]
+            readers += [one for one in _progress_of_inputs(stores, reader) if one.upstream == own]
         except HeadraceError as error:
             unseen.append(lineage_cut.UnseenReader(reader, own, f"how far it has come is not known: {error}"))
     reads: list[ReaderProgress] = []
-    for given, position in head_of(stores, own).consumed.items():
+    for input_name, position in head_of(stores, own).consumed.items():
         try:
-            reads.append(progress_of(stores, own, given, position))
+            reads.append(progress_of(stores, own, input_name, position))
         except HeadraceError as error:
-            upstream = stores.placed(position.root, position.pipeline)
+            upstream = stores.place_pipeline(position.root, position.pipeline)
             unseen.append(lineage_cut.UnseenReader(own, upstream, f"what is published of it is not known: {error}"))
     return Neighbours(tuple(reads), tuple(readers), tuple(unseen))
 
 
-def _readings(stores: lineage_cut.RootStores, reader: lineage_cut.PlacedPipeline) -> Iterator[ReaderProgress]:
+def _progress_of_inputs(stores: lineage_cut.RootStores, reader: lineage_cut.PlacedPipeline) -> Iterator[ReaderProgress]:
     for name, position in head_of(stores, reader).consumed.items():
         yield progress_of(stores, reader, name, position)

@@ -88,8 +88,8 @@ class DeploymentWaits:
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
         waits = [wait.to_json() for wait in self.waits]
-        searched = self.searched.to_json()
-        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked], "searched": searched}
+        searched_json = self.searched.to_json()
+        return {"is_quiet": self.is_quiet, "waits": waits, "unlooked": [*self.unlooked], "searched": searched_json}
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of a table: a wait each."""
@@ -104,7 +104,7 @@ class DeploymentWaits:
         ]
 
 
-def waits(
+def find_waits(
     store: ObjectStore,
     names: Iterable[str],
     definitions: Collection[Pipeline],
@@ -117,12 +117,16 @@ def waits(
     MissingRootError, BrokenObjectError.
     """
     stores = lineage_cut.RootStores(store)
-    searched = lineage_cut.known_readers(store, lineage.with_defined_readers(names, definitions), roots)
-    heads = lineage.heads_of(stores, searched.pipelines, lineage.as_defined(stores, definitions))
-    known = {lineage_cut.PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
-    waiting = [wait for at in [*heads][::-1] for wait in waits_of(stores, heads, at, known.get(at), now)]
-    unlooked = [str(at) for at, head in heads.items() if _is_unlooked(stores, at, head, known.get(at))]
-    return DeploymentWaits(tuple(waiting), tuple(unlooked), searched)
+    readers_found = lineage_cut.known_readers(store, lineage.with_defined_readers(names, definitions), roots)
+    heads = lineage.heads_of(stores, readers_found.pipelines, lineage.as_defined(stores, definitions))
+    definition_by_place = {lineage_cut.PlacedPipeline("", pipeline.name): pipeline for pipeline in definitions}
+    waiting = [
+        wait for place in [*heads][::-1] for wait in waits_of(stores, heads, place, definition_by_place.get(place), now)
+    ]
+    unread_inputs = [
+        str(place) for place, head in heads.items() if _is_unlooked(stores, place, head, definition_by_place.get(place))
+    ]
+    return DeploymentWaits(tuple(waiting), tuple(unread_inputs), readers_found)
 
 
 def waits_of(
@@ -135,12 +139,12 @@ def waits_of(
     """What one pipeline of a cut waits for; without its ``definition`` nobody looks for files. Raises
     BrokenObjectError.
     """
-    return _Looked(stores, heads, at, definition, now).waits()
+    return _PipelineOfCut(stores, heads, at, definition, now).all_waits()
 
 
 def _is_unlooked(
     stores: lineage_cut.RootStores,
-    at: lineage_cut.PlacedPipeline,
+    place: lineage_cut.PlacedPipeline,
     head: lineage.PipelineHead,
     definition: Pipeline | None,
 ) -> bool:
@@ -149,12 +153,12 @@ def _is_unlooked(
         return not {one.name for one in definition.inputs} <= {*head.consumed, *watched_inputs(definition)}
     if head.snapshot is None:
         return True
-    inputs = stores.catalog(at).manifest(head.snapshot).progress.get("inputs", {})
+    inputs = stores.catalog(place).manifest(head.snapshot).progress.get("inputs", {})
     return not inputs.keys() <= head.consumed.keys()
 
 
 @dataclass(frozen=True)
-class _Looked:
+class _PipelineOfCut:
     """One pipeline of the cut, with its definition where that is known."""
 
     stores: lineage_cut.RootStores
@@ -167,29 +171,33 @@ class _Looked:
     def head(self) -> lineage.PipelineHead:
         return self.heads[self.at]
 
-    def waits(self) -> Iterator[Wait]:
-        yield from self._files()
+    def all_waits(self) -> Iterator[Wait]:
+        yield from self._file_waits()
         for name, position in self.head.consumed.items():
-            yield from self._unread(name, position)
+            yield from self._unread_waits(name, position)
         if self.head.snapshot is None:
             return
         manifest = self.stores.catalog(self.at).manifest(self.head.snapshot)
-        progress = StoredProgress.of(manifest)
-        yield from self._unpublished(manifest)
+        progress = StoredProgress.from_manifest(manifest)
+        yield from self._publish_waits(manifest)
         for output, clocks in progress.chains.items():
             if clocks.parked is not None:
-                yield self._own(WaitKind.PARKED, f"output {output or self.at.name} stands, {clocks.parked.describe()}")
+                yield self._own_wait(
+                    WaitKind.PARKED, f"output {output or self.at.name} stands, {clocks.parked.describe()}"
+                )
         if progress.held_to is not None:
-            yield self._own(WaitKind.HELD, f"its watermarks are held to where main was: {self._run}")
+            yield self._own_wait(WaitKind.HELD, f"its watermarks are held to where main was: {self._run}")
         if progress.due_time < NEVER:
             when = render(in_calendar(progress.due_time))
             is_due = progress.due_time <= self.now
-            yield self._own(WaitKind.TIMER, f"a timer is due since {when}: {self._run}" if is_due else f"for {when}")
-        yield from self._sinks()
+            yield self._own_wait(
+                WaitKind.TIMER, f"a timer is due since {when}: {self._run}" if is_due else f"for {when}"
+            )
+        yield from self._sink_waits()
         if progress.due_event < NEVER:
-            yield self._watermark(progress)
+            yield self._watermark_wait(progress)
 
-    def _own(self, kind: WaitKind, why: str) -> Wait:
+    def _own_wait(self, kind: WaitKind, why: str) -> Wait:
         return Wait(self.at, self.at, kind, why)
 
     @property
@@ -198,62 +206,72 @@ class _Looked:
             return "it waits for a run, and has no schedule"
         return "it waits for its next run"
 
-    def _files(self) -> Iterator[Wait]:
+    def _file_waits(self) -> Iterator[Wait]:
         if self.definition is None:
             return
-        store = self.stores.of(self.at.root)
-        work = WorkFinder(store, self.at.name, watched_inputs(self.definition)).find(self.now)
+        store = self.stores.store_of(self.at.root)
+        work = WorkFinder(store, self.at.name, watched_inputs(self.definition)).find_work(self.now)
         for name, unread in ({} if work is None else work.files).items():
-            yield self._own(WaitKind.FILES, f"{unread.files:,} files of input {name} are unread: {self._run}")
+            yield self._own_wait(WaitKind.FILES, f"{unread.files:,} files of input {name} are unread: {self._run}")
         if work is not None and work.problem is not None:
-            yield self._own(WaitKind.FILES, work.problem)
+            yield self._own_wait(WaitKind.FILES, work.problem)
 
-    def _unread(self, name: str, position: UpstreamPosition) -> Iterator[Wait]:
-        upstream = self.stores.placed(position.root, position.pipeline)
-        published = self._published(upstream, position.output)
-        if published == position.snapshot:
+    def _unread_waits(self, name: str, position: UpstreamPosition) -> Iterator[Wait]:
+        upstream = self.stores.place_pipeline(position.root, position.pipeline)
+        published_id = self._published_snapshot(upstream, position.output)
+        if published_id == position.snapshot:
             return
-        epochs = "nothing is published any more" if published is None else f"up to {published} is published"
-        yield self._own(
+        epochs = "nothing is published any more" if published_id is None else f"up to {published_id} is published"
+        yield self._own_wait(
             WaitKind.PUBLISHED,
             f"input {name} has read {position.name} up to {position.snapshot or 'its beginning'}, and {epochs}: "
             f"{self._run}",
         )
 
-    def _published(self, at: lineage_cut.PlacedPipeline, output: str) -> str | None:
+    def _published_snapshot(self, place: lineage_cut.PlacedPipeline, output: str) -> str | None:
         """What readers of an output see, at the moment of the cut."""
-        return self.heads[at].refs.get(published_ref(output))
+        return self.heads[place].refs.get(published_ref(output))
 
-    def _unpublished(self, manifest: Manifest) -> Iterator[Wait]:
+    def _publish_waits(self, manifest: Manifest) -> Iterator[Wait]:
         for output in outputs_of(manifest) or (UNNAMED.output,):
-            shown = self._published(self.at, output)
-            if shown == manifest.snapshot_id:
+            published_id = self._published_snapshot(self.at, output)
+            if published_id == manifest.snapshot_id:
                 continue
-            since = "nothing is" if shown is None else f"{shown} is"
+            published_text = "nothing is" if published_id is None else f"{published_id} is"
             name = f"{self.at.name}.{output}" if output else self.at.name
-            yield self._own(
+            yield self._own_wait(
                 WaitKind.PUBLISH,
-                f"readers of {name} see less than epoch {manifest.epoch} ({since} published): it waits for an audit "
+                f"readers of {name} see less than epoch {manifest.epoch} ({published_text} published): it waits for "
+                "an audit "
                 "that is good, or for headrace release",
             )
 
-    def _sinks(self) -> Iterator[Wait]:
+    def _sink_waits(self) -> Iterator[Wait]:
         refs = self.head.refs
         for ref in refs:
             if is_delivery(ref):
                 output, sink = delivery_of(ref)
-                done = delivered_ref(output, sink)
-                if ref != done and refs.get(done) != refs[ref]:
-                    yield self._own(WaitKind.SINK, f"sink {sink} may have got rows of {refs[ref]}: headrace deliver")
+                delivered = delivered_ref(output, sink)
+                if ref != delivered and refs.get(delivered) != refs[ref]:
+                    yield self._own_wait(
+                        WaitKind.SINK, f"sink {sink} may have got rows of {refs[ref]}: headrace deliver"
+                    )
 
-    def _watermark(self, progress: StoredProgress) -> Wait:
-        at = render(in_calendar(progress.watermark))
+    def _watermark_wait(self, progress: StoredProgress) -> Wait:
+        watermark_text = render(in_calendar(progress.watermark))
         due = render(in_calendar(progress.due_event))
         lowest = min(self.head.consumed.values(), key=lambda one: one.watermark, default=None)
         is_held_by = lowest is not None and lowest.watermark <= progress.watermark
-        on = self.stores.placed(lowest.root, lowest.pipeline) if lowest is not None and is_held_by else self.at
-        by = f"that of {lowest.name}" if lowest is not None and is_held_by else "that of its own input"
-        return Wait(self.at, on, WaitKind.WATERMARK, f"open windows wait for {due}; the watermark is at {at}, {by}")
+        awaited_pipeline = (
+            self.stores.place_pipeline(lowest.root, lowest.pipeline) if lowest is not None and is_held_by else self.at
+        )
+        holder_text = f"that of {lowest.name}" if lowest is not None and is_held_by else "that of its own input"
+        return Wait(
+            self.at,
+            awaited_pipeline,
+            WaitKind.WATERMARK,
+            f"open windows wait for {due}; the watermark is at {watermark_text}, {holder_text}",
+        )
 
 
 @dataclass(frozen=True)
@@ -270,32 +288,34 @@ class LineageOverview:
     problems: Mapping[lineage_cut.PlacedPipeline, str]
 
 
-def overview(
+def lineage_overview(
     stores: lineage_cut.KeptCatalogs, pipelines: Iterable[lineage_cut.PlacedPipeline], now: Instant
 ) -> LineageOverview:
     """The ``pipelines``, those that they read, and those that hold something of them, in however many steps. A head is
     read of each, once. Raises UpstreamCycleError.
     """
     look = _Look(stores)
-    held = look.held(pipelines)
-    read = partial(do_all, stores.own, look.head, at_once=PIPELINES_AT_ONCE)
+    upstreams_held = look.held_upstreams(pipelines)
+    read = partial(do_all, stores.own, look.read_head, at_once=PIPELINES_AT_ONCE)
     heads = lineage_cut.consistent_cut(
-        lineage_cut.upstream_last(held), read, look.upstreams, held
+        lineage_cut.upstream_last(upstreams_held), read, look.upstream_pipelines, upstreams_held
     )  # readers come first: none is read again
-    unseen = [*look.silent(held, heads)]
+    unseen = [*look.unseen_readers(upstreams_held, heads)]
     readings: list[lineage.ReaderProgress] = []
     waits: list[Wait] = []
-    for at, head in heads.items():
+    for place, head in heads.items():
         for name, position in head.consumed.items():
-            upstream = stores.placed(position.root, position.pipeline)
+            upstream = stores.place_pipeline(position.root, position.pipeline)
             try:
-                readings.append(look.progress(at, name, position, heads[upstream]))
+                readings.append(look.reader_progress(place, name, position, heads[upstream]))
             except HeadraceError as error:
-                unseen.append(lineage_cut.UnseenReader(at, upstream, f"what is published of it is not known: {error}"))
+                unseen.append(
+                    lineage_cut.UnseenReader(place, upstream, f"what is published of it is not known: {error}")
+                )
         try:
-            waits += waits_of(stores, heads, at, None, now)
+            waits += waits_of(stores, heads, place, None, now)
         except HeadraceError as error:
-            look.problems.setdefault(at, str(error))
+            look.problems.setdefault(place, str(error))
     return LineageOverview(heads, tuple(readings), tuple(waits), tuple(unseen), look.problems)
 
 
@@ -306,42 +326,44 @@ class _Look:
     stores: lineage_cut.KeptCatalogs
     problems: dict[lineage_cut.PlacedPipeline, str] = field(default_factory=dict)
 
-    def held(
+    def held_upstreams(
         self, pipelines: Iterable[lineage_cut.PlacedPipeline]
     ) -> dict[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]]:
         """The pipelines, and those that hold something of them; each with those of which it holds something."""
-        held: dict[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]] = {at: [] for at in pipelines}
-        waiting = [*held]
+        upstreams: dict[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]] = {
+            place: [] for place in pipelines
+        }
+        waiting = [*upstreams]
         while waiting:
-            at = waiting.pop()
-            for reader in self._holders(at):
-                if reader not in held:
-                    held[reader] = []
+            place = waiting.pop()
+            for reader in self._pipelines_with_holds(place):
+                if reader not in upstreams:
+                    upstreams[reader] = []
                     waiting.append(reader)
-                held[reader].append(at)
-        return held
+                upstreams[reader].append(place)
+        return upstreams
 
-    def _holders(self, at: lineage_cut.PlacedPipeline) -> list[lineage_cut.PlacedPipeline]:
+    def _pipelines_with_holds(self, place: lineage_cut.PlacedPipeline) -> list[lineage_cut.PlacedPipeline]:
         try:
-            held, damaged = holds_of(self.stores.of(at.root), at.name)
+            holds, damaged_holds = holds_of(self.stores.store_of(place.root), place.name)
         except HeadraceError as error:
-            self.problems[at] = str(error)
+            self.problems[place] = str(error)
             return []
-        if damaged:
-            self.problems[at] = "; ".join(str(hold.wrong) for hold in damaged)
-        return [*dict.fromkeys(self.stores.placed(hold.root, hold.pipeline) for hold in held)]
+        if damaged_holds:
+            self.problems[place] = "; ".join(str(hold.wrong) for hold in damaged_holds)
+        return [*dict.fromkeys(self.stores.place_pipeline(hold.root, hold.pipeline) for hold in holds)]
 
-    def head(self, at: lineage_cut.PlacedPipeline) -> lineage.PipelineHead:
+    def read_head(self, at: lineage_cut.PlacedPipeline) -> lineage.PipelineHead:
         try:
             return lineage.head_of(self.stores, at)
         except HeadraceError as error:
             self.problems[at] = str(error)
             return lineage.PipelineHead(None, None, {})
 
-    def upstreams(self, head: lineage.PipelineHead) -> list[lineage_cut.PlacedPipeline]:
-        return [self.stores.placed(position.root, position.pipeline) for position in head.consumed.values()]
+    def upstream_pipelines(self, head: lineage.PipelineHead) -> list[lineage_cut.PlacedPipeline]:
+        return [self.stores.place_pipeline(position.root, position.pipeline) for position in head.consumed.values()]
 
-    def silent(
+    def unseen_readers(
         self,
         held: Mapping[lineage_cut.PlacedPipeline, list[lineage_cut.PlacedPipeline]],
         heads: Mapping[lineage_cut.PlacedPipeline, lineage.PipelineHead],
@@ -353,7 +375,7 @@ class _Look:
                 for upstream in upstreams:
                     yield lineage_cut.UnseenReader(reader, upstream, f"how far it has come is not known: {why}")
 
-    def progress(
+    def reader_progress(
         self, reader: lineage_cut.PlacedPipeline, name: str, position: UpstreamPosition, upstream: lineage.PipelineHead
     ) -> lineage.ReaderProgress:
         refs = upstream.refs if upstream.snapshot is not None else None

@@ -43,7 +43,7 @@ class LogEntries(tuple[Entry | LostEntry, ...]):
         return html_table(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in self.rows()), "log")
 
 
-def moves(refs: Mapping[str, tuple[str | None, str | None]]) -> str:
+def moves_text(refs: Mapping[str, tuple[str | None, str | None]]) -> str:
     """From where to where each ref is moved."""
     return ", ".join(f"{ref}: {old or '-'} → {new or '-'}" for ref, (old, new) in refs.items())
 
@@ -51,11 +51,11 @@ def moves(refs: Mapping[str, tuple[str | None, str | None]]) -> str:
 def _entry_row(entry: Entry | LostEntry) -> tuple[int, str, str, str, str]:
     if isinstance(entry, LostEntry):
         return entry.number, "", "lost", "", entry.problem
-    return entry.number, entry.at, entry.kind.value, moves(entry.moves), entry.message
+    return entry.number, entry.at, entry.kind.value, moves_text(entry.moves), entry.message
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnSnapshot:
     """What stands ``beside`` a snapshot; a row ``above`` it where its lane would seem to come from another one; and the
     rows ``below`` it in which lanes move to the left.
     """
@@ -72,44 +72,44 @@ class Lanes:
         self._waiting: list[str] = []
         self._ended: int | None = None
 
-    def beside(self) -> str:
+    def draw_lanes(self) -> str:
         """The lanes beside something that is no snapshot."""
         self._ended = None
         return "| " * len(self._waiting)
 
-    def snapshot(self, name: str, parent: str | None, mark: str) -> Drawn:
+    def draw_snapshot(self, name: str, parent: str | None, mark: str) -> DrawnSnapshot:
         """Snapshot ``name``, drawn as ``mark``; its lane goes on to ``parent``, or ends where there is none."""
-        above: tuple[str, ...] = ()
+        rows_above: tuple[str, ...] = ()
         if name not in self._waiting:
-            above = (("| " * len(self._waiting)).rstrip(),) if self._ended == len(self._waiting) else ()
+            rows_above = (("| " * len(self._waiting)).rstrip(),) if self._ended == len(self._waiting) else ()
             self._waiting.append(name)
         place, count = self._waiting.index(name), len(self._waiting)
-        beside = "".join(f"{mark if lane == place else '|'} " for lane in range(count))
+        lanes_text = "".join(f"{mark if lane == place else '|'} " for lane in range(count))
         self._ended = place if parent is None and place == count - 1 else None
-        return Drawn(beside, above, (*self._gone_on(place, parent),))
+        return DrawnSnapshot(lanes_text, rows_above, (*self._gone_on(place, parent),))
 
     def _gone_on(self, place: int, parent: str | None) -> Iterable[str]:
         count = len(self._waiting)
         if parent is None:
             del self._waiting[place]
-            return [_closing(place, count)] if place < count - 1 else []
+            return [_closing_row(place, count)] if place < count - 1 else []
         if parent not in self._waiting:
             self._waiting[place] = parent
             return []
         left, right = sorted((place, self._waiting.index(parent)))
         self._waiting[left] = parent
         del self._waiting[right]
-        return _joining(left, right, count)
+        return _joining_rows(left, right, count)
 
 
-def _joining(left: int, right: int, count: int) -> Iterable[str]:
+def _joining_rows(left: int, right: int, count: int) -> Iterable[str]:
     """Rows in which lane ``right`` of ``count`` moves over to lane ``left``, and those right of it one to the left."""
     yield _drawn_row({2 * lane: "|" for lane in range(right)} | {2 * lane - 1: "/" for lane in range(right, count)})
-    for over in range(right - 2, left - 1, -1):
-        yield _drawn_row({2 * lane: "|" for lane in range(count - 1)} | {2 * over + 1: "/"})
+    for lane_moving in range(right - 2, left - 1, -1):
+        yield _drawn_row({2 * lane: "|" for lane in range(count - 1)} | {2 * lane_moving + 1: "/"})
 
 
-def _closing(place: int, count: int) -> str:
+def _closing_row(place: int, count: int) -> str:
     """A row in which the lanes right of ``place``, which has ended, move one to the left."""
     return _drawn_row(
         {2 * lane: "|" for lane in range(place)} | {2 * lane - 1: "/" for lane in range(place + 1, count)}
@@ -133,7 +133,7 @@ class GraphRow:
     parent: str | None = None
 
     @classmethod
-    def of(cls, entry: Entry | LostEntry) -> "GraphRow":
+    def from_entry(cls, entry: Entry | LostEntry) -> "GraphRow":
         """Makes the row of any entry."""
         if isinstance(entry, LostEntry) or entry.kind is not Kind.COMMIT:
             return cls(entry)
@@ -164,21 +164,21 @@ class SnapshotGraph:
         lanes = Lanes()
         for row in self.rows:
             if row.snapshot is None:
-                yield f"{lanes.beside()}{_told(row.entry)}"
+                yield f"{lanes.draw_lanes()}{_entry_line(row.entry)}"
                 continue
-            drawn = lanes.snapshot(row.snapshot, row.parent, "*" if row.snapshot in self.reached else "o")
-            yield from drawn.above
-            yield f"{drawn.beside}{self._snapshot(row)}"
-            yield from drawn.below
+            drawn_snapshot = lanes.draw_snapshot(row.snapshot, row.parent, "*" if row.snapshot in self.reached else "o")
+            yield from drawn_snapshot.above
+            yield f"{drawn_snapshot.beside}{self._snapshot_line(row)}"
+            yield from drawn_snapshot.below
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value: ``snapshots`` with their parents, the same as ``edges`` (from a snapshot to its parent),
         ``refs``, and the other entries.
         """
-        made = [row for row in self.rows if row.snapshot is not None]
+        snapshot_rows = [row for row in self.rows if row.snapshot is not None]
         return {
-            "snapshots": [self._snapshot_to_json(row) for row in made],
-            "edges": [[row.snapshot, row.parent] for row in made if row.parent is not None],
+            "snapshots": [self._snapshot_to_json(row) for row in snapshot_rows],
+            "edges": [[row.snapshot, row.parent] for row in snapshot_rows if row.parent is not None],
             "refs": {ref.removeprefix(TAGS): snapshot for ref, snapshot in sorted(self.refs.items())},
             "entries": [row.entry.to_json() for row in self.rows if row.snapshot is None],
         }
@@ -186,18 +186,19 @@ class SnapshotGraph:
     def __repr__(self) -> str:
         return "\n".join(self.lines())
 
-    def _names(self, snapshot: str | None) -> list[str]:
+    def _ref_names(self, snapshot: str | None) -> list[str]:
         """The refs at a snapshot: branches, ``published``, tags."""
-        names = [name for name, at in self.refs.items() if at == snapshot]
+        names = [name for name, ref_snapshot in self.refs.items() if ref_snapshot == snapshot]
         return sorted(names, key=lambda name: (name.startswith(TAGS), is_published(name), name))
 
-    def _snapshot(self, row: GraphRow) -> str:
+    def _snapshot_line(self, row: GraphRow) -> str:
         assert isinstance(row.entry, Entry)
         names = [
-            f"tag: {name.removeprefix(TAGS)}" if name.startswith(TAGS) else name for name in self._names(row.snapshot)
+            f"tag: {name.removeprefix(TAGS)}" if name.startswith(TAGS) else name
+            for name in self._ref_names(row.snapshot)
         ]
-        at = f" ({', '.join(names)})" if names else ""
-        return f"{row.snapshot}{at} {_second(row.entry)} {row.entry.message} on {row.entry.branch}"
+        names_text = f" ({', '.join(names)})" if names else ""
+        return f"{row.snapshot}{names_text} {_time_to_second(row.entry)} {row.entry.message} on {row.entry.branch}"
 
     def _snapshot_to_json(self, row: GraphRow) -> dict[str, Any]:
         assert isinstance(row.entry, Entry)
@@ -209,7 +210,7 @@ class SnapshotGraph:
             "entry": row.entry.number,
             "at": row.entry.at,
             "message": row.entry.message,
-            "refs": [name.removeprefix(TAGS) for name in self._names(row.snapshot)],
+            "refs": [name.removeprefix(TAGS) for name in self._ref_names(row.snapshot)],
             "reached": row.snapshot in self.reached,
         }
 
@@ -224,21 +225,21 @@ def snapshot_graph(catalog: Catalog, *, limit: int, before: int | None = None) -
         if refs is None and isinstance(entry, Entry):
             refs = entry.refs
         if isinstance(entry, LostEntry) or entry.kind not in _ROUTINE:
-            rows.append(GraphRow.of(entry))
+            rows.append(GraphRow.from_entry(entry))
         if len(rows) == limit:
             break
     return SnapshotGraph(tuple(rows), refs or {})
 
 
-def _told(entry: Entry | LostEntry) -> str:
+def _entry_line(entry: Entry | LostEntry) -> str:
     if isinstance(entry, LostEntry):
         return f"entry {entry.number} is lost: {entry.problem}"
     moves = ", ".join(
         f"{ref.removeprefix(TAGS)}: {old or '-'} -> {new or '-'}" for ref, (old, new) in entry.moves.items()
     )
-    return f"{_second(entry)} {entry.kind.value} {moves}  {entry.message}".rstrip()
+    return f"{_time_to_second(entry)} {entry.kind.value} {moves}  {entry.message}".rstrip()
 
 
-def _second(entry: Entry) -> str:
+def _time_to_second(entry: Entry) -> str:
     """When an entry was written, to the second."""
     return f"{entry.at[:19]}Z"

@@ -12,7 +12,7 @@ from typing import Final, Protocol, Self
 
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
-from headrace.model.time import MAX_INSTANT, Duration, Instant, instant
+from headrace.model.time import MAX_INSTANT, Duration, Instant, to_instant
 from headrace.model.triggers import Signal
 from headrace.read.snapshots.progress import StoredProgress, input_file, watermarks_of
 from headrace.sources.landing import ByInput
@@ -64,7 +64,7 @@ def epochs_since(catalog: Catalog, snapshot_id: str, until: str | None) -> list[
     manifests, files = _recorded_since(catalog, snapshot_id, until)
     _check_kept(catalog, snapshot_id, manifests, until)
     return [
-        (manifests[epoch], _recorded(manifests[epoch], files.get(epoch, {})))
+        (manifests[epoch], _recorded_epoch(manifests[epoch], files.get(epoch, {})))
         for epoch in sorted(manifests)
         if not manifests[epoch].is_patch or outputs_of(manifests[epoch])
     ]
@@ -82,41 +82,42 @@ def what_was_read(catalog: Catalog, snapshot_id: str, until: str | None = None) 
     for epoch in sorted({*manifests, *files}, reverse=True):
         own_files = files.get(epoch, {})
         if epoch in manifests:
-            next_known = _recorded(manifests[epoch], own_files)
+            next_known = _recorded_epoch(manifests[epoch], own_files)
             if manifests[epoch].is_patch:
                 continue
-            recorded = next_known
-            next_known = replace(recorded, reached=None)
+            recorded_epoch = next_known
+            next_known = replace(recorded_epoch, reached=None)
         else:
             assert next_known is not None, "the newest manifest names all files"
-            recorded = RecordedEpoch(own_files, next_known.processing_time, reached=next_known.reached)
+            recorded_epoch = RecordedEpoch(own_files, next_known.processing_time, reached=next_known.reached)
             next_known = replace(next_known, reached=None)
-        epochs.append(recorded)
+        epochs.append(recorded_epoch)
     return epochs[::-1]
 
 
 def _recorded_since(
-    catalog: Catalog, snapshot_id: str, until: str | None
+    catalog: Catalog, snapshot_id: str, until_id: str | None
 ) -> tuple[dict[int, Manifest], dict[int, ByInput]]:
-    """Manifests that are kept, and files that were read, by epoch, of those after ``until``."""
-    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until)}
-    return manifests, _files_since(catalog, manifests, until)
+    """Manifests that are kept, and files that were read, by epoch, of those after ``until_id``."""
+    manifests = {manifest.epoch: manifest for manifest in catalog.whole_ancestry(snapshot_id, until_id)}
+    return manifests, _files_since(catalog, manifests, until_id)
 
 
-def _files_since(catalog: Catalog, manifests: Mapping[int, Manifest], until: str | None) -> dict[int, ByInput]:
-    """The files that were read after ``until``, by epoch, as the newest of ``manifests`` names them."""
+def _files_since(catalog: Catalog, manifests: Mapping[int, Manifest], until_id: str | None) -> dict[int, ByInput]:
+    """The files that were read after ``until_id``, by epoch, as the newest of ``manifests`` names them."""
     if not manifests:
         return {}
-    since = -1 if until is None else catalog.manifest(until).epoch
-    records = catalog.files(manifests[max(manifests)].logs[INPUTS], since_epoch=since)
+    since_epoch = -1 if until_id is None else catalog.manifest(until_id).epoch
+    records = catalog.file_records(manifests[max(manifests)].logs[INPUTS], since_epoch=since_epoch)
     return {record.epoch: _by_input(record.files) for record in records}
 
 
-def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Manifest], until: str | None) -> None:
-    first = 0 if until is None else catalog.manifest(until).epoch + 1
-    if manifests and (expired := max(manifests) + 1 - first - len(manifests)):
+def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Manifest], until_id: str | None) -> None:
+    first = 0 if until_id is None else catalog.manifest(until_id).epoch + 1
+    if manifests and (number_expired := max(manifests) + 1 - first - len(manifests)):
         raise ExpiredError(
-            f"{expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with their "
+            f"{number_expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with "
+            "their "
             "records of files, clocks and signals: replay what has landed, under a clock of your own (--clock), or "
             "run a backfill"
         )
@@ -130,8 +131,8 @@ def _by_input(files: Iterable[LoggedFile]) -> ByInput:
     return by_input
 
 
-def _recorded(manifest: Manifest, files: ByInput) -> RecordedEpoch:
-    progress = StoredProgress.of(manifest)
+def _recorded_epoch(manifest: Manifest, files: ByInput) -> RecordedEpoch:
+    progress = StoredProgress.from_manifest(manifest)
     return RecordedEpoch(
         files=files,
         processing_time=progress.processing_time,
@@ -170,11 +171,11 @@ class LandedReading:
     begins: bool
 
     @classmethod
-    def of(cls, catalog: Catalog, kept: Collection[str]) -> Self:
+    def from_snapshots(cls, catalog: Catalog, kept: Collection[str]) -> Self:
         """What the snapshots with these ids have read. Raises BrokenObjectError."""
         head = catalog.known_head()
         main = head.refs.get(MAIN)
-        readers = {snapshot: _reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept}
+        readers = {snapshot: _landed_reader(catalog.pipeline, catalog.manifest(snapshot)) for snapshot in kept}
         begins = bool(head.generations.keys() - head.refs.keys())
         return cls(tuple(readers.values()), None if main is None else readers.get(main), begins)
 
@@ -200,7 +201,7 @@ class LandedReading:
             readers = tuple(reader for reader in readers if reader.came <= last)
         return min((reader.files.get(where) or _BEGINNING for reader in readers), default=_BEGINNING)
 
-    def furthest(self, where: str) -> LandedFile | None:
+    def furthest_file(self, where: str) -> LandedFile | None:
         """The last file that a snapshot has read; None if none has read any."""
         return max((file for reader in self.readers if (file := reader.files.get(where)) is not None), default=None)
 
@@ -212,16 +213,16 @@ def before_range(catalog: Catalog, where: str, number: int) -> str | None:
     main = catalog.head().refs.get(MAIN)
     for link in catalog.lineage(main) if main is not None else ():
         if link.manifest is not None:
-            file = _reader(catalog.pipeline, link.manifest).files.get(where)
+            file = _landed_reader(catalog.pipeline, link.manifest).files.get(where)
             if file is None or file.range < number:
                 return link.snapshot_id
     return None
 
 
-def _reader(pipeline: str, manifest: Manifest) -> _Reader:
-    marks = StoredProgress.of(manifest).marks
+def _landed_reader(pipeline: str, manifest: Manifest) -> _Reader:
+    marks = StoredProgress.from_manifest(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
-    return _Reader(int(instant(datetime.fromisoformat(manifest.created_at))), files)
+    return _Reader(int(to_instant(datetime.fromisoformat(manifest.created_at))), files)
 
 
 @dataclass(frozen=True)
@@ -241,10 +242,10 @@ class EpochFigures:
     behind: Mapping[Duration, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "EpochFigures":
+    def from_manifest(cls, manifest: Manifest) -> "EpochFigures":
         """The figures of ``manifest``. Raises BrokenObjectError."""
-        progress = StoredProgress.of(manifest)
-        behind = progress.behind if progress.behind_by_file is None else progress.behind_by_file
+        progress = StoredProgress.from_manifest(manifest)
+        lag_counts = progress.behind if progress.behind_by_file is None else progress.behind_by_file
         return cls(
             epoch=manifest.epoch,
             snapshot=manifest.snapshot_id,
@@ -253,17 +254,17 @@ class EpochFigures:
             min_event_time=progress.min_event_time,
             max_event_time=progress.max_event_time,
             counts=manifest.counts,
-            behind={Duration(lag): count for lag, count in behind.items()},
+            behind={Duration(lag): count for lag, count in lag_counts.items()},
         )
 
 
-def history(catalog: Catalog, snapshot: str, limit: int) -> list[EpochFigures]:
+def last_epoch_figures(catalog: Catalog, snapshot: str, limit: int) -> list[EpochFigures]:
     """The last ``limit`` epochs up to ``snapshot``, oldest first. One request per epoch."""
     newest_first = islice(catalog.ancestry(snapshot, until=None), limit)
-    return [EpochFigures.of(manifest) for manifest in newest_first][::-1]
+    return [EpochFigures.from_manifest(manifest) for manifest in newest_first][::-1]
 
 
-class Counted(Protocol):
+class CountedEpoch(Protocol):
     """An epoch with its counts by name: a manifest, or figures made of one."""
 
     @property
@@ -271,7 +272,7 @@ class Counted(Protocol):
         """How many records, rows and files there were."""
 
 
-def totals(epochs: Iterable[Counted]) -> dict[str, int]:
+def summed_counts(epochs: Iterable[CountedEpoch]) -> dict[str, int]:
     """Counts summed over ``epochs``."""
     sums: dict[str, int] = {}
     for epoch in epochs:

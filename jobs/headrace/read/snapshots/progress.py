@@ -14,6 +14,7 @@ Outputs that main has not any more, or not yet: of branches, tags and older snap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from enum import StrEnum
 from typing import Any
 
 from headrace.ext.sources import FILES, SourcePosition, SourceSplit
@@ -61,7 +62,7 @@ def common_epoch(catalog: Catalog, one: Manifest, other: Manifest, columns: Coll
     if link is None or link.manifest is None or not all(goes_on(link.manifest, side, "") for side in (one, other)):
         return -1
     epoch = come_to(link.manifest, "")
-    calls = [ViewColumns.from_json(side.schema).names(View.PANES, epoch) for side in (one, other)]
+    calls = [ViewColumns.from_json(side.schema).names_in_epoch(View.PANES, epoch) for side in (one, other)]
     is_alike = all(calls[0].get(name, name) == calls[1].get(name, name) for name in columns)
     return epoch if is_alike else -1
 
@@ -112,9 +113,9 @@ class StoredProgress(sources_progress.EpochClocks):
     signals_of: str | None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "StoredProgress":
+    def from_manifest(cls, manifest: Manifest) -> "StoredProgress":
         """Reads the progress of ``manifest``. Raises BrokenObjectError."""
-        with _readable(manifest) as fields:
+        with _progress_fields(manifest) as fields:
             return cls(
                 marks=fields.mapping("inputs", ListingPosition.of_input),
                 signals=fields.items("signals", signal_from_json),
@@ -125,19 +126,19 @@ class StoredProgress(sources_progress.EpochClocks):
 
 def inputs_read(manifest: Manifest) -> Mapping[str, InputRead]:
     """What a manifest says of each of its inputs. Raises BrokenObjectError."""
-    with _readable(manifest) as fields:
+    with _progress_fields(manifest) as fields:
         return fields.mapping("inputs", InputRead.of_input)
 
 
 def splits_read(manifest: Manifest) -> Mapping[str, Mapping[str, Split]]:
     """The splits of each input, by name. Raises BrokenObjectError."""
-    with _readable(manifest) as fields:
+    with _progress_fields(manifest) as fields:
         return fields.mapping("inputs", _splits_of_input)
 
 
 def watermarks_of(manifest: Manifest) -> sources_progress.WatermarkHold:
     """The watermarks that the epoch of ``manifest`` left. Raises BrokenObjectError."""
-    with _readable(manifest) as fields:
+    with _progress_fields(manifest) as fields:
         return sources_progress.WatermarkHold.from_json(fields)
 
 
@@ -186,7 +187,7 @@ def epoch_without_reading(
 def progress_of(catalog: Catalog, manifest: Manifest) -> sources_progress.PipelineProgress:
     """How far ``manifest`` has come, with the files that its offsets remember. Raises BrokenObjectError."""
     recent = _recent_files(catalog, manifest)
-    with _readable(manifest) as fields:
+    with _progress_fields(manifest) as fields:
         return sources_progress.PipelineProgress.from_json(fields, recent)
 
 
@@ -204,8 +205,8 @@ def unread_files(
     where nobody looks any more. ``on_unknown`` receives the paths of landed copies of which nobody
     knows whether they are input, if there are any; ``seen`` what was seen of known names.
     """
-    known = None if manifest is None else ReadNames.of(catalog, manifest, seen)
-    files = landing.new_files(progress.offsets, known, full_sweep=full_sweep)
+    read_names = None if manifest is None else ReadNames.from_manifest(catalog, manifest, seen)
+    files = landing.new_files(progress.offsets, read_names, full_sweep=full_sweep)
     return without_copies(catalog, manifest, files, on_unknown)
 
 
@@ -216,11 +217,11 @@ def without_copies(
     on_unknown: Callable[[Set[str]], None] = lambda paths: None,
 ) -> dict[str, list[SourceSplit]]:
     """``files`` without copies of records whose original files a run that continues from ``manifest`` reads."""
-    copies = left_out(catalog, manifest, (file.path for landed in files.values() for file in landed))
+    copies = left_out(catalog, manifest, (file.path for splits in files.values() for file in splits))
     if copies.unknown:
         on_unknown(copies.unknown)
-    rest = {name: [file for file in landed if file.path not in copies] for name, landed in files.items()}
-    return {name: landed for name, landed in rest.items() if landed}
+    rest = {name: [file for file in splits if file.path not in copies] for name, splits in files.items()}
+    return {name: splits for name, splits in rest.items() if splits}
 
 
 def input_file(file: stored.InputFile) -> SourceSplit:
@@ -229,7 +230,7 @@ def input_file(file: stored.InputFile) -> SourceSplit:
 
 
 @contextmanager
-def _readable(manifest: Manifest) -> Iterator[Fields]:
+def _progress_fields(manifest: Manifest) -> Iterator[Fields]:
     """The progress in ``manifest``, to be read. What is malformed of it becomes a BrokenObjectError."""
     try:
         yield Fields(dict(manifest.progress), "progress")
@@ -248,7 +249,7 @@ def _splits_of_input(inputs: Fields, name: str) -> Mapping[str, Split]:
 
 def _recent_files(catalog: Catalog, manifest: Manifest) -> Mapping[str, Sequence[SourceSplit]]:
     """The files after the mark of each input, by name. Reads the log of inputs back until it has them all."""
-    marks = StoredProgress.of(manifest).marks
+    marks = StoredProgress.from_manifest(manifest).marks
     missing = sum(mark.recent for mark in marks.values())
     recent: dict[str, list[SourceSplit]] = {name: [] for name in marks}
     records = catalog.newest_files(manifest.logs[INPUTS]) if missing else ()
@@ -283,10 +284,10 @@ def signal_to_json(signal: Signal) -> JSON:
 def signal_from_json(fields: Fields) -> Signal:
     """The inverse of ``signal_to_json``. Raises MalformedError."""
     key = None if fields.json("key") is None else tuple(fields.array("key"))
-    return Signal(fields.text("name"), key, None if fields.json("window") is None else _window(fields))
+    return Signal(fields.text("name"), key, None if fields.json("window") is None else _window_from_json(fields))
 
 
-def _window(fields: Fields) -> Window:
+def _window_from_json(fields: Fields) -> Window:
     match fields.array("window"):
         case [int(start), int(end)]:
             return Window(Instant(start), Instant(end))
@@ -305,11 +306,25 @@ class MergingWindows:
     touching: bool
 
 
+class RowOrigin(StrEnum):
+    """What rows are made of: RECORDS, each of one and of nothing else; JOINED rows; PANES of an aggregation, or rows
+    that are not of records themselves; GROUPS of a key in a window, or in the window of ALL_TIME; elements that were
+    WAITING for the watermark.
+    """
+
+    RECORDS = "records"
+    JOINED = "joined rows"
+    PANES = "panes"
+    GROUPS = "groups"
+    ALL_TIME = "all time"
+    WAITING = "waiting"
+
+
 @dataclass(frozen=True)
 class LastStage:
     """``lateness`` None: no window ever expires. ``own`` is the class of windows that are of the user's own;
-    ``is_first``: it is the only one, and reads the input. ``gives_rows``: it is no aggregation, and what it gives is
-    all that was given, less what was withdrawn.
+    ``is_first``: it is the only one, and reads the input, without joins. ``made_of``: what its rows are made of; None:
+    it is an aggregation. ``keys`` are columns of these. ``horizon``: for how long ids are remembered, None if none are.
     """
 
     accumulation: Accumulation
@@ -318,65 +333,110 @@ class LastStage:
     own: str | None
     table: str
     is_first: bool
-    gives_rows: bool = False
+    made_of: RowOrigin | None = None
+    keys: tuple[str, ...] = ()
+    horizon: Duration | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "LastStage | None":
+    def from_manifest(cls, manifest: Manifest) -> "LastStage | None":
         """None for a manifest from before there were definitions in them."""
         if not manifest.definition:
             return None
         stages = manifest.definition["stages"]
-        table, is_first = UNNAMED.state(len(stages) - 1), len(stages) == 1
-        if ROWS in stages[-1]:
-            return cls(Accumulation.RETRACTING, Duration(0), None, None, table, is_first, gives_rows=True)
-        where = _inner(stages[-1]["where"])
+        table, is_first = (
+            UNNAMED.state_table(len(stages) - 1),
+            len(stages) == 1 and not manifest.definition.get("joins"),
+        )
+        made_of, retracting = _rows_of(manifest.definition), Accumulation.RETRACTING
+        if made_of in (RowOrigin.RECORDS, RowOrigin.JOINED, RowOrigin.PANES):
+            ids = manifest.definition.get("deduplicate")
+            horizon = None if ids is None else Duration(ids["horizon"])
+            return cls(retracting, Duration(0), None, None, table, is_first, made_of, horizon=horizon)
+        where = _inner_windows(stages[-1]["where"])
         merging = MergingWindows(bool(where.get("touching_merges", False))) if where.get("is") == "sessions" else None
         return cls(
-            Accumulation(stages[-1]["how"]["accumulation"]),
-            _lateness([stage["how"] for stage in stages]),
+            Accumulation(stages[-1]["how"]["accumulation"]) if made_of is None else retracting,
+            _last_lateness([stage["how"] for stage in stages]),
             merging,
             where.get(OWN),
             table,
             is_first,
+            made_of,
+            tuple(name for name, _ in stages[-1].get("key", ())),
         )
 
+    @property
+    def gives_rows(self) -> bool:
+        """Whether it is no aggregation: what it gives is all that was given, less what was withdrawn."""
+        return self.made_of is not None
+
+    @property
+    def is_never_late(self) -> bool:
+        """Whether whatever comes is a row, however old it is."""
+        return self.made_of is RowOrigin.RECORDS and self.horizon is None
+
     def expired_until(self, manifest: Manifest) -> Instant:
-        """Windows that end no later than that have expired (semantics 5.2): no element can change them any more."""
-        assert self.lateness is not None
-        watermark = complete_until(manifest)
-        return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - self.lateness)
+        """Windows that end no later than that have expired (semantics 5.2): no element can change them any more. Rows
+        of records are over with their instant, as far as ids older than that are not remembered (12.10).
+        """
+        if self.is_never_late:
+            return MAX_INSTANT
+        is_of_records = self.made_of is RowOrigin.RECORDS
+        watermark = StoredProgress.from_manifest(manifest).watermark if is_of_records else complete_until(manifest)
+        lateness = self.horizon if is_of_records else self.lateness
+        assert lateness is not None
+        return MAX_INSTANT if watermark >= GLOBAL_WINDOW_END else Instant(watermark - lateness)
 
 
-def discards(manifest: Manifest) -> bool:
+def _rows_of(definition: Mapping[str, Any]) -> RowOrigin | None:
+    """What the rows of the last stage are made of; None of an aggregation."""
+    *_, last = definition["stages"]
+    if ROWS not in last:
+        return None
+    if "take" in last:
+        if last["take"] == {"is": "every"}:
+            return RowOrigin.WAITING
+        return RowOrigin.ALL_TIME if _inner_windows(last["where"]).get("is") == "global" else RowOrigin.GROUPS
+    if definition.get("joins"):
+        return RowOrigin.JOINED
+    upstream_origins = {_rows_of(one) for one in definition.get("of", ())}
+    return RowOrigin.RECORDS if upstream_origins <= {RowOrigin.RECORDS} else RowOrigin.PANES
+
+
+def has_discarding_panes(manifest: Manifest) -> bool:
     """Whether each pane holds what came since the last one: then rows of ``current`` are not all that was given."""
-    stage = LastStage.of(manifest)
+    stage = LastStage.from_manifest(manifest)
     return stage is not None and stage.accumulation is Accumulation.DISCARDING
 
 
 def takes_patches(manifest: Manifest) -> bool:
     """Whether rows of a snapshot of one output can be patched by a branch that began before another patch."""
-    stage = LastStage.of(manifest)
+    stage = LastStage.from_manifest(manifest)
     if stage is None or stage.own is not None or stage.merging is not None or stage.lateness is None:
         return False
-    if stage.gives_rows:
-        return False
-    return stage.accumulation is not Accumulation.DISCARDING
+    is_left_open = stage.made_of in (RowOrigin.JOINED, RowOrigin.PANES, RowOrigin.ALL_TIME)
+    return not is_left_open and stage.accumulation is not Accumulation.DISCARDING
+
+
+def is_patched(manifest: Manifest, since: int) -> bool:
+    """Whether ``manifest`` has a patch of an epoch after ``since``."""
+    return manifest.patch is not None and since < manifest.patch.epoch <= manifest.epoch
 
 
 def complete_until(manifest: Manifest) -> Instant:
     """Windows of the last aggregation that end no later than that are complete: its watermark has passed them."""
-    progress = StoredProgress.of(manifest)
+    progress = StoredProgress.from_manifest(manifest)
     outputs = progress.chain.output_watermarks
-    above = len(outputs) - 2  # the last aggregation reads what the one above it gives
-    return outputs[above] if above >= 0 else progress.watermark_of(progress.chain)
+    upstream_stage = len(outputs) - 2  # the last aggregation reads what the one above it gives
+    return outputs[upstream_stage] if upstream_stage >= 0 else progress.watermark_of(progress.chain)
 
 
-def _inner(where: Mapping[str, Any]) -> Mapping[str, Any]:
+def _inner_windows(where: Mapping[str, Any]) -> Mapping[str, Any]:
     """The windows themselves, where only the timestamps of their panes are moved."""
-    return _inner(where["inner"]) if where.get("is") == "shifted output time" else where
+    return _inner_windows(where["inner"]) if where.get("is") == "shifted output time" else where
 
 
-def _lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
+def _last_lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
     """The lateness of the last aggregation: downstream it never shrinks (5.2). Zero where none is written."""
     bounds = [how.get("allowed_lateness", 0) for how in hows]
     return None if None in bounds else Duration(max(bounds))
@@ -392,7 +452,7 @@ class OutputPosition:
     published: str | None
     published_epoch: int | None
     unpublished: int
-    parked: sources_progress.Parked | None = None
+    parked: sources_progress.ParkedChain | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -402,13 +462,13 @@ class OutputPosition:
 def output_positions(catalog: Catalog, refs: Mapping[str, str], main: Manifest) -> tuple[OutputPosition, ...]:
     """Where each output of ``main`` that has a name is, by the ``refs`` of the catalog."""
     names = outputs_of(main)
-    published, parked = published_of(refs), StoredProgress.of(main).parked if names else {}
+    published_ids, parked_chains = published_of(refs), StoredProgress.from_manifest(main).parked if names else {}
     positions = []
     for name in names:
-        shown = published.get(name)
-        epoch = None if shown is None else catalog.link(shown).epoch
-        behind = main.epoch - (-1 if epoch is None else epoch)
-        positions.append(OutputPosition(name, shown, epoch, behind, parked.get(name)))
+        published_id = published_ids.get(name)
+        epoch = None if published_id is None else catalog.link(published_id).epoch
+        epochs_behind = main.epoch - (-1 if epoch is None else epoch)
+        positions.append(OutputPosition(name, published_id, epoch, epochs_behind, parked_chains.get(name)))
     return tuple(positions)
 
 
@@ -431,5 +491,5 @@ def has_had(catalog: Catalog, output: str) -> bool:
 def _is_on_line(catalog: Catalog, newest: str, output: str) -> bool:
     """Whether a kept snapshot in the line of ``newest`` has the output."""
     with suppress(*_UNREADABLE):  # the rest has expired
-        return any(output in outputs_of(manifest) for manifest in catalog.readable(newest))
+        return any(output in outputs_of(manifest) for manifest in catalog.readable_manifests(newest))
     return False

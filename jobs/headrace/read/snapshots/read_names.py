@@ -29,12 +29,12 @@ from headrace.ext.sources import SourceSplit
 from headrace.read.views.columns import LOG_OF_VIEW, View
 from headrace.sources.known_names import KnownNames
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.datafiles import verify
+from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile, FileLog, InputFile, LoggedNames
 from headrace_snapshots.format.manifest import INPUTS, Manifest
-from headrace_snapshots.names import AGAIN, relanded
+from headrace_snapshots.names import AGAIN, relanded_file
 
 _READERS = 8
 _logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class ReadNames:
     seen: NamesSeen = field(default_factory=NamesSeen)
 
     @classmethod
-    def of(cls, catalog: Catalog, manifest: Manifest, seen: NamesSeen | None = None) -> "ReadNames":
+    def from_manifest(cls, catalog: Catalog, manifest: Manifest, seen: NamesSeen | None = None) -> "ReadNames":
         """Has those of the files that were read up to ``manifest``."""
         return cls(catalog, manifest.logs[INPUTS], NamesSeen() if seen is None else seen)
 
@@ -71,7 +71,7 @@ class ReadNames:
 
     def paths(self, name: str) -> set[str]:
         """All of them of input ``name``, as the log has them: for sources whose splits are few."""
-        return {file.path for file in logged(self.catalog, self.log, 0).get(name, ())}
+        return {file.path for file in logged_splits(self.catalog, self.log, 0).get(name, ())}
 
     @cached_property
     def names(self) -> LoggedNames:
@@ -84,7 +84,7 @@ class ReadNames:
 
     @cached_property
     def _recent(self) -> Mapping[str, list[SourceSplit]]:
-        return logged(self.catalog, self.log, self.names.of)
+        return logged_splits(self.catalog, self.log, self.names.of)
 
     @cached_property
     def _read(self) -> tuple[LoggedNames, Mapping[str, list[bytes]]]:
@@ -93,7 +93,7 @@ class ReadNames:
             return names, {}
         try:
             with ThreadPoolExecutor(_READERS) as pool:
-                contents = pool.map(lambda one: verify(self.catalog.store, one.file), names.files)
+                contents = pool.map(lambda one: read_verified(self.catalog.store, one.file), names.files)
                 by_input: dict[str, list[bytes]] = {}
                 for one, data in zip(names.files, contents, strict=True):
                     by_input.setdefault(one.input, []).append(data)
@@ -104,30 +104,30 @@ class ReadNames:
         return names, by_input
 
 
-def logged(catalog: Catalog, log: FileLog, beyond: int) -> dict[str, list[SourceSplit]]:
+def logged_splits(catalog: Catalog, log: FileLog, beyond: int) -> dict[str, list[SourceSplit]]:
     """The files of ``log`` after its first so many, by input, oldest first."""
     files: dict[str, list[SourceSplit]] = {}
-    for file in _inputs(catalog, log, beyond):
+    for file in _logged_inputs(catalog, log, beyond):
         files.setdefault(file.input, []).append(SourceSplit(file.path, file.size, file.etag, file.digest))
     return files
 
 
-def _inputs(catalog: Catalog, log: FileLog, beyond: int) -> Iterator[InputFile]:
-    for record in catalog.files_beyond(log, beyond):
+def _logged_inputs(catalog: Catalog, log: FileLog, beyond_epoch: int) -> Iterator[InputFile]:
+    for record in catalog.files_beyond(log, beyond_epoch):
         yield from (file for file in record.files if isinstance(file, InputFile))
 
 
 def landed_from(path: str, view: View) -> str | None:
     """The epoch and the snapshot whose ``view`` records a file holds, by its name; None if it was not landed again."""
-    file = relanded(path)
+    file = relanded_file(path)
     return file.dropped if file is not None and file.view == view else None
 
 
-def dropped(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
+def dropped_files(catalog: Catalog, manifest: Manifest | None, view: View) -> dict[str, list[DataFile]]:
     """The files of the ``view`` by epoch and snapshot (as data files are named), oldest first."""
     files: dict[str, list[DataFile]] = {}
     log = None if manifest is None else manifest.logs.get(LOG_OF_VIEW[view])  # late records are each output's own
-    for record in () if log is None else catalog.files(log):
+    for record in () if log is None else catalog.file_records(log):
         for file in record.files:
             if isinstance(file, DataFile):
                 files.setdefault(PurePosixPath(file.path).parent.name, []).append(file)
@@ -144,18 +144,18 @@ class DroppedBefore:
     first: int = 0
 
     @classmethod
-    def of(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
+    def from_manifest(cls, catalog: Catalog, manifest: Manifest, view: View) -> Self:
         """Files with records of the ``view`` up to ``manifest``. Files that its log has let go count, too, as far as
         the oldest kept snapshot of its line names them.
         """
-        names, horizon = set(dropped(catalog, manifest, view)), catalog.head().horizon
+        names, horizon = set(dropped_files(catalog, manifest, view)), catalog.head().horizon
         if horizon is None or not horizon.floor:
             return cls(names)
         oldest = catalog.ancestor_at(manifest.snapshot_id, horizon.floor)
         if oldest is not None:
             with suppress(BrokenObjectError, MissingSnapshotError):  # then nobody can tell
-                names |= set(dropped(catalog, catalog.manifest(oldest), view))
-        return cls(names, min([horizon.floor, *map(_epoch, names)]))
+                names |= set(dropped_files(catalog, catalog.manifest(oldest), view))
+        return cls(names, min([horizon.floor, *map(_epoch_of_folder, names)]))
 
 
 @dataclass(frozen=True)
@@ -177,17 +177,21 @@ def left_out(catalog: Catalog, manifest: Manifest | None, paths: Iterable[str]) 
     unknown: set[str] = set()
     named_again = [path for path in paths if PurePosixPath(path).name.startswith(AGAIN)]
     for view in (View.LATE, View.REJECTED):
-        named = {path: of for path in named_again if (of := landed_from(path, view)) is not None}
-        known = dropped(catalog, manifest, view) if named else {}
-        out = {path: of for path, of in named.items() if of not in known}
-        if manifest is not None and any(_epoch(of) <= manifest.epoch for of in out.values()):
-            before = DroppedBefore.of(catalog, manifest, view)
-            out = {path: of for path, of in out.items() if of not in before.named}
-            unknown |= {path for path, of in out.items() if _epoch(of) < before.first}
-        copies |= out.keys()
+        epoch_by_path = {path: epoch for path in named_again if (epoch := landed_from(path, view)) is not None}
+        known_epochs = dropped_files(catalog, manifest, view) if epoch_by_path else {}
+        unknown_copies = {path: epoch for path, epoch in epoch_by_path.items() if epoch not in known_epochs}
+        if manifest is not None and any(_epoch_of_folder(epoch) <= manifest.epoch for epoch in unknown_copies.values()):
+            dropped_before = DroppedBefore.from_manifest(catalog, manifest, view)
+            unknown_copies = {
+                path: epoch for path, epoch in unknown_copies.items() if epoch not in dropped_before.named
+            }
+            unknown |= {
+                path for path, epoch in unknown_copies.items() if _epoch_of_folder(epoch) < dropped_before.first
+            }
+        copies |= unknown_copies.keys()
     return LeftOut(frozenset(copies - unknown), frozenset(unknown))
 
 
-def _epoch(name: str) -> int:
+def _epoch_of_folder(name: str) -> int:
     """The number of an epoch in the name of its folder of data files."""
     return int(name[:8])

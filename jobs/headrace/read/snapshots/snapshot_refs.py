@@ -18,13 +18,13 @@ from typing import TypeVar
 from headrace.errors import FixConfigError
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog, Head, Link, LostEntry
-from headrace_snapshots.datafiles import look
+from headrace_snapshots.datafiles import check_size
 from headrace_snapshots.errors import DamagedLogError, MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import IndexRef, Layer
 from headrace_snapshots.format.manifest import INPUTS, Manifest, is_current
 from headrace_snapshots.log import Entry
-from headrace_snapshots.output_catalog import how_back, warned
+from headrace_snapshots.output_catalog import given_up_warning, how_back
 
 _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"
@@ -48,66 +48,76 @@ def ways_out(catalog: Catalog, ref: str | None) -> Iterator[None]:
     try:
         yield
     except _DAMAGE as error:
-        way_out = None if _COMMAND in str(error) else advice(catalog, ref, str(error))
+        way_out = None if _COMMAND in str(error) else repair_advice(catalog, ref, str(error))
         if way_out is None:
             raise
         raise type(error)(f"{error}. {way_out}") from error
 
 
-def advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
+def repair_advice(catalog: Catalog, ref: str | None, message: str) -> str | None:
     """What to do about the object that ``message`` names; None if no snapshot of the ref needs it, or it is a tag that
     somebody reads.
     """
     head = catalog.head()
     tags = sorted(name for name in head.refs if name.startswith(object_names.TAGS))
-    published = sorted(filter(object_names.is_published, head.refs))
-    delivered = filter(object_names.is_delivery, head.refs)
-    branches = sorted({*head.refs} - {*tags, *published, *delivered, object_names.MAIN})
-    for name in (object_names.MAIN, *published, *branches, *tags) if ref is None else (ref,):
-        if name in head.refs and (since := _since(catalog, head.refs[name], message)) is not None:
+    published_refs = sorted(filter(object_names.is_published, head.refs))
+    delivery_refs = filter(object_names.is_delivery, head.refs)
+    branches = sorted({*head.refs} - {*tags, *published_refs, *delivery_refs, object_names.MAIN})
+    for name in (object_names.MAIN, *published_refs, *branches, *tags) if ref is None else (ref,):
+        if name in head.refs and (needed_since := _needed_since(catalog, head.refs[name], message)) is not None:
             if not name.startswith(object_names.TAGS):
-                return _going_back(catalog, head, name, since)
+                return _going_back(catalog, head, name, needed_since)
             return f"`headrace drop {catalog.pipeline} {name}` does without it" if ref is None else None
     return None
 
 
-def _going_back(catalog: Catalog, head: Head, branch: str, since: _Since) -> str:
+def _going_back(catalog: Catalog, head: Head, branch: str, needed_since: _Since) -> str:
     pipeline, refs = catalog.pipeline, head.refs
     replay = (
         f"`headrace backfill {pipeline}` (or the backfill DAG): it replays all input into a new branch, and readers "
         "stay where they are until its cut-over"
     )
-    before = _before(catalog, refs[branch], since.link)
-    if before is None:
-        return f"{since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
-    published = catalog.published_by_any(refs)
+    snapshot_before = _snapshot_before(catalog, refs[branch], needed_since.link)
+    if snapshot_before is None:
+        return f"{needed_since.why}, and no snapshot before that is kept. Without a backup, run {replay}"
+    published_id = catalog.published_by_any(refs)
     is_readers = branch == object_names.MAIN or object_names.is_published(branch)
-    has_been_read = published is not None and catalog.ancestor_at(published, since.link.epoch) == since.link.snapshot_id
+    has_been_read = (
+        published_id is not None
+        and catalog.ancestor_at(published_id, needed_since.link.epoch) == needed_since.link.snapshot_id
+    )
     if is_readers:
-        back = how_back(catalog, None if before == object_names.BEGINNING else before)
+        rollback_hint = how_back(catalog, None if snapshot_before == object_names.BEGINNING else snapshot_before)
     else:
-        back = f"`headrace rollback {pipeline} --to {before} --branch {branch}`"
+        rollback_hint = f"`headrace rollback {pipeline} --to {snapshot_before} --branch {branch}`"
     readers = ", and readers with it" if is_readers and has_been_read else ""
-    text = f"{since.why}: {back} goes back to before that{readers}, and the next run reads again what came after"
-    text += warned(catalog, refs[branch], None if before == object_names.BEGINNING else before) if is_readers else ""
-    return f"{text}. Or run {replay}" if since.replays else text
+    text = (
+        f"{needed_since.why}: {rollback_hint} goes back to before that{readers}, and the next run reads again "
+        "what came after"
+    )
+    text += (
+        given_up_warning(catalog, refs[branch], None if snapshot_before == object_names.BEGINNING else snapshot_before)
+        if is_readers
+        else ""
+    )
+    return f"{text}. Or run {replay}" if needed_since.replays else text
 
 
-def _since(catalog: Catalog, head: str, message: str) -> _Since | None:
+def _needed_since(catalog: Catalog, head: str, message: str) -> _Since | None:
     """From where on the line of ``head`` needs what ``message`` names; None if it does not."""
-    named = re.search(
+    name_match = re.search(
         rf"/{re.escape(catalog.pipeline)}/(?:data/\d+-(?P<writer>{object_names.SNAPSHOT})/|manifests/(?P<manifest>{object_names.SNAPSHOT})\.json"
         r"|index/(?P<node>[0-9a-f]{32})\.json)",
         message,
     )
-    if named is None:
+    if name_match is None:
         return None
-    if named["node"] is not None:
-        return _since_node(catalog, head, named["node"])
-    link = _link(catalog, named["writer"] or named["manifest"])
+    if name_match["node"] is not None:
+        return _since_node(catalog, head, name_match["node"])
+    link = _find_link(catalog, name_match["writer"] or name_match["manifest"])
     if link is None or catalog.ancestor_at(head, link.epoch) != link.snapshot_id:
         return None
-    is_data = named["writer"] is not None
+    is_data = name_match["writer"] is not None
     why = f"Epoch {link.epoch} wrote it" if is_data else f"It is the snapshot of epoch {link.epoch}"
     return _Since(link, why, replays=is_data)
 
@@ -118,42 +128,44 @@ def _since_node(catalog: Catalog, head: str, node: str) -> _Since | None:
         manifest = catalog.manifest(head)
     except _DAMAGE:
         return None
-    named = {name: [*log.refs] for name, log in manifest.logs.items()}
-    named |= {name: [at.node for at in layers if at.node is not None] for name, layers in manifest.tables.items()}
-    for name, refs in named.items():
-        for ref in _refs(catalog, refs):
+    refs_by_name = {name: [*log.refs] for name, log in manifest.logs.items()}
+    refs_by_name |= {
+        name: [layer.node for layer in layers if layer.node is not None] for name, layers in manifest.tables.items()
+    }
+    for name, refs in refs_by_name.items():
+        for ref in _refs_below(catalog, refs):
             if ref.id == node:
-                at = catalog.ancestor_at(head, ref.last_epoch)
-                link = None if at is None else _link(catalog, at)
+                layer = catalog.ancestor_at(head, ref.last_epoch)
+                link = None if layer is None else _find_link(catalog, layer)
                 why = f"It says which files of {name} there are up to epoch {ref.last_epoch}"
                 return None if link is None else _Since(link, why, replays=name != INPUTS)
     return None
 
 
-def _refs(catalog: Catalog, ahead: list[IndexRef]) -> Iterator[IndexRef]:
+def _refs_below(catalog: Catalog, refs_to_visit: list[IndexRef]) -> Iterator[IndexRef]:
     """These references, and those below them, as far as nodes can be read."""
-    while ahead:
-        ref = ahead.pop()
+    while refs_to_visit:
+        ref = refs_to_visit.pop()
         yield ref
         try:
-            ahead.extend(catalog.read_node(ref.id).refs)
+            refs_to_visit.extend(catalog.read_node(ref.id).refs)
         except BrokenObjectError:
             continue
 
 
-def _before(catalog: Catalog, head: str, since: Link) -> str | None:
-    """The newest snapshot in the line of ``head`` that came before ``since`` and is kept; None if there is none."""
-    if since.parent is None:
+def _snapshot_before(catalog: Catalog, head: str, since_link: Link) -> str | None:
+    """The newest kept snapshot in the line of ``head`` that came before ``since_link``; None if there is none."""
+    if since_link.parent is None:
         return object_names.BEGINNING
     try:
-        if catalog.is_kept(since.parent):
-            return since.parent
+        if catalog.is_kept(since_link.parent):
+            return since_link.parent
     except BrokenObjectError:  # what expiry has marked is lost: a rollback says what to do about that first
-        return since.parent
-    return next((link.snapshot_id for link in catalog.lineage(head) if link.epoch < since.epoch), None)
+        return since_link.parent
+    return next((link.snapshot_id for link in catalog.lineage(head) if link.epoch < since_link.epoch), None)
 
 
-def _link(catalog: Catalog, snapshot: str) -> Link | None:
+def _find_link(catalog: Catalog, snapshot: str) -> Link | None:
     try:
         return catalog.link(snapshot)
     except _DAMAGE:  # of an attempt that was never committed, or has expired
@@ -174,22 +186,24 @@ def damage_under(catalog: Catalog, manifest: Manifest) -> list[str]:
     current = [layer for table, layers in manifest.tables.items() if is_current(table) for layer in layers]
     files = [(layer, number) for layer in current for number in range(layer.file_count)]
     logs = (log for name, log in manifest.logs.items() if name != INPUTS)
-    nodes = [ref.id for log in logs for ref in log.refs] + [at.node.id for at in current if at.node is not None]
-    problems = [
-        *_found(partial(_file_problem, catalog), _turn(files, FILES, manifest.epoch)),
-        *_found(partial(_node_problem, catalog), _turn(nodes, NODES, manifest.epoch)),
+    nodes = [ref.id for log in logs for ref in log.refs] + [
+        layer.node.id for layer in current if layer.node is not None
     ]
-    advised = ((problem, advice(catalog, object_names.MAIN, problem)) for problem in problems)
-    return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in advised]
+    problems = [
+        *_find_problems(partial(_file_problem, catalog), _next_turn(files, FILES, manifest.epoch)),
+        *_find_problems(partial(_node_problem, catalog), _next_turn(nodes, NODES, manifest.epoch)),
+    ]
+    problems_with_advice = ((problem, repair_advice(catalog, object_names.MAIN, problem)) for problem in problems)
+    return [f"{problem}. {way_out}" if way_out is not None else problem for problem, way_out in problems_with_advice]
 
 
-def _turn(all_: Sequence[Looked], count: int, epoch: int) -> list[Looked]:
+def _next_turn(all_: Sequence[Looked], count: int, epoch: int) -> list[Looked]:
     """So many of them, from where that epoch's turn begins."""
     begin = epoch * count % max(len(all_), 1)
     return [*all_[begin : begin + count], *all_[: max(0, min(begin, begin + count - len(all_)))]]
 
 
-def _found(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:
+def _find_problems(problem: "partial[str | None]", objects: Sequence[Looked]) -> Iterator[str]:
     with ThreadPoolExecutor(_READERS, thread_name_prefix="underneath") as pool:
         return iter([text for text in pool.map(problem, objects) if text is not None])
 
@@ -198,7 +212,7 @@ def _file_problem(catalog: Catalog, place: tuple[Layer, int]) -> str | None:
     """What is wrong with a file of a layer, by its number there."""
     layer, number = place
     try:
-        look(catalog.store, layer.files[number])
+        check_size(catalog.store, layer.files[number])
     except BrokenObjectError as error:
         return str(error)
     return None
@@ -256,9 +270,9 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
         )
     match object_names.kind_of_name(at):
         case object_names.NameKind.TIME:
-            return _published_at(catalog, _time(at), at)
+            return _published_at(catalog, _parse_time(at), at)
         case object_names.NameKind.SNAPSHOT:
-            return ResolvedSnapshot(_manifest(catalog, at))
+            return ResolvedSnapshot(_read_manifest(catalog, at))
         case object_names.NameKind.BEGINNING:
             raise NoSnapshotError(
                 f"{object_names.BEGINNING!r} is before the first snapshot of {catalog.pipeline}: nothing is there"
@@ -266,7 +280,7 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
     head = catalog.head()
     ref = object_names.ref_of(at, head.refs, head.generations)
     if ref is None:
-        raise _unknown(catalog, head, at)
+        raise _unknown_ref_error(catalog, head, at)
     snapshot = _at_ref(catalog, head, ref)
     if snapshot is None:
         return ResolvedSnapshot(None, ref)
@@ -291,7 +305,7 @@ def named_id(catalog: Catalog, head: Head, name: str) -> str:
             )
     ref = object_names.ref_of(name, head.refs, head.generations)
     if ref is None:
-        raise _unknown(catalog, head, name)
+        raise _unknown_ref_error(catalog, head, name)
     snapshot = _at_ref(catalog, head, ref)
     if snapshot is None:
         raise UnknownBranchError(f"{name} has no snapshot yet")
@@ -302,36 +316,36 @@ def _at_ref(catalog: Catalog, head: Head, ref: str) -> str | None:
     return catalog.published_by_all(head.refs) if ref == object_names.PUBLISHED else head.refs.get(ref)
 
 
-def _manifest(catalog: Catalog, snapshot_id: str) -> Manifest:
+def _read_manifest(catalog: Catalog, snapshot_id: str) -> Manifest:
     try:
         return catalog.manifest(snapshot_id)
     except MissingSnapshotError:
-        raise _unknown(catalog, catalog.head(), snapshot_id) from None
+        raise _unknown_ref_error(catalog, catalog.head(), snapshot_id) from None
 
 
-def _unknown(catalog: Catalog, head: Head, name: str) -> UnknownBranchError:
-    there = ", ".join(sorted(head.refs)) or "none"
+def _unknown_ref_error(catalog: Catalog, head: Head, name: str) -> UnknownBranchError:
+    refs_text = ", ".join(sorted(head.refs)) or "none"
     return UnknownBranchError(
-        f"pipeline {catalog.pipeline} has no branch, tag or snapshot {name!r}; its branches and tags are {there}, "
+        f"pipeline {catalog.pipeline} has no branch, tag or snapshot {name!r}; its branches and tags are {refs_text}, "
         f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
     )
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
         raise AtError(f"at={text!r} cannot be read as a time: {_WRITTEN}") from None
 
 
-def _published_at(catalog: Catalog, when: datetime, written: str) -> ResolvedSnapshot:
+def _published_at(catalog: Catalog, when: datetime, time_text: str) -> ResolvedSnapshot:
     if when.tzinfo is None:
-        raise AtError(f"at={written} has no time zone, so it is not clear when that is: {_WRITTEN}")
+        raise AtError(f"at={time_text} has no time zone, so it is not clear when that is: {_WRITTEN}")
     entry = _entry_at(catalog, when)
     snapshot = None if entry is None else catalog.published_by_all(entry.refs)
     if snapshot is None:
         raise NoSnapshotError(
-            f"pipeline {catalog.pipeline} had published nothing by {written}, or that has expired: "
+            f"pipeline {catalog.pipeline} had published nothing by {time_text}, or that has expired: "
             f"`headrace log {catalog.pipeline}` says when it was published"
         )
     return ResolvedSnapshot(catalog.manifest(snapshot), object_names.PUBLISHED)
@@ -354,10 +368,11 @@ def _entry_at(catalog: Catalog, when: datetime) -> Entry | None:
             newest, low = entry, middle + 1
         else:
             high = entry.number
-    lost = next(catalog.history(high), None) if high > head.base else None
-    if isinstance(lost, LostEntry):
+    lost_entry = next(catalog.history(high), None) if high > head.base else None
+    if isinstance(lost_entry, LostEntry):
         raise DamagedLogError(
-            f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost.number} of its "
-            f"log, and {lost.problem}. Bring it back from a backup, or name a snapshot or a tag"
+            f"what readers of {catalog.pipeline} saw at {when.isoformat()} may stand in entry {lost_entry.number} of "
+            "its "
+            f"log, and {lost_entry.problem}. Bring it back from a backup, or name a snapshot or a tag"
         )
     return newest

@@ -4,6 +4,7 @@ Keys as people write them, on a command line, in Python or on a page, become val
 """
 
 import base64
+import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError
-from headrace.kernel.columns import ARROW_TYPES, arrow_type
-from headrace.model.arguments import shown
+from headrace.kernel.columns import ARROW_TYPES, arrow_type, entries_of
+from headrace.model.arguments import short_repr
 from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ValueType
-from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, iso_8601, parse
+from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, iso_8601, parse_instant
 
 TIME: Final = pa.timestamp("us", "UTC")
 
@@ -47,41 +48,58 @@ def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 def zoneless_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     """Rows as Python's values, times without their zone, which is UTC: for one with a zone Arrow imports pandas."""
-    return python_rows(rows.cast(pa.schema([(field.name, _zoneless(field.type)) for field in rows.schema])))
+    return python_rows(rows.cast(pa.schema([(field.name, _without_time_zones(field.type)) for field in rows.schema])))
 
 
 def python_rows(rows: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
     """``rows`` as Python's values by column. A time outside of the years 1 to 9999, for which Python has no datetime,
     is the text that ``iso_8601`` gives.
     """
-    columns = [_python_values(_whole(column)) for column in rows.columns]
+    columns = [_python_values(_combine_chunks(column)) for column in rows.columns]
     return [dict(zip(rows.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
-def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _combine_chunks(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _python_values(values: pa.Array) -> list[Any]:
     kind = values.type
+    if pa.types.is_map(kind):
+        lists = _python_values(entries_of(values))
+        return [None if one is None else {entry["key"]: entry["value"] for entry in one} for one in lists]
+    if pa.types.is_struct(kind) and _has_maps(kind):
+        return _python_structs(values)
     if pa.types.is_list(kind) and _has_times(kind):
-        items, known = _python_values(values.flatten()), values.is_valid().to_pylist()
+        items, is_valid = _python_values(values.flatten()), values.is_valid().to_pylist()
         ends = np.cumsum([size or 0 for size in pc.list_value_length(values).to_pylist()]).tolist()
-        spans = zip([0, *ends], ends, known, strict=False)
+        spans = zip([0, *ends], ends, is_valid, strict=False)
         return [items[begin:end] if is_known else None for begin, end, is_known in spans]
     if pa.types.is_struct(kind) and _has_times(kind):
-        fields = zip(*(_python_values(part) for part in values.flatten()), strict=True)
-        names = [field.name for field in kind]
-        rows = zip(fields, values.is_valid().to_pylist(), strict=True)
-        return [dict(zip(names, parts, strict=True)) if is_known else None for parts, is_known in rows]
+        return _python_structs(values)
     if not pa.types.is_timestamp(kind) or _in_calendar(values):
         return list(values.to_pylist())
-    return [None if at is None else _moment(at, kind) for at in values.cast(pa.int64()).to_pylist()]
+    return [None if time is None else _python_time(time, kind) for time in values.cast(pa.int64()).to_pylist()]
+
+
+def _python_structs(values: pa.Array) -> list[Any]:
+    fields = zip(*(_python_values(part) for part in values.flatten()), strict=True)
+    names = [field.name for field in values.type]
+    rows = zip(fields, values.is_valid().to_pylist(), strict=True)
+    return [dict(zip(names, parts, strict=True)) if is_known else None for parts, is_known in rows]
+
+
+def _has_maps(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return any(_has_maps(field.type) for field in kind)
+    return bool(pa.types.is_map(kind))
 
 
 def _has_times(kind: pa.DataType) -> bool:
     if pa.types.is_list(kind):
         return _has_times(kind.value_type)
+    if pa.types.is_map(kind):
+        return _has_times(kind.item_type)
     if pa.types.is_struct(kind):
         return any(_has_times(field.type) for field in kind)
     return bool(pa.types.is_timestamp(kind))
@@ -92,16 +110,20 @@ def _in_calendar(values: pa.Array) -> bool:
     return ends["min"] is None or bool(ends["min"] >= BEGIN_OF_CALENDAR and ends["max"] <= END_OF_CALENDAR)
 
 
-def _moment(at: int, kind: pa.TimestampType) -> Any:
-    if not BEGIN_OF_CALENDAR <= at <= END_OF_CALENDAR:
-        return iso_8601(at)
-    return pa.scalar(at, pa.int64()).cast(kind).as_py()
+def _python_time(time: int, kind: pa.TimestampType) -> Any:
+    if not BEGIN_OF_CALENDAR <= time <= END_OF_CALENDAR:
+        return iso_8601(time)
+    return pa.scalar(time, pa.int64()).cast(kind).as_py()
 
 
-def _zoneless(kind: pa.DataType) -> pa.DataType:
+def _without_time_zones(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_timestamp(kind):
         return pa.timestamp(kind.unit)
-    return pa.list_(_zoneless(kind.value_type)) if pa.types.is_list(kind) else kind
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_time_zones(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_type, _without_time_zones(kind.item_type))
+    return pa.list_(_without_time_zones(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 Given = Any
@@ -112,24 +134,43 @@ class ExplainError(FixConfigError, code="config.explain"):
     """The key or the window that is asked about is not written as one."""
 
 
-def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str) -> dict[str, Any]:
-    """The value of each column of the key that is ``given``; ``whose`` it is, for people. Raises ExplainError."""
+def typed_key(kinds: Mapping[str, DataType], given: Given, whose: str, *, null_keys: bool) -> dict[str, Any]:
+    """The value of each column of the key that is ``given``; ``whose`` it is, for people. ``null_keys``: it may be
+    NULL. Raises ExplainError.
+    """
     names = ", ".join(kinds) or "none: leave key out"
+    given = _as_object(given, kinds)
     if isinstance(given, Mapping):
         values = [given.get(name) for name in kinds] if given.keys() == kinds.keys() else []
     else:
         values = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if len(values) != len(kinds):
         raise ExplainError(
-            f"key={shown(given)} does not name a key of {whose}: give a value for each of its columns, in their order "
+            f"key={short_repr(given)} does not name a key of {whose}: give a value for each of its columns, in "
+            "their order "
             f"({names})"
         )
-    return {name: _value(name, kind, value) for (name, kind), value in zip(kinds.items(), values, strict=True)}
+    return {
+        name: None if value is None and null_keys else _parse_key_value(name, kind, value)
+        for (name, kind), value in zip(kinds.items(), values, strict=True)
+    }
+
+
+def _as_object(key: Given, kinds: Mapping[str, DataType]) -> Given:
+    """The only item of ``key``, as the JSON object of the columns of ``kinds`` that it is written as."""
+    text = key[0] if isinstance(key, list) and len(key) == 1 else key
+    if not kinds or not isinstance(text, str) or text[:1] != "{":
+        return key
+    try:
+        key_object = json.loads(text)
+    except ValueError:
+        return key
+    return key_object if key_object.keys() == kinds.keys() else key
 
 
 def time_from_text(text: str) -> datetime | Instant:
     """The time that people write, also one that Python has no datetime for, as it is printed. Raises ValueError."""
-    return parse(text) if text[:1] in ("+", "-") else datetime.fromisoformat(text)
+    return parse_instant(text) if text[:1] in ("+", "-") else datetime.fromisoformat(text)
 
 
 _READ = {
@@ -143,13 +184,13 @@ _READ = {
 """How text becomes the value of a key."""
 
 
-def _value(name: str, kind: DataType, given: Any) -> Any:
+def _parse_key_value(name: str, kind: DataType, key_value: Any) -> Any:
     try:
-        value = _READ[kind](given) if isinstance(given, str) and kind in _READ else given  # type: ignore[operator]
+        value = _READ[kind](key_value) if isinstance(key_value, str) and kind in _READ else key_value  # type: ignore[operator]
         if value is None or (isinstance(value, datetime) and value.tzinfo is None):
             raise ValueError("no time zone" if value is not None else "NULL is no key")
-        if kind is DataType.TIMESTAMP and isinstance(given, str) and isinstance(value, int):
+        if kind is DataType.TIMESTAMP and isinstance(key_value, str) and isinstance(value, int):
             return value  # beyond what Arrow gives Python
         return pa.scalar(value, ARROW_TYPES[kind]).as_py()
     except (ValueError, TypeError, KeyError, ArithmeticError, AttributeError, pa.ArrowException) as error:
-        raise ExplainError(f"key: {given!r} is not the {kind} that {name} is ({error})") from error
+        raise ExplainError(f"key: {key_value!r} is not the {kind} that {name} is ({error})") from error

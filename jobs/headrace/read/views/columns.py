@@ -12,7 +12,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import (
+    ColumnType,
+    DataType,
+    ListType,
+    MapType,
+    PairsType,
+    StructType,
+    ValueType,
+)
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
 from headrace_snapshots.format.codec import JsonRecord
@@ -98,30 +106,32 @@ class EarlierColumns(JsonRecord, frozen=True):
     late: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
+    def from_stages(cls, until: int, stages: Sequence[Formerly], columns: "ViewColumns") -> "EarlierColumns":
         """Columns of the definition that made the snapshot of epoch ``until``, as ``columns`` are called now."""
         windows = {name: name for name in (WINDOW_START, WINDOW_END)}  # which rows of windows have among their values
-        then = {**windows, **stages[-1].keys, **stages[-1].values}
-        panes = {name: then.get(name) for name in (*columns.keys, *columns.values)}
+        all_names = {**windows, **stages[-1].keys, **stages[-1].values}
+        panes = {name: all_names.get(name) for name in (*columns.keys, *columns.values)}
         late = {name: stages[0].keys.get(name, name) for name in columns.late_keys}  # edges of a loop keep their names
-        return cls(until, _differing(panes), _differing(late))
+        return cls(until, _renamed_only(panes), _renamed_only(late))
 
-    def under(self, later: "EarlierColumns") -> "EarlierColumns":
+    def compose_with(self, later: "EarlierColumns") -> "EarlierColumns":
         """The same, where names of what ``later`` says are themselves those of an earlier definition."""
-        return EarlierColumns(self.until, _through(self.panes, later.panes), _through(self.late, later.late))
+        return EarlierColumns(
+            self.until, _compose_names(self.panes, later.panes), _compose_names(self.late, later.late)
+        )
 
 
-def _differing(names: "Names") -> "Names":
-    return {name: then for name, then in names.items() if name != then}
+def _renamed_only(names: "Names") -> "Names":
+    return {name: old_name for name, old_name in names.items() if name != old_name}
 
 
-def _through(names: "Names", later: "Names") -> "Names":
-    """What columns are called by ``names``, which go by what ``later`` calls them."""
-    through: dict[str, str | None] = {}
-    for name in {*names, *later}:
-        between = later.get(name, name)
-        through[name] = None if between is None else names.get(between, between)
-    return through
+def _compose_names(names: "Names", later_names: "Names") -> "Names":
+    """What columns are called by ``names``, which go by what ``later_names`` calls them."""
+    old_names: dict[str, str | None] = {}
+    for name in {*names, *later_names}:
+        middle_name = later_names.get(name, name)
+        old_names[name] = None if middle_name is None else names.get(middle_name, middle_name)
+    return old_names
 
 
 @dataclass(frozen=True)
@@ -145,7 +155,7 @@ class ViewColumns:
     id: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> "ViewColumns":
+    def from_pipeline(cls, pipeline: Pipeline) -> "ViewColumns":
         """Columns of the definition ``pipeline``."""
         last = pipeline.stages[-1]
         of_rows = Folding.SUMMED if last.withdraws else Folding.NOTHING
@@ -177,21 +187,23 @@ class ViewColumns:
             value.get("output", ""),
             value.get(ADOPTED),
             tuple(value.get(FORMERLY, ())),
-            _folding(value.get(ROWS)),
+            _parse_folding(value.get(ROWS)),
             tuple(value.get(ROWS, {}).get(_ID, ())),
         )
 
-    def after(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
+    def continue_from(self, earlier: "ViewColumns", until: int, stages: Sequence[Formerly]) -> "ViewColumns":
         """These, of a definition that continues from a snapshot of epoch ``until`` with columns ``earlier``."""
-        last = EarlierColumns.of(until, stages, self)
-        renamed = (last,) if last.panes or last.late else ()
-        return self.going_on(replace(earlier, before=(*(older.under(last) for older in earlier.before), *renamed)))
+        last = EarlierColumns.from_stages(until, stages, self)
+        renames = (last,) if last.panes or last.late else ()
+        return self.going_on(
+            replace(earlier, before=(*(older.compose_with(last) for older in earlier.before), *renames))
+        )
 
     def going_on(self, earlier: "ViewColumns") -> "ViewColumns":
         """These, with the history of the output as ``earlier`` columns have it."""
         return replace(self, before=earlier.before, adopted=earlier.adopted, formerly=earlier.formerly)
 
-    def names(self, view: View, epoch: int) -> "Names":
+    def names_in_epoch(self, view: View, epoch: int) -> "Names":
         """What columns of ``view`` are called in a file that ``epoch`` wrote."""
         older = next((entry for entry in self.before if epoch <= entry.until), None)
         if older is None or view is View.REJECTED:
@@ -225,7 +237,7 @@ class ViewColumns:
         """What a release is about: key, window and values. Taking released values back needs no other decision."""
         return [*dict.fromkeys((*self.identity, *self.values))]
 
-    def types(self, view: View) -> dict[str, ValueType]:
+    def column_types(self, view: View) -> dict[str, ValueType]:
         """The columns of ``view``."""
         match view:
             case View.CURRENT | View.PANES:
@@ -235,13 +247,13 @@ class ViewColumns:
             case View.REJECTED:
                 return {**({"output": DataType.STRING} if self.output else {}), **_REJECTED}
 
-    def schema(self, view: View) -> "pa.Schema":
+    def arrow_schema(self, view: View) -> "pa.Schema":
         """The columns of ``view`` with their Arrow types, timestamps in UTC."""
         from headrace.read.views.arrow_types import schema_of
 
-        return schema_of(self.types(view))
+        return schema_of(self.column_types(view))
 
-    def order(self, view: View) -> list[str]:
+    def row_order(self, view: View) -> list[str]:
         """How the rows of ``view`` are ordered."""
         match view:
             case View.CURRENT | View.PANES if self.are_rows:
@@ -256,7 +268,7 @@ class ViewColumns:
                 return ["epoch", "file", "position"]
 
 
-def _folding(rows: Mapping[str, Any] | None) -> Folding:
+def _parse_folding(rows: Mapping[str, Any] | None) -> Folding:
     """How rows are folded of which a manifest says this, None: that they are results of an aggregation."""
     if rows is None:
         return Folding.NEWEST
@@ -269,7 +281,10 @@ def schema_of(columns: Mapping[str, ViewColumns], fingerprints: Mapping[str, str
     """
     if UNNAMED.output in columns:
         return columns[UNNAMED.output].to_json()
-    own = {output: {**shown.to_json(), "fingerprint": fingerprints[output]} for output, shown in columns.items()}
+    own = {
+        output: {**view_columns.to_json(), "fingerprint": fingerprints[output]}
+        for output, view_columns in columns.items()
+    }
     return {OUTPUTS: own}
 
 
@@ -284,13 +299,27 @@ def _type_to_json(kind: ValueType) -> Any:
             return {"list": item.value}
         case PairsType(left, right):
             return {"pairs": [left.value, right.value]}
+        case StructType(fields):
+            return {"struct": [[name, _type_to_json(own)] for name, own in fields]}
+        case MapType(own):
+            return {"map": _type_to_json(own)}
     return kind.value
 
 
 def _type_from_json(value: Any) -> ValueType:
     match value:
+        case {"struct": fields}:
+            return StructType(tuple((name, _column_type_from_json(own)) for name, own in fields))
+        case {"map": own}:
+            return MapType(_column_type_from_json(own))
         case {"list": item}:
             return ListType(DataType(item))
         case {"pairs": [left, right]}:
             return PairsType(DataType(left), DataType(right))
     return DataType(value)
+
+
+def _column_type_from_json(value: Any) -> ColumnType:
+    kind = _type_from_json(value)
+    assert not isinstance(kind, PairsType)
+    return kind

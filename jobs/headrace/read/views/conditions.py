@@ -39,11 +39,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from headrace.errors import FixConfigError, HeadraceError, PipelineError
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
-from headrace.model.arguments import shown
+from headrace.model.arguments import short_repr
 from headrace.model.expressions.data_types import SCALE, DataType, ValueType
-from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, render
+from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, lit, render
 from headrace.model.expressions.typing import columns_of, to_json, too_large, type_of
-from headrace.read.views.database import literal, quoted, without_rows
+from headrace.read.views.database import sql_columns, sql_literal, without_rows
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,7 +63,9 @@ _DECIMALS = 10**27
 
 @dataclass(frozen=True)
 class ColumnBounds:
-    """What a comparison says of a column: its value is one of ``values``, or lies between the first and the last."""
+    """What a comparison says of a column: its value is one of ``values``, of which NULL may be one, or lies between the
+    first and the last.
+    """
 
     column: str
     values: tuple[Any, ...]
@@ -71,7 +73,7 @@ class ColumnBounds:
 
 
 @dataclass(frozen=True)
-class Needed:
+class NeededRows:
     """Where the rows that are asked for can be: their key groups (None: any), an interval that the first or the last
     instant of their windows lies in, in granules, and their epochs; the last two inclusive.
     """
@@ -83,7 +85,7 @@ class Needed:
     @property
     def is_all(self) -> bool:
         """Whether any file may have some."""
-        return self == Needed()
+        return self == NeededRows()
 
     @property
     def before(self) -> int | None:
@@ -92,7 +94,7 @@ class Needed:
 
     def may_be_in(self, groups: Pair | None, windows: Pair | None) -> bool:
         """Whether some may be in a file or chunk of these ``groups`` and ``windows`` (None: of nobody knows which)."""
-        if windows is not None and not _meet(windows, self.windows):
+        if windows is not None and not _intervals_overlap(windows, self.windows):
             return False
         if groups is None or self.groups is None:
             return True
@@ -104,81 +106,89 @@ class Needed:
         return last >= self.epochs[0] and (is_folded or first <= self.epochs[1])
 
 
-ALL: Final = Needed()
+ALL: Final = NeededRows()
 
 
-def needed(
+def needed_parts(
     stated: Iterable[ColumnBounds],
     keys: Mapping[str, DataType],
     extent: tuple[str, str] = (WINDOW_START, WINDOW_END),
-) -> Needed:
+) -> NeededRows:
     """Where rows are for which all ``stated`` bounds hold; ``keys`` are the columns of the key, in order, ``extent``
     those that say where in event time a row is.
     """
     bounds = list(stated)
-    windows = [_interval(bound) for bound in bounds if bound.column in extent]
-    epochs = [_interval(bound) for bound in bounds if bound.column == _EPOCH]
-    return Needed(_groups(bounds, keys), reduce(_narrower, windows, _ANY), reduce(_narrower, epochs, _ANY))
+    windows = [_bounds_interval(bound) for bound in bounds if bound.column in extent]
+    epochs = [_bounds_interval(bound) for bound in bounds if bound.column == _EPOCH]
+    return NeededRows(_key_groups(bounds, keys), reduce(_intersect, windows, _ANY), reduce(_intersect, epochs, _ANY))
 
 
-def _groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
+def _key_groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
     values = [
         min((bound.values for bound in bounds if bound.column == name and not bound.is_range), key=len, default=None)
         for name in keys
     ]
-    known = [of_column for of_column in values if of_column is not None]
-    if not keys or len(known) < len(keys) or prod(map(len, known)) > MOST_KEYS:
+    known_values = [of_column for of_column in values if of_column is not None]
+    if not keys or len(known_values) < len(keys) or prod(map(len, known_values)) > MOST_KEYS:
         return None
     import pyarrow as pa
 
     from headrace.kernel.columns import ARROW_TYPES
-    from headrace.kernel.keys import hashes
+    from headrace.kernel.keys import hash_keys
     from headrace.state.chunks import group_of
 
-    rows = list(product(*known))
+    rows = list(product(*known_values))
     if not rows:
         return frozenset()
     columns = [
         pa.array(column, ARROW_TYPES[kind]) for column, kind in zip(zip(*rows, strict=True), keys.values(), strict=True)
     ]
-    return frozenset(group_of(hashes(columns)).tolist())
+    return frozenset(group_of(hash_keys(columns)).tolist())
 
 
-def _interval(bounds: ColumnBounds) -> Pair:
+def _bounds_interval(bounds: ColumnBounds) -> Pair:
     if not bounds.values:
         return _GREATEST, _LEAST
+    if None in bounds.values and not bounds.is_range:
+        return _ANY  # a time that is NULL is without end
     low, high = (bounds.values[0], bounds.values[-1]) if bounds.is_range else (min(bounds.values), max(bounds.values))
     return _LEAST if low is None else low, _GREATEST if high is None else high
 
 
-def _narrower(one: Pair, other: Pair) -> Pair:
+def _intersect(one: Pair, other: Pair) -> Pair:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
-def _meet(one: Pair, other: Pair) -> bool:
+def _intervals_overlap(one: Pair, other: Pair) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 
-def fitting(value: Any, kind: ValueType | None) -> Any | None:
+def fitting_value(value: Any, kind: ValueType | None) -> Any | None:
     """``value`` as a value of a column of that ``kind``, which is none of floats: they are no keys. None if it is not
     surely one.
     """
-    fitted: Any | None = None
+    fitting: Any | None = None
     match kind, value:
         case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST <= value <= _GREATEST:
-            fitted = value
+            fitting = value
         case (DataType.STRING, str()) | (DataType.BOOL, bool()) | (DataType.BYTES, bytes()):
-            fitted = value
+            fitting = value
         case (DataType.DATE, date()) if type(value) is date:
-            fitted = value
+            fitting = value
         case (DataType.DECIMAL, int()) if not isinstance(value, bool) and abs(value) < _DECIMALS:
-            fitted = Decimal(value)
+            fitting = Decimal(value)
         case (DataType.DECIMAL, Decimal()) if value.is_finite() and abs(value) < _DECIMALS:
-            fitted = value if int(value.as_tuple().exponent) >= -SCALE else None
-    return fitted
+            fitting = value if int(value.as_tuple().exponent) >= -SCALE else None
+    return fitting
 
 
 # --- expressions
+
+
+def of_key(key: Mapping[str, Any]) -> list[Expr]:
+    """Conditions that rows of the ``key`` alone fulfil all."""
+    return [Column(name).is_null() if value is None else Column(name) == lit(value) for name, value in key.items()]
+
 
 TURNED: Final = {"==": "==", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """What each comparison is when its sides change places."""
@@ -191,29 +201,31 @@ def said_by(where: Expr, columns: Mapping[str, ValueType]) -> Iterator[ColumnBou
             yield from said_by(left, columns)
             yield from said_by(right, columns)
         case Binary("or", left, right):
-            yield from either([*said_by(left, columns)], [*said_by(right, columns)])
+            yield from bounds_of_either([*said_by(left, columns)], [*said_by(right, columns)])
         case Binary(op, Column(name), Literal(value, kind)) if op in TURNED:
-            yield from compared(name, op, _value(value, kind, columns.get(name)))
+            yield from bounds_of_comparison(name, op, _comparable_value(value, kind, columns.get(name)))
         case Binary(op, Literal(value, kind), Column(name)) if op in TURNED:
-            yield from compared(name, TURNED[op], _value(value, kind, columns.get(name)))
+            yield from bounds_of_comparison(name, TURNED[op], _comparable_value(value, kind, columns.get(name)))
+        case Function("is_null", (Column(name),)):
+            yield ColumnBounds(name, (None,))
         case Function("is_in", (Column(name), *constants)):
-            yield from among(name, [_constant(constant, columns.get(name)) for constant in constants])
+            yield from bounds_among(name, [_constant_value(constant, columns.get(name)) for constant in constants])
 
 
-def _constant(expr: Expr, column: ValueType | None) -> Any | None:
+def _constant_value(expr: Expr, column: ValueType | None) -> Any | None:
     match expr:
         case Literal(value, kind):
-            return _value(value, kind, column)
+            return _comparable_value(value, kind, column)
     return None
 
 
-def _value(value: Any, kind: DataType | None, column: ValueType | None) -> Any | None:
+def _comparable_value(value: Any, kind: DataType | None, column: ValueType | None) -> Any | None:
     if DataType.TIMESTAMP in (kind, column):
         return int(value) if kind is column else None
-    return fitting(value, column)
+    return fitting_value(value, column)
 
 
-def compared(name: str, op: str, value: Any | None) -> Iterator[ColumnBounds]:
+def bounds_of_comparison(name: str, op: str, value: Any | None) -> Iterator[ColumnBounds]:
     """What ``name op value`` says; nothing for a value that does not fit."""
     if value is not None:
         match op:
@@ -225,13 +237,13 @@ def compared(name: str, op: str, value: Any | None) -> Iterator[ColumnBounds]:
                 yield ColumnBounds(name, (value, None), is_range=True)
 
 
-def among(name: str, values: Sequence[Any | None]) -> Iterator[ColumnBounds]:
+def bounds_among(name: str, values: Sequence[Any | None]) -> Iterator[ColumnBounds]:
     """What it says that a column is one of ``values``; nothing if one of them does not fit."""
     if all(value is not None for value in values):
         yield ColumnBounds(name, tuple(values))
 
 
-def either(left: Sequence[ColumnBounds], right: Sequence[ColumnBounds]) -> Iterator[ColumnBounds]:
+def bounds_of_either(left: Sequence[ColumnBounds], right: Sequence[ColumnBounds]) -> Iterator[ColumnBounds]:
     """What is true where one of both is, each of which says one thing: that a column is one of some values."""
     if len(left) == len(right) == 1:
         (one,), (other,) = left, right
@@ -255,35 +267,40 @@ Tree = Mapping[str, Any]
 def said_in(tree: Tree, columns: Mapping[str, ValueType]) -> Iterator[ColumnBounds]:
     """What the condition ``tree`` says of single ``columns``, whatever the others are."""
     kinds = {name.lower(): (name, kind) for name, kind in columns.items()}
-    yield from _said(tree, kinds)
+    yield from _bounds_in_tree(tree, kinds)
 
 
 _Kinds = Mapping[str, tuple[str, ValueType]]
 
 
-def _said(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
+def _bounds_in_tree(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
     match tree:
         case {"type": "CONJUNCTION_AND", "children": children}:
             for child in children:
-                yield from _said(child, kinds)
+                yield from _bounds_in_tree(child, kinds)
         case {"type": "CONJUNCTION_OR", "children": children}:
-            yield from reduce(lambda one, other: [*either(one, other)], [[*_said(child, kinds)] for child in children])
+            yield from reduce(
+                lambda one, other: [*bounds_of_either(one, other)],
+                [[*_bounds_in_tree(child, kinds)] for child in children],
+            )
         case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPERATORS:
             op = _OPERATORS[kind]
             for column, constant, operator in ((left, right, op), (right, left, TURNED[op])):
-                for name, value_kind in _column(column, kinds):
-                    yield from compared(name, operator, _literal_value(constant, value_kind))
+                for name, value_kind in _column_of_tree(column, kinds):
+                    yield from bounds_of_comparison(name, operator, _literal_value(constant, value_kind))
         case {"type": "COMPARE_BETWEEN", "input": column, "lower": lower, "upper": upper}:
-            for name, value_kind in _column(column, kinds):
+            for name, value_kind in _column_of_tree(column, kinds):
                 low, high = _literal_value(lower, value_kind), _literal_value(upper, value_kind)
                 if low is not None and high is not None:
                     yield ColumnBounds(name, (low, high), is_range=True)
+        case {"type": "OPERATOR_IS_NULL", "children": [column]}:
+            yield from (ColumnBounds(name, (None,)) for name, _ in _column_of_tree(column, kinds))
         case {"type": "COMPARE_IN", "children": [column, *constants]}:
-            for name, value_kind in _column(column, kinds):
-                yield from among(name, [_literal_value(constant, value_kind) for constant in constants])
+            for name, value_kind in _column_of_tree(column, kinds):
+                yield from bounds_among(name, [_literal_value(constant, value_kind) for constant in constants])
 
 
-def _column(tree: Tree, kinds: _Kinds) -> Sequence[tuple[str, ValueType]]:
+def _column_of_tree(tree: Tree, kinds: _Kinds) -> Sequence[tuple[str, ValueType]]:
     """The column that ``tree`` is, and its type; nothing if it is none."""
     match tree:
         case {"class": "COLUMN_REF", "column_names": [name]} if name.lower() in kinds:
@@ -296,34 +313,34 @@ def _literal_value(tree: Tree, kind: ValueType) -> Any | None:
     value = None
     match kind, tree:
         case (DataType.TIMESTAMP | DataType.DATE, _):
-            value = _time(tree, kind)
+            value = _time_constant(tree, kind)
         case (DataType.STRING, {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}):
-            value = fitting(text, kind)
+            value = fitting_value(text, kind)
         case (DataType.BOOL, {"class": "CONSTANT", "literal": {"kind": "BOOLEAN", "text": text}}):
             value = {"true": True, "false": False}.get(text)
         case (_, {"class": "CONSTANT", "literal": {"kind": "INTEGER", "text": text}}) if _NUMBER.fullmatch(text):
-            value = fitting(int(text), kind)
+            value = fitting_value(int(text), kind)
         case (DataType.DECIMAL, {"class": "CONSTANT", "literal": {"kind": "NUMERIC", "text": text}}):
-            value = fitting(Decimal(text), kind) if _NUMBER.fullmatch(text) else None
+            value = fitting_value(Decimal(text), kind) if _NUMBER.fullmatch(text) else None
     return value
 
 
-def _time(tree: Tree, kind: DataType) -> Any | None:
+def _time_constant(tree: Tree, kind: DataType) -> Any | None:
     match tree:
         case {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}}:
-            written = f"{literal(text)}::{'date' if kind is DataType.DATE else 'timestamptz'}"
+            literal = f"{sql_literal(text)}::{'date' if kind is DataType.DATE else 'timestamptz'}"
         case {
             "class": "CAST",
             "child": {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}},
             "type_expr": {"type_name": name},
         } if name.lower() in ({"date"} if kind is DataType.DATE else _TIMES):
-            written = f"{literal(text)}::{name}"
+            literal = f"{sql_literal(text)}::{name}"
         case _:
             return None
-    return _asked(written if kind is DataType.DATE else f"epoch_us({written}::timestamptz)")
+    return _ask_duckdb(literal if kind is DataType.DATE else f"epoch_us({literal}::timestamptz)")
 
 
-def _asked(constant: str) -> Any | None:
+def _ask_duckdb(constant: str) -> Any | None:
     """What DuckDB takes ``constant`` for; None if it takes it for nothing that it knows."""
     import duckdb
 
@@ -365,51 +382,56 @@ class ParsedCondition:
     tree: Mapping[str, Any]
 
 
-def condition(text: str, columns: Sequence[str]) -> ParsedCondition:
+def parse_condition(text: str, columns: Sequence[str]) -> ParsedCondition:
     """``text``, parsed. Raises QueryError if it is not a condition."""
-    clause, tree = _parsed(text, columns, _CONDITION)
+    clause, tree = _parse_clause(text, columns, _CONDITION)
     return ParsedCondition(f"({clause}\n)", tree)
 
 
 def order_by(text: str, columns: Sequence[str]) -> str:
     """``text`` as one or several expressions to order by. Raises QueryError if it is anything else, or more."""
-    return f"{_parsed(text, columns, _ORDER)[0]}\n"
+    return f"{_parse_clause(text, columns, _ORDER)[0]}\n"
 
 
-def _parsed(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
+def _parse_clause(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
     """``text``, names of columns quoted where DuckDB would take them for words of its language, and its syntax tree."""
-    asked = f"{form.name}={shown(text)}"
+    clause_text = f"{form.name}={short_repr(text)}"
     try:
-        encoded = text.encode()
+        encoded_text = text.encode()
     except UnicodeEncodeError as error:
-        raise QueryError(f"{asked} is not text: some of it is no Unicode ({error.reason})") from error
-    there = {name.lower() for name in columns}
+        raise QueryError(f"{clause_text} is not text: some of it is no Unicode ({error.reason})") from error
+    lower_names = {name.lower() for name in columns}
     problem = ""
     with without_rows() as connection:
         while True:
             statement = f"{_QUERY}{form.keyword} ".encode()
             ((answer,),) = connection.execute(
-                "select json_serialize_sql(?)", [(statement + encoded + b"\n").decode()]
+                "select json_serialize_sql(?)", [(statement + encoded_text + b"\n").decode()]
             ).fetchall()
-            parsed = json.loads(answer)
-            if not parsed["error"]:
+            parse_result = json.loads(answer)
+            if not parse_result["error"]:
                 break
-            problem = problem or parsed["error_message"]
-            at = int(parsed.get("position", 0)) - len(statement)
-            names = [word for word in _bare(encoded) if word.start() <= at and word.group().decode().lower() in there]
+            problem = problem or parse_result["error_message"]
+            error_position = int(parse_result.get("position", 0)) - len(statement)
+            names = [
+                word
+                for word in _unquoted_words(encoded_text)
+                if word.start() <= error_position and word.group().decode().lower() in lower_names
+            ]
             if not names:
-                raise QueryError(f"{asked}: {problem}; the columns are {', '.join(columns)}")
+                raise QueryError(f"{clause_text}: {problem}; the columns are {', '.join(columns)}")
             begin, end = names[-1].span()
-            encoded = b'%b"%b"%b' % (encoded[:begin], encoded[begin:end], encoded[end:])
-    if not _is_only(parsed["statements"], form):
+            encoded_text = b'%b"%b"%b' % (encoded_text[:begin], encoded_text[begin:end], encoded_text[end:])
+    if not _is_only(parse_result["statements"], form):
         raise QueryError(
-            f"{asked} must be one {'condition' if form is _CONDITION else 'order'} and nothing more; the columns are "
+            f"{clause_text} must be one {'condition' if form is _CONDITION else 'order'} and nothing more; the "
+            "columns are "
             f"{', '.join(columns)}"
         )
-    return encoded.decode(), parsed["statements"][0]["node"][form.part]
+    return encoded_text.decode(), parse_result["statements"][0]["node"][form.part]
 
 
-def _bare(text: bytes) -> "Iterator[re.Match[bytes]]":
+def _unquoted_words(text: bytes) -> "Iterator[re.Match[bytes]]":
     """The words of ``text`` that are neither quoted nor in a comment."""
     import duckdb
 
@@ -471,11 +493,11 @@ class RowCondition:
         else:
             with (
                 without_rows() as connection,
-                explained(self.source.column_names, asked=f"where={shown(self.where)}"),
+                explain_duckdb_errors(self.source.column_names, asked=f"where={short_repr(self.where)}"),
             ):
-                self.applied(connection, self.source.no_rows(connection)).fetchall()
+                self.apply_to(connection, self.source.no_rows(connection)).fetchall()
 
-    def applied(
+    def apply_to(
         self, connection: "duckdb.DuckDBPyConnection", rows: "duckdb.DuckDBPyRelation"
     ) -> "duckdb.DuckDBPyRelation":
         """The ``rows``, a relation of ``connection``, that fulfil the condition. For an expression the connection
@@ -490,20 +512,20 @@ class RowCondition:
 
         names = self.read_columns
         kinds = dict(zip(rows.columns, rows.types, strict=True))
-        asked = [to_json(self.where), [[name, str(kinds[name])] for name in names]]
-        function = f"headrace_where_{sha256(json.dumps(asked).encode()).hexdigest()[:32]}"
+        signature_parts = [to_json(self.where), [[name, str(kinds[name])] for name in names]]
+        function = f"headrace_where_{sha256(json.dumps(signature_parts).encode()).hexdigest()[:32]}"
         with suppress(duckdb.NotImplementedException):  # there it is already, and the same
             connection.create_function(
                 function,
-                _of_so_many(self._called, len(names)),
+                _of_so_many(self._evaluate_where, len(names)),
                 [kinds[name] for name in names],
                 "BOOLEAN",
                 type=PythonUDFType.ARROW,
                 null_handling=FunctionNullHandling.SPECIAL,
             )
-        return rows.filter(f"{function}({quoted(names)})")
+        return rows.filter(f"{function}({sql_columns(names)})")
 
-    def said(self, columns: Mapping[str, ValueType]) -> Sequence[ColumnBounds]:
+    def column_bounds(self, columns: Mapping[str, ValueType]) -> Sequence[ColumnBounds]:
         """What it says of single ``columns``, by which files can be left out that have no such rows."""
         if self.where is None:
             return ()
@@ -514,7 +536,7 @@ class RowCondition:
     @cached_property
     def _parsed(self) -> ParsedCondition:
         assert isinstance(self.where, str)
-        return condition(self.where, self.source.column_names)
+        return parse_condition(self.where, self.source.column_names)
 
     @property
     def read_columns(self) -> Sequence[str]:
@@ -522,34 +544,34 @@ class RowCondition:
         assert isinstance(self.where, Expr)
         return sorted(columns_of(self.where)) or self.source.column_names[:1]
 
-    def _called(self, *arguments: "pa.ChunkedArray | pa.Array") -> "pa.Array":
-        from headrace.distribute.views import fulfilling
+    def _evaluate_where(self, *arguments: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+        from headrace.distribute.views import condition_mask
 
         assert isinstance(self.where, Expr)
-        rows = dict(zip(self.read_columns, map(_whole, arguments), strict=True))
+        rows = dict(zip(self.read_columns, map(_combine_chunks, arguments), strict=True))
         try:
-            return fulfilling(self.where, self.source.columns, rows, len(arguments[0]))
+            return condition_mask(self.where, self.source.columns, rows, len(arguments[0]))
         except HeadraceError as error:
             self._failures.append(error)
             raise
 
     @contextmanager
-    def explained(self, order: str | None = None) -> Iterator[None]:
+    def explain_errors(self, order: str | None = None) -> Iterator[None]:
         """Turn what DuckDB raises while it reads, in that ``order``, into a QueryError, or into what the expression
         raised itself.
         """
-        asked = {"where": self.where, "order": order}
-        text = ", ".join(f"{name}={shown(value)}" for name, value in asked.items() if value is not None)
-        with explained(self.source.column_names, self._failures, asked=text):
+        clauses = {"where": self.where, "order": order}
+        text = ", ".join(f"{name}={short_repr(value)}" for name, value in clauses.items() if value is not None)
+        with explain_duckdb_errors(self.source.column_names, self._failures, asked=text):
             yield
 
     def _check_expression(self, where: Expr) -> None:
-        from headrace.distribute.views import scalar_columns
+        from headrace.distribute.views import readable_columns
 
         if why := too_large(where):
             raise QueryError(f"where: {why}")
         try:
-            kind = type_of(where, scalar_columns(self.source.columns))
+            kind = type_of(where, readable_columns(self.source.columns))
         except PipelineError as error:
             raise QueryError(f"where={render(where)} does not fit: {error}") from error
         if kind not in (DataType.BOOL, None):
@@ -557,7 +579,9 @@ class RowCondition:
 
 
 @contextmanager
-def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str) -> Iterator[None]:
+def explain_duckdb_errors(
+    columns: Sequence[str], failures: Sequence[HeadraceError] = (), *, asked: str
+) -> Iterator[None]:
     """Turn an error of DuckDB's about what was ``asked`` for into a QueryError that names the columns."""
     import duckdb
 
@@ -574,15 +598,15 @@ def explained(columns: Sequence[str], failures: Sequence[HeadraceError] = (), *,
 def _of_so_many(function: "Callable[..., pa.Array]", number: int) -> "Callable[..., pa.Array]":
     """``function``, which takes any number of columns, as one that says that it takes so many: DuckDB counts them."""
 
-    def called(*columns: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+    def call_with_columns(*columns: "pa.ChunkedArray | pa.Array") -> "pa.Array":
         return function(*columns)
 
     parameters = [Parameter(f"column_{i}", Parameter.POSITIONAL_ONLY) for i in range(number)]
-    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    return called
+    call_with_columns.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return call_with_columns
 
 
-def _whole(column: "pa.ChunkedArray | pa.Array") -> "pa.Array":
+def _combine_chunks(column: "pa.ChunkedArray | pa.Array") -> "pa.Array":
     import pyarrow as pa
 
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -15,7 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
-from headrace.model.expressions.data_types import PRECISION, SCALE, DataType, ListType, PairsType, ValueType
+from headrace.model.expressions.data_types import ListType, MapType, PairsType, StructType, ValueType
+from headrace.pipeline.queries import SQL_TYPES, left_open_in_a_fork
 from headrace.this_process import shown_size, size_in
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class ReadResourcesError(FixConfigError, code="config.read_resources"):
 
 
 @contextmanager
-def database(
+def open_database(
     folder: Path, files: Sequence[Path] = (), *, is_for_us: bool = False
 ) -> "Iterator[duckdb.DuckDBPyConnection]":
     """A database that can open ``files`` and nothing else; what does not fit into memory goes to ``folder``.
@@ -47,17 +48,17 @@ def database(
     """
     limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
     if is_for_us and sum(file.stat().st_size for file in files) <= _SMALL:
-        with _of_process(os.getpid(), limit).cursor() as connection, _resources(limit, folder):
-            yield _quiet(connection)
+        with _of_process(os.getpid(), limit).cursor() as connection, _resource_errors(limit, folder):
+            yield _configure_connection(connection)
         return
     threads = max(1, min(os.cpu_count() or 1, limit // _BY_THREAD))
-    with _made(limit, threads, folder) as connection, _resources(limit, folder):
-        connection.execute(f"set allowed_paths = [{', '.join(literal(str(file)) for file in files)}]")
+    with _connect_with_limits(limit, threads, folder) as connection, _resource_errors(limit, folder):
+        connection.execute(f"set allowed_paths = [{', '.join(sql_literal(str(file)) for file in files)}]")
         connection.execute("set enable_external_access = false")
-        yield _quiet(connection)
+        yield _configure_connection(connection)
 
 
-def _made(limit: int, threads: int, folder: Path) -> "duckdb.DuckDBPyConnection":
+def _connect_with_limits(limit: int, threads: int, folder: Path) -> "duckdb.DuckDBPyConnection":
     import duckdb
 
     config: dict[str, str | bool | int | float | list[str]] = {
@@ -71,7 +72,7 @@ def _made(limit: int, threads: int, folder: Path) -> "duckdb.DuckDBPyConnection"
     return duckdb.connect(config=config)
 
 
-def _quiet(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
+def _configure_connection(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
     """``connection``, in UTC; its progress would go to stdout where Python has no script."""
     connection.execute("set enable_progress_bar = false")
     return in_utc(connection)
@@ -82,18 +83,9 @@ def _of_process(_process: int, limit: int) -> "duckdb.DuckDBPyConnection":
     """The database of a process for its own questions of small files, each of which is another one's next time. It has
     no threads, which a process that is forked would lack.
     """
-    connection = _made(limit, 1, _kept_folder())
+    connection = _connect_with_limits(limit, 1, _kept_folder())
     connection.execute("set enable_external_file_cache = false")
-    return _left_open_in_a_fork(connection)
-
-
-def _left_open_in_a_fork(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
-    """``connection``, which a process that is forked from this one never closes: it would crash at its end."""
-    import ctypes  # here, since it takes longer than all that only looks at snapshots
-
-    held = ctypes.py_object(connection)
-    os.register_at_fork(after_in_child=lambda: ctypes.pythonapi.Py_IncRef(held))
-    return connection
+    return left_open_in_a_fork(connection)
 
 
 @contextmanager
@@ -101,7 +93,7 @@ def without_rows() -> "Iterator[duckdb.DuckDBPyConnection]":
     """A database for questions about SQL, and for rows that are in no file. It opens none; a process makes one, since
     that takes as long as twenty questions.
     """
-    with _empty(os.getpid()).cursor() as connection:
+    with _empty_database(os.getpid()).cursor() as connection:
         yield in_utc(connection)
 
 
@@ -119,11 +111,11 @@ def in_memory(rows: int) -> "Iterator[duckdb.DuckDBPyConnection]":
 
 
 @cache
-def _empty(_process: int) -> "duckdb.DuckDBPyConnection":
+def _empty_database(_process: int) -> "duckdb.DuckDBPyConnection":
     """The database of a process. It has no threads, which a process that is forked would lack."""
     import duckdb
 
-    return _left_open_in_a_fork(duckdb.connect(config={"enable_external_access": "false", "threads": "1"}))
+    return left_open_in_a_fork(duckdb.connect(config={"enable_external_access": "false", "threads": "1"}))
 
 
 def in_utc(connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyConnection":
@@ -146,27 +138,27 @@ def _kept_folder() -> Path:
     return Path(folder.name)
 
 
-def kept(file: Path, folder: Path) -> Path:
+def keep_file(file: Path, folder: Path) -> Path:
     """Where ``file`` can be read as long as this process lasts: where it is, if that is not in ``folder``, which goes,
     or only a link in it; else it moves to one folder of the process, in which there is one file of any content.
     """
     if file.is_symlink() or not file.is_relative_to(folder):
         return file.resolve()
     with file.open("rb") as content:
-        named = _kept_folder() / f"{hashlib.file_digest(content, 'sha256').hexdigest()}.parquet"
-    named.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # who tidies up may have taken it away
-    if named.exists():
+        kept_file = _kept_folder() / f"{hashlib.file_digest(content, 'sha256').hexdigest()}.parquet"
+    kept_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)  # who tidies up may have taken it away
+    if kept_file.exists():
         file.unlink()
-        return named
-    return file.replace(named)
+        return kept_file
+    return file.replace(kept_file)
 
 
 def check_room(needed: int, folder: Path) -> None:
     """Raise ReadResourcesError if copies of ``needed`` bytes below ``folder`` are more than HEADRACE_READ_DISK allows,
     by default nine tenths of what is free there: a disk that is full stops more than one reader.
     """
-    stated = size_in(DISK_VARIABLE)
-    room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if stated is None else stated
+    size_limit = size_in(DISK_VARIABLE)
+    room = int(shutil.disk_usage(folder).free * _OF_WHAT_IS_FREE) if size_limit is None else size_limit
     if needed > room:
         raise ReadResourcesError(
             f"this read copies {shown_size(needed)} to the local disk first, and may use {shown_size(room)} under "
@@ -176,7 +168,7 @@ def check_room(needed: int, folder: Path) -> None:
 
 
 @contextmanager
-def _resources(limit: int, folder: Path) -> Iterator[None]:
+def _resource_errors(limit: int, folder: Path) -> Iterator[None]:
     import duckdb
 
     try:
@@ -188,48 +180,40 @@ def _resources(limit: int, folder: Path) -> Iterator[None]:
         ) from error
 
 
-_TYPES: Final = {
-    DataType.STRING: "VARCHAR",
-    DataType.INT: "BIGINT",
-    DataType.FLOAT: "DOUBLE",
-    DataType.BOOL: "BOOLEAN",
-    DataType.TIMESTAMP: "TIMESTAMP WITH TIME ZONE",
-    DataType.DATE: "DATE",
-    DataType.BYTES: "BLOB",
-    DataType.DECIMAL: f"DECIMAL({PRECISION},{SCALE})",
-}
-
-
 def sql_types(columns: Mapping[str, ValueType]) -> dict[str, str]:
     """The types of ``columns``, as DuckDB writes them."""
-    return {name: _type(kind) for name, kind in columns.items()}
+    return {name: _sql_type(kind) for name, kind in columns.items()}
 
 
 def no_rows(columns: Mapping[str, ValueType]) -> str:
     """A query of ``columns`` that finds nothing."""
-    nulls = (f"null::{kind} as {identifier(name)}" for name, kind in sql_types(columns).items())
+    nulls = (f"null::{kind} as {sql_identifier(name)}" for name, kind in sql_types(columns).items())
     return f"select {', '.join(nulls)} where false"
 
 
-def _type(kind: ValueType) -> str:
+def _sql_type(kind: ValueType) -> str:
     match kind:
         case ListType(item):
-            return f"{_TYPES[item]}[]"
+            return f"{SQL_TYPES[item]}[]"
         case PairsType(left, right):
-            return f'STRUCT("left" {_TYPES[left]}, "right" {_TYPES[right]})[]'
-    return _TYPES[kind]
+            return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
+        case StructType(fields):
+            return f"STRUCT({', '.join(f'{sql_identifier(name)} {_sql_type(own)}' for name, own in fields)})"
+        case MapType(value):
+            return f"MAP(VARCHAR, {_sql_type(value)})"
+    return SQL_TYPES[kind]
 
 
-def literal(text: str) -> str:
+def sql_literal(text: str) -> str:
     """``text`` as SQL writes it."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def quoted(names: Iterable[str]) -> str:
+def sql_columns(names: Iterable[str]) -> str:
     """Names of columns, one after another, as SQL writes them."""
-    return ", ".join(map(identifier, names))
+    return ", ".join(map(sql_identifier, names))
 
 
-def identifier(name: str) -> str:
+def sql_identifier(name: str) -> str:
     """``name`` as SQL writes it where it names something."""
     return '"' + name.replace('"', '""') + '"'

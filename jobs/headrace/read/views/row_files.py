@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.read.views.columns import Folding, ViewColumns
-from headrace.read.views.conditions import ALL, Needed
-from headrace.read.views.database import check_room, identifier, in_memory, literal, quoted
-from headrace_snapshots.datafiles import check, local_copy, verify
+from headrace.read.views.conditions import ALL, NeededRows
+from headrace.read.views.database import check_room, in_memory, sql_columns, sql_identifier, sql_literal
+from headrace_snapshots.datafiles import check_data_file, local_copy, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
 
@@ -37,7 +37,7 @@ class NamedFile:
     names: tuple[tuple[str, str | None], ...] = ()
 
     @classmethod
-    def of(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
+    def from_path(cls, path: Path, names: "Names", columns: Sequence[str]) -> "NamedFile":
         """Keeps only the renames of these ``columns``."""
         return cls(path, tuple((name, names[name]) for name in columns if name in names))
 
@@ -50,33 +50,36 @@ def rows_of(files: Sequence[NamedFile], types: Mapping[str, str]) -> str:
     for file in files:
         by_names.setdefault(file.names, []).append(file.path)
     if [*by_names] == [()]:
-        return parquet(by_names[()])
-    selects = (f"select {_columns(dict(names), types)} from {parquet(paths)}" for names, paths in by_names.items())
+        return parquet_rows_sql(by_names[()])
+    selects = (
+        f"select {_column_selects(dict(names), types)} from {parquet_rows_sql(paths)}"
+        for names, paths in by_names.items()
+    )
     return f"({' union all '.join(selects)})"
 
 
-def _columns(names: "Names", types: Mapping[str, str]) -> str:
-    def column(name: str, kind: str) -> str:
-        then = names.get(name, name)
-        return f"{f'cast(null as {kind})' if then is None else identifier(then)} as {identifier(name)}"
+def _column_selects(names: "Names", types: Mapping[str, str]) -> str:
+    def column_select(name: str, kind: str) -> str:
+        old_name = names.get(name, name)
+        return f"{f'cast(null as {kind})' if old_name is None else sql_identifier(old_name)} as {sql_identifier(name)}"
 
-    return ", ".join(column(name, kind) for name, kind in types.items())
+    return ", ".join(column_select(name, kind) for name, kind in types.items())
 
 
 _LITERALLY = str.maketrans({character: f"[{character}]" for character in "[*?"})
 
 
-def parquet(files: Sequence[Path]) -> str:
+def parquet_rows_sql(files: Sequence[Path]) -> str:
     """The rows of ``files``, of which there is one at least (SQL)."""
-    return f"read_parquet([{', '.join(literal(escaped(str(file))) for file in files)}])"
+    return f"read_parquet([{', '.join(sql_literal(escape_pattern(str(file))) for file in files)}])"
 
 
 def is_pattern(path: Path) -> bool:
     """Whether DuckDB takes ``path`` for one that stands for many."""
-    return escaped(str(path)) != str(path)
+    return escape_pattern(str(path)) != str(path)
 
 
-def escaped(path: str) -> str:
+def escape_pattern(path: str) -> str:
     """``path`` for DuckDB, which takes some characters of a path for a pattern."""
     return path.translate(_LITERALLY)
 
@@ -90,7 +93,7 @@ _AT_ONCE, _SMALL_AT_ONCE = 4, 16
 Result = TypeVar("Result")
 
 
-def brought(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed: Needed = ALL) -> list[Path]:
+def local_paths(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed: NeededRows = ALL) -> list[Path]:
     """Where each of ``files`` can be read, verified: the file itself if ``store`` is local, else a copy in ``folder``.
     Of a large one that says where its rows are, a copy of those which are ``needed``; of one whose path DuckDB would
     take for a pattern, a link.
@@ -99,12 +102,12 @@ def brought(store: ObjectStore, files: Sequence[DataFile], folder: Path, needed:
     """
     copies = [folder / f"{number:06}.parquet" for number in range(len(files))]
     parts = [] if needed.is_all else [pair for pair in zip(files, copies, strict=True) if has_parts(pair[0])]
-    cut = {path for path in _at_once(store, partial(_cut, store, needed), parts) if path is not None}
+    cut = {path for path in _at_once(store, partial(_write_needed_rows, store, needed), parts) if path is not None}
     whole = [(file, path) for file, path in zip(files, copies, strict=True) if path not in cut]
     if whole and not isinstance(store, LocalStore):
         check_room(sum(file.bytes for file, _ in whole), folder)
     paths = dict(zip(copies, copies, strict=True))
-    read = _at_once(store, partial(_whole, store), whole)
+    read = _at_once(store, partial(_whole_file, store), whole)
     paths.update(zip((path for _, path in whole), read, strict=True))
     return [*paths.values()]
 
@@ -120,7 +123,7 @@ def _at_once(
         return [*pool.map(function, pairs)]
 
 
-def _whole(store: ObjectStore, pair: tuple[DataFile, Path]) -> Path:
+def _whole_file(store: ObjectStore, pair: tuple[DataFile, Path]) -> Path:
     file, path = pair
     own = local_copy(store, file, path)
     if own != path and is_pattern(own):
@@ -139,8 +142,8 @@ def has_parts(file: DataFile) -> bool:
     return file.footer is not None and file.bytes >= _SMALL
 
 
-def _cut(store: ObjectStore, needed: Needed, pair: tuple[DataFile, Path]) -> Path | None:
-    """The path, where the rows of the file that are ``needed`` can be read; None if it is as well to read all of it.
+def _write_needed_rows(store: ObjectStore, needed_rows: NeededRows, pair: tuple[DataFile, Path]) -> Path | None:
+    """The path, where the ``needed_rows`` of the file can be read; None if it is as well to read all of it.
 
     Raises BrokenObjectError.
     """
@@ -149,7 +152,7 @@ def _cut(store: ObjectStore, needed: Needed, pair: tuple[DataFile, Path]) -> Pat
     from headrace.state.chunks import some_rows
 
     file, path = pair
-    rows = some_rows(store, file, needed.may_be_in)
+    rows = some_rows(store, file, needed_rows.may_be_in)
     if rows is None:
         return None
     pq.write_table(rows, path, compression="none")
@@ -163,16 +166,16 @@ _ALL: "Mapping[str, Names]" = {}
 def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
     """Hold data files against their lengths and checksums, whose rows nobody needs. Raises BrokenObjectError."""
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
-        for _ in readers.map(lambda file: check(store, file), named):
+        for _ in readers.map(lambda file: check_data_file(store, file), named):
             pass
 
 
-def tables(
+def read_tables(
     store: ObjectStore,
     named: Iterable[DataFile],
     columns: "pa.Schema",
     names: "Mapping[str, Names]" = _ALL,
-    needed: Needed = ALL,
+    needed: NeededRows = ALL,
 ) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Where only
     some are ``needed``, a large file that says where these are is not read whole, and other rows may be missing.
@@ -184,7 +187,7 @@ def tables(
 
     from headrace.kernel.columns import as_now, names_there
 
-    def load(file: DataFile) -> "pa.Table":
+    def load_table(file: DataFile) -> "pa.Table":
         own = names.get(file.path, {})
         rows = None
         if not needed.is_all and has_parts(file):
@@ -192,16 +195,16 @@ def tables(
 
             rows = some_rows(store, file, needed.may_be_in)
         if rows is None:
-            content = pq.ParquetFile(pa.BufferReader(verify(store, file)))
+            content = pq.ParquetFile(pa.BufferReader(read_verified(store, file)))
             rows = content.read(names_there(columns, own), use_threads=False)
         return rows if rows.schema.equals(columns) else as_now(rows, columns, own)
 
     files = [*named]
     if little_to_wait_for(store, files):
-        yield from map(load, files)
+        yield from map(load_table, files)
         return
     with ThreadPoolExecutor(READERS, thread_name_prefix="read") as readers:
-        yield from readers.map(load, files)
+        yield from readers.map(load_table, files)
 
 
 _NEWEST = '"_headrace_newest"'
@@ -218,10 +221,11 @@ def newest_of(
     The first time finds where the newest record of each ``identity`` is, so that no wide row waits for another.
     """
     same = f"{same_identity('r', 'n', identity)} and {row_of(place, 'r.')} = n.{_NEWEST}"
-    taken = ", ".join(f"r.{identifier(name)}" for name in columns)
+    row_columns = ", ".join(f"r.{sql_identifier(name)}" for name in columns)
     return (
-        f"select {taken} from {rows} r semi join "
-        f"(select {quoted(identity)}, max({row_of(place)}) as {_NEWEST} from {rows} group by {quoted(identity)}) n "
+        f"select {row_columns} from {rows} r semi join "
+        f"(select {sql_columns(identity)}, max({row_of(place)}) as {_NEWEST} from {rows} group by "
+        f"{sql_columns(identity)}) n "
         f"on {same} where not ({gone})"
     )
 
@@ -233,7 +237,7 @@ def standing_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
             return newest_of(rows, columns, shown.identity)
         case Folding.SUMMED:
             return summed_of(rows, columns, shown.identity)
-    return f"select {quoted(columns)} from {rows}"
+    return f"select {sql_columns(columns)} from {rows}"
 
 
 SIGN: Final = "_headrace_sign"
@@ -245,7 +249,7 @@ def signs_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
     are summed, less the withdrawals whose rows have not come.
     """
     if shown.folding is Folding.SUMMED:
-        return f"select {quoted(columns)}, {_SIGNED} as {SIGN} from {rows}"
+        return f"select {sql_columns(columns)}, {_SIGNED} as {SIGN} from {rows}"
     return f"select *, 1 as {SIGN} from ({standing_of(rows, columns, shown)})"
 
 
@@ -256,11 +260,11 @@ def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str
     """A query of ``columns`` of those ``rows`` (SQL) that stand: of equal ones as many as were put there more often
     than withdrawn, the oldest of them.
     """
-    same = quoted(identity)
-    ranked = f"row_number() over (partition by {same}, {GONE} order by {quoted(PLACE)}) as {_RANK}"
-    summed = f"sum({_SIGNED}) over (partition by {same}) as {_SUM}"
+    same = sql_columns(identity)
+    rank_column = f"row_number() over (partition by {same}, {GONE} order by {sql_columns(PLACE)}) as {_RANK}"
+    sum_column = f"sum({_SIGNED}) over (partition by {same}) as {_SUM}"
     stands = f"not {GONE} and {_RANK} <= {_SUM}"
-    return f"select {quoted(columns)} from (select *, {ranked}, {summed} from {rows}) where {stands}"
+    return f"select {sql_columns(columns)} from (select *, {rank_column}, {sum_column} from {rows}) where {stands}"
 
 
 def number_standing(rows: str, shown: ViewColumns) -> str:
@@ -269,7 +273,7 @@ def number_standing(rows: str, shown: ViewColumns) -> str:
         case Folding.NEWEST:
             return number_of(rows, shown.identity)
         case Folding.SUMMED:
-            sums = f"select sum({_SIGNED}) as n from {rows} group by {quoted(shown.identity)}"
+            sums = f"select sum({_SIGNED}) as n from {rows} group by {sql_columns(shown.identity)}"
             return f"select coalesce(sum(greatest(n, 0)), 0)::bigint from ({sums})"
     return f"select count(*) from {rows}"
 
@@ -277,17 +281,17 @@ def number_standing(rows: str, shown: ViewColumns) -> str:
 def number_of(rows: str, identity: Sequence[str], *, place: Sequence[str] = PLACE, gone: str = GONE) -> str:
     """A query of how many rows ``newest_of`` finds, which reads ``rows`` once and little of them."""
     newest = f"max({{'place': {row_of(place)}, 'gone': {gone}}}) as newest"
-    return f"select count(*) from (select {newest} from {rows} group by {quoted(identity)}) where not newest.gone"
+    return f"select count(*) from (select {newest} from {rows} group by {sql_columns(identity)}) where not newest.gone"
 
 
 def same_identity(left: str, right: str, identity: Sequence[str]) -> str:
     """SQL: join condition on the identity columns of ``left`` and ``right``."""
-    return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(identifier, identity))
+    return " and ".join(f"{left}.{name} is not distinct from {right}.{name}" for name in map(sql_identifier, identity))
 
 
 def row_of(names: Sequence[str], of: str = "") -> str:
     """``names`` as one value, which is compared by the first of them, then by the next (SQL)."""
-    return "{" + ", ".join(f"{literal(name)}: {of}{identifier(name)}" for name in names) + "}"
+    return "{" + ", ".join(f"{sql_literal(name)}: {of}{sql_identifier(name)}" for name in names) + "}"
 
 
 def newest_rows(rows: "pa.Table", columns: ViewColumns) -> "pa.Table":

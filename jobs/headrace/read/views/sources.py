@@ -12,9 +12,9 @@ from headrace.model.time import Instant, is_finite
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.read.snapshots.snapshot_refs import ways_out
 from headrace.read.views.columns import LOG_OF_VIEW, Folding, View, ViewColumns
-from headrace.read.views.conditions import ALL, Needed, QueryError, RowCondition, RowSchema, needed
-from headrace.read.views.database import no_rows, quoted, sql_types
-from headrace.read.views.row_files import NamedFile, brought, check_files, rows_of, standing_of
+from headrace.read.views.conditions import ALL, NeededRows, QueryError, RowCondition, RowSchema, needed_parts
+from headrace.read.views.database import no_rows, sql_columns, sql_types
+from headrace.read.views.row_files import NamedFile, check_files, local_paths, rows_of, standing_of
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -46,7 +46,7 @@ class RowSource(RowSchema, Protocol):
     def bytes_to_read(self) -> int:
         """About how many bytes have to be read to know all rows; a request counts as REQUEST_BYTES."""
 
-    def beginning(self, rows: int) -> "RowSource":
+    def with_first_rows(self, rows: int) -> "RowSource":
         """The same, without files that have none of the first ``rows``, as far as that is known without reading."""
 
     @property
@@ -63,13 +63,13 @@ class RowSource(RowSchema, Protocol):
     def describe(self) -> str:
         """How many rows there are, for people."""
 
-    def files(self) -> list[str]:
+    def file_locations(self) -> list[str]:
         """Paths of a local root, or URIs, of what rows are read from, oldest first."""
 
     def verify(self) -> None:
         """Hold the files against their lengths and checksums. Raises BrokenObjectError."""
 
-    def bring(self, folder: Path) -> list[Path]:
+    def fetch_files(self, folder: Path) -> list[Path]:
         """Where the files can be read, verified: under ``folder``, or where they are. Raises BrokenObjectError."""
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
@@ -85,7 +85,7 @@ class OutputFiles:
     view: View
     definition: ViewColumns
     ref: str | None
-    needed: Needed = ALL
+    needed: NeededRows = ALL
     until: int | None = None
     """The last epoch whose rows are wanted, None for all."""
 
@@ -93,17 +93,19 @@ class OutputFiles:
         """By key, window and epoch, as far as files and their chunks say what they have (``pruning``)."""
         keys = {View.LATE: self.definition.late_keys, View.REJECTED: {}}.get(self.view, self.definition.keys)
         extent = (WINDOW_START, WINDOW_END) if self.view is View.LATE else self.definition.extent
-        return replace(self, needed=needed(condition.said(self.definition.types(self.view)), keys, extent))
+        return replace(
+            self, needed=needed_parts(condition.column_bounds(self.definition.column_types(self.view)), keys, extent)
+        )
 
     @property
     def column_names(self) -> Sequence[str]:
         """Names of the columns of the definition that made the snapshot."""
-        return [*self.definition.types(self.view)]
+        return [*self.definition.column_types(self.view)]
 
     @cached_property
     def columns(self) -> "pa.Schema":
         """The same, with their types."""
-        return self.definition.schema(self.view)
+        return self.definition.arrow_schema(self.view)
 
     @property
     def keys(self) -> Sequence[str]:
@@ -113,21 +115,21 @@ class OutputFiles:
     @property
     def order(self) -> Sequence[str]:
         """By window and key, or as they were emitted."""
-        return self.definition.order(self.view)
+        return self.definition.row_order(self.view)
 
     @property
     def bytes_to_read(self) -> int:
         """The length of all files."""
         return sum(file.bytes for file in self.wanted_files)
 
-    def beginning(self, rows: int) -> "OutputFiles":
+    def with_first_rows(self, rows: int) -> "OutputFiles":
         """The first epochs that have so many; all of ``current``, whose rows no epoch has for itself."""
         if self.view is View.CURRENT:
             return self
-        counted = 0
+        row_count = 0
         for _, last, files in self._by_epochs:
-            counted += sum(file.rows for file in files)
-            if counted >= rows:
+            row_count += sum(file.rows for file in files)
+            if row_count >= rows:
                 return replace(self, until=last)
         return self
 
@@ -145,11 +147,11 @@ class OutputFiles:
         """Says how many rows there are; for ``current``, how many records it is folded from."""
         return f"{self._records:,} rows" if self.rows is not None else f"folded from {self._records:,} panes"
 
-    def files(self) -> list[str]:
+    def file_locations(self) -> list[str]:
         """Records of ``current`` are still to be folded. Raises QueryError where files call columns otherwise."""
         store = self.catalog.store
-        renamed = {(name, then) for names in self.names.values() for name, then in names.items()}
-        others = [f"{name} is {then or 'not there'}" for name, then in renamed]
+        renames = {(name, old_name) for names in self.names.values() for name, old_name in names.items()}
+        others = [f"{name} is {old_name or 'not there'}" for name, old_name in renames]
         if others:
             raise QueryError(
                 f"files of view {self.view} were written before the pipeline changed, and have other names for "
@@ -165,27 +167,27 @@ class OutputFiles:
         with ways_out(self.catalog, self.ref or ""):
             check_files(self.catalog.store, self.data_files)
 
-    def bring(self, folder: Path) -> list[Path]:
+    def fetch_files(self, folder: Path) -> list[Path]:
         """Copies, or where they are if the root is local; of files that say where rows are, those that are needed."""
         with ways_out(self.catalog, self.ref or ""):
-            return brought(self.catalog.store, self.wanted_files, folder, self.needed)
+            return local_paths(self.catalog.store, self.wanted_files, folder, self.needed)
 
     def relation(self, connection: "duckdb.DuckDBPyConnection", files: Sequence[Path]) -> "duckdb.DuckDBPyRelation":
         """``current`` is folded as it is read."""
         if not files:
             return self.no_rows(connection)
-        named = [
-            NamedFile.of(path, self.names[file.path], self.column_names)
+        named_files = [
+            NamedFile.from_path(path, self.names[file.path], self.column_names)
             for path, file in zip(files, self.wanted_files, strict=True)
         ]
-        rows = rows_of(named, sql_types(self.definition.types(self.view)))
+        rows = rows_of(named_files, sql_types(self.definition.column_types(self.view)))
         if self.identity is None:
-            return connection.sql(f"select {quoted(self.column_names)} from {rows}")
+            return connection.sql(f"select {sql_columns(self.column_names)} from {rows}")
         return connection.sql(standing_of(rows, self.column_names, self.definition))
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """An empty batch with the types of the definition."""
-        return connection.sql(no_rows(self.definition.types(self.view)))
+        return connection.sql(no_rows(self.definition.column_types(self.view)))
 
     @cached_property
     def data_files(self) -> tuple[DataFile, ...]:
@@ -215,7 +217,7 @@ class OutputFiles:
     @cached_property
     def names(self) -> "Mapping[str, Names]":
         """What columns are called in the data files, by their paths."""
-        by_epoch = ((self.definition.names(self.view, last), files) for _, last, files in self._by_epochs)
+        by_epoch = ((self.definition.names_in_epoch(self.view, last), files) for _, last, files in self._by_epochs)
         return {file.path: names for names, files in by_epoch for file in files}
 
     @cached_property
@@ -229,9 +231,11 @@ class OutputFiles:
                 return [(layer.first_epoch, layer.last_epoch, layer.files) for layer in layers]
         log = self.manifest.logs.get(LOG_OF_VIEW[self.view])
         with ways_out(self.catalog, self.ref or ""):
-            records = [] if log is None else [*self.catalog.files(log, since_epoch=self.needed.before)]
-        named = ((record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records)
-        return [(epoch, epoch, files) for epoch, files in named]
+            records = [] if log is None else [*self.catalog.file_records(log, since_epoch=self.needed.before)]
+        files_by_epoch = (
+            (record.epoch, [file for file in record.files if isinstance(file, DataFile)]) for record in records
+        )
+        return [(epoch, epoch, files) for epoch, files in files_by_epoch]
 
     @property
     def _is_folded(self) -> bool:
@@ -276,7 +280,7 @@ class SnapshotRows:
         """A request for each snapshot."""
         return 0 if self.manifest is None else (self.manifest.epoch + 1) * REQUEST_BYTES
 
-    def beginning(self, rows: int) -> "SnapshotRows":
+    def with_first_rows(self, rows: int) -> "SnapshotRows":
         """All of them: each is known by those after it."""
         del rows
         return self
@@ -312,14 +316,14 @@ class SnapshotRows:
         """How far they go."""
         return "no rows" if self.manifest is None else "a row for each snapshot up to it"
 
-    def files(self) -> list[str]:
+    def file_locations(self) -> list[str]:
         """None: manifests are not data files."""
         return []
 
     def verify(self) -> None:
         """Manifests are held against their checksums whenever they are read."""
 
-    def bring(self, folder: Path) -> list[Path]:
+    def fetch_files(self, folder: Path) -> list[Path]:
         """Nothing."""
         return []
 
@@ -327,20 +331,20 @@ class SnapshotRows:
         """A request for each snapshot that this catalog has not read yet."""
         import pyarrow as pa
 
-        return connection.from_arrow(pa.Table.from_pylist([*self._found()], schema=self.columns))
+        return connection.from_arrow(pa.Table.from_pylist([*self._snapshot_rows()], schema=self.columns))
 
     def no_rows(self, connection: "duckdb.DuckDBPyConnection") -> "duckdb.DuckDBPyRelation":
         """Without a request."""
         return connection.from_arrow(self.columns.empty_table())
 
-    def _found(self) -> Iterator[dict[str, Any]]:
+    def _snapshot_rows(self) -> Iterator[dict[str, Any]]:
         if self.manifest is None:
             return
         refs: dict[str, list[str]] = {}
         for ref, snapshot in sorted(self.catalog.head().refs.items()):
             refs.setdefault(snapshot, []).append(ref.removeprefix(TAGS))
         for manifest in self.catalog.ancestry(self.manifest.snapshot_id):
-            progress = StoredProgress.of(manifest)
+            progress = StoredProgress.from_manifest(manifest)
             yield {
                 "snapshot": manifest.snapshot_id,
                 "epoch": manifest.epoch,
@@ -348,12 +352,12 @@ class SnapshotRows:
                 "branch": manifest.branch,
                 "refs": refs.get(manifest.snapshot_id, []),
                 "committed_at": datetime.fromisoformat(manifest.created_at),
-                "processing_time": _finite(progress.processing_time),
-                "watermark": _finite(progress.watermark),
+                "processing_time": _finite_or_none(progress.processing_time),
+                "watermark": _finite_or_none(progress.watermark),
                 "fingerprint": manifest.fingerprint,
                 "counts": [*manifest.counts.items()],
             }
 
 
-def _finite(instant: Instant) -> int | None:
+def _finite_or_none(instant: Instant) -> int | None:
     return int(instant) if is_finite(instant) else None

@@ -19,6 +19,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from headrace.pipeline.output import list_upstream
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import check_root
 from headrace.read.snapshots.epoch_history import ExpiredError
@@ -29,17 +30,17 @@ from headrace.runs.executors.choice import check_installed
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.plan import PreparedRun, plan_from, plan_run
-from headrace.runs.process import perform, wall_clock
+from headrace.runs.process import perform_run, wall_clock
 from headrace.runs.publishing.adoption import AdoptedOutputs, NotAdoptableError
 from headrace.runs.publishing.adoption import check_before as check_adoption_before
-from headrace.runs.publishing.audits import files_main_read, files_read, lacking
+from headrace.runs.publishing.audits import files_main_read, files_read, lacking_paths
 from headrace.runs.publishing.patch import check_before as check_patch
 from headrace.runs.publishing.promotion import check_before as check_promotion_before
-from headrace.runs.reporting.listener import Listener, Watched, watched
+from headrace.runs.reporting.listener import GuardedListener, Listener, wrap_listener
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.restore import InputGoneError
 from headrace.runs.stages import ContinueBranch, ForkBranch, RunStage
-from headrace.sources.file_planning import exists
+from headrace.sources.file_planning import root_exists
 from headrace.sources.landed.files import landed_as
 from headrace.sources.landing import Landing, check_places
 from headrace.sources.progress import PipelineProgress
@@ -57,8 +58,8 @@ def prepared_output(run: RunContext) -> PreparedRun:
     """
     pipeline, options, catalog = run.pipeline, run.options, run.catalog
     assert options.output is not None
-    upstream = {name: output.of for name, output in pipeline.outputs.items()}
-    scope = AdoptedOutputs.of(pipeline.name, upstream, options.output)
+    upstream = {name: list_upstream(output) for name, output in pipeline.outputs.items()}
+    scope = AdoptedOutputs.from_upstream(pipeline.name, upstream, options.output)
     if options.span is not None or options.files_per_epoch is not None or options.bytes_per_epoch is not None:
         raise RunOptionsError(
             f"output {options.output} of {pipeline.name} is computed again in the epochs that main recorded, all of "
@@ -72,8 +73,8 @@ def prepared_output(run: RunContext) -> PreparedRun:
         )
     if options.promotes:
         check_adoption_before(pipeline, catalog.manifest(head.refs[MAIN]), scope, head)
-    of = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
-    run.listener.noted(f"branch {options.branch} computes {of} in the epochs of main")
+    outputs_text = f"{', '.join(scope.adopted)}" + (f" (of {', '.join(scope.read)})" if scope.read else "")
+    run.listener.noted(f"branch {options.branch} computes {outputs_text} in the epochs of main")
     options = replace(
         options,
         mode=Mode.REPLAY,
@@ -82,10 +83,10 @@ def prepared_output(run: RunContext) -> PreparedRun:
         output=None,
         promotes=False,
     )
-    return PreparedRun(replace(run, options=options), partial(_plan, output=scope.output), "backfill")
+    return PreparedRun(replace(run, options=options), partial(_plan_single_output, output=scope.output), "backfill")
 
 
-def _plan(run: RunContext, output: str) -> tuple[RunStage, ...]:
+def _plan_single_output(run: RunContext, output: str) -> tuple[RunStage, ...]:
     try:
         return plan_run(run)
     except ExpiredError as error:
@@ -109,7 +110,7 @@ def branch_of(options: RunOptions) -> str:
 def has_input(pipeline: Pipeline, root: str) -> bool:
     """Whether a backfill would find anything: main has read something, or something has landed."""
     store = open_store(root)
-    if not exists(store):
+    if not root_exists(store):
         return False
     catalog = Catalog(store, pipeline.name)
     if catalog.head().refs.get(MAIN) is not None:
@@ -134,16 +135,20 @@ def backfill(
     has read is gone. It also raises RunOptionsError for a range that the branch does not begin with, and every reason
     against the promotion that ``options`` ask for. Later it raises what ``process`` raises.
     """
-    return perform(prepared_backfill(pipeline, root, options, watched(listener), now), spark)
+    return perform_run(prepared_backfill(pipeline, root, options, wrap_listener(listener), now), spark)
 
 
 def prepared_backfill(
-    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, now: Callable[[], datetime] | None = None
+    pipeline: Pipeline,
+    root: str,
+    options: RunOptions,
+    listener: GuardedListener,
+    now: Callable[[], datetime] | None = None,
 ) -> PreparedRun:
     """A run of ``backfill``, before it is planned. Raises what stands against it whatever its plan is."""
     options = replace(options, branch=branch_of(options), publish=False)
     check_installed(pipeline, options.executor or pipeline.executor)  # before anything moves
-    run = RunContext.of(pipeline, options, open_store(root), listener, now or wall_clock)
+    run = RunContext.from_options(pipeline, options, open_store(root), listener, now or wall_clock)
     check_root(run.store)  # a fork would make it
     check_places(pipeline, run.store, is_first=run.catalog.head().entry < 0)
     if options.patches:
@@ -173,32 +178,34 @@ def plan_backfill(run: RunContext) -> tuple[RunStage, ...]:
         _check_input(catalog, run.landing, point.manifest)
         return (ForkBranch(options.branch, point), *plan_from(run, point.snapshot))
     head = now.refs.get(options.branch)
-    begun = _begun_with(catalog, now, head, point, options)
+    begin_id = _begun_with(catalog, now, head, point, options)
     _check_input(catalog, run.landing, None if head is None else catalog.manifest(head))
-    return (ContinueBranch(options.branch, begun), *plan_from(run, head))
+    return (ContinueBranch(options.branch, begin_id), *plan_from(run, head))
 
 
 def _not_needed(pipeline: Pipeline, output: str | None) -> tuple[str, ...]:
     """The outputs that an ``output`` does not read."""
     if output is None:
         return ()
-    return AdoptedOutputs.of(pipeline.name, {name: own.of for name, own in pipeline.outputs.items()}, output).others
+    return AdoptedOutputs.from_upstream(
+        pipeline.name, {name: list_upstream(own) for name, own in pipeline.outputs.items()}, output
+    ).others
 
 
 def _begun_with(catalog: Catalog, now: Head, head: str | None, point: ForkPoint, options: RunOptions) -> str | None:
     """The snapshot that the branch, which is at ``head``, has begun with. Raises RunOptionsError unless that is
     ``point`` or one before it.
     """
-    seen = catalog.published_by_all(now.refs)
-    common = None if head is None or seen is None else catalog.common_ancestor(seen, head)
-    after, begun_at = (None, -1) if common is None else (common.snapshot_id, common.epoch)
+    published_id = catalog.published_by_all(now.refs)
+    common = None if head is None or published_id is None else catalog.common_ancestor(published_id, head)
+    begin_id, begun_at = (None, -1) if common is None else (common.snapshot_id, common.epoch)
     if options.span is not None and begun_at > (-1 if point.manifest is None else point.manifest.epoch):
         name, branch = catalog.pipeline, options.branch
         raise RunOptionsError(
-            f"branch {branch} of {name} has begun with snapshot {after} (epoch {begun_at}), which has some of the "
+            f"branch {branch} of {name} has begun with snapshot {begin_id} (epoch {begun_at}), which has some of the "
             f"range already; {point}. Name another branch, or `headrace drop {name} {branch}`"
         )
-    return after
+    return begin_id
 
 
 def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> None:
@@ -207,13 +214,13 @@ def _check_input(catalog: Catalog, landing: Landing, begin: Manifest | None) -> 
     if main is None:
         return
     progress = PipelineProgress() if begin is None else progress_of(catalog, begin)
-    listed = unread_files(catalog, landing, begin, progress, full_sweep=True)
+    unread = unread_files(catalog, landing, begin, progress, full_sweep=True)
     main_read, branch_read = files_main_read(catalog, main, begin), files_read(catalog, begin)
     missing: list[str] = []
-    for name in filter(landing.repeats, landing.enumerators):
-        there = {landed_as(catalog.pipeline, split): split for split in listed.get(name, ())}
-        missing += lacking(catalog.pipeline, branch_read[name] | there.keys(), main_read[name])
-        missing += landing.lost(name, [split for path, split in there.items() if path in main_read[name]])
+    for name in filter(landing.is_repeatable, landing.enumerators):
+        split_by_path = {landed_as(catalog.pipeline, split): split for split in unread.get(name, ())}
+        missing += lacking_paths(catalog.pipeline, branch_read[name] | split_by_path.keys(), main_read[name])
+        missing += landing.lost_paths(name, [split for path, split in split_by_path.items() if path in main_read[name]])
     if missing:
         begin_text = "the beginning" if begin is None else f"snapshot {begin.snapshot_id} (epoch {begin.epoch})"
         more = f", and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""

@@ -20,8 +20,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Self
 
 from headrace.model.time import Instant, render
-from headrace.model.windows import ShiftedOutputTime, Window, WindowFn, moved, touching
+from headrace.model.windows import ShiftedOutputTime, Window, WindowFn, shift_instant, touching
 from headrace.pipeline.identity import fingerprint
+from headrace.pipeline.joins import Join
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.sources.source_clock import newest_read
@@ -34,7 +35,7 @@ from headrace_snapshots.holds import DeletionList
 from headrace_snapshots.names import manifest_path
 
 
-def reach(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Window | None:
+def needed_event_times(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Window | None:
     """Event times of records, without which no window of a last stage that touches ``span`` is whole; None if nobody
     can say how far windows reach (a window function of a user's own). Of a pipeline with several outputs, for all of
     them, or for those that are named.
@@ -42,24 +43,36 @@ def reach(pipeline: Pipeline, span: Window, outputs: Collection[str] = ()) -> Wi
     A session that touches the span reaches back by one gap; what it had before that belongs to it as well.
     """
     by_output = pipeline.by_output
-    return _spanned(_of_records(by_output[name], span) for name in outputs or by_output)
+    return _enclosing_window(_of_records(by_output[name], span) for name in outputs or by_output)
 
 
-def _of_records(alone: Pipeline, span: Window) -> Window | None:
+def _of_records(output_pipeline: Pipeline, span: Window) -> Window | None:
     """For one output: the times of records, also where it reads panes of others."""
-    reached: Window | None = span
-    for number, where in enumerate(stage.aggregation.where for stage in reversed(alone.stages)):
-        if reached is None:
+    times: Window | None = span
+    for number, where in enumerate(stage.aggregation.where for stage in reversed(output_pipeline.stages)):
+        if times is None:
             return None
-        reached = touching(where, _with_panes(where, reached) if number else reached)
-    if reached is None or not alone.upstream:
-        return reached
-    return _spanned(
-        _of_records(one.pipeline, _with_panes(one.stage.aggregation.where, reached)) for one in alone.upstream
+        times = touching(where, _with_panes(where, times) if number else times)
+    for join in reversed(output_pipeline.join if times is not None else ()):
+        times = _with_right(join, times)
+    if times is None or not output_pipeline.upstream:
+        return times
+    return _enclosing_window(
+        _of_records(one.pipeline, _with_panes(one.stage.aggregation.where, times)) for one in output_pipeline.upstream
     )
 
 
-def _spanned(windows: Iterable[Window | None]) -> Window | None:
+def _with_right(join: Join, left: Window | None) -> Window | None:
+    """The times of left rows, and of the right ones that these may meet. A version that held is as old as it likes: the
+    one that is known where the branch begins counts.
+    """
+    if left is None or join.window is not None:
+        return left if left is None or join.window is None else touching(join.window, left)
+    begin = 0 if join.begin is None else min(0, join.begin)
+    return Window(shift_instant(left.start, begin), shift_instant(left.end, max(0, join.end)))
+
+
+def _enclosing_window(windows: Iterable[Window | None]) -> Window | None:
     """From the first beginning to the last end; None where one is not known."""
     starts, ends = [], []
     for window in windows:
@@ -74,11 +87,11 @@ def _with_panes(where: WindowFn, elements: Window) -> Window:
     """Where windows may be whose panes are ``elements`` of the stage after them, at a time in their window or, where it
     is shifted, later.
     """
-    return Window(moved(elements.start, -_shift(where)), elements.end)
+    return Window(shift_instant(elements.start, -_output_time_shift(where)), elements.end)
 
 
-def _shift(where: WindowFn) -> int:
-    return where.shift + _shift(where.inner) if isinstance(where, ShiftedOutputTime) else 0
+def _output_time_shift(where: WindowFn) -> int:
+    return where.shift + _output_time_shift(where.inner) if isinstance(where, ShiftedOutputTime) else 0
 
 
 @dataclass(frozen=True)
@@ -115,16 +128,19 @@ def fork_point(catalog: Catalog, pipeline: Pipeline, span: Window | None, withou
     if span is None:
         return ForkPoint(None, "all input is read again")
     outputs = [name for name in pipeline.by_output if name not in without]
-    needed, published = reach(pipeline, span, outputs), catalog.published_by_all(catalog.head().refs)
-    if published is None:
+    needed_times, published_id = (
+        needed_event_times(pipeline, span, outputs),
+        catalog.published_by_all(catalog.head().refs),
+    )
+    if published_id is None:
         return ForkPoint(None, "nothing is published yet")
-    if needed is None:
+    if needed_times is None:
         return ForkPoint(None, "a window function of the pipeline's own does not say how far its windows reach")
     try:
-        begin = _newest_before(catalog, pipeline, published, needed.start)
+        begin = _newest_before(catalog, pipeline, published_id, needed_times.start)
     except (BrokenObjectError, MissingSnapshotError) as error:
         return ForkPoint(None, f"an older snapshot that it might begin with cannot be read ({error})")
-    return _judged(pipeline, needed.start, begin)
+    return _fork_point(pipeline, needed_times.start, begin)
 
 
 def fork_branch(catalog: Catalog, branch: str, point: ForkPoint) -> bool:
@@ -138,7 +154,7 @@ def fork_branch(catalog: Catalog, branch: str, point: ForkPoint) -> bool:
     return True
 
 
-def _judged(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkPoint:
+def _fork_point(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkPoint:
     """``begin``, the newest snapshot without anything as new as ``start``, if ``pipeline`` can continue from it."""
     first = f"any data of the first affected window (from {render(start)}) was read"
     if begin is None:
@@ -150,50 +166,54 @@ def _judged(pipeline: Pipeline, start: Instant, begin: Manifest | None) -> ForkP
     return ForkPoint(begin, f"it is the newest published snapshot taken before {first}")
 
 
-def _newest_before(catalog: Catalog, pipeline: Pipeline, published: str, start: Instant) -> Manifest | None:
-    """The newest snapshot up to ``published`` that has read nothing as new as ``start``; None if there is none that is
-    kept.
+def _newest_before(catalog: Catalog, pipeline: Pipeline, published_id: str, start: Instant) -> Manifest | None:
+    """The newest snapshot up to ``published_id`` that has read nothing as new as ``start``; None if there is none
+    that is kept.
     """
-    kept = _Kept.of(catalog)
-    at: str | None = published
-    while at is not None:
-        newer = kept.link(at)
+    snapshots = _UnmarkedSnapshots.from_catalog(catalog)
+    snapshot_id: str | None = published_id
+    while snapshot_id is not None:
+        newer = snapshots.link(snapshot_id)
         if _is_before(pipeline, newer, start):
             return newer.manifest
-        oldest, newest = _before(kept, pipeline, newer, start)
+        oldest, newest = _first_with_new_data(snapshots, pipeline, newer, start)
         if newest is not None:
             return newest.manifest
-        at = kept.grafts.get(oldest.snapshot_id)  # tags keep what is older than others that are not kept
+        snapshot_id = snapshots.grafts.get(oldest.snapshot_id)  # tags keep what is older than others that are not kept
     return None
 
 
-def _before(kept: "_Kept", pipeline: Pipeline, newer: Link, start: Instant) -> tuple[Link, Link | None]:
+def _first_with_new_data(
+    snapshots: "_UnmarkedSnapshots", pipeline: Pipeline, newer: Link, start: Instant
+) -> tuple[Link, Link | None]:
     """The oldest snapshot that has read something as new as ``start``, among ``newer`` and its ancestors that are kept
     without a gap; and the snapshot before it, if that is kept.
     """
     newest: Link | None = None
-    since = -1
-    while between := _ancestors(newer, since):
-        for epoch, snapshot_id in between:
+    oldest_epoch = -1
+    while ancestors := _ancestors_since(newer, oldest_epoch):
+        for epoch, snapshot_id in ancestors:
             try:
-                link = kept.link(snapshot_id)
+                link = snapshots.link(snapshot_id)
             except MissingSnapshotError:  # it has expired, and so has what came before it
-                since = epoch
+                oldest_epoch = epoch
                 break
             if _is_before(pipeline, link, start):
-                newest, since = link, epoch
+                newest, oldest_epoch = link, epoch
                 break
             newer = link
     return newer, newest
 
 
-def _ancestors(newer: Link, since: int) -> list[tuple[int, str]]:
-    """The ancestors that ``newer`` names of epochs after ``since``, newest first."""
-    return [(epoch, snapshot) for epoch, snapshot in sorted(newer.ancestors.items(), reverse=True) if epoch > since]
+def _ancestors_since(newer: Link, since_epoch: int) -> list[tuple[int, str]]:
+    """The ancestors that ``newer`` names of epochs after ``since_epoch``, newest first."""
+    return [
+        (epoch, snapshot) for epoch, snapshot in sorted(newer.ancestors.items(), reverse=True) if epoch > since_epoch
+    ]
 
 
 @dataclass(frozen=True)
-class _Kept:
+class _UnmarkedSnapshots:
     """Snapshots but for those that an expiry has marked: they may be there still, and a branch cannot begin there."""
 
     catalog: Catalog
@@ -201,7 +221,7 @@ class _Kept:
     grafts: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, catalog: Catalog) -> Self:
+    def from_catalog(cls, catalog: Catalog) -> Self:
         """Reads which snapshots are kept now. Raises BrokenObjectError."""
         horizon = catalog.head().horizon
         if horizon is None:
@@ -220,7 +240,7 @@ class _Kept:
 
 def _is_before(pipeline: Pipeline, link: Link, start: Instant) -> bool:
     assert link.manifest is not None
-    newest = newest_read(pipeline, StoredProgress.of(link.manifest))
+    newest = newest_read(pipeline, StoredProgress.from_manifest(link.manifest))
     return newest is None or newest < start
 
 
@@ -251,8 +271,8 @@ class DroppedBranch:
     moved_at: datetime | None
 
     def __str__(self) -> str:
-        moved = "" if self.moved_at is None else f", unchanged since {self.moved_at:%Y-%m-%dT%H:%MZ}"
-        return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved})"
+        moved_text = "" if self.moved_at is None else f", unchanged since {self.moved_at:%Y-%m-%dT%H:%MZ}"
+        return f"{self.name} (at {self.snapshot or 'no snapshot'}{moved_text})"
 
 
 def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
@@ -263,25 +283,23 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
     the same is fenced by it. What cannot be dropped because others write all the time is left to the next run.
     """
-    dropped: list[DroppedBranch] = []
+    dropped_branches: list[DroppedBranch] = []
     head = catalog.head()
-    still = dict.fromkeys(_old(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
-    staying = awaited() if still else frozenset()
-    for name, unchanged in still.items():
+    old_branches = dict.fromkeys(_old_branches(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
+    staying = awaited() if old_branches else frozenset()
+    for name, idle_time in old_branches.items():
         if name in staying:
             continue
         for _ in range(_ATTEMPTS):
             head = catalog.head()
-            abandoned = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
-            if name not in head.generations or (
-                abandoned.moved_at is not None and abandoned.moved_at > now - unchanged
-            ):
+            branch = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
+            if name not in head.generations or (branch.moved_at is not None and branch.moved_at > now - idle_time):
                 break
             with suppress(PublishConflictError):  # somebody did something meanwhile
                 catalog.drop(name, f"dropped {name}, which was never promoted", expected=head.entry)
-                dropped.append(abandoned)
+                dropped_branches.append(branch)
                 break
-    return dropped
+    return dropped_branches
 
 
 def how_long(name: str) -> str:
@@ -291,7 +309,7 @@ def how_long(name: str) -> str:
     return f"until it has not changed for {UNUSED.days} days" if _OF_A_RUN.fullmatch(name) else "until it is dropped"
 
 
-def _old(head: Head, own: str) -> list[str]:
+def _old_branches(head: Head, own: str) -> list[str]:
     names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
     return names[:-KEPT]
 
@@ -302,13 +320,13 @@ def _of_people(head: Head, own: str) -> list[str]:
 
 def _moved_at(catalog: Catalog, head: Head, name: str) -> datetime | None:
     """When the branch was made, claimed or committed to last, as far as that can still be told."""
-    return max(_moves(catalog, head, name), default=None)
+    return max(_times_of_moves(catalog, head, name), default=None)
 
 
-def _moves(catalog: Catalog, head: Head, name: str) -> Iterator[datetime]:
+def _times_of_moves(catalog: Catalog, head: Head, name: str) -> Iterator[datetime]:
     generation = head.generations.get(name)
     if generation is not None:
-        for entry in catalog.log(generation + 1, 1):  # that of the generation, or one before it
+        for entry in catalog.list_entries(generation + 1, 1):  # that of the generation, or one before it
             yield datetime.fromisoformat(entry.at).astimezone(UTC)
     if name in head.refs:
         with suppress(BrokenObjectError, MissingSnapshotError):

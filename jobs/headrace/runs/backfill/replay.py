@@ -45,7 +45,7 @@ from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
-from headrace.pipeline.identity import definition, fingerprint
+from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of, without_copies
@@ -55,7 +55,7 @@ from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.replay_clock import ReplayClock
 from headrace.runs.restore import InputGoneError
-from headrace.sources.landing import ByInput, Landing, counted
+from headrace.sources.landing import ByInput, Landing, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
@@ -74,7 +74,7 @@ class Rereading:
     epochs: tuple[RecordedEpoch, ...]
     rest: ByInput
 
-    def planned(self, take: Take, limit: int | None) -> Iterator[PlannedEpoch]:
+    def plan_epochs(self, take: Take, limit: int | None) -> Iterator[PlannedEpoch]:
         """The epochs, up to ``limit`` of them."""
         for number, epoch in enumerate(self.epochs[:limit], start=1):
             is_last = number == limit or (number == len(self.epochs) and not self.rest)
@@ -82,7 +82,7 @@ class Rereading:
 
 
 @dataclass(frozen=True)
-class Begun:
+class ReplayProgress:
     """How far a branch has come that reads again: ``at`` this processing time, with the watermarks ``reached`` (None:
     nothing is held), and it has ``heard`` these signals since it parted from main.
     """
@@ -103,9 +103,9 @@ class MainsReading:
     head: Manifest
 
     @classmethod
-    def of(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
+    def from_snapshot(cls, catalog: Catalog, pipeline: Pipeline, snapshot_id: str) -> Self | None:
         """Reads the history of the line of ``snapshot_id``; None if nothing of it can be read."""
-        for manifest in catalog.readable(snapshot_id):
+        for manifest in catalog.readable_manifests(snapshot_id):
             with suppress(BrokenObjectError):
                 watermarks_of(manifest)
                 return cls(catalog, pipeline, manifest)
@@ -116,29 +116,29 @@ class MainsReading:
         """Where main is: what is not to be passed by who has read what it has."""
         return self._held_to(watermarks_of(self.head))
 
-    def since(self, begin: Manifest | None) -> list[RecordedEpoch]:
+    def epochs_since(self, begin: Manifest | None) -> list[RecordedEpoch]:
         """Its epochs after those that it has in common with ``begin``, as far as that can still be told."""
-        until = self._common(begin)
+        common_id = self._common_snapshot(begin)
         for link in self.catalog.lineage(self.head.snapshot_id):
-            if link.snapshot_id == until:
+            if link.snapshot_id == common_id:
                 break
             with suppress(BrokenObjectError, MissingSnapshotError):
-                epochs = what_was_read(self.catalog, link.snapshot_id, until)
+                epochs = what_was_read(self.catalog, link.snapshot_id, common_id)
                 return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in epochs]
         return []
 
-    def begun(self, begin: Manifest | None) -> Begun:
+    def branch_progress(self, begin: Manifest | None) -> ReplayProgress:
         """How far a branch with the head ``begin`` has come since it parted from main."""
         if begin is None:
-            return Begun(reached=self._held_to(WatermarkHold()))
-        progress = StoredProgress.of(begin)
-        since_fork = self.catalog.whole_ancestry(begin.snapshot_id, self._common(begin))
+            return ReplayProgress(reached=self._held_to(WatermarkHold()))
+        progress = StoredProgress.from_manifest(begin)
+        since_fork = self.catalog.whole_ancestry(begin.snapshot_id, self._common_snapshot(begin))
         signals_given = [
-            signals for manifest in reversed(since_fork) if (signals := StoredProgress.of(manifest).signals)
+            signals for manifest in reversed(since_fork) if (signals := StoredProgress.from_manifest(manifest).signals)
         ]
-        return Begun(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(signals_given))
+        return ReplayProgress(progress.processing_time, self._held_to(watermarks_of(begin)), tuple(signals_given))
 
-    def _common(self, begin: Manifest | None) -> str | None:
+    def _common_snapshot(self, begin: Manifest | None) -> str | None:
         if begin is None:
             return None
         common = self.catalog.common_ancestor(self.head.snapshot_id, begin.snapshot_id)
@@ -148,18 +148,18 @@ class MainsReading:
         """``hold`` of main, as far as it says anything of the watermarks of ``pipeline``."""
         if hold is None or self.head.fingerprint == fingerprint(self.pipeline):
             return hold
-        recorded = self.head.definition
-        if recorded is None or _event_times(recorded) != _event_times(definition(self.pipeline)):
+        definition = self.head.definition
+        if definition is None or _event_times(definition) != _event_times(recorded_definition(self.pipeline)):
             return None
         # the stages may have been others; what was given to them decided which records were late
         return WatermarkHold(hold.watermark, inputs=hold.inputs, given=hold.given)
 
 
-def reread(
+def plan_rereading(
     pipeline: Pipeline,
     recorded: Iterable[RecordedEpoch],
     unread: ByInput,
-    begun: Begun = Begun(),
+    begun: ReplayProgress = ReplayProgress(),
     *,
     max_files: int | None = None,
     max_bytes: int | None = None,
@@ -173,19 +173,19 @@ def reread(
     """
     waiting = {name: {file.path: file for file in files} for name, files in unread.items()}
     is_exact = _is_exact(pipeline)
-    epochs = [*_left_of(_held(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
+    epochs = [*_left_of(_hold_to_watermarks(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
     if not is_exact:
         room = {
             input_.name: _Room(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
             for input_ in pipeline.inputs
         }
-        epochs = [*_together(epochs, room, _Order.of(pipeline), counts_again)]
+        epochs = [*_group_epochs(epochs, room, _Order.from_pipeline(pipeline), counts_again)]
     return Rereading(tuple(epochs), {name: [*files.values()] for name, files in waiting.items() if files})
 
 
-def _event_times(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _event_times(definition: Mapping[str, Any]) -> dict[str, Any]:
     """The event time of each input in a definition."""
-    return {input_["name"]: input_["event_time"] for input_ in stored["inputs"]}
+    return {input_["name"]: input_["event_time"] for input_ in definition["inputs"]}
 
 
 def _is_exact(pipeline: Pipeline) -> bool:
@@ -194,35 +194,35 @@ def _is_exact(pipeline: Pipeline) -> bool:
     return arrives or pipeline.deduplicate is not None
 
 
-def _held(recorded: Iterable[RecordedEpoch], reached: WatermarkHold | None) -> Iterator[RecordedEpoch]:
-    """``recorded``, each held to the watermarks that it left, or what is known of those before it."""
-    for epoch in recorded:
-        reached = epoch.reached or reached
-        yield replace(epoch, held_to=reached)
+def _hold_to_watermarks(epochs: Iterable[RecordedEpoch], hold: WatermarkHold | None) -> Iterator[RecordedEpoch]:
+    """``epochs``, each held to the watermarks that it left, or what is known of those before it."""
+    for epoch in epochs:
+        hold = epoch.reached or hold
+        yield replace(epoch, held_to=hold)
 
 
 def _left_of(
-    recorded: Iterable[RecordedEpoch],
+    epochs: Iterable[RecordedEpoch],
     waiting: Mapping[str, dict[str, SourceSplit]],
-    begun: Begun,
+    progress: ReplayProgress,
     repeats: Callable[[str], bool],
     *,
     is_exact: bool,
 ) -> Iterator[RecordedEpoch]:
-    """What is left of ``recorded`` epochs: with those of their files that are ``waiting``, as they are now, which wait
+    """What is left of recorded ``epochs``: with those of their files that are ``waiting``, as they are now, which wait
     no longer; with their signals, if those were not given yet. Epochs that have neither only where it ``is_exact``.
     """
-    given_signals = [*begun.heard]
+    given_signals = [*progress.heard]
 
-    def taken(name: str, path: str) -> SourceSplit | None:
+    def take_file(name: str, path: str) -> SourceSplit | None:
         own = waiting.get(name)
         if not own:  # nothing is left of it, or the definition has no such input any more
             return None
         return own.pop(path, None) if repeats(name) or path == next(iter(own)) else None
 
-    for epoch in recorded:
+    for epoch in epochs:
         files = {
-            name: [file_now for file in recorded_files if (file_now := taken(name, file.path)) is not None]
+            name: [file_now for file in recorded_files if (file_now := take_file(name, file.path)) is not None]
             for name, recorded_files in epoch.files.items()
         }
         left = {name: recorded_files for name, recorded_files in files.items() if recorded_files}
@@ -230,7 +230,7 @@ def _left_of(
         if signals in given_signals:
             given_signals.remove(signals)
             signals = ()
-        if left or signals or (is_exact and not epoch.files and epoch.processing_time > begun.at):
+        if left or signals or (is_exact and not epoch.files and epoch.processing_time > progress.at):
             yield replace(epoch, files=left, signals=signals, is_last=False)
 
 
@@ -244,7 +244,7 @@ class _Room:
     def with_more(self, files: Sequence[SourceSplit]) -> "_Room":
         return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
 
-    def holds(self, other: "_Room") -> bool:
+    def has_room_for(self, other: "_Room") -> bool:
         return other.files <= self.files and other.bytes <= self.bytes
 
 
@@ -257,24 +257,24 @@ class _Order:
     inputs: Sequence[str] | None
 
     @classmethod
-    def of(cls, pipeline: Pipeline) -> Self:
-        stages = (stage for alone in pipeline.by_output.values() for stage in alone.stages)
+    def from_pipeline(cls, pipeline: Pipeline) -> Self:
+        stages = (stage for output_pipeline in pipeline.by_output.values() for stage in output_pipeline.stages)
         is_ordered = any(CompiledStage(stage).is_ordered for stage in stages)
         return cls([input_.name for input_ in pipeline.inputs] if is_ordered else None)
 
-    def keeps(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
+    def keeps_order(self, before: Sequence[RecordedEpoch], after: RecordedEpoch) -> bool:
         """Whether ``after`` comes last if it becomes one with those ``before``, which arrive in their order."""
         last = next((epoch for epoch in reversed(before) if epoch.files), None)
         if self.inputs is None or last is None or not after.files:
             return True
-        return max(self._places(last)) < min(self._places(after))
+        return max(self._file_places(last)) < min(self._file_places(after))
 
-    def _places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
+    def _file_places(self, epoch: RecordedEpoch) -> list[tuple[int, str]]:
         assert self.inputs is not None
         return [(self.inputs.index(name), file.path) for name, files in epoch.files.items() for file in files]
 
 
-def _together(
+def _group_epochs(
     epochs: Iterable[RecordedEpoch],
     room: Mapping[str, _Room],
     order: _Order,
@@ -284,26 +284,26 @@ def _together(
     last of its own: they were given after what had been read. So is one with records ahead of its clock. One that takes
     back or repeats what was counted is alone: nothing of it may be dropped, and of others something may.
     """
-    gathered: list[RecordedEpoch] = []
+    group: list[RecordedEpoch] = []
     used: dict[str, _Room] = {}
     for epoch in epochs:
-        added = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
-        fits = all(room[name].holds(size) for name, size in added.items())
+        used_with_epoch = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        fits = all(room[name].has_room_for(size) for name, size in used_with_epoch.items())
         is_alone = bool(counts_again(epoch.files))
-        if gathered and (is_alone or not (fits and order.keeps(gathered, epoch))):
-            yield _one(gathered)
-            gathered, added = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+        if group and (is_alone or not (fits and order.keeps_order(group, epoch))):
+            yield _merge_epochs(group)
+            group, used_with_epoch = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
             used = {}
-        gathered.append(epoch)
-        used |= added
+        group.append(epoch)
+        used |= used_with_epoch
         if epoch.signals or epoch.is_ahead or is_alone:
-            yield _one(gathered)
-            gathered, used = [], {}
-    if gathered:
-        yield _one(gathered)
+            yield _merge_epochs(group)
+            group, used = [], {}
+    if group:
+        yield _merge_epochs(group)
 
 
-def _one(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
+def _merge_epochs(epochs: Sequence[RecordedEpoch]) -> RecordedEpoch:
     files: dict[str, list[SourceSplit]] = {}
     for epoch in epochs:
         for name, more_files in epoch.files.items():
@@ -323,14 +323,14 @@ class Replay:
 
     def files_left(self, head: Manifest | None) -> int:
         """How many files it reads after ``head``."""
-        return sum(counted(epoch.files) for epoch in self.epochs[next_number(head) :])
+        return sum(count_files(epoch.files) for epoch in self.epochs[next_number(head) :])
 
-    def made(self, number: int, epoch: RecordedEpoch) -> bool:
+    def matches_epoch(self, number: int, epoch: RecordedEpoch) -> bool:
         """Whether ``epoch`` may be its epoch ``number``."""
         if number < len(self.epochs):
-            return _told(epoch) == _told(self.epochs[number])
+            return _epoch_identity(epoch) == _epoch_identity(self.epochs[number])
         on_a_tick = self.clock is not None and self.clock.ticks_at(epoch.processing_time)
-        return on_a_tick and not counted(epoch.files)
+        return on_a_tick and not count_files(epoch.files)
 
     def epoch(self, number: int, progress: PipelineProgress) -> RecordedEpoch | None:
         """Epoch ``number``, which continues from ``progress``; None if the replay is over."""
@@ -338,10 +338,12 @@ class Replay:
             return self.epochs[number]
         if self.clock is None or progress.due_time >= NEVER:
             return None
-        tick = max(self.clock.tick(progress.processing_time) + 1, self.clock.tick(progress.due_time))
-        return RecordedEpoch({}, self.clock.at(tick))
+        tick = max(
+            self.clock.first_tick_from(progress.processing_time) + 1, self.clock.first_tick_from(progress.due_time)
+        )
+        return RecordedEpoch({}, self.clock.time_at(tick))
 
-    def planned(self, engine: Engine, limit: int | None) -> Iterator[PlannedEpoch]:
+    def plan_epochs(self, engine: Engine, limit: int | None) -> Iterator[PlannedEpoch]:
         """The epochs after the last one of ``engine``, until there are ``limit`` of them in all."""
         while limit is None or engine.epoch + 1 < limit:
             epoch = self.epoch(engine.epoch + 1, engine.progress)
@@ -359,17 +361,17 @@ def open_replay(catalog: Catalog, options: RunOptions, landing: Landing) -> Repl
     """
     head = catalog.head()
     if options.clock is not None:
-        return Replay(tuple(_cut(catalog, landing, options)), options.clock)
-    of = options.from_branch or MAIN
-    ref = ref_of(of, head.refs, head.generations)
+        return Replay(tuple(_landed_epochs(catalog, landing, options)), options.clock)
+    branch = options.from_branch or MAIN
+    ref = ref_of(branch, head.refs, head.generations)
     snapshot = None if ref is None else head.refs.get(ref)
     if snapshot is None:
         raise UnknownBranchError(
-            f"no branch or tag {of!r} of {catalog.pipeline} has a snapshot to replay; there are "
+            f"no branch or tag {branch!r} of {catalog.pipeline} has a snapshot to replay; there are "
             f"{', '.join(sorted(head.refs)) or 'none'}. A clock of its own (--clock) replays input that was never run"
         )
     epochs = recorded_epochs(catalog, snapshot)
-    _check_input(f"{catalog.pipeline}: replay of {of}", epochs, landing)
+    _check_input(f"{catalog.pipeline}: replay of {branch}", epochs, landing)
     return Replay(tuple(epochs))
 
 
@@ -383,7 +385,14 @@ def replay_head(
     if snapshot_id is None:
         return None
     epochs = recorded_epochs(catalog, snapshot_id)
-    difference = next((f"epoch {at}" for at, epoch in enumerate(epochs) if not replay.made(at, epoch)), None)
+    difference = next(
+        (
+            f"epoch {epoch_number}"
+            for epoch_number, epoch in enumerate(epochs)
+            if not replay.matches_epoch(epoch_number, epoch)
+        ),
+        None,
+    )
     head = catalog.manifest(snapshot_id)
     if difference is None and head.fingerprint != fingerprint(pipeline):
         difference = "the pipeline"
@@ -403,19 +412,19 @@ def next_number(head: Manifest | None) -> int:
     return 0 if head is None else head.epoch + 1
 
 
-def _told(epoch: RecordedEpoch) -> tuple[object, ...]:
+def _epoch_identity(epoch: RecordedEpoch) -> tuple[object, ...]:
     """What tells ``epoch`` from others. Its files by path and size: where they were not read yet there is no more."""
     files = {name: [(file.path, file.size) for file in files] for name, files in epoch.files.items() if files}
     return files, epoch.processing_time, epoch.signals, epoch.is_last, epoch.held_to
 
 
-def _cut(catalog: Catalog, landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
+def _landed_epochs(catalog: Catalog, landing: Landing, options: RunOptions) -> Iterable[RecordedEpoch]:
     """What has landed as epochs of bounded size, one at each tick."""
     assert options.clock is not None
     tick, files = 0, without_copies(catalog, None, landing.new_files({}))
     while files:
         batch, files = landing.next_epoch(files, options.files_per_epoch, options.bytes_per_epoch)
-        yield RecordedEpoch(batch, options.clock.at(tick))
+        yield RecordedEpoch(batch, options.clock.time_at(tick))
         tick += 1
 
 
@@ -426,7 +435,7 @@ def _check_input(what: str, epochs: Sequence[RecordedEpoch], landing: Landing) -
         if name not in landing.enumerators:
             raise InputGoneError(f"{what} reads an input {name}, which the pipeline does not have any more")
         files = [file for epoch in epochs for file in epoch.files.get(name, ())]
-        missing += [f"{split.path} {how}" for split, how in landing.missing(name, files)]
+        missing += [f"{split.path} {how}" for split, how in landing.missing_splits(name, files)]
     if missing:
         more = f"; and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
         raise InputGoneError(

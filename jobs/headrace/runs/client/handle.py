@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Literal, overload
 
-from headrace.model.arguments import Arguments, keywords
+from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.deployment import Deployment
 from headrace.read.pipeline_reader import Definition, check_root
@@ -41,6 +41,12 @@ class PipelineHandle(PipelineHistory):
     Methods that need the definition take it as ``pipeline``: a Pipeline, its file (``path/to/file.py[:name]``) or a
     registered name. Without it they take the pipeline that the handle was asked for with (``hr.open(root)[pipeline]``),
     else the registered one of this name. All others need no definition.
+
+    >>> handle = hr.open(root)["delays"]
+    >>> handle.run().epochs
+    (2,)
+    >>> handle.current().count()
+    4
     """
 
     def __init__(
@@ -129,20 +135,28 @@ class PipelineHandle(PipelineHistory):
     ) -> "RunResult | DryRun":
         """Process what has landed, audit it, publish it. Or replay it on a branch of its own.
 
+        A run makes at most ``max_epochs`` epochs, each of at most ``files_per_epoch`` files and ``bytes_per_epoch``
+        bytes.
+
         ``executor`` is "spark", "local" or "auto"; ``mode`` is "micro-batch", "batch" or "replay". ``publish``: by
         default on main, unless it replays. ``from_branch``, ``clock`` and ``clock_step`` are for replays; all else is
         as the options of ``headrace run`` are.
 
         ``dry_run`` gives the stages that the run would perform, from which offsets to which, and what it would warn of.
         Nothing moves, starts or lands, and nothing is written. It raises what stands against the run.
+
+        >>> [type(stage).__name__ for stage in handle.run(dry_run=True).stages]
+        ['TakeBranch', 'RestoreState', 'ComputeEpochs', 'AuditBranch', 'PublishAudited']
+        >>> handle.run(files_per_epoch=1, executor="local")
+        <process of delays succeeded: 1 epochs; main at ... (epoch 2); published: ...; 0 warnings>
         """
         from headrace.runs.client.recording import look_ahead_of, run_recorded, told_to
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import Mode, RunOptions
 
-        asked = checked_fields("run", locals())
-        asked.setdefault("publish", asked["branch"] == MAIN and asked["mode"] is not Mode.REPLAY)
-        options = RunOptions(self._new_run_id(), **asked, create=self._create)
+        fields = checked_fields("run", locals())
+        fields.setdefault("publish", fields["branch"] == MAIN and fields["mode"] is not Mode.REPLAY)
+        options = RunOptions(self._new_run_id(), **fields, create=self._create)
         definition = self._needed_definition(pipeline, "run")
         if Arguments("run").flag("dry_run", dry_run):
             return look_ahead_of("process", definition, self.root, options)
@@ -212,6 +226,11 @@ class PipelineHandle(PipelineHistory):
         where there are several, and nothing else changes; the branch stays. Raises what ``promote`` does of a patch.
 
         ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
+
+        >>> handle.backfill(branch="corrected", dry_run=True).stages[0].branch
+        'corrected'
+        >>> handle.backfill(branch="corrected")
+        <backfill of delays succeeded: 2 epochs; corrected at ... (epoch 1); published: ...; 0 warnings>
         """
         from headrace.runs.client.recording import backfill_recorded, look_ahead_of, told_to
         from headrace.runs.option_values import checked_fields
@@ -280,15 +299,19 @@ class PipelineHandle(PipelineHistory):
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
 
         ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
+
+        >>> before = handle.show("main").parent
+        >>> handle.recover(before)
+        <recover of delays succeeded: ...>
         """
         from headrace.runs.client.recording import look_ahead_of, run_recorded, told_to
         from headrace.runs.option_values import checked_fields
         from headrace.runs.options import RunOptions
 
-        asked = checked_fields("recover", locals())
-        to = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
+        fields = checked_fields("recover", locals())
+        target_id = self._id_of(Arguments("recover").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         definition = self._needed_definition(pipeline, "recover")
-        options = RunOptions(self._new_run_id(), snapshot=to, **asked)
+        options = RunOptions(self._new_run_id(), snapshot=target_id, **fields)
         if Arguments("recover").flag("dry_run", dry_run):
             return look_ahead_of("recover", definition, self.root, options)
         return run_recorded("recover", definition, self.root, options, told_to(listener))
@@ -307,12 +330,16 @@ class PipelineHandle(PipelineHistory):
         Readers are seen under this root, under ``reader_roots`` and those that HEADRACE_READER_ROOTS and HEADRACE_ROOTS
         name, and wherever one holds something here; ``searched`` says where was looked. Raises RefusedError,
         UpstreamCycleError, MissingRootError.
+
+        >>> before = handle.show("main").parent
+        >>> [(str(move.pipeline), move.to) for move in handle.recovery_cut(before).moves]
+        [('delays', '...'), ('airports', '...')]
         """
         from headrace.runs.recovery_target import recovery_cut
 
-        to = self._id_of(Arguments("recovery_cut").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
+        target_id = self._id_of(Arguments("recovery_cut").text("snapshot", snapshot, "3f0c9a7be2d14c55"))
         give_up = Arguments("recovery_cut").flag("give_up_delivered", give_up_delivered)
-        return recovery_cut(self._catalog, to, give_up_delivered=give_up, leave=leave, reader_roots=reader_roots)
+        return recovery_cut(self._catalog, target_id, give_up_delivered=give_up, leave=leave, reader_roots=reader_roots)
 
     def replay_late(
         self,
@@ -326,6 +353,10 @@ class PipelineHandle(PipelineHistory):
         those that one of several dropped.
 
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.
+
+        >>> landed = handle.replay_late(to="landing/corrected")
+        >>> landed.records, landed.target
+        (1, 'file:///.../landing/corrected')
         """
         from headrace.runs.dropped_records import land_late
 
@@ -346,6 +377,10 @@ class PipelineHandle(PipelineHistory):
 
         ``to`` is the landing prefix: a path below the root, or a URI; by default that of each input, below
         ROOT/rejected.
+
+        >>> landed = handle.replay_rejected()
+        >>> landed.records, landed.targets
+        (1, {'source': 'file:///.../rejected/landing/flights'})
         """
         from headrace.runs.dropped_records import land_rejected
 
@@ -397,27 +432,31 @@ class PipelineHandle(PipelineHistory):
         SinkMovedError, UndeliverableError; a sink that raises holds what it held.
 
         ``dry_run`` gives the stages, as ``run`` does. It asks no sink, and nothing is done.
+
+        >>> [(delivery.sink, delivery.written) for delivery in handle.deliver()]
+        [('reports.delays', 3)]
         """
         from headrace.runs.delivering.deliver import deliver_all, plan_deliveries
 
         arguments = Arguments("deliver")
         definition = self._needed_definition(pipeline, "deliver")
-        names = arguments.several("sinks", sinks, str, '"reports.sales"')
-        over, again = arguments.flag("take_over", take_over), arguments.flag("refill", refill)
+        names = arguments.tuple_of("sinks", sinks, str, '"reports.sales"')
+        takes_over, refills = arguments.flag("take_over", take_over), arguments.flag("refill", refill)
         if arguments.flag("dry_run", dry_run):
             from headrace.runs.plan import DryRun
 
             catalog = self._catalog
             return DryRun(
-                definition.name, plan_deliveries(catalog, definition, output, names, take_over=over, refill=again)
+                definition.name,
+                plan_deliveries(catalog, definition, output, names, take_over=takes_over, refill=refills),
             )
         return deliver_all(
             self._catalog,
             definition,
             output=output,
             names=names,
-            take_over=over,
-            refill=again,
+            take_over=takes_over,
+            refill=refills,
             listener=listener or (lambda _: None),
         )
 
@@ -433,6 +472,11 @@ class PipelineHandle(PipelineHistory):
         delivered to them, row by row; of rows that differ the first ``limit`` are given. Nothing is written.
 
         Raises UnknownSinkError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
+
+        >>> _ = handle.deliver()
+        >>> comparison = handle.check_sinks()[0].comparison
+        >>> comparison.ours, comparison.theirs, comparison.different
+        (3, 3, 0)
         """
         from headrace.runs.delivering.checking import check_sinks
 
@@ -441,8 +485,8 @@ class PipelineHandle(PipelineHistory):
             self._catalog,
             self._needed_definition(pipeline, "check_sinks"),
             output=output,
-            names=arguments.several("sinks", sinks, str, '"reports.sales"'),
-            limit=arguments.whole("limit", limit, least=0),
+            names=arguments.tuple_of("sinks", sinks, str, '"reports.sales"'),
+            limit=arguments.whole_number("limit", limit, least=0),
         )
 
     def compare_with(
@@ -463,22 +507,27 @@ class PipelineHandle(PipelineHistory):
         ``columns`` says what the table calls ours, ``without`` names columns that are not compared, and floats are
         the same within a relative ``tolerance``. All rows that differ are counted, and the first ``limit`` given.
         Raises ComparedTableError, ComparedColumnsError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
+
+        >>> _ = handle.deliver()
+        >>> comparison = handle.compare_with("delta:reports/delays", connection="lake", tolerance=1e-9)
+        >>> comparison.only_ours, comparison.only_theirs, comparison.different
+        (0, 0, 0)
         """
         from headrace.read.diff.target_comparison import ComparedColumns
-        from headrace.runs.delivering.checking import compare
+        from headrace.runs.delivering.checking import compare_published
 
         arguments = Arguments("compare_with")
         reader = self if output is None else self[output]
-        chosen = ComparedColumns(
+        compared_columns = ComparedColumns(
             arguments.mapping("columns", columns or {}, str, '{"window_start": "hour"}', least=0),
-            arguments.several("without", without, str, '"window_end"'),
+            arguments.tuple_of("without", without, str, '"window_end"'),
             arguments.number("tolerance", tolerance, most=1),
         )
-        limit = arguments.whole("limit", limit, least=0)
-        return compare(reader, at, table, connection=connection, columns=chosen, limit=limit)
+        limit = arguments.whole_number("limit", limit, least=0)
+        return compare_published(reader, at, table, connection=connection, columns=compared_columns, limit=limit)
 
 
-@keywords
+@check_keywords
 def open(root: str, *, create: bool = False) -> "OpenDeployment":  # noqa: A001 (read as hr.open)
     """The pipelines under ``root``: ``file:///folder`` or ``s3://bucket/prefix``. A root that does not exist is an
     error, unless a run is to ``create`` it.
@@ -496,7 +545,14 @@ def open(root: str, *, create: bool = False) -> "OpenDeployment":  # noqa: A001 
 
 
 class OpenDeployment(Deployment):
-    """The pipelines under a root, by name or by their definition. What there is is looked up each time."""
+    """The pipelines under a root, by name or by their definition. What there is is looked up each time.
+
+    >>> deployment = hr.open(root)
+    >>> list(deployment)
+    ['airports', 'delays', 'traffic']
+    >>> deployment["delays"]
+    <pipeline delays: published at ..., main at ...>
+    """
 
     def __init__(self, store: ObjectStore, *, create: bool = False) -> None:
         """``create``: runs make a root that does not exist, even if there is no input."""
@@ -505,4 +561,4 @@ class OpenDeployment(Deployment):
 
     def __getitem__(self, name: str | Pipeline) -> PipelineHandle:
         """The results of pipeline ``name``. Raises UnknownResultsError for a name without any."""
-        return PipelineHandle(*self._found(name), create=self._create)
+        return PipelineHandle(*self._find_pipeline(name), create=self._create)

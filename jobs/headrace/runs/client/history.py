@@ -45,16 +45,19 @@ class PipelineStorage(PipelineReader):
         snapshots, and tags.
 
         Raises KeepError without ``keep_last`` where nobody knows the retention, since no definition is known.
+
+        >>> handle.keeping(keep_last=10, keep_for="30d")
+        Keep(last=10, younger=datetime.timedelta(days=30), tags=True)
         """
         from headrace.runs.maintenance import rule_of
 
         arguments = Arguments("expire")
         if keep_last is not None:
-            keep_last = arguments.whole("keep_last", keep_last, least=1)
+            keep_last = arguments.whole_number("keep_last", keep_last, least=1)
         if keep_tags is not None:
             keep_tags = arguments.flag("keep_tags", keep_tags)
         if not (keep_for is None or isinstance(keep_for, str | timedelta)):
-            raise arguments.wrong("keep_for", keep_for, 'write a length of time, such as "30d"')
+            raise arguments.refusal("keep_for", keep_for, 'write a length of time, such as "30d"')
         definition = self.definition() if pipeline is None else self._needed_definition(pipeline, "expire")
         return rule_of(self.name, definition, last=keep_last, younger=keep_for, tags=keep_tags)
 
@@ -74,15 +77,23 @@ class PipelineStorage(PipelineReader):
         those younger than ``keep_for``, such as "30d"; what is left out is as the pipeline's retention says. Without
         ``keep_tags`` tags of what is not kept are dropped. ``dry_run`` only says what would happen. Raises KeepError,
         and RestoreError when something kept is damaged.
+
+        >>> handle.expire(keep_last=1, dry_run=True).marked.objects
+        3
+        >>> handle.expire(keep_last=1).kept
+        1
         """
-        from headrace.runs.maintenance import expire
+        from headrace.runs.maintenance import expire_snapshots
 
         keep = self.keeping(pipeline, keep_last=keep_last, keep_for=keep_for, keep_tags=keep_tags)
-        return expire(self._catalog, keep, dry_run=Arguments("expire").flag("dry_run", dry_run))
+        return expire_snapshots(self._catalog, keep, dry_run=Arguments("expire").flag("dry_run", dry_run))
 
     def drop_reader(self, name: str) -> list[str]:
         """Keep nothing any more for a reader, a pipeline that reads this one, which is gone for good; the names of what
         ended. If it is not gone, its next run says again what it needs. Raises UnknownReaderError.
+
+        >>> handle.drop_reader("airports")
+        ['airports.source']
         """
         from headrace.runs.upstream_holds import drop_reader
 
@@ -94,6 +105,9 @@ class PipelineStorage(PipelineReader):
         ``deep`` reads data files too, and compares their checksums. ``repair`` makes again what can be: files of state
         from the local cache of this machine, the hint, the list of what is to be deleted; and has what no snapshot ever
         named deleted once its writers are gone. It moves no branch.
+
+        >>> handle.fsck(deep=True).problems
+        ()
         """
         from headrace.runs.maintenance import check
 
@@ -106,12 +120,15 @@ class PipelineStorage(PipelineReader):
         """How late the data of the newest ``epochs`` was, with quantiles for choosing bound and allowed lateness; drawn
         into the file ``out`` (PNG, SVG or PDF) if there is one. ``output``: which of several. Raises NotInstalledError
         without matplotlib.
-        """
-        from headrace.observe.lateness import plot
 
-        epochs = Arguments("plot").whole("epochs", epochs, least=1)
+        >>> handle.plot().lateness["behind"]
+        {50: '0s', 90: '2h 30m', 99: '2h 30m', 100: '2h 30m'}
+        """
+        from headrace.observe.lateness import plot_lateness
+
+        epochs = Arguments("plot").whole_number("epochs", epochs, least=1)
         catalog = self._catalog if output is None else self[output].catalog
-        return plot(catalog, at, epochs, None if out is None else Path(out))
+        return plot_lateness(catalog, at, epochs, None if out is None else Path(out))
 
 
 BY_HAND = "rolled back by hand"
@@ -131,7 +148,11 @@ class PipelineHistory(PipelineStorage):
 
     @property
     def root(self) -> str:
-        """The URI of the root."""
+        """The URI of the root.
+
+        >>> handle.root
+        'file:///...'
+        """
         return self._catalog.store.uri
 
     def release(self, snapshot: str, *, message: str, output: str | None = None) -> "Entry":
@@ -141,40 +162,68 @@ class PipelineHistory(PipelineStorage):
         ``output``: of one of several; by default of all that are behind. Outputs that are computed of it, and whose
         audits are good, follow with the next publish. Raises UpstreamUnpublishedError for one that is computed of
         another that readers do not see so far.
+
+        >>> _ = handle.run(publish=False)
+        >>> handle.release("main", message="a strike: few flights are right").message
+        'a strike: few flights are right'
         """
         from headrace.runs.publishing.publish import release
 
-        return self._moved(release(self._catalog, self._id_of(snapshot), message, output))
+        return self._renew_summary_after(release(self._catalog, self._id_of(snapshot), message, output))
 
     def publish(self, output: str | None = None) -> "RunResult":
         """Publish of main what its stored audits found good: of one ``output``, or of all. Nothing is audited.
 
         Raises AuditMissingError, AuditFailedError, NothingToPublishError, UpstreamUnpublishedError.
+
+        >>> _ = handle.run(publish=False)
+        >>> handle.publish()
+        <publish of delays succeeded: 1 epochs; main at ... (epoch 2); published: ...; 0 warnings>
         """
         from headrace.runs.publishing.publish import publish_audited
 
         refs = self._catalog.head().refs
-        shown = self._catalog.published_by_all(refs) if output is None else refs.get(published_ref(output))
-        return publish_audited(self.name, self.root, last_announced=shown, run_id=self._new_run_id(), output=output)
+        last_announced = self._catalog.published_by_all(refs) if output is None else refs.get(published_ref(output))
+        return publish_audited(
+            self.name, self.root, last_announced=last_announced, run_id=self._new_run_id(), output=output
+        )
 
     def tag(self, name: str, snapshot: str = MAIN, *, message: str = "") -> "Entry":
-        """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
-        return self._moved(self._catalog.tag(name, self._id_of(snapshot), message))
+        """Give a snapshot a name that stays: to read it, to roll back to it, to replay it.
+
+        ``snapshot`` is an id, a branch or a tag. ``message`` stands in the entry of the log.
+
+        >>> handle.tag("march", message="the books are closed").message
+        'tagged epoch 1 as march: the books are closed'
+        >>> handle.current(at="march").count()
+        3
+        """
+        return self._renew_summary_after(self._catalog.tag(name, self._id_of(snapshot), message))
 
     def drop(self, name: str, *, message: str = "") -> "Entry":
-        """Drop a branch or a tag. Its snapshots stay in the store. The entry says which branches and tags stand."""
+        """Drop a branch or a tag. Its snapshots stay in the store. The entry says which branches and tags stand.
+
+        >>> _ = handle.tag("march")
+        >>> sorted(handle.drop("march").refs)
+        ['main', 'published']
+        """
         head = self._catalog.head()
-        return self._moved(self._catalog.drop(ref_of(name, head.refs, head.generations) or name, message))
+        return self._renew_summary_after(self._catalog.drop(ref_of(name, head.refs, head.generations) or name, message))
 
     def fork(self, snapshot: At, name: str, *, message: str = "") -> "Entry":
         """Make a branch ``name`` at a snapshot (named as ``at`` is), for runs beside main: ``run(branch=name)``.
 
         Raises UnknownBranchError, NoSnapshotError.
+
+        >>> handle.fork("published", "trial").message
+        'forked trial at epoch 1'
+        >>> handle.run(branch="trial").branch
+        'trial'
         """
         manifest = snapshot_at(self._catalog, snapshot).manifest
         if manifest is None:
             raise NoSnapshotError(f"{snapshot} of pipeline {self.name} has no snapshot yet, so nothing can be forked")
-        return self._moved(self._catalog.fork(name, manifest.snapshot_id, message))
+        return self._renew_summary_after(self._catalog.fork(name, manifest.snapshot_id, message))
 
     @overload
     def rollback(
@@ -217,6 +266,12 @@ class PipelineHistory(PipelineStorage):
         and the releases that would end. It raises RefusedError, as the rollback would.
 
         Below what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
+
+        >>> before = handle.show("main").parent
+        >>> sorted(handle.rollback(to=before, dry_run=True).moves)
+        ['main', 'published']
+        >>> handle.rollback(to=before, message="wrong prices").message
+        'wrong prices'
         """
         arguments, catalog = Arguments("rollback"), self._catalog
         to, branch = arguments.text("to", to, BEGINNING), arguments.text("branch", branch, MAIN)
@@ -225,16 +280,18 @@ class PipelineHistory(PipelineStorage):
         give_up = arguments.flag("give_up_delivered", give_up_delivered)
         given_up = would_give_up(catalog, branch, to_id, give_up_delivered=give_up)
         if not dry_run:
-            return self._moved(
+            return self._renew_summary_after(
                 catalog.rollback(branch, given_up.to, message, patches=given_up.patches, give_up_delivered=give_up)
             )
-        moved = {output_of(ref): after for ref, (_, after) in given_up.moves.items() if is_published(ref)}
-        if not moved:
+        moves = {output_of(ref): target_id for ref, (_, target_id) in given_up.moves.items() if is_published(ref)}
+        if not moves:
             return given_up
         from headrace.audit.range import ended_by
 
-        ended = (line for output, after in moved.items() for line in ended_by(seen_catalog(catalog, output), after))
-        return replace(given_up, told=(*given_up.told, *dict.fromkeys(ended)))
+        lines = (
+            line for output, target_id in moves.items() for line in ended_by(seen_catalog(catalog, output), target_id)
+        )
+        return replace(given_up, told=(*given_up.told, *dict.fromkeys(lines)))
 
     @overload
     def promote(
@@ -295,44 +352,28 @@ class PipelineHistory(PipelineStorage):
         BranchBehindError, ForkGivenUpError, PatchedSinceError; ClockAheadError for a whole branch; for a patch
         UnpatchableError, OtherDefinitionError, UnpublishedError, OpenWindowsError; for one output NotAdoptableError,
         DeliveredError.
+
+        >>> _ = handle.backfill(branch="corrected")
+        >>> handle.promote("corrected", dry_run=True).refusals
+        ()
+        >>> handle.promote("corrected", message="delays of cancelled flights left out")
+        <cut_over of delays succeeded: ...>
         """
+        from headrace.runs.client.recording import make_change, rehearse_change
+        from headrace.runs.stages import CutOver
+
         arguments = Arguments("promote")
-        branch, limit = arguments.text("branch", branch, "trial"), arguments.whole("limit", limit, least=0)
+        branch, limit = arguments.text("branch", branch, "trial"), arguments.whole_number("limit", limit, least=0)
         dry_run = arguments.flag("dry_run", dry_run)
-        if not arguments.flag("patch", patch):
-            give_up = arguments.flag("give_up_delivered", give_up_delivered)
-            if output is not None:
-                from headrace.runs.publishing import adoption as adopting
-
-                output = arguments.text("output", output, "daily")
-                if dry_run:
-                    return adopting.rehearse_adoption(
-                        self._catalog, branch, output, limit=limit, give_up_delivered=give_up
-                    )
-                return adopting.adopt(
-                    self._catalog,
-                    branch,
-                    output,
-                    run_id=self._new_run_id(),
-                    message=message,
-                    give_up_delivered=give_up,
-                )
-            if dry_run:
-                from headrace.runs.publishing.promotion import rehearse
-
-                return rehearse(self._catalog, branch, limit=limit, give_up_delivered=give_up)
-            from headrace.runs.publishing import promotion
-
-            return promotion.promote(
-                self._catalog, branch, run_id=self._new_run_id(), message=message, give_up_delivered=give_up
-            )
-        from headrace.runs.publishing import patch as patching  # with what reads rows
-
+        patches = arguments.flag("patch", patch)
+        if not patches and output is not None:
+            output = arguments.text("output", output, "daily")
+        change = CutOver(branch, output, patches, arguments.flag("give_up_delivered", give_up_delivered))
         if dry_run:
-            return patching.rehearse_patch(self._catalog, branch, output=output or "", limit=limit)
-        return patching.patch(self._catalog, branch, run_id=self._new_run_id(), output=output or "", message=message)
+            return rehearse_change(self._catalog, change, limit)
+        return make_change(self._catalog, change, run_id=self._new_run_id(), message=message)
 
-    def _moved(self, entry: "Entry") -> "Entry":
+    def _renew_summary_after(self, entry: "Entry") -> "Entry":
         """``entry``, after which the summary of the pipeline is written again."""
         from headrace.runs.reporting.summary import renew_summary
 

@@ -5,11 +5,12 @@ What a run can be for, by the names that ``headrace.application`` takes.
 Runs that somebody starts by hand: each leaves its result object, of a failure too.
 """
 
+import logging
 import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.errors import HeadraceError
 from headrace.model.arguments import Arguments
@@ -17,29 +18,39 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.pipeline_reader import MissingRootError
 from headrace.runs.options import RunOptions
 from headrace.runs.plan import DryRun, PreparedRun, look_ahead
-from headrace.runs.process import perform, prepared_audit, prepared_process
-from headrace.runs.reporting.listener import LineListener, Listener, Watched, watched
+from headrace.runs.process import perform_run, prepared_audit, prepared_process
+from headrace.runs.reporting.listener import GuardedListener, LineListener, Listener, wrap_listener
 from headrace.runs.reporting.results import Action, RunError, RunResult, now
 from headrace.runs.reporting.summary import keep_result
 from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
+from headrace_snapshots.format.output_view import outputs_of
 from headrace_snapshots.names import MAIN
 from headrace_snapshots.store import open_store
+
+if TYPE_CHECKING:
+    from headrace.runs.publishing.adoption import AdoptOutput
+    from headrace.runs.publishing.patch import PatchOutput, PatchRehearsal
+    from headrace.runs.publishing.promotion import PromoteBranch, Rehearsal
+
+_logger = logging.getLogger(__name__)
 
 
 class Prepare(Protocol):
     """A run of an action, before it is planned. Raises typed errors."""
 
-    def __call__(self, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun: ...
+    def __call__(
+        self, pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
+    ) -> PreparedRun: ...
 
 
-def _prepared_recovery(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun:
+def _prepared_recovery(pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener) -> PreparedRun:
     from headrace.runs.recover import prepared_recovery  # here and below: what a plain run does without
 
     return prepared_recovery(pipeline, root, options, listener)
 
 
-def _prepared_backfill(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> PreparedRun:
+def _prepared_backfill(pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener) -> PreparedRun:
     from headrace.runs.backfill.backfill import prepared_backfill
 
     return prepared_backfill(pipeline, root, options, listener)
@@ -59,25 +70,27 @@ def new_run_id(started_by: str) -> str:
     return f"{started_by}-{datetime.now(UTC):%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
 
 
-def told_to(listener: Listener | Callable[[str], None] | None) -> Watched:
+def told_to(listener: Listener | Callable[[str], None] | None) -> GuardedListener:
     """A listener as a run calls it; of a function, one that gives it each thing as a line."""
     if listener is None or isinstance(listener, Listener):
-        return watched(listener)
+        return wrap_listener(listener)
     if not callable(listener):
-        raise Arguments("run").wrong("listener", listener, "give a function that takes a line, such as print")
-    return watched(LineListener(listener))
+        raise Arguments("run").refusal("listener", listener, "give a function that takes a line, such as print")
+    return wrap_listener(LineListener(listener))
 
 
-def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Watched) -> RunResult:
+def run_recorded(
+    action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
+) -> RunResult:
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
     try:
-        prepared = PREPARED[action](pipeline, root, options, watched(listener))
-        result = perform(prepared)
+        prepared_run = PREPARED[action](pipeline, root, options, wrap_listener(listener))
+        result = perform_run(prepared_run)
     except MissingRootError:
         raise  # the result object would make it
     except HeadraceError as error:
-        failed = RunResult(
+        failure = RunResult(
             options.run_id,
             pipeline.name,
             action,
@@ -88,11 +101,11 @@ def run_recorded(action: Action, pipeline: Pipeline, root: str, options: RunOpti
             branch=options.branch,
         )
         try:
-            keep_result(Catalog(store, pipeline.name), failed)
+            keep_result(Catalog(store, pipeline.name), failure)
         except HeadraceError as unwritten:
             error.add_note(f"and the result object could not be written: {unwritten}")
         raise
-    keep_result(prepared.context.catalog, result)
+    keep_result(prepared_run.context.catalog, result)
     return result
 
 
@@ -101,16 +114,19 @@ def look_ahead_of(action: Action, pipeline: Pipeline, root: str, options: RunOpt
     seen.
     """
     if action != "backfill":
-        return look_ahead(PREPARED[action](pipeline, root, options, watched(None)))
+        return look_ahead(PREPARED[action](pipeline, root, options, wrap_listener(None)))
     from headrace.runs.backfill.backfill import branch_of
 
     options = replace(options, branch=branch_of(options))
-    looked, then = look_ahead(PREPARED[action](pipeline, root, options, watched(None))), _cut_over_of(options)
-    return looked if then is None else replace(looked, stages=(*looked.stages, then))
+    dry_run, cut_over = (
+        look_ahead(PREPARED[action](pipeline, root, options, wrap_listener(None))),
+        _cut_over_of(options),
+    )
+    return dry_run if cut_over is None else replace(dry_run, stages=(*dry_run.stages, cut_over))
 
 
 def backfill_recorded(
-    pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, *, started_by: str
+    pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener, *, started_by: str
 ) -> RunResult:
     """Backfill a branch and, if the options say that it ``promotes``, make that main and published; of one ``output``
     let main adopt it, audit that, and publish it; or, if it ``patches``, make its rows of expired windows a patch. If
@@ -123,17 +139,18 @@ def backfill_recorded(
 
     options = replace(options, branch=branch_of(options))
     result = run_recorded("backfill", pipeline, root, options, listener)
-    then = _cut_over_of(options)
-    if then is None or result.snapshot is None:  # nothing has landed
+    cut_over = _cut_over_of(options)
+    if cut_over is None or result.snapshot is None:  # nothing has landed
         return result
-    if then.output is not None and not then.patches:
-        return _adopted(pipeline, root, options, listener, result.epoch)
+    if cut_over.output is not None and not cut_over.patches:
+        return _adopt_output(pipeline, root, options, listener, result.epoch)
+    catalog = Catalog(open_store(root), pipeline.name)
     try:
-        return _cut_over(then, pipeline, root, options)
+        return make_change(catalog, cut_over, run_id=options.run_id, message=options.message)
     except BranchBehindError as error:
         listener.noted(f"{error}: catching up")
         run_recorded("backfill", pipeline, root, replace(options, run_id=new_run_id(started_by)), listener)
-        return _cut_over(then, pipeline, root, options)
+        return make_change(catalog, cut_over, run_id=options.run_id, message=options.message)
 
 
 def _cut_over_of(options: RunOptions) -> CutOver | None:
@@ -143,20 +160,11 @@ def _cut_over_of(options: RunOptions) -> CutOver | None:
     return CutOver(options.branch, options.output, options.patches)
 
 
-def _cut_over(stage: CutOver, pipeline: Pipeline, root: str, options: RunOptions) -> RunResult:
-    if not stage.patches:
-        from headrace.runs.publishing.promotion import cut_over
-
-        return cut_over(pipeline.name, root, stage.branch, run_id=options.run_id)
-    from headrace.runs.publishing.patch import patch  # with what reads rows
-
-    catalog = Catalog(open_store(root), pipeline.name)
-    return patch(catalog, stage.branch, run_id=options.run_id, output=stage.output or "", message=options.message)
-
-
-def _adopted(pipeline: Pipeline, root: str, options: RunOptions, listener: Watched, epoch: int | None) -> RunResult:
+def _adopt_output(
+    pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener, epoch: int | None
+) -> RunResult:
     """What became of main once it has adopted the output from its branch, which has come to ``epoch``."""
-    from headrace.runs.publishing.adoption import adopt, published
+    from headrace.runs.publishing.adoption import publish_adopted
 
     assert options.output is not None
     catalog = Catalog(open_store(root), pipeline.name)
@@ -164,7 +172,63 @@ def _adopted(pipeline: Pipeline, root: str, options: RunOptions, listener: Watch
     if main is not None and catalog.link(main).epoch != epoch:
         listener.noted(f"main has gone on since: branch {options.branch} catches up")
         run_recorded("backfill", pipeline, root, replace(options, run_id=f"{options.run_id}-2"), listener)
-    result = adopt(catalog, options.branch, options.output, run_id=options.run_id, message=options.message)
-    audited = replace(options, run_id=f"{options.run_id}-audit", branch=MAIN, output=None, promotes=False)
-    run_recorded("audit", pipeline, root, audited, listener)
-    return published(catalog, result, options.output, options.run_id)
+    adopts = CutOver(options.branch, options.output)
+    result = make_change(catalog, adopts, run_id=options.run_id, message=options.message)
+    audit_options = replace(options, run_id=f"{options.run_id}-audit", branch=MAIN, output=None, promotes=False)
+    run_recorded("audit", pipeline, root, audit_options, listener)
+    return publish_adopted(catalog, result, options.output, options.run_id)
+
+
+def make_change(catalog: Catalog, asked: CutOver, *, run_id: str, message: str = "") -> RunResult:
+    """Let main have what is ``asked``, unless something stands against it. ``message`` says in the log who decided it,
+    and why. For a caller that died before it could tell, the result is that of the attempt which has made it.
+
+    ``epochs`` and ``counts`` of the result are those of which readers had not seen something: none where a patch
+    changes nothing. Raises what its checks say; then PublishConflictError or FencedError if somebody else moves main
+    meanwhile.
+    """
+    from headrace.runs.publishing.audits import making_change, raise_first_refusal
+    from headrace.runs.publishing.publish import output_results, published_result
+
+    started_at, kind = now(), _kind_of(asked)
+    if (earlier_change := kind.made_before(catalog, asked)) is not None:
+        result_of_change = earlier_change.made
+        with making_change(catalog):
+            earlier_change.finish(run_id)
+    else:
+        change = kind.from_branch(catalog, asked)
+        raise_first_refusal(change.checks())
+        _logger.info("%s", change)
+        result_of_change = change.make(run_id, message)
+    result = published_result(
+        result_of_change.head,
+        result_of_change.visible,
+        result_of_change.audit,
+        action=result_of_change.action,
+        run_id=run_id,
+        started_at=started_at,
+        outputs=output_results(catalog, result_of_change.audits) if outputs_of(result_of_change.head) else None,
+    )
+    return replace(result, published=result_of_change.published, warnings=result_of_change.warnings)
+
+
+def rehearse_change(catalog: Catalog, asked: CutOver, limit: int = 20) -> "Rehearsal | PatchRehearsal":
+    """What ``make_change`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are
+    given. Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
+    """
+    return _kind_of(asked).from_branch(catalog, asked).rehearse(limit)
+
+
+def _kind_of(change: CutOver) -> "type[PromoteBranch | AdoptOutput | PatchOutput]":
+    """Which change is asked for. Each is imported with what it reads alone."""
+    if change.patches:
+        from headrace.runs.publishing.patch import PatchOutput
+
+        return PatchOutput
+    if change.output is not None:
+        from headrace.runs.publishing.adoption import AdoptOutput
+
+        return AdoptOutput
+    from headrace.runs.publishing.promotion import PromoteBranch
+
+    return PromoteBranch

@@ -20,7 +20,7 @@ from headrace.connections import Connection, connection
 from headrace.connections import connection as connection_named
 from headrace.errors import FixConfigError
 from headrace.ext.sinks import SINKS, OpenChangeLog, OpenReceiver, OpenSink, OpenTarget, SinkState, StoredRecords
-from headrace.model.expressions.data_types import DataType, ListType, PairsType, ValueType, in_words
+from headrace.model.expressions.data_types import DataType, NestedType, PairsType, ValueType, in_words
 from headrace.pipeline.endpoints import Sink
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff import target_comparison
@@ -28,7 +28,7 @@ from headrace.read.diff.changes import delivered_columns, still_there
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import At, snapshot_at
 from headrace.read.views.columns import ViewColumns
-from headrace.read.views.database import check_room, database, working_folder
+from headrace.read.views.database import check_room, open_database, working_folder
 from headrace.runs.delivering.deliver import chosen_sinks, is_same_place
 from headrace.sinks.failures import check_columns, named_failures
 from headrace_snapshots.catalog import Catalog
@@ -69,9 +69,15 @@ class SinkCheck:
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        compared = None if self.comparison is None else self.comparison.to_json()
+        comparison = None if self.comparison is None else self.comparison.to_json()
         own = {name: getattr(self, name) for name in ("pipeline", "output", "sink", "snapshot", "at", "published")}
-        return {**own, "others": self.others, "comparison": compared, "reason": self.reason, "is_right": self.is_right}
+        return {
+            **own,
+            "others": self.others,
+            "comparison": comparison,
+            "reason": self.reason,
+            "is_right": self.is_right,
+        }
 
     def describe(self) -> str:
         """What it holds, in a line."""
@@ -79,25 +85,25 @@ class SinkCheck:
         begins = f"sink {self.sink} was last written by us{when} with {self.snapshot or 'nothing'}"
         if self.snapshot is None and self.at is None:
             begins = f"sink {self.sink} was never written by us"
-        behind = "" if self.snapshot == self.published else f" (readers see {self.published or 'nothing'})"
+        published_text = "" if self.snapshot == self.published else f" (readers see {self.published or 'nothing'})"
         others = "" if self.others is None else f", and {self.others} since"
-        compared = self.comparison
-        if compared is None:
-            return f"{begins}{behind}{others}: not compared, {self.reason}"
-        if compared.is_equal:
-            return f"{begins}{behind}{others}: it holds these {compared.ours:,} rows"
+        comparison = self.comparison
+        if comparison is None:
+            return f"{begins}{published_text}{others}: not compared, {self.reason}"
+        if comparison.is_equal:
+            return f"{begins}{published_text}{others}: it holds these {comparison.ours:,} rows"
         fills = "headrace deliver --refill fills it again"
-        return f"{begins}{behind}{others}: of {compared.ours:,} rows {_differing(compared)}. {fills}"
+        return f"{begins}{published_text}{others}: of {comparison.ours:,} rows {_differences_text(comparison)}. {fills}"
 
 
-def _differing(compared: target_comparison.TableComparison) -> str:
+def _differences_text(comparison: target_comparison.TableComparison) -> str:
     differ = (
-        f"{compared.only_ours:,} rows are missing, {compared.only_theirs:,} are none of ours, "
-        f"{compared.different:,} have other values, {compared.twice:,} are there twice"
+        f"{comparison.only_ours:,} rows are missing, {comparison.only_theirs:,} are none of ours, "
+        f"{comparison.different:,} have other values, {comparison.twice:,} are there twice"
     )
-    if compared.overdrawn:
-        differ += f", {compared.overdrawn:,} are withdrawn that are not there"
-    return f"{differ}, {compared.unreadable:,} cannot be read" if compared.unreadable else differ
+    if comparison.overdrawn:
+        differ += f", {comparison.overdrawn:,} are withdrawn that are not there"
+    return f"{differ}, {comparison.unreadable:,} cannot be read" if comparison.unreadable else differ
 
 
 def check_sinks(
@@ -109,7 +115,7 @@ def check_sinks(
     Raises UnknownSinkError, UnknownOutputError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
     """
     return tuple(
-        _check(OutputCatalog(catalog, name) if name else catalog, name, sink, limit)
+        _check_sink(OutputCatalog(catalog, name) if name else catalog, name, sink, limit)
         for name, sink in chosen_sinks(pipeline, output, names)
     )
 
@@ -122,16 +128,16 @@ _LOOKS: Final = 3
 """So often a target is compared that is delivered to meanwhile."""
 
 
-def _check(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCheck:
-    published = catalog.head().refs.get(PUBLISHED)
-    nothing = SinkCheck(catalog.pipeline, output, sink.name, None, None, published, None, None, _HANDED_OVER)
+def _check_sink(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCheck:
+    published_id = catalog.head().refs.get(PUBLISHED)
+    nothing = SinkCheck(catalog.pipeline, output, sink.name, None, None, published_id, None, None, _HANDED_OVER)
     if sink.gets_final_rows:
         return nothing
-    reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
-    with named_failures(sink, reached), SINKS[sink.kind].open(sink, reached) as target:
+    sink_connection = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
+    with named_failures(sink, sink_connection), SINKS[sink.kind].open(sink, sink_connection) as target:
         if isinstance(target, OpenReceiver):
             return nothing
-        return _Look(catalog, sink, reached, limit).at(target, nothing)
+        return _Look(catalog, sink, sink_connection, limit).check_target(target, nothing)
 
 
 @dataclass(frozen=True)
@@ -143,45 +149,49 @@ class _Look:
     reached: Connection
     limit: int
 
-    def at(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
+    def check_target(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
         """What a ``target`` holds beside what the last delivery left, which may come while it is read."""
         check = nothing
         for _ in range(_LOOKS):
-            held = target.held()
-            others = None if held is None else target.intervention(held)
-            snapshot, at = (None, None) if held is None else (held.snapshot, held.at)
-            check = replace(nothing, snapshot=snapshot, at=at, others=None if others is None else others.words)
-            compared = self._compared(target, held)
-            if isinstance(compared, str):
-                return replace(check, reason=compared)
-            if compared.is_equal or target.held() == held:
-                return replace(check, comparison=compared, reason=None)
+            sink_state = target.held()
+            others = None if sink_state is None else target.intervention(sink_state)
+            snapshot, delivered_at = (None, None) if sink_state is None else (sink_state.snapshot, sink_state.at)
+            check = replace(
+                nothing, snapshot=snapshot, at=delivered_at, others=None if others is None else others.words
+            )
+            comparison = self._compare_target(target, sink_state)
+            if isinstance(comparison, str):
+                return replace(check, reason=comparison)
+            if comparison.is_equal or target.held() == sink_state:
+                return replace(check, comparison=comparison, reason=None)
         return replace(check, reason=_MOVING)
 
-    def _compared(self, target: OpenTarget, held: SinkState | None) -> target_comparison.TableComparison | str:
+    def _compare_target(
+        self, target: OpenTarget, sink_state: SinkState | None
+    ) -> target_comparison.TableComparison | str:
         """What a target has beside what was delivered, or why that is not compared."""
-        manifest = self._delivered(held)
+        manifest = self._delivered_manifest(sink_state)
         if isinstance(manifest, str):
             return manifest
-        assert held is not None
+        assert sink_state is not None
         columns = delivered_columns(ViewColumns.from_json(manifest.schema))
         try:
             if isinstance(target, OpenChangeLog):
-                return self._records(manifest, target.records(columns), held.number)
+                return self._compare_records(manifest, target.records(columns), sink_state.number)
             assert isinstance(target, OpenSink)
-            return self._rows(manifest, self._read(target, columns), held.number)
+            return self._compare_rows(manifest, self._read(target, columns), sink_state.number)
         except target_comparison.ComparedColumnsError as error:
             return str(error)
 
-    def _delivered(self, held: SinkState | None) -> Manifest | str:
+    def _delivered_manifest(self, sink_state: SinkState | None) -> Manifest | str:
         """The snapshot that is held; or why there is none to compare with."""
-        if held is None or held.snapshot is None:
+        if sink_state is None or sink_state.snapshot is None:
             return "nothing was delivered"
-        if held.pipeline != self.catalog.pipeline or not is_same_place(held.root, self.catalog.store.uri):
-            return f"it holds rows of {held.pipeline} under {held.root}"
-        return still_there(self.catalog, held.snapshot) or _EXPIRED
+        if sink_state.pipeline != self.catalog.pipeline or not is_same_place(sink_state.root, self.catalog.store.uri):
+            return f"it holds rows of {sink_state.pipeline} under {sink_state.root}"
+        return still_there(self.catalog, sink_state.snapshot) or _EXPIRED
 
-    def _records(
+    def _compare_records(
         self, manifest: Manifest, records: AbstractContextManager[StoredRecords] | None, number: int | None
     ) -> target_comparison.TableComparison | str:
         if records is None:
@@ -190,7 +200,7 @@ class _Look:
             return "it holds rows, and is to hold changes"
         return target_comparison.compare_with_records(self.catalog, manifest, records, until=number, limit=self.limit)
 
-    def _rows(
+    def _compare_rows(
         self, manifest: Manifest, rows: "AbstractContextManager[pa.RecordBatchReader] | None", number: int | None
     ) -> target_comparison.TableComparison | str:
         if rows is None:
@@ -224,26 +234,29 @@ def parquet_rows(path: str, columns: Mapping[str, ValueType]) -> "Iterator[pa.Re
     import pyarrow as pa
     from pyarrow import dataset
 
-    with _local(path) as names:
+    with _local_files(path) as names:
         files = dataset.dataset([*names], format="parquet")
         values = {file: _values_in_folders(path, name) for file, name in names.items()}
-        named = {column for own in values.values() for column in own} - {*files.schema.names}
-        check_columns(path, [*columns], [*files.schema.names, *sorted(named)])
-        for column in [column for column in columns if column in named]:
+        partition_columns = {column for own in values.values() for column in own} - {*files.schema.names}
+        check_columns(path, [*columns], [*files.schema.names, *sorted(partition_columns)])
+        for column in [column for column in columns if column in partition_columns]:
             if lacking := [names[file] for file, own in values.items() if column not in own]:
                 raise ComparedTableError(f"{path}: {lacking[0]} is in no folder {column}=VALUE, as other files are")
             _check_texts(path, column, columns[column], [own[column] for own in values.values()])
         rows = dataset.FileSystemDataset.from_paths(
             [*names],
-            schema=pa.schema([*files.schema, *(pa.field(column, pa.string()) for column in sorted(named))]),
+            schema=pa.schema([*files.schema, *(pa.field(column, pa.string()) for column in sorted(partition_columns))]),
             format=dataset.ParquetFileFormat(),
             filesystem=files.filesystem,
-            partitions=[_held({column: own[column] for column in own if column in named}) for own in values.values()],
+            partitions=[
+                _partition_condition({column: own[column] for column in own if column in partition_columns})
+                for own in values.values()
+            ],
         )
         yield rows.scanner(columns=[*columns]).to_reader()
 
 
-def _held(values: Mapping[str, str | None]) -> "dataset.Expression":
+def _partition_condition(values: Mapping[str, str | None]) -> "dataset.Expression":
     """What holds of all rows of a file whose folders say ``values``."""
     from pyarrow import dataset
 
@@ -265,11 +278,11 @@ def _values_in_folders(path: str, name: str) -> dict[str, str | None]:
 
 def _check_texts(path: str, column: str, kind: ValueType, texts: Sequence[str | None]) -> None:
     """Raise ComparedColumnsError if one of the ``texts`` of a column is no value of its type."""
-    if kind is DataType.STRING or isinstance(kind, ListType | PairsType):
+    if kind is DataType.STRING or isinstance(kind, NestedType | PairsType):
         return
     unread = f"text is not null and {target_comparison.text_as('text', kind)} is null"
     query = f"select text from (select unnest(?) as text) where {unread} order by text limit 1"
-    with working_folder() as folder, database(folder, is_for_us=True) as connection:
+    with working_folder() as folder, open_database(folder, is_for_us=True) as connection:
         row = connection.execute(query, [[*texts]]).fetchone()
     if row is not None:
         raise target_comparison.ComparedColumnsError(
@@ -279,12 +292,12 @@ def _check_texts(path: str, column: str, kind: ValueType, texts: Sequence[str | 
 
 
 @contextmanager
-def _local(path: str) -> Iterator[Mapping[str, str]]:
+def _local_files(path: str) -> Iterator[Mapping[str, str]]:
     """Where the files of the table can be read, each with its name below ``path``: copies, if that is an address of a
     store.
     """
     if "://" not in path:
-        names = _below(path)
+        names = _files_below(path)
         if not names:
             raise ComparedTableError(_NO_TABLE.format(path))
         yield names
@@ -306,14 +319,14 @@ def _local(path: str) -> Iterator[Mapping[str, str]]:
         yield {str(copies[info]): name for info, name in files.items()}
 
 
-def _below(path: str) -> dict[str, str]:
+def _files_below(path: str) -> dict[str, str]:
     """The files in a local folder, or that one file."""
     from pyarrow.fs import FileSelector, LocalFileSystem
 
     if Path(path).is_file():
         return {path: Path(path).name}
-    walked = LocalFileSystem().get_file_info(FileSelector(path, recursive=True)) if Path(path).is_dir() else ()
-    files = {info.path: Path(info.path).relative_to(path).as_posix() for info in walked if info.is_file}
+    file_infos = LocalFileSystem().get_file_info(FileSelector(path, recursive=True)) if Path(path).is_dir() else ()
+    files = {info.path: Path(info.path).relative_to(path).as_posix() for info in file_infos if info.is_file}
     return {file: name for file, name in sorted(files.items()) if _is_in(name)}
 
 
@@ -325,7 +338,7 @@ def _is_in(name: str) -> bool:
 PARQUET = "parquet"
 
 
-def compare(
+def compare_published(
     reader: PipelineReader,
     at: At,
     table: str,
@@ -357,9 +370,9 @@ def compare(
     system = SINKS[kind]
     if connection is None:
         raise ComparedTableError(f"say how {table} is reached: --connection NAME, as in HEADRACE_CONN_NAME")
-    reached = connection_named(connection, kind=kind)
+    table_connection = connection_named(connection, kind=kind)
 
-    def rows(theirs: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader]":
-        return system.read(name, [*theirs], reached)
+    def read_table(theirs: Mapping[str, ValueType]) -> "AbstractContextManager[pa.RecordBatchReader]":
+        return system.read(name, [*theirs], table_connection)
 
-    return target_comparison.compare_with_table(catalog, manifest, columns, rows, limit=limit)
+    return target_comparison.compare_with_table(catalog, manifest, columns, read_table, limit=limit)

@@ -33,7 +33,7 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.diff.appended_rows import final_rows_between, records_between
 from headrace.read.diff.changes import changes_between, delivered_columns, table_columns
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.delivering.delivery_notes import DeliveryNote, note
+from headrace.runs.delivering.delivery_notes import DeliveryNote, update_note
 from headrace.runs.stages import DeliverOutput
 from headrace.sinks.failures import SinkTakenError, named_failures
 from headrace_snapshots.catalog import Catalog, Head
@@ -63,17 +63,17 @@ def hand_over(
 
     Raises PublishConflictError if something moves meanwhile: the next delivery goes on.
     """
-    published, before = head.refs.get(PUBLISHED), handed_over(head, output, sink)
-    if published is None or published == before:
+    published_id, last_handed = head.refs.get(PUBLISHED), handed_over(head, output, sink)
+    if published_id is None or published_id == last_handed:
         return 0
-    with final_rows_between(catalog, before, catalog.manifest(published), sink.name, connection) as rows:
+    with final_rows_between(catalog, last_handed, catalog.manifest(published_id), sink.name, connection) as rows:
         if not rows.number:
             return 0
         log = Catalog(catalog.store, catalog.pipeline)
-        if head.refs.get(delivering_ref(output, sink.name)) != published:
-            log.deliver(BeginDelivery(output, sink.name, published))
+        if head.refs.get(delivering_ref(output, sink.name)) != published_id:
+            log.record_delivery(BeginDelivery(output, sink.name, published_id))
         target.receive(rows)
-        log.deliver(EndDelivery(output, sink.name, published))
+        log.record_delivery(EndDelivery(output, sink.name, published_id))
         return rows.number
 
 
@@ -142,10 +142,10 @@ class Delivery:
         if self.reason is sink_ports.FillReason.CHANGED:
             why = f", since it {self.others}"
         rows = f"{self.written:,} rows written, {self.removed:,} removed"
-        beside = self._beside() if self.reason is None else ""
+        others_text = self._others_text() if self.reason is None else ""
         return (
             f"sink {self.sink} held {self.before or 'nothing'}, holds {self.after or 'nothing'} ({read}{why}): {rows}"
-            f"{beside}"
+            f"{others_text}"
         )
 
     def _nothing_to_do(self) -> str:
@@ -153,9 +153,9 @@ class Delivery:
             return f"sink {self.sink} holds nothing, which is what readers see: nothing to do"
         when = "" if self.at is None else f" at {self.at}"
         what = f"{self.after or 'nothing'}, which is what readers see"
-        return f"sink {self.sink} was last written by us{when} with {what}: nothing to do{self._beside()}"
+        return f"sink {self.sink} was last written by us{when} with {what}: nothing to do{self._others_text()}"
 
-    def _beside(self) -> str:
+    def _others_text(self) -> str:
         """What others have done, where it stays as it is."""
         if self.others is None:
             return ""
@@ -171,74 +171,90 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
     changed then. Raises SinkFailedError for what the code of a sink raises beside these.
     """
     began = time.monotonic()
-    reached = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
-    with named_failures(sink, reached), sink_ports.SINKS[sink.kind].open(sink, reached) as target:
+    sink_connection = connection(sink.connection, kind=sink.kind) if sink.connection else Connection("", "")
+    with named_failures(sink, sink_connection), sink_ports.SINKS[sink.kind].open(sink, sink_connection) as target:
         if isinstance(target, sink_ports.OpenReceiver):
-            return _handed_over(catalog, output, sink, target, reached if sink.connection else None)
-        held = target.held()
-        others = None if held is None else target.intervention(held)
+            return _handed_over(catalog, output, sink, target, sink_connection if sink.connection else None)
+        sink_state = target.held()
+        others = None if sink_state is None else target.intervention(sink_state)
         head = catalog.head()
-        published = head.refs.get(PUBLISHED)
-        manifest = None if published is None else catalog.manifest(published)
+        published_id = head.refs.get(PUBLISHED)
+        manifest = None if published_id is None else catalog.manifest(published_id)
         own = sink_ports.SinkState(
             catalog.store.uri,
             catalog.pipeline,
             output,
-            published,
-            _columns(manifest, held, target),
-            _number(target, held),
+            published_id,
+            _columns_in_words(manifest, sink_state, target),
+            _last_record_number(target, sink_state),
             at=whole_seconds(datetime.now(UTC)),
         )
-        if held is not None and is_same_place(held.root, own.root):
-            own = replace(own, root=held.root)  # whichever way somebody went there
-        if held is not None and (held.number is None) is not (own.number is None):
+        if sink_state is not None and is_same_place(sink_state.root, own.root):
+            own = replace(own, root=sink_state.root)  # whichever way somebody went there
+        if sink_state is not None and (sink_state.number is None) is not (own.number is None):
             kinds = ("changes", "rows") if own.number is None else ("rows", "changes")
             raise sink_ports.SinkRefusedError(
                 f"sink {sink.name} holds {kinds[0]}, and is to hold {kinds[1]}: name another table, or drop this one"
             )
-        is_own = held is not None and (held.owner == own.owner or _is_former(catalog, held, own))
-        if held is not None and not is_own and not take_over:
-            renamed = (
+        is_own = sink_state is not None and (sink_state.owner == own.owner or _is_former(catalog, sink_state, own))
+        if sink_state is not None and not is_own and not take_over:
+            rename_hint = (
                 "if that was this output's name, let a run of the pipeline read something first; else "
-                if held.is_beside(own)
+                if sink_state.is_beside(own)
                 else ""
             )
             raise SinkTakenError(
-                f"sink {sink.name} holds rows of {_owner(held)}, not of {_owner(own)}: {renamed}name another table, or "
+                f"sink {sink.name} holds rows of {_owner_text(sink_state)}, not of {_owner_text(own)}: "
+                f"{rename_hint}name "
+                "another table, or "
                 "replace them with --take-over"
             )
-        before = held.snapshot if held is not None and is_own else None
+        start_before = sink_state.snapshot if sink_state is not None and is_own else None
         is_changed = others is not None and others.is_mended
-        has_nothing = held is None and manifest is None
-        if has_nothing or (held == own and not is_changed and not refill):
-            about = (None if held is None else held.at, None if others is None else others.words)
+        has_nothing = sink_state is None and manifest is None
+        if has_nothing or (sink_state == own and not is_changed and not refill):
+            other_fields = (None if sink_state is None else sink_state.at, None if others is None else others.words)
             seconds = time.monotonic() - began
-            return Delivery(*own.owner[1:], sink.name, before, published, None, None, 0, 0, seconds, head.entry, *about)
+            return Delivery(
+                *own.owner[1:],
+                sink.name,
+                start_before,
+                published_id,
+                None,
+                None,
+                0,
+                0,
+                seconds,
+                head.entry,
+                *other_fields,
+            )
         # what another root, or other columns, left there is of no use; whose rows these are is said with all of them
-        is_alike = held is not None and held.columns == own.columns
-        says_owner = isinstance(target, sink_ports.OpenChangeLog) or (held is not None and held.owner == own.owner)
-        start = before if is_alike and says_owner and not is_changed and not refill else None
+        is_alike = sink_state is not None and sink_state.columns == own.columns
+        says_owner = isinstance(target, sink_ports.OpenChangeLog) or (
+            sink_state is not None and sink_state.owner == own.owner
+        )
+        start = start_before if is_alike and says_owner and not is_changed and not refill else None
         if isinstance(target, sink_ports.OpenChangeLog):
-            with _records(catalog, held, own, start, manifest) as records:
-                target.append(records, held, replace(own, number=records.first + records.number - 1))
-                applied = sink_ports.AppliedCounts(records.withdrawn, records.added)
+            with _change_records(catalog, sink_state, own, start, manifest) as records:
+                target.append(records, sink_state, replace(own, number=records.first + records.number - 1))
+                applied_counts = sink_ports.AppliedCounts(records.withdrawn, records.added)
                 source, reason = records.source, records.reason
         else:
             assert isinstance(target, sink_ports.OpenSink)
             with changes_between(catalog, start, manifest) as changes:
-                applied = target.apply(changes, held, own)
+                applied_counts = target.apply(changes, sink_state, own)
                 source, reason = changes.source, changes.reason
     return Delivery(
         *own.owner[1:],
         sink.name,
-        before,
-        published,
+        start_before,
+        published_id,
         source,
-        _of_no_use(held, own, is_changed=is_changed, refill=refill)
+        _of_no_use(sink_state, own, is_changed=is_changed, refill=refill)
         if reason is sink_ports.FillReason.FIRST
         else reason,
-        applied.removed,
-        applied.written,
+        applied_counts.removed,
+        applied_counts.written,
         time.monotonic() - began,
         head.entry,
         own.at,
@@ -247,29 +263,31 @@ def deliver(catalog: Catalog, output: str, sink: Sink, *, take_over: bool = Fals
 
 
 def _of_no_use(
-    held: sink_ports.SinkState | None, own: sink_ports.SinkState, *, is_changed: bool, refill: bool
+    sink_state: sink_ports.SinkState | None, own: sink_ports.SinkState, *, is_changed: bool, refill: bool
 ) -> sink_ports.FillReason:
-    """Why a delivery did not go out from what is ``held``."""
-    if held is None:
+    """Why a delivery did not go out from ``sink_state``."""
+    if sink_state is None:
         return sink_ports.FillReason.FIRST
     if is_changed:
         return sink_ports.FillReason.CHANGED
     if refill:
         return sink_ports.FillReason.REFILL
-    if held.snapshot is None:
+    if sink_state.snapshot is None:
         return sink_ports.FillReason.FIRST
-    return sink_ports.FillReason.COLUMNS if held.owner == own.owner else sink_ports.FillReason.OWNER
+    return sink_ports.FillReason.COLUMNS if sink_state.owner == own.owner else sink_ports.FillReason.OWNER
 
 
 def _handed_over(
-    catalog: Catalog, output: str, sink: Sink, target: sink_ports.OpenReceiver, reached: Connection | None
+    catalog: Catalog, output: str, sink: Sink, target: sink_ports.OpenReceiver, sink_connection: Connection | None
 ) -> Delivery:
     began, head = time.monotonic(), catalog.head()
-    before, after = handed_over(head, output, sink), head.refs.get(PUBLISHED)
-    number = hand_over(catalog, head, output, sink, target=target, connection=reached)
+    old_snapshot, new_snapshot = handed_over(head, output, sink), head.refs.get(PUBLISHED)
+    number = hand_over(catalog, head, output, sink, target=target, connection=sink_connection)
     source = sink_ports.ChangeSource.FINAL_ROWS if number else None
     seconds = time.monotonic() - began
-    return Delivery(catalog.pipeline, output, sink.name, before, after, source, None, 0, number, seconds, head.entry)
+    return Delivery(
+        catalog.pipeline, output, sink.name, old_snapshot, new_snapshot, source, None, 0, number, seconds, head.entry
+    )
 
 
 def is_same_place(root: str, other: str) -> bool:
@@ -278,46 +296,49 @@ def is_same_place(root: str, other: str) -> bool:
     return root == other or (len(paths) == 2 and os.path.realpath(paths[0]) == os.path.realpath(paths[1]))
 
 
-def _owner(held: sink_ports.SinkState) -> str:
-    return f"{held.pipeline}{held.output and '.' + held.output} under {held.root}"
+def _owner_text(sink_state: sink_ports.SinkState) -> str:
+    return f"{sink_state.pipeline}{sink_state.output and '.' + sink_state.output} under {sink_state.root}"
 
 
-def _is_former(catalog: Catalog, held: sink_ports.SinkState, own: sink_ports.SinkState) -> bool:
-    """Whether what is ``held`` is of the output under a name that it had then."""
-    if not isinstance(catalog, OutputCatalog) or held.snapshot is None:
+def _is_former(catalog: Catalog, sink_state: sink_ports.SinkState, own: sink_ports.SinkState) -> bool:
+    """Whether ``sink_state`` is of the output under a name that it had then."""
+    if not isinstance(catalog, OutputCatalog) or sink_state.snapshot is None:
         return False
-    return held.is_beside(own) and catalog.was_called(held.output, held.snapshot)
+    return sink_state.is_beside(own) and catalog.was_called(sink_state.output, sink_state.snapshot)
 
 
-def _number(target: sink_ports.OpenTarget, held: sink_ports.SinkState | None) -> int | None:
+def _last_record_number(target: sink_ports.OpenTarget, sink_state: sink_ports.SinkState | None) -> int | None:
     """The number of the last record; None of a target that holds rows."""
     if not isinstance(target, sink_ports.OpenChangeLog):
         return None
-    return target.unknown_records() if held is None else held.number or 0
+    return target.unknown_records() if sink_state is None else sink_state.number or 0
 
 
-def _records(
+def _change_records(
     catalog: Catalog,
-    held: sink_ports.SinkState | None,
+    sink_state: sink_ports.SinkState | None,
     own: sink_ports.SinkState,
     start: str | None,
     manifest: Manifest | None,
 ) -> AbstractContextManager[sink_ports.ChangeRecords]:
-    """What leads a target that appends from ``start`` to ``manifest``. Where it ``held`` rows of which nothing is known
-    any more, or records of which it does not say what they led to, the first record says that these are void.
+    """What leads a target that appends from ``start`` to ``manifest``. Where ``sink_state`` says that it held rows of
+    which nothing is known any more, or records of which it does not say what they led to, the first record says that
+    these are void.
     """
-    restarts = bool(own.number) if held is None else held.snapshot is not None
+    restarts = bool(own.number) if sink_state is None else sink_state.snapshot is not None
     return records_between(catalog, start, manifest, after_number=own.number or 0, restarts=restarts)
 
 
-def _columns(
-    manifest: Manifest | None, held: sink_ports.SinkState | None, target: sink_ports.OpenTarget
+def _columns_in_words(
+    manifest: Manifest | None, sink_state: sink_ports.SinkState | None, target: sink_ports.OpenTarget
 ) -> Mapping[str, str]:
-    """Columns with their types in words; those that are ``held`` where nothing is published."""
+    """Columns with their types in words; those of ``sink_state`` where nothing is published."""
     if manifest is None:
-        return {} if held is None else held.columns
-    shown = ViewColumns.from_json(manifest.schema)
-    columns = delivered_columns(shown) if isinstance(target, sink_ports.OpenChangeLog) else table_columns(shown)
+        return {} if sink_state is None else sink_state.columns
+    view_columns = ViewColumns.from_json(manifest.schema)
+    columns = (
+        delivered_columns(view_columns) if isinstance(target, sink_ports.OpenChangeLog) else table_columns(view_columns)
+    )
     return {name: in_words(kind) for name, kind in columns.items()}
 
 
@@ -340,16 +361,22 @@ def deliver_all(
     for stage in plan_deliveries(catalog, pipeline, output, names, take_over=take_over, refill=refill):
         _logger.info("%s", stage)
         name, sink = stage.output, stage.sink
-        seen = OutputCatalog(catalog, name) if name else catalog
-        begun = catalog.head().entry
+        output_catalog = OutputCatalog(catalog, name) if name else catalog
+        first_entry = catalog.head().entry
         try:
-            delivery = _delivered(seen, name, sink, take_over=take_over, refill=refill)
+            delivery = _deliver_with_retries(output_catalog, name, sink, take_over=take_over, refill=refill)
         except HeadraceError as error:
             errors.append(error)
-            note(catalog.store, catalog.pipeline, name, sink, partial(DeliveryNote.failed, error=error, entry=begun))
+            update_note(
+                catalog.store,
+                catalog.pipeline,
+                name,
+                sink,
+                partial(DeliveryNote.with_failure, error=error, entry=first_entry),
+            )
         else:
             deliveries.append(delivery)
-            note(catalog.store, catalog.pipeline, name, sink, _as_noted(seen, delivery))
+            update_note(catalog.store, catalog.pipeline, name, sink, _as_noted(output_catalog, delivery))
             listener(delivery)
     if errors:
         first, *others = errors
@@ -369,14 +396,14 @@ def plan_deliveries(
     refill: bool = False,
 ) -> tuple[DeliverOutput, ...]:
     """A stage for each sink that ``deliver_all`` delivers to. Raises UnknownSinkError, UnknownOutputError."""
-    seen = published_of(catalog.head().refs)
+    published_ids = published_of(catalog.head().refs)
     return tuple(
-        DeliverOutput(name, sink, seen.get(name), take_over, refill)
+        DeliverOutput(name, sink, published_ids.get(name), take_over, refill)
         for name, sink in chosen_sinks(pipeline, output, names)
     )
 
 
-def _delivered(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, refill: bool) -> Delivery:
+def _deliver_with_retries(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, refill: bool) -> Delivery:
     """A delivery, which looks again where another one came before it: that one may have done all there was to do. The
     later one of two looks first, and not both at the same time.
     """
@@ -394,7 +421,7 @@ def _delivered(catalog: Catalog, output: str, sink: Sink, *, take_over: bool, re
 def _as_noted(catalog: Catalog, delivery: Delivery) -> Callable[[DeliveryNote], DeliveryNote]:
     """What the note of its sink becomes by ``delivery``."""
     epoch = None if delivery.after is None else catalog.manifest(delivery.after).epoch
-    return lambda before: before.delivered(delivery.after, epoch, delivery.written, delivery.removed, delivery.entry)
+    return lambda note: note.with_delivery(delivery.after, epoch, delivery.written, delivery.removed, delivery.entry)
 
 
 def chosen_sinks(pipeline: Pipeline, output: str | None, names: Sequence[str]) -> list[tuple[str, Sink]]:
@@ -407,12 +434,18 @@ def chosen_sinks(pipeline: Pipeline, output: str | None, names: Sequence[str]) -
             f"pipeline {pipeline.name} has no output {output!r}; it has "
             f"{', '.join(filter(None, outputs)) or 'one without a name'}"
         )
-    wanted = {output: outputs[output]} if output is not None else outputs
-    there = [(called, sink) for called, alone in wanted.items() for sink in alone.sinks]
-    known = [sink.name for _, sink in there]
+    wanted_outputs = {output: outputs[output]} if output is not None else outputs
+    sinks_by_output = [
+        (output_name, sink) for output_name, output_pipeline in wanted_outputs.items() for sink in output_pipeline.sinks
+    ]
+    known_names = [sink.name for _, sink in sinks_by_output]
     for name in names:
-        if name not in known:
-            has = f"it has {', '.join(known)}" if known else "it has none: write sinks=[...] into its definition"
-            of = pipeline.name if output is None else f"{pipeline.name}.{output}"
-            raise UnknownSinkError(f"{of} has no sink {name!r}; {has}")
-    return [(called, sink) for called, sink in there if not names or sink.name in names]
+        if name not in known_names:
+            has = (
+                f"it has {', '.join(known_names)}"
+                if known_names
+                else "it has none: write sinks=[...] into its definition"
+            )
+            owner = pipeline.name if output is None else f"{pipeline.name}.{output}"
+            raise UnknownSinkError(f"{owner} has no sink {name!r}; {has}")
+    return [(output_name, sink) for output_name, sink in sinks_by_output if not names or sink.name in names]

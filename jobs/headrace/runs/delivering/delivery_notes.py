@@ -15,9 +15,9 @@ import msgspec
 from headrace.errors import HeadraceError
 from headrace.model.time import whole_seconds
 from headrace.pipeline.endpoints import Sink
-from headrace.runs.reporting.results import redacted
-from headrace_snapshots.format.codec import sealed, unsealed
-from headrace_snapshots.names import ObjectKind, delivery_path, folder
+from headrace.runs.reporting.results import redact_secrets
+from headrace_snapshots.format.codec import seal_fields, unseal_fields
+from headrace_snapshots.names import ObjectKind, delivery_path, object_folder
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore
 
 FORMAT: Final = 1
@@ -45,7 +45,7 @@ class DeliveryNote(msgspec.Struct, frozen=True):
     error_code: str | None = None
     entry: int = -1
 
-    def delivered(
+    def with_delivery(
         self, snapshot: str | None, epoch: int | None, written: int, removed: int, entry: int
     ) -> "DeliveryNote":
         """The note after a delivery that looked at ``entry``, and left the sink with ``snapshot``; without rows if it
@@ -67,14 +67,14 @@ class DeliveryNote(msgspec.Struct, frozen=True):
             entry=entry,
         )
 
-    def failed(self, error: HeadraceError, entry: int) -> "DeliveryNote":
+    def with_failure(self, error: HeadraceError, entry: int) -> "DeliveryNote":
         """The note after a delivery that began at ``entry`` and failed: the sink holds what it held."""
         if entry < self.entry:
             return self
         return msgspec.structs.replace(self, failed_at=whole_seconds(datetime.now(UTC)), error_code=error.code)
 
 
-def note(
+def update_note(
     store: ObjectStore, pipeline: str, output: str, sink: Sink, renewed: Callable[[DeliveryNote], DeliveryNote]
 ) -> None:
     """Keep what ``renewed`` makes of the note of a sink, if that is another one.
@@ -83,28 +83,28 @@ def note(
     """
     path = delivery_path(pipeline, output, sink.name)
     try:
-        before = _read(store, path) or DeliveryNote(output, sink.name, sink.kind)
-        after = renewed(before)
-        if after != before:
-            store.write(path, sealed({"format": FORMAT, **msgspec.to_builtins(after)}))
+        old_note = _read_note(store, path) or DeliveryNote(output, sink.name, sink.kind)
+        new_note = renewed(old_note)
+        if new_note != old_note:
+            store.write(path, seal_fields({"format": FORMAT, **msgspec.to_builtins(new_note)}))
     except HeadraceError as error:
-        why = f"{error.code}: {redacted(str(error))}"
+        why = f"{error.code}: {redact_secrets(str(error))}"
         _log.warning(
             "what sink %s of %s holds is not noted (%s): Airflow's pages do not show it", sink.name, pipeline, why
         )
 
 
-def notes(store: ObjectStore, pipeline: str) -> list[DeliveryNote]:
+def read_notes(store: ObjectStore, pipeline: str) -> list[DeliveryNote]:
     """The notes of all sinks of a pipeline that can be read, by output and sink."""
-    paths = [info.path for info in store.list(folder(pipeline, ObjectKind.DELIVERIES))]
-    read = (_read(store, path) for path in paths)
+    paths = [info.path for info in store.list(object_folder(pipeline, ObjectKind.DELIVERIES))]
+    read = (_read_note(store, path) for path in paths)
     return sorted((one for one in read if one is not None), key=lambda one: (one.output, one.sink))
 
 
-def _read(store: ObjectStore, path: str) -> DeliveryNote | None:
+def _read_note(store: ObjectStore, path: str) -> DeliveryNote | None:
     """The note at ``path``; None if there is none, or one that is damaged or of another version."""
     try:
-        fields = unsealed(json.loads(store.read(path)))
+        fields = unseal_fields(json.loads(store.read(path)))
         return msgspec.convert(fields, DeliveryNote) if fields.pop("format") == FORMAT else None
     except (ObjectNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes, audited_files, unpublished_range
 from headrace.ext.executors import EXECUTORS, Engine, ExecutorRun
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.model.time import Instant
 from headrace.pipeline.identity import Formerly
 from headrace.pipeline.pipeline import Pipeline
@@ -51,10 +51,10 @@ class Bounds:
     state: int = 2**30
 
     @classmethod
-    def stated(cls) -> "Bounds":
+    def from_environment(cls) -> "Bounds":
         """Reads the bounds from the environment. Raises SizeError."""
-        given = {"input": size_in(INPUT), "state": size_in(STATE)}
-        return cls(**{name: size for name, size in given.items() if size is not None})
+        sizes = {"input": size_in(INPUT), "state": size_in(STATE)}
+        return cls(**{name: size for name, size in sizes.items() if size is not None})
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,16 @@ class WorkEstimate:
     state: int = 0
 
     @classmethod
-    def after(cls, head: Manifest | None, input_bytes: int) -> "WorkEstimate":
+    def from_head(cls, head: Manifest | None, input_bytes: int) -> "WorkEstimate":
         """The work of continuing from ``head``."""
         if head is None:
             return cls(input_bytes)
-        return cls.on({name: layers for name, layers in head.tables.items() if not is_current(name)}, input_bytes)
+        return cls.from_state(
+            {name: layers for name, layers in head.tables.items() if not is_current(name)}, input_bytes
+        )
 
     @classmethod
-    def on(cls, state: Mapping[str, Sequence[Layer]], input_bytes: int) -> "WorkEstimate":
+    def from_state(cls, state: Mapping[str, Sequence[Layer]], input_bytes: int) -> "WorkEstimate":
         """The work of continuing from the layers of ``state``."""
         layers = [layer for table_layers in state.values() for layer in table_layers]
         return cls(input_bytes, sum(layer.bytes for layer in layers))
@@ -89,7 +91,7 @@ def choose(
     """
     executor = asked or pipeline.executor
     if executor == AUTO:
-        return fitting(pipeline, work(), Bounds.stated())
+        return fitting_executor(pipeline, work(), Bounds.from_environment())
     return ExecutorDecision(executor, reason or ("the pipeline's own" if asked is None else "asked for"))
 
 
@@ -100,10 +102,10 @@ def check_installed(pipeline: Pipeline, executor: str) -> None:
     if executor != AUTO:
         EXECUTORS[executor].check_installed()
     if count := sum(map(len, pipeline.expected.values())):
-        require("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
+        require_extra("quality", f"the audit of pipeline {pipeline.name} (expectations: {count})")
 
 
-def fitting(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorDecision:
+def fitting_executor(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> ExecutorDecision:
     """What AUTO takes for ``work`` of ``pipeline``."""
     if functions := pipeline.spark_functions:
         return ExecutorDecision(SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
@@ -132,8 +134,8 @@ def work_of(
     catalog = Catalog(store, pipeline.name)
     head = catalog.head().refs.get(branch)
     match action:
-        case "audit" if (unpublished := unpublished_range(catalog, branch)) is not None:
-            return work_of_audit(catalog, unpublished.after, unpublished.until)
+        case "audit" if (epochs := unpublished_range(catalog, branch)) is not None:
+            return work_of_audit(catalog, epochs.after, epochs.until)
         case "recover" | "backfill":  # which sweep whatever was asked for
             return work_of_run(catalog, Landing(pipeline, store), snapshot or head, full_sweep=True)
         case _:
@@ -144,9 +146,9 @@ def work_of_run(catalog: Catalog, landing: Landing, head: str | None, *, full_sw
     """What a run that continues from snapshot ``head`` has before it; from the newest below it that can be read, if it
     cannot.
     """
-    manifest, progress = (None, PipelineProgress()) if head is None else _readable(catalog, head)
-    landed = input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
-    return WorkEstimate.after(manifest, landed + input_bytes(landing.to_land(progress.offsets)))
+    manifest, progress = (None, PipelineProgress()) if head is None else _newest_readable(catalog, head)
+    landed_bytes = input_bytes(unread_files(catalog, landing, manifest, progress, full_sweep=full_sweep))
+    return WorkEstimate.from_head(manifest, landed_bytes + input_bytes(landing.to_land(progress.offsets)))
 
 
 def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEstimate:
@@ -158,7 +160,7 @@ def work_of_audit(catalog: Catalog, published: str | None, head: str) -> WorkEst
 
 def input_bytes(files: ByInput) -> int:
     """Their sizes, as they are stored."""
-    return sum(file.size for landed in files.values() for file in landed)
+    return sum(file.size for splits in files.values() for file in splits)
 
 
 def stored_bytes(files: Iterable[DataFile]) -> int:
@@ -166,8 +168,8 @@ def stored_bytes(files: Iterable[DataFile]) -> int:
     return sum(file.bytes for file in files)
 
 
-def _readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, PipelineProgress]:
-    for manifest in catalog.readable(snapshot):
+def _newest_readable(catalog: Catalog, snapshot: str) -> tuple[Manifest | None, PipelineProgress]:
+    for manifest in catalog.readable_manifests(snapshot):
         with suppress(BrokenObjectError):
             return manifest, progress_of(catalog, manifest)
     return None, PipelineProgress()
@@ -180,16 +182,16 @@ class FittingExecution:
 
     def __init__(self, run: ExecutorRun, given_session: Any, turned: Callable[[ExecutorDecision], None]) -> None:
         self._run, self._given_session, self._turned = run, given_session, turned
-        self._bounds = Bounds.stated()
+        self._bounds = Bounds.from_environment()
         self._sides = [EXECUTORS[LOCAL].open(run, given_session)]
 
-    def turns(self, epoch: int, work: WorkEstimate) -> bool:
+    def switch_if_needed(self, epoch: int, work: WorkEstimate) -> bool:
         """Whether the side goes on with Spark from ``epoch`` on, for its ``work``; it does so once. Raises
         NotInstalledError, and what starting Spark raises.
         """
         if len(self._sides) > 1:
             return False
-        fit = fitting(self._run.pipeline, work, self._bounds)
+        fit = fitting_executor(self._run.pipeline, work, self._bounds)
         if fit.name == LOCAL:
             return False
         decision = replace(fit, reason=f"{fit.reason}, from epoch {epoch} on")
@@ -208,7 +210,7 @@ class FittingExecution:
         """A fresh engine, whose epochs get their names from ``attempts``."""
         return FittingEngine(self, attempts)
 
-    def fresh(self, attempts: "Attempts") -> Engine:
+    def new_engine(self, attempts: "Attempts") -> Engine:
         """A fresh engine of the executor that the side is on."""
         return self._sides[-1].engine(attempts)
 
@@ -239,7 +241,7 @@ class FittingEngine:
 
     def __init__(self, side: FittingExecution, attempts: "Attempts") -> None:
         self._side, self._attempts = side, attempts
-        self._engine = side.fresh(attempts)
+        self._engine = side.new_engine(attempts)
         self._renamed: Mapping[str, Sequence[Formerly]] = {}
         self._merges: Mapping[str, Sequence[UnfinishedMerge]] = {}
         self._snapshot: str | None = None
@@ -300,19 +302,24 @@ class FittingEngine:
 
     def compute(self, files: ByInput, processing_time: Instant, **how: Any) -> "ComputedEpoch":
         """The next epoch, on the executor that fits it. Raises what that raises, and what starting it raises."""
-        if self._side.turns(self.epoch + 1, WorkEstimate.on(self.tables, input_bytes(files))):
-            self._turn()
-        computed = self._engine.compute(files, processing_time, **how)
-        self._renamed, self._snapshot, self._merges = {}, computed.attempt.snapshot_id, computed.written.merges
-        return computed
+        if self._side.switch_if_needed(self.epoch + 1, WorkEstimate.from_state(self.tables, input_bytes(files))):
+            self._switch_engine()
+        epoch_result = self._engine.compute(files, processing_time, **how)
+        self._renamed, self._snapshot, self._merges = {}, epoch_result.attempt.snapshot_id, epoch_result.written.merges
+        return epoch_result
 
-    def _turn(self) -> None:
-        before, after = self._engine, self._side.fresh(self._attempts)
-        before.close()  # the next engine does that step of merges again
-        after.restore(
-            before.epoch, before.progress, before.tables, self._renamed, snapshot=self._snapshot, merges=self._merges
+    def _switch_engine(self) -> None:
+        old_engine, new_engine = self._engine, self._side.new_engine(self._attempts)
+        old_engine.close()  # the next engine does that step of merges again
+        new_engine.restore(
+            old_engine.epoch,
+            old_engine.progress,
+            old_engine.tables,
+            self._renamed,
+            snapshot=self._snapshot,
+            merges=self._merges,
         )
-        self._engine = after
+        self._engine = new_engine
 
     def find_level(self) -> LevelProgress | None:
         """Where the epoch under way is."""

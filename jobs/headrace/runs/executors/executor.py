@@ -1,5 +1,5 @@
 """Where the port of executors was up to 0.2: it is ``headrace.ext.executors``."""
 
-from headrace.moved import moved
+from headrace.moved import redirect_names
 
-__getattr__ = moved(__name__)
+__getattr__ = redirect_names(__name__)

@@ -14,7 +14,7 @@ from headrace.distribute.spark.application import DataFrame, SparkSession, is_co
 from headrace.distribute.spark.engine import SparkEngine
 from headrace.distribute.spark.errors import SparkStoppedError
 from headrace.distribute.spark.failures import spark_errors
-from headrace.distribute.spark.frames import rows_without, standing_since, stored_rows
+from headrace.distribute.spark.frames import lists_as_json, rows_without, standing_since, stored_rows
 from headrace.distribute.spark.jvm import new_log
 from headrace.distribute.spark.session import is_running, is_submitted, spark_session
 from headrace.distribute.tasks.plan import TaskEnvironment
@@ -23,7 +23,7 @@ from headrace.pipeline.quality import ExpectationView
 from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.columns import View as ReadersView
 from headrace.runs.executors.choice import stored_bytes
-from headrace.runs.reporting.results import redacted
+from headrace.runs.reporting.results import redact_secrets
 from headrace.sources.landing import Landing
 from headrace.state.file_cache import default_cache
 from headrace.state.layers import state_schemas
@@ -89,10 +89,10 @@ class SparkExecution:
         in this process, or a frame of Spark's where their files have more than HEADRACE_AUDIT_BYTES. Raises SizeError,
         and BrokenObjectError, of a frame when it is counted.
         """
-        stated = size_in(AUDIT_BYTES)
+        byte_limit = size_in(AUDIT_BYTES)
         size = stored_bytes(audited.files[view])
         all_bytes = size + sum(stored_bytes(release.files.files[ExpectationView.PANES]) for release in released)
-        if all_bytes <= (MOST_IN_PROCESS if stated is None else stated) or is_connected(self.spark):
+        if all_bytes <= (MOST_IN_PROCESS if byte_limit is None else byte_limit) or is_connected(self.spark):
             from headrace.audit.arrow_frames import arrow_frame  # with DuckDB: only where something is expected
 
             return arrow_frame(self.store, columns, view, audited, released)
@@ -105,13 +105,13 @@ class SparkExecution:
             rows = rows_without(
                 rows, self._stored_rows(ExpectationView.PANES, release.files, release.columns), columns.decided
             )
-        return rows
+        return lists_as_json(rows)
 
-    def _stored_rows(self, view: ExpectationView, audited: AuditedFiles, columns: ViewColumns) -> DataFrame:
-        work = TaskEnvironment.of(self.pipeline, self.store, self.landing)
-        names = audited.names(view, columns)
-        named = [(file, names[file.path]) for file in audited.files[view]]
-        return stored_rows(self.spark, work, named, columns.schema(ReadersView(view)))
+    def _stored_rows(self, view: ExpectationView, audited_files: AuditedFiles, columns: ViewColumns) -> DataFrame:
+        work = TaskEnvironment.from_pipeline(self.pipeline, self.store, self.landing)
+        names = audited_files.column_names(view, columns)
+        files_with_names = [(file, names[file.path]) for file in audited_files.files[view]]
+        return stored_rows(self.spark, work, files_with_names, columns.arrow_schema(ReadersView(view)))
 
     def errors(self) -> AbstractContextManager[None]:
         """What Spark raises inside becomes a typed error."""
@@ -123,7 +123,7 @@ class SparkExecution:
         """
         if error is not None and self._log is not None:
             with self._log.open("a") as log:
-                log.write(redacted("".join(format_exception(error))))
+                log.write(redact_secrets("".join(format_exception(error))))
             error.add_note(f"details: {self._log}")
         if self._own is None or self._own.exception() is not None:  # which the run has, if it needed a session
             return
@@ -132,7 +132,7 @@ class SparkExecution:
         try:
             with spark_errors():
                 self._own.result().stop()
-        except SparkStoppedError as stopped:
+        except SparkStoppedError as stop_error:
             if error is None:
                 raise
-            error.add_note(str(stopped))  # the JVM that died is why the run ends
+            error.add_note(str(stop_error))  # the JVM that died is why the run ends

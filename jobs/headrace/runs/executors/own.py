@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.ext.executors import Executor
-from headrace.installed import require
+from headrace.installed import require_extra
 
 if TYPE_CHECKING:
     from headrace.ext.executors import Execution, ExecutorRun
@@ -25,6 +25,6 @@ def _on_local(run: "ExecutorRun", given_session: Any) -> "Execution":
 _WITHOUT = "take the executor local, which needs no JVM (--executor local)"
 
 SPARK: Final = Executor(
-    "a Spark application", _on_spark, partial(require, "spark", "the executor spark", _WITHOUT), is_submitted=True
+    "a Spark application", _on_spark, partial(require_extra, "spark", "the executor spark", _WITHOUT), is_submitted=True
 )
 LOCAL: Final = Executor("a process of the task's own, without Spark", _on_local)

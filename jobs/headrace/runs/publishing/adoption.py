@@ -39,24 +39,24 @@ from typing import TYPE_CHECKING, Any, Self
 
 from headrace.distribute.epoch import SUMMED
 from headrace.errors import FixConfigError
-from headrace.model.time import render
-from headrace.pipeline.identity import definition, fingerprint_of
+from headrace.pipeline.identity import fingerprint_of, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
 from headrace.read.snapshots.epoch_history import RecordedEpoch, epochs_since
-from headrace.read.snapshots.progress import StoredProgress, epoch_without_reading
+from headrace.read.snapshots.progress import epoch_without_reading
 from headrace.runs.publishing import audits
-from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, differences
+from headrace.runs.publishing.promotion import BranchFacts, Rehearsal, rehearsed
 from headrace.runs.publishing.publish import PlannedPublish, output_results
 from headrace.runs.reporting.results import RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary import renew_summary
-from headrace.sources.progress import Parked
+from headrace.runs.stages import CutOver
+from headrace.sources.progress import ParkedChain
 from headrace_snapshots.catalog import Catalog, Claim, Head
 from headrace_snapshots.format import output_view
 from headrace_snapshots.format.files import DataFile, FileLog, FileRecord, LoggedFile
 from headrace_snapshots.format.manifest import ADOPTED, FORMERLY, IDS, OUTPUTS, REJECTED, Manifest, OutputTables
 from headrace_snapshots.names import MAIN
-from headrace_snapshots.output_catalog import patches_given_up, seen_catalog, told
+from headrace_snapshots.output_catalog import describe_given_up, patches_given_up, seen_catalog
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -74,28 +74,30 @@ class AdoptedOutputs:
     others: tuple[str, ...]
 
     @classmethod
-    def of(cls, pipeline: str, upstream: Mapping[str, Sequence[str]], output: str) -> Self:
+    def from_upstream(cls, pipeline: str, upstream: Mapping[str, Sequence[str]], output: str) -> Self:
         """For an ``output`` of ``pipeline``, whose outputs are computed of those in ``upstream`` (none: of records).
         Raises UnknownOutputError.
         """
         if output not in upstream:
             has = f"it has {', '.join(sorted(upstream))}" if upstream else "it has one output, which has no name"
             raise output_view.UnknownOutputError(f"pipeline {pipeline} has no output {output!r}: {has}")
-        below = {name: [reader for reader, above in upstream.items() if name in above] for name in upstream}
-        adopted = _reached({output}, below)
-        needed = _reached(adopted, upstream)
-        rest = needed - adopted, upstream.keys() - needed
-        return cls(output, *(tuple(sorted(names)) for names in (adopted, *rest)))
+        readers_by_output = {
+            name: [reader for reader, upstream_names in upstream.items() if name in upstream_names] for name in upstream
+        }
+        adopted_names = _reachable_names({output}, readers_by_output)
+        needed_names = _reachable_names(adopted_names, upstream)
+        rest = needed_names - adopted_names, upstream.keys() - needed_names
+        return cls(output, *(tuple(sorted(names)) for names in (adopted_names, *rest)))
 
 
-def _reached(names: Collection[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
+def _reachable_names(names: Collection[str], edges: Mapping[str, Iterable[str]]) -> set[str]:
     """The ``names``, and all that they lead to."""
-    reached, waiting = {*names}, [*names]
+    reached_names, waiting = {*names}, [*names]
     while waiting:
-        further = {*edges.get(waiting.pop(), ())} - reached
-        reached |= further
+        further = {*edges.get(waiting.pop(), ())} - reached_names
+        reached_names |= further
         waiting += further
-    return reached
+    return reached_names
 
 
 Letter = tuple[str | None, str | None, int | None]
@@ -105,10 +107,10 @@ Letter = tuple[str | None, str | None, int | None]
 def taken_by_none(catalog: Catalog, manifest: Manifest, until: int | None = None) -> set[Letter]:
     """The dead letters, up to epoch ``until``, that no output took. Raises BrokenObjectError."""
     letters: set[Letter] = set()
-    for record in catalog.files(manifest.logs[REJECTED]):
+    for record in catalog.file_records(manifest.logs[REJECTED]):
         for file in record.files:
-            rows = _rows(catalog, file)
-            if _output(rows) is None and (until is None or record.epoch <= until):
+            rows = _read_rows(catalog, file)
+            if _refusing_output(rows) is None and (until is None or record.epoch <= until):
                 columns = (rows[name].to_pylist() for name in ("input", "file", "position"))
                 letters.update(zip(*columns, strict=True))
     return letters
@@ -118,27 +120,29 @@ def adopted_letters(catalog: Catalog, main: Manifest, branch: Manifest, outputs:
     """The log of ``main`` in its next epoch, with the letters of ``outputs`` that ``branch`` has in place of its
     own.
     """
-    log, replaced = (
+    log, replaced_outputs = (
         FileLog.empty(),
         {name for output in outputs for name in (output, *output_view.called_before(main, output))},
     )
-    for record in catalog.files(main.logs[REJECTED]):
-        if kept := tuple(file for file in record.files if _output(_rows(catalog, file)) not in replaced):
-            log = catalog.append_record(log, FileRecord(record.epoch, kept))
-    files = (file for record in catalog.files(branch.logs[REJECTED]) for file in record.files)
-    own = tuple(file for file in files if _output(_rows(catalog, file)) in outputs)
+    for record in catalog.file_records(main.logs[REJECTED]):
+        if kept_letters := tuple(
+            file for file in record.files if _refusing_output(_read_rows(catalog, file)) not in replaced_outputs
+        ):
+            log = catalog.append_record(log, FileRecord(record.epoch, kept_letters))
+    files = (file for record in catalog.file_records(branch.logs[REJECTED]) for file in record.files)
+    own = tuple(file for file in files if _refusing_output(_read_rows(catalog, file)) in outputs)
     return catalog.append_record(log, FileRecord(main.epoch + 1, own)) if own else log
 
 
-def _rows(catalog: Catalog, file: LoggedFile) -> "pa.Table":
-    from headrace.state.files import stored  # with Arrow
-    from headrace_snapshots.datafiles import verify
+def _read_rows(catalog: Catalog, file: LoggedFile) -> "pa.Table":
+    from headrace.state.files import decode_table  # with Arrow
+    from headrace_snapshots.datafiles import read_verified
 
     assert isinstance(file, DataFile)
-    return stored(verify(catalog.store, file))
+    return decode_table(read_verified(catalog.store, file))
 
 
-def _output(rows: "pa.Table") -> str | None:
+def _refusing_output(rows: "pa.Table") -> str | None:
     """The output that could not take the records of a file; None: no output could."""
     if "output" not in rows.column_names:  # from before outputs had names
         return None
@@ -154,7 +158,7 @@ def check_before(pipeline: Pipeline, main: Manifest, scope: AdoptedOutputs, head
     """Raise what stands against the adoption of outputs of ``pipeline`` by ``main``, whatever a branch computes, as the
     log stands at ``head``.
     """
-    _check_definition(definition(pipeline), main, scope)
+    _check_definition(recorded_definition(pipeline), main, scope)
     former = {pipeline.outputs[output].formerly for output in scope.adopted}
     _check_delivered(head, pipeline.name, scope, {*scope.adopted, *former})
 
@@ -171,17 +175,31 @@ class AdoptOutput:
     give_up_delivered: bool = False
 
     def __str__(self) -> str:
-        adopted, branch = ", ".join(self.scope.adopted), self.facts.branch
-        return f"let main adopt {adopted} of branch {branch}, as epoch {self.main.epoch + 1}; the branch ends"
+        adopted_names, branch = ", ".join(self.scope.adopted), self.facts.branch
+        return f"let main adopt {adopted_names} of branch {branch}, as epoch {self.main.epoch + 1}; the branch ends"
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> "AdoptOutput":
+    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
         """Raises UnknownBranchError, UnknownOutputError, NotAdoptableError where main has nothing."""
-        facts = BranchFacts.of(catalog, now, branch)
-        scope = AdoptedOutputs.of(catalog.pipeline, output_view.upstream_of(facts.head), output)
+        facts = BranchFacts.from_branch(catalog, catalog.head(), asked.branch)
+        scope = AdoptedOutputs.from_upstream(catalog.pipeline, output_view.upstream_of(facts.head), asked.output or "")
         if facts.main is None:
-            raise NotAdoptableError(f"main of {catalog.pipeline} has no snapshot: promote the whole branch {branch}")
-        return cls(facts, catalog.manifest(facts.main), scope, give_up)
+            raise NotAdoptableError(
+                f"main of {catalog.pipeline} has no snapshot: promote the whole branch {asked.branch}"
+            )
+        return cls(facts, catalog.manifest(facts.main), scope, asked.give_up_delivered)
+
+    @classmethod
+    def made_before(cls, catalog: Catalog, asked: CutOver) -> audits.MadeBefore | None:
+        """What main became by it."""
+        entry_before = audits.entry_made_before(
+            catalog, asked.branch, made=lambda entry: "adopted" in (entry.detail or {})
+        )
+        return (
+            None
+            if entry_before is None
+            else audits.MadeBefore(_made(catalog, catalog.manifest(entry_before.refs[MAIN])))
+        )
 
     @property
     def catalog(self) -> Catalog:
@@ -199,14 +217,47 @@ class AdoptOutput:
         """
         if not self.give_up_delivered:
             yield audits.RefusalCheck(self._check_delivered, (audits.DeliveredError,), is_relied_on=True)
-        yield self._own(self._check_computed)
+        yield self._relied_on_check(self._check_computed)
         yield self.facts.audit_check(self.scope.adopted, is_relied_on=True)
-        yield self._own(lambda: _check_definition(self.branch.definition, self.main, self.scope))
-        yield self._own(self._check_reading)
-        yield self._own(self._check_records)
-        yield self._own(self._check_what_they_read)
+        yield self._relied_on_check(lambda: _check_definition(self.branch.definition, self.main, self.scope))
+        yield self._relied_on_check(self._check_reading)
+        yield self._relied_on_check(self._check_records)
+        yield self._relied_on_check(self._check_what_they_read)
 
-    def _own(self, look: Callable[[], None]) -> audits.RefusalCheck:
+    def make(self, run_id: str, message: str) -> audits.MadeChange:
+        """Let main adopt them, as one epoch; the branch ends. It publishes nothing: the next run of the pipeline does,
+        or who asks for it. Raises FencedError if somebody else claims main meanwhile.
+        """
+        adoption, catalog, branch = self, self.catalog, self.facts.branch
+        cut_over = CutOver(branch, self.scope.output, give_up_delivered=self.give_up_delivered)
+        with audits.making_change(catalog):
+            claim = catalog.claim(MAIN, owner=run_id)
+            if claim.snapshot_id != self.main.snapshot_id:  # main went on meanwhile, and cannot any more
+                adoption = AdoptOutput.from_branch(catalog, cut_over)
+                audits.raise_first_refusal(adoption.checks())
+            manifest = _commit_adoption(adoption, claim, message)
+            adopted_names = [*adoption.scope.adopted]
+            drop_message = f"dropped {branch}: main has adopted {', '.join(adopted_names)}"
+            catalog.drop(branch, drop_message, detail={"adopted": adopted_names})
+        return _made(catalog, manifest, adoption._warnings(manifest))
+
+    def rehearse(self, limit: int) -> Rehearsal:
+        """What it would do. At most ``limit`` of the rows that readers would see change are given."""
+        return rehearsed(self, self.facts, self.scope.adopted, limit)
+
+    def _warnings(self, manifest: Manifest) -> tuple[str, ...]:
+        """What the next run has to do, and what readers lose, now that main is at ``manifest``."""
+        missed_epochs = manifest.epoch - 1 - self.stands_at.epoch
+        missed_text = (
+            f"main has computed {missed_epochs} epochs more than branch {self.facts.branch}: the next run computes "
+            "them for "
+            f"{', '.join(self.scope.adopted)}, and publishes then"
+        )
+        given_up_patches = patches_given_up(self.catalog, self.main.snapshot_id, None)
+        lost_patches = [patch for patch in given_up_patches if patch.output in self.scope.adopted]
+        return (*([missed_text] if missed_epochs else []), *describe_given_up(self.catalog, lost_patches, None))
+
+    def _relied_on_check(self, look: Callable[[], None]) -> audits.RefusalCheck:
         return audits.RefusalCheck(look, (NotAdoptableError,), is_relied_on=True)
 
     def _check_delivered(self) -> None:
@@ -221,13 +272,13 @@ class AdoptOutput:
         catalog, name = self.catalog, self.facts.branch
         ours = epochs_since(catalog, self.branch.snapshot_id, None)
         theirs = epochs_since(catalog, self.main.snapshot_id, None)[: len(ours)]
-        for (own, epoch), (of_main, recorded) in zip(ours, theirs, strict=False):
-            if own.epoch != of_main.epoch or _what_was_read(epoch) != _what_was_read(recorded):
+        for (own, epoch), (of_main, main_epoch) in zip(ours, theirs, strict=False):
+            if own.epoch != of_main.epoch or _what_was_read(epoch) != _what_was_read(main_epoch):
                 raise NotAdoptableError(
                     f"branch {name} of {catalog.pipeline} has not read what main has read: epoch {own.epoch} differs. "
                     f"Drop it (`headrace drop {catalog.pipeline} {name}`), and backfill again"
                 )
-            if _watermarks(epoch) != _watermarks(recorded):
+            if _reached_watermarks(epoch) != _reached_watermarks(main_epoch):
                 raise NotAdoptableError(
                     f"in epoch {own.epoch} branch {name} of {catalog.pipeline} has other watermarks than main: outputs "
                     f"take other records now. {self._all_again}"
@@ -266,18 +317,20 @@ class AdoptOutput:
         """Raise NotAdoptableError if panes that are read, or remembered ids, are not on main what they are on the
         branch.
         """
-        from headrace.read.diff.comparison import diff  # with DuckDB
+        from headrace.read.diff.comparison import diff_snapshots  # with DuckDB
 
         remembers = IDS in self.main.tables
         for output in self.scope.read or self.scope.adopted[: int(remembers)]:
             catalog = seen_catalog(self.catalog, output)
-            before, after = (
+            branch_side, main_side = (
                 output_view.seen_by(output_view.as_called_in(self.stands_at, self.main), output),
                 output_view.seen_by(self.branch, output),
             )
             if output not in self.scope.read:  # only ids are looked at
-                before, after = (side.seen_as(tables={IDS: side.tables[IDS]}) for side in (before, after))
-            difference = diff(catalog, before, after, limit=0)
+                branch_side, main_side = (
+                    side.seen_as(tables={IDS: side.tables[IDS]}) for side in (branch_side, main_side)
+                )
+            difference = diff_snapshots(catalog, branch_side, main_side, limit=0)
             if remembers and difference.ids.differing:
                 raise NotAdoptableError(
                     f"branch {self.facts.branch} of {self.catalog.pipeline} remembers other ids than main "
@@ -293,30 +346,34 @@ class AdoptOutput:
                 )
 
 
-def _check_definition(defined: Mapping[str, Any], main: Manifest, scope: AdoptedOutputs) -> None:
-    """Raise NotAdoptableError unless outputs as they are ``defined`` fit beside the others of ``main``."""
-    name, adopted = main.pipeline, ", ".join(scope.adopted)
+def _check_definition(definition: Mapping[str, Any], main: Manifest, scope: AdoptedOutputs) -> None:
+    """Raise NotAdoptableError unless outputs by their ``definition`` fit beside the others of ``main``."""
+    name, adopted_names = main.pipeline, ", ".join(scope.adopted)
     if not output_view.outputs_of(main):
         raise NotAdoptableError(
-            f"main of {name} has one output without a name: run the pipeline once, which names it, then adopt {adopted}"
+            f"main of {name} has one output without a name: run the pipeline once, which names it, then adopt "
+            f"{adopted_names}"
         )
-    shared = [{part: value for part, value in side.items() if part != OUTPUTS} for side in (defined, main.definition)]
-    if shared[0] != shared[1]:
+    shared_parts = [
+        {part: value for part, value in side.items() if part != OUTPUTS} for side in (definition, main.definition)
+    ]
+    if shared_parts[0] != shared_parts[1]:
         raise NotAdoptableError(
             f"the inputs of {name} have changed since snapshot {main.snapshot_id} (epoch {main.epoch}), for all "
             f"outputs: `headrace backfill {name} --promote` computes all of them again"
         )
-    parked, there = output_view.parked_in(main), main.definition[OUTPUTS]
+    parked_outputs, main_outputs = output_view.parked_in(main), main.definition[OUTPUTS]
     for output in scope.read:
-        if there.get(output) != defined[OUTPUTS][output]:
+        if main_outputs.get(output) != definition[OUTPUTS][output]:
             raise NotAdoptableError(
-                f"{adopted} of {name} reads output {output}, which is new or has changed since snapshot "
+                f"{adopted_names} of {name} reads output {output}, which is new or has changed since snapshot "
                 f"{main.snapshot_id} (epoch {main.epoch}): `headrace backfill {name}.{output} --promote` computes it, "
                 "with what reads it"
             )
-        if output in parked:
+        if output in parked_outputs:
             raise NotAdoptableError(
-                f"{adopted} of {name} reads output {output}, which is parked at epoch {parked[output]}: `headrace run "
+                f"{adopted_names} of {name} reads output {output}, which is parked at epoch "
+                f"{parked_outputs[output]}: `headrace run "
                 f"{name}` says why; mend that first"
             )
 
@@ -338,97 +395,44 @@ def _what_was_read(epoch: RecordedEpoch) -> tuple[object, ...]:
     return files, epoch.processing_time, epoch.signals, epoch.is_last
 
 
-def _watermarks(epoch: RecordedEpoch) -> tuple[object, ...] | None:
+def _reached_watermarks(epoch: RecordedEpoch) -> tuple[object, ...] | None:
     return None if epoch.reached is None else (epoch.reached.watermark, epoch.reached.inputs)
 
 
-def published(catalog: Catalog, result: RunResult, output: str, run_id: str) -> RunResult:
+def publish_adopted(catalog: Catalog, result: RunResult, output: str, run_id: str) -> RunResult:
     """The ``result`` of an adoption of ``output`` by main, once what its audits found good is published, of all
     outputs: readers of one see it no further than readers of what it is computed of. What waits is a warning.
 
     Raises AuditFailedError, AuditMissingError of what was adopted.
     """
     head = catalog.head().refs[MAIN]
-    planned = PlannedPublish.of(catalog, head)
-    if planned.publish(run_id) is not None:
+    planned_publish = PlannedPublish.from_head(catalog, head)
+    if planned_publish.publish(run_id) is not None:
         renew_summary(catalog)
-    adopted = AdoptedOutputs.of(catalog.pipeline, output_view.upstream_of(planned.head), output).adopted
-    own = replace(planned, asked=frozenset(adopted))
-    own.check(may_wait=True)
+    adopted_names = AdoptedOutputs.from_upstream(
+        catalog.pipeline, output_view.upstream_of(planned_publish.head), output
+    ).adopted
+    own = replace(planned_publish, asked=frozenset(adopted_names))
+    own.check_publishable(may_wait=True)
     return replace(
         result,
         published=catalog.published_by_all(catalog.head().refs),
-        outputs=output_results(catalog, planned.audits),
+        outputs=output_results(catalog, planned_publish.audits),
         warnings=(*result.warnings, *own.notes),
     )
 
 
-def adopt(
-    catalog: Catalog, branch: str, output: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
-) -> RunResult:
-    """Let main take over from ``branch`` an ``output`` and what is computed of it, as one epoch of main; the branch
-    ends. ``message`` says in the log who decided it, and why. Publishes nothing: the next run of the pipeline does, or
-    who calls this. ``give_up_delivered``: also where rows were handed over to sinks that cannot take back.
-
-    When the branch was adopted already nothing happens, for a caller that died before it could tell.
-    Raises UnknownBranchError, UnknownOutputError, NotAdoptableError, DeliveredError, AuditMissingError,
-    AuditFailedError; FencedError if somebody else claims main meanwhile.
-    """
-    started_at = timestamp()
-    now = catalog.head()
-    if (done := audits.made_before(catalog, branch, made=lambda entry: "adopted" in (entry.detail or {}))) is not None:
-        with audits.making_change(catalog):
-            return _result(catalog, catalog.manifest(done.refs[MAIN]), (), run_id, started_at)
-    planned = _checked(catalog, now, branch, output, give_up_delivered)
-    with audits.making_change(catalog):
-        claim = catalog.claim(MAIN, owner=run_id)
-        if claim.snapshot_id != planned.main.snapshot_id:  # main went on meanwhile, and cannot any more
-            planned = _checked(catalog, catalog.head(), branch, output, give_up_delivered)
-        manifest = _committed(planned, claim, message)
-        adopted = [*planned.scope.adopted]
-        catalog.drop(branch, f"dropped {branch}: main has adopted {', '.join(adopted)}", detail={"adopted": adopted})
-    missed = manifest.epoch - 1 - planned.stands_at.epoch
-    behind = (
-        f"main has computed {missed} epochs more than branch {branch}: the next run computes them for "
-        f"{', '.join(planned.scope.adopted)}, and publishes then"
-    )
-    patched = patches_given_up(catalog, planned.main.snapshot_id, None)
-    lost = [patch for patch in patched if patch.output in planned.scope.adopted]
-    warnings = (*([behind] if missed else []), *told(catalog, lost, None))
-    return _result(catalog, manifest, warnings, run_id, started_at)
-
-
-def _checked(catalog: Catalog, now: Head, branch: str, output: str, give_up: bool) -> AdoptOutput:
-    """The adoption as it is planned at ``now``, if nothing is against it."""
-    planned = AdoptOutput.of(catalog, now, branch, output, give_up)
-    audits.begin_change(planned)
-    return planned
-
-
-def rehearse_adoption(
-    catalog: Catalog, branch: str, output: str, *, limit: int = 20, give_up_delivered: bool = False
-) -> Rehearsal:
-    """What ``adopt`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
-    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
-
-    Raises UnknownBranchError, UnknownOutputError, and what a reader of ``current`` does.
-    """
-    planned = AdoptOutput.of(catalog, catalog.head(), branch, output, give_up_delivered)
-    refusals = audits.find_refusals(planned).errors
-    return Rehearsal(branch, differences(planned.facts, planned.scope.adopted, limit), refusals, change=str(planned))
-
-
-def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:
+def _commit_adoption(adoption: AdoptOutput, claim: Claim, message: str) -> Manifest:
     """The epoch of main that adopts, once it is committed."""
-    catalog, main, branch = planned.catalog, planned.main, planned.branch
-    adopted, epoch, snapshot_id = planned.scope.adopted, main.epoch + 1, catalog.new_snapshot_id()
-    letters = adopted_letters(catalog, main, branch, adopted)
-    columns, former = ({name: side.schema[OUTPUTS].get(name, {}) for name in adopted} for side in (branch, main))
-    called = {name: {FORMERLY: own[FORMERLY]} if FORMERLY in own else {} for name, own in former.items()}
-    schema = {name: {**own, **called[name], ADOPTED: epoch} for name, own in columns.items()}
-    stands = {name: _stands(planned, branch.progress[OUTPUTS][name]) for name in adopted}
-    defined = {name: branch.definition[OUTPUTS][name] for name in adopted}
-    definition = {**main.definition, OUTPUTS: {**main.definition[OUTPUTS], **defined}}
+    catalog, main, branch = adoption.catalog, adoption.main, adoption.branch
+    adopted_names, epoch, snapshot_id = adoption.scope.adopted, main.epoch + 1, catalog.new_snapshot_id()
+    letters = adopted_letters(catalog, main, branch, adopted_names)
+    columns, former = ({name: side.schema[OUTPUTS].get(name, {}) for name in adopted_names} for side in (branch, main))
+    former_names = {name: {FORMERLY: own[FORMERLY]} if FORMERLY in own else {} for name, own in former.items()}
+    schema = {name: {**own, **former_names[name], ADOPTED: epoch} for name, own in columns.items()}
+    stands = {name: _stored_position(adoption, branch.progress[OUTPUTS][name]) for name in adopted_names}
+    definitions = {name: branch.definition[OUTPUTS][name] for name in adopted_names}
+    definition = {**main.definition, OUTPUTS: {**main.definition[OUTPUTS], **definitions}}
     continuing = replace(
         main.continuing,
         fingerprint=branch.fingerprint if definition == branch.definition else fingerprint_of(definition),
@@ -436,62 +440,54 @@ def _committed(planned: AdoptOutput, claim: Claim, message: str) -> Manifest:
         schema={**main.schema, OUTPUTS: {**main.schema[OUTPUTS], **schema}},
         code={**main.code, **branch.code},
         progress={**main.continuing.progress, OUTPUTS: {**main.progress[OUTPUTS], **stands}},
-        tables={**_not_of(main.tables, adopted), **_only_of(branch.tables, adopted)},
-        logs={**_not_of(main.logs, adopted), **_only_of(branch.logs, adopted), REJECTED: letters},
+        tables={**_not_of(main.tables, adopted_names), **_only_of(branch.tables, adopted_names)},
+        logs={**_not_of(main.logs, adopted_names), **_only_of(branch.logs, adopted_names), REJECTED: letters},
     )
-    of_epoch = epoch_without_reading(claim, snapshot_id, timestamp(), _counts(planned))
+    of_epoch = epoch_without_reading(claim, snapshot_id, timestamp(), _adopted_counts(adoption))
     manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
-    of = f"adopted {', '.join(adopted)} of branch {planned.facts.branch}"
-    catalog.commit(claim, manifest, f"{of}: {message}" if message else of)
+    title = f"adopted {', '.join(adopted_names)} of branch {adoption.facts.branch}"
+    catalog.commit(claim, manifest, f"{title}: {message}" if message else title)
     return manifest
 
 
-def _stands(planned: AdoptOutput, own: Mapping[str, Any]) -> dict[str, Any]:
+def _stored_position(adoption: AdoptOutput, own: Mapping[str, Any]) -> dict[str, Any]:
     """What is stored of where an output stands that is at the end of the branch."""
-    at, main = planned.stands_at, planned.main
-    if at.snapshot_id == main.snapshot_id:
+    stands_at, main = adoption.stands_at, adoption.main
+    if stands_at.snapshot_id == main.snapshot_id:
         return {**own}
-    reason = f"it was computed in branch {planned.facts.branch} up to epoch {at.epoch}, and goes on with the next run"
-    return {**own, **Parked(at.epoch, at.snapshot_id, "adopted", reason, main.epoch + 1).to_json()}
+    reason = (
+        f"it was computed in branch {adoption.facts.branch} up to epoch {stands_at.epoch}, and goes on with the "
+        "next run"
+    )
+    return {**own, **ParkedChain(stands_at.epoch, stands_at.snapshot_id, "adopted", reason, main.epoch + 1).to_json()}
 
 
-def _not_of(named: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if name not in _only_of(named, outputs)}
+def _not_of(values_by_name: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name, value in values_by_name.items() if name not in _only_of(values_by_name, outputs)}
 
 
-def _only_of(named: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
+def _only_of(values_by_name: Mapping[str, Any], outputs: tuple[str, ...]) -> dict[str, Any]:
     """The tables, logs or counts that are some ``outputs``' own."""
     own = [OutputTables(output) for output in outputs]
-    return {name: value for name, value in named.items() if any(names.plain(name) is not None for names in own)}
+    return {
+        name: value
+        for name, value in values_by_name.items()
+        if any(names.plain_name(name) is not None for names in own)
+    }
 
 
-def _counts(planned: AdoptOutput) -> dict[str, int]:
+def _adopted_counts(adoption: AdoptOutput) -> dict[str, int]:
     """Sums over all epochs of the branch, of the adopted outputs alone: main has counted its records already."""
-    line, adopted = [*planned.catalog.ancestry(planned.branch.snapshot_id)], planned.scope.adopted
+    line, adopted_names = [*adoption.catalog.ancestry(adoption.branch.snapshot_id)], adoption.scope.adopted
     own = {
         name: sum(manifest.counts.get(name, 0) for manifest in line)
-        for name in _only_of(planned.branch.counts, adopted)
+        for name in _only_of(adoption.branch.counts, adopted_names)
     }
-    names = [OutputTables(output) for output in adopted]
-    summed = {name: sum(own[of.named(name)] for of in names) for name in (*SUMMED, "rejected")}
-    return {**dict.fromkeys(planned.main.counts, 0), **summed, **own}
+    names = [OutputTables(output) for output in adopted_names]
+    sums = {name: sum(own[tables.qualified_name(name)] for tables in names) for name in (*SUMMED, "rejected")}
+    return {**dict.fromkeys(adoption.main.counts, 0), **sums, **own}
 
 
-def _result(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...], run_id: str, started_at: str) -> RunResult:
-    refs = catalog.head().refs
-    return RunResult(
-        run_id=run_id,
-        pipeline=catalog.pipeline,
-        action="cut_over",
-        status="succeeded",
-        started_at=started_at,
-        finished_at=timestamp(),
-        epochs=(manifest.epoch,),
-        snapshot=manifest.snapshot_id,
-        epoch=manifest.epoch,
-        published=catalog.published_by_all(refs),
-        counts=dict(manifest.counts),
-        watermark=render(StoredProgress.of(manifest).watermark),
-        warnings=warnings,
-        outputs=output_results(catalog, dict.fromkeys(output_view.outputs_of(manifest))),
-    )
+def _made(catalog: Catalog, manifest: Manifest, warnings: tuple[str, ...] = ()) -> audits.MadeChange:
+    published_id = catalog.published_by_all(catalog.head().refs)
+    return audits.MadeChange("cut_over", manifest, [manifest], published_id, warnings=warnings)

@@ -14,11 +14,17 @@ window were read after the fork: else the branch has, in part or whole, what was
 nobody can tell so simply, and all of that stays; where windows merge, such a branch is refused.) A branch that began
 with nothing computed everything.
 
+*Rows* (semantics 15.7) are multisets (``read/patch_of_rows``). Those of groups are over with their window. Those of
+records have no state, and none is late: main may give a row again of whatever it reads yet. So the branch is taken as
+far as main has read too, and what main refused and could still take is in the way. Where duplicates are told, a record
+is dropped that is older than the ids which are remembered: then rows are over with those.
+
 *Why it is refused.* In discarding mode a row of ``current`` is only the last pane, no result to be replaced. Without
-a limit of lateness nothing expires. Another definition's rows mean something else. Where windows merge, a row may have
-become part of one that is still open, here or there: replacing the one without the other would lose or double
-what is in both. Of windows of a user's own nobody knows that. And what is refused for a cut-over: a branch without a
-good audit, behind main, or with what main has given up.
+a limit of lateness nothing expires, nor do groups for all time, and rows of panes may still be withdrawn. Another
+definition's rows mean something else. Where windows merge, a row may have become part of one that is still open, here
+or there: replacing the one without the other would lose or double what is in both. Of windows of a user's own nobody
+knows that. And what is refused for a cut-over: a branch without a good audit, behind main, or with what main has
+given up.
 
 *Order.* The patch checks everything before it claims main, which fences main's writer; it stores files after that, so
 that no expiry takes them for garbage. The patch is audited before it is committed: one that fails is never on main.
@@ -27,33 +33,46 @@ of the pipeline publishes it, and so does the same patch done again.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from headrace.audit.range import audited_files, released_panes
-from headrace.audit.run import Audited, run_audit
-from headrace.audit.store import AuditFailedError, AuditOutcome, read_audit
+from headrace.audit.limits import find_shared_ids
+from headrace.audit.range import UnpublishedRange, audited_files, released_panes
+from headrace.audit.run import AuditSubject, run_audit
+from headrace.audit.store import AuditFailedError, AuditOutcome, LimitExceededError, read_audit
 from headrace.errors import FixConfigError, HeadraceError, RetryError
-from headrace.installed import require
+from headrace.installed import require_extra
 from headrace.model.accumulation import Accumulation
+from headrace.model.expressions.data_types import DataType
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.identity import fingerprint
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.quality import Expectation
-from headrace.read.snapshots.progress import LastStage, StoredProgress, epoch_without_reading
+from headrace.read.snapshots.progress import LastStage, RowOrigin, StoredProgress, epoch_without_reading
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.publishing.audits import RefusalCheck, begin_change, find_refusals, making_change, refuse
-from headrace.runs.publishing.promotion import BranchFacts, PatchedSinceError
-from headrace.runs.publishing.publish import output_results, publish_range, published_result
-from headrace.runs.reporting.results import RunError, RunResult
+from headrace.runs.publishing.audits import (
+    MadeBefore,
+    MadeChange,
+    RefusalCheck,
+    Refusals,
+    files_main_read,
+    files_read,
+    making_change,
+    raise_first_refusal,
+)
+from headrace.runs.publishing.promotion import BranchFacts, PatchedSinceError, is_repeatable
+from headrace.runs.publishing.publish import publish_range
+from headrace.runs.reporting.results import RunError
 from headrace.runs.reporting.results import now as timestamp
-from headrace_snapshots.catalog import Catalog, Head, Link
+from headrace.runs.stages import CutOver
+from headrace.sources.landed.files import landed_as
+from headrace_snapshots.catalog import Catalog, Link
 from headrace_snapshots.errors import MissingSnapshotError, PublishConflictError
-from headrace_snapshots.format.files import FileRecord, Layer
-from headrace_snapshots.format.manifest import Manifest, OutputTables, Patch, file_stem
+from headrace_snapshots.format.files import DataFile, FileRecord, InputFile
+from headrace_snapshots.format.manifest import INPUTS, REJECTED, Manifest, OutputTables, Patch, file_stem
 from headrace_snapshots.format.output_view import called_before, outputs_of, parked_in, seen_by, upstream_of
 from headrace_snapshots.names import MAIN, published_of, published_ref
 from headrace_snapshots.output_catalog import seen_catalog
@@ -75,20 +94,34 @@ class PatchOutput:
     output: str = ""
 
     def __str__(self) -> str:
-        of = f" of output {self.output}" if self.output else ""
-        rows = f"replace rows{of} by those of branch {self.facts.branch} where windows have expired on both"
+        output_text = f" of output {self.output}" if self.output else ""
+        stage = LastStage.from_manifest(self.main)
+        is_over = "both have read the records" if stage and stage.is_never_late else "windows have expired on both"
+        rows = f"replace rows{output_text} by those of branch {self.facts.branch} where {is_over}"
         return f"{rows}, as epoch {self.whole.epoch + 1} of main; the branch stays"
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str, output: str = "") -> "PatchOutput":
+    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
         """Raises UnknownBranchError, UnpublishedError where main has nothing, UnknownOutputError; UnpatchableError
         where outputs have names and none is named, or the output is read by others or parked.
         """
-        facts = BranchFacts.of(catalog, now, branch)
-        whole = _main(catalog, facts.main)
+        facts, output = BranchFacts.from_branch(catalog, catalog.head(), asked.branch), asked.output or ""
+        whole = _main_manifest(catalog, facts.main)
         for side in (whole, facts.head):
-            _check_output(side, output, f"promote {{}} {branch}")
+            _check_output(side, output, f"promote {{}} {asked.branch}")
         return cls(facts, whole, output)
+
+    @classmethod
+    def made_before(cls, catalog: Catalog, asked: CutOver) -> MadeBefore | None:
+        """The same patch, if it was committed and its writer ended before it could publish it."""
+        patching = cls.from_branch(catalog, asked)
+        patch_made, published_id, main = patching.main.patch, patching.published, patching.main
+        if patch_made != patching.patch.replace(epoch=main.epoch) or published_id != main.parent:
+            return None
+        left = read_audit(catalog.store, catalog.pipeline, published_id, main.snapshot_id, patching.output)
+        if left is None:
+            return None
+        return MadeBefore(_made(patching.whole, left), lambda run_id: _publish_patch(catalog, left, run_id))
 
     @property
     def catalog(self) -> Catalog:
@@ -102,8 +135,12 @@ class PatchOutput:
 
     @cached_property
     def branch(self) -> Manifest:
-        """The newest snapshot of the branch, as the output sees it."""
-        return seen_by(self.facts.head, self.output)
+        """The newest snapshot of the branch, as the output sees it; where nothing is late, the newest that has read no
+        file which main has not: main will make rows of that.
+        """
+        stage = LastStage.from_manifest(self.main)
+        whole = self.facts.head if stage is None or not stage.is_never_late else self._without_unread()
+        return seen_by(whole, self.output)
 
     @property
     def published(self) -> str | None:
@@ -123,7 +160,7 @@ class PatchOutput:
     @cached_property
     def stage(self) -> LastStage:
         """What both definitions say of the last aggregation."""
-        last = LastStage.of(self.main)
+        last = LastStage.from_manifest(self.main)
         assert last is not None  # as _check_definition has seen
         return last
 
@@ -141,8 +178,49 @@ class PatchOutput:
         yield self.facts.audit_check([self.output])
         yield self.facts.fork_check()
         yield self.facts.behind_check(self.main.snapshot_id)
+        if self.stage.is_never_late:
+            yield RefusalCheck(self._check_same_input, (BranchAheadError,), is_relied_on=True)
+            yield RefusalCheck(self._check_dead_letters, (UnpatchableError,))
         if not self.has_nothing_new:  # nobody can tell which rows would stay
             yield RefusalCheck(self._check_patches, (PatchedSinceError,), is_relied_on=True)
+
+    def make(self, run_id: str, message: str) -> MadeChange:
+        """Replace the rows, and publish. Its epochs are those of the patch: none where nothing differs, as when it is
+        done again. Raises OpenWindowsError, AuditFailedError, PublishConflictError, FencedError.
+        """
+        catalog = self.facts.catalog
+        if self.expected:
+            require_extra("quality", f"the audit of a patch of {catalog.pipeline}")
+        start = time.monotonic()
+        with self.open_differing_rows() as rows:
+            if rows is None or not (numbers := rows.row_counts()).differing:
+                with making_change(catalog):
+                    return _made(self.whole, None)
+            raise_first_refusal([self.row_check(rows)])
+            with making_change(catalog):
+                manifest, outcome = _Commit(self, rows, numbers, run_id, start, message).commit_patch()
+                _publish_patch(catalog, outcome, run_id)
+        return _made(manifest, outcome)
+
+    def rehearse(self, limit: int) -> "PatchRehearsal":
+        """What it would do. At most ``limit`` of the rows that readers would see change are given. Raises what a reader
+        of ``current`` does.
+        """
+        from headrace.read.diff.comparison import OutputDiff
+        from headrace.read.diff.layered_tables import RowCounts
+        from headrace.read.pipeline_reader import PipelineReader
+
+        branch, refusals = self.facts.branch, Refusals().and_of(self.checks())
+        if not refusals.is_over:
+            with self.open_differing_rows() as rows:
+                if rows is not None:
+                    errors = refusals.and_of([self.row_check(rows)]).errors
+                    difference = OutputDiff(rows.row_counts(), tuple(rows.first_changes(limit)))
+                    return PatchRehearsal(branch, difference, rows.left_counts(), errors, str(self), self.output)
+        whole = PipelineReader(self.facts.catalog)
+        count = (whole[self.output] if self.output else whole).current(at=self.main.snapshot_id).count()
+        no_difference = OutputDiff(RowCounts(count, count))
+        return PatchRehearsal(branch, no_difference, {}, refusals.errors, str(self), self.output)
 
     def row_check(self, rows: "PatchRows") -> RefusalCheck:
         """Whether the ``rows`` are closed."""
@@ -153,40 +231,106 @@ class PatchOutput:
         """Whether the branch has nothing that main has not seen."""
         return self.base is not None and self.base.snapshot_id == self.branch.snapshot_id
 
-    def left_unpublished(self) -> AuditOutcome | None:
-        """The good audit of this very patch, if it was committed and its writer ended before it could publish it."""
-        done, published = self.main.patch, self.published
-        if done != self.patch.replace(epoch=self.main.epoch) or published != self.main.parent:
-            return None
-        return read_audit(self.catalog.store, self.catalog.pipeline, published, self.main.snapshot_id, self.output)
-
     @contextmanager
-    def differing(self) -> "Iterator[PatchRows | None]":
+    def open_differing_rows(self) -> "Iterator[PatchRows | None]":
         """The rows that differ, None if the branch has nothing that main has not seen."""
-        from headrace.read.patch_rows import Compared, differing  # with DuckDB
+        from headrace.read.patch_of_rows import RowsPatch
+        from headrace.read.patch_rows import PatchComparison, PatchRows, open_differing_rows  # with DuckDB
 
         if self.has_nothing_new:
             yield None
             return
-        compared = Compared(
-            self.main,
-            self.branch,
-            self._patches,
-            self._known,
-            self.stage.expired_until(self.main),
-            self.stage.expired_until(self.branch),
-            self.stage.table,
-            self.stage.merging,
-        )
-        with differing(self.catalog, compared) as rows:
+        comparison = PatchComparison(self.main, self.branch, self._patches, self._known, self.stage)
+        with open_differing_rows(self.catalog, comparison, RowsPatch if self.stage.gives_rows else PatchRows) as rows:
             yield rows
+
+    def _without_unread(self) -> Manifest:
+        """The newest snapshot of the branch before it read a file that main has not; its last, if it has read none."""
+        catalog, head = self.facts.catalog, self.facts.head
+        main_read, repeating = files_main_read(catalog, self.whole.snapshot_id, head), {*self._repeating}
+        for record in catalog.file_records(head.logs[INPUTS]):
+            files = (file for file in record.files if isinstance(file, InputFile) and file.input in repeating)
+            if all(landed_as(catalog.pipeline, file) in main_read[file.input] for file in files):
+                continue
+            id_before = catalog.ancestor_at(head.snapshot_id, record.epoch - 1) if record.epoch else None
+            return head if id_before is None else catalog.manifest(id_before)
+        return head
+
+    @property
+    def _repeating(self) -> list[str]:
+        """The inputs whose splits main and the branch read under the same names."""
+        return [
+            name
+            for name, mark in StoredProgress.from_manifest(self.facts.head).marks.items()
+            if is_repeatable(mark.kind)
+        ]
+
+    def _check_same_input(self) -> None:
+        """Raise BranchAheadError unless main and what is taken of the branch have read the same."""
+        catalog, name, branch = self.facts.catalog, self.catalog.pipeline, self.facts.branch
+        main_read, branch_read = (
+            files_main_read(catalog, self.whole.snapshot_id, self.branch),
+            files_read(catalog, self.branch),
+        )
+        repeating = {*self._repeating}
+        differing_paths = sorted(path for input_ in repeating for path in main_read[input_] ^ branch_read[input_])
+        main, branch_marks = (StoredProgress.from_manifest(side).marks for side in (self.whole, self.branch))
+        elsewhere = sorted(
+            input_ for input_ in branch_marks.keys() - repeating if main.get(input_) != branch_marks[input_]
+        )
+        if differing_paths or elsewhere:
+            what = f"file {differing_paths[0]}" if differing_paths else f"input {elsewhere[0]}"
+            raise BranchAheadError(
+                f"branch {branch} of {name} has read what main has not before, or beside, {what}, and its rows cannot "
+                f"be told from others: main would give them once more. `headrace run {name}` reads it, then patch again"
+            )
+
+    def _check_dead_letters(self) -> None:
+        """Raise UnpatchableError if rows of the branch may be of records that main refused by another definition, and
+        would take if they landed again: they would be rows twice.
+        """
+        catalog, since_epoch = self.facts.catalog, -1 if self.base is None else self.base.epoch
+        refused_records = self._dead_letters(self.whole, since_epoch, self._is_of_other_definition)
+        records_of_branch = (
+            refused_records - self._dead_letters(self.facts.head, since_epoch) if refused_records else refused_records
+        )
+        if records_of_branch:
+            input_, file, position = min(records_of_branch, key=str)
+            raise UnpatchableError(
+                f"main of {catalog.pipeline} refused {len(records_of_branch)} records, such as {position} of {file} "
+                "(input "
+                f"{input_}), by the definition that it had then; branch {self.facts.branch} takes them. They may land "
+                "on main again, and would be rows twice. Only the whole branch can be promoted (without --patch)"
+            )
+
+    def _dead_letters(
+        self, manifest: Manifest, since_epoch: int, of_epoch: Callable[[int], bool] = lambda epoch: True
+    ) -> set[tuple[Any, ...]]:
+        """Input, file and position of each dead letter in the line of ``manifest`` after epoch ``since_epoch``."""
+        from headrace.read.views.arrow_types import schema_of
+        from headrace.read.views.row_files import read_tables
+
+        catalog, place = self.facts.catalog, schema_of(_PLACE_OF_RECORD)
+        records = [
+            record
+            for record in catalog.file_records(manifest.logs[REJECTED], since_epoch=since_epoch)
+            if of_epoch(record.epoch)
+        ]
+        files = [file for record in records for file in record.files if isinstance(file, DataFile)]
+        return {tuple(row.values()) for rows in read_tables(catalog.store, files, place) for row in rows.to_pylist()}
+
+    def _is_of_other_definition(self, epoch: int) -> bool:
+        """Whether main may have had another definition in an epoch."""
+        snapshot_id = self.facts.catalog.ancestor_at(self.whole.snapshot_id, epoch)
+        manifest = None if snapshot_id is None else self._manifest_if_kept(snapshot_id)
+        return manifest is None or manifest.fingerprint != self.whole.fingerprint
 
     @property
     def _known(self) -> Instant:
         """Windows that begin later have only elements that were read after the fork, as far as that can be told."""
         if self.base is None or self.base.manifest is None or not self.stage.is_first:
             return MAX_INSTANT
-        newest = StoredProgress.of(self.base.manifest).newest
+        newest = StoredProgress.from_manifest(self.base.manifest).newest
         return MIN_INSTANT if newest is None else newest
 
     @cached_property
@@ -197,15 +341,15 @@ class PatchOutput:
         while self.base is not None and newest.patch is not None and newest.patch.epoch > self.base.epoch:
             if newest.patch.output in names:
                 patches.append(newest.patch.epoch)
-            at = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
-            before = None if at is None else self._kept(at)
-            if before is None:
+            id_before = self.catalog.ancestor_at(newest.snapshot_id, newest.patch.epoch - 1)
+            manifest_before = None if id_before is None else self._manifest_if_kept(id_before)
+            if manifest_before is None:
                 raise PatchedSinceError(
                     f"branch {self.facts.branch} of {self.catalog.pipeline} was forked before main was patched, and "
                     f"what came before the patch in epoch {newest.patch.epoch} has expired: it cannot be told any more "
                     "which rows were patched since the fork. Backfill from the beginning, with a new branch"
                 )
-            newest = before
+            newest = manifest_before
         if patches and self.stage.merging is not None:
             raise PatchedSinceError(
                 f"branch {self.facts.branch} of {self.catalog.pipeline} was forked before main was patched in epoch "
@@ -214,7 +358,7 @@ class PatchOutput:
             )
         return patches
 
-    def _kept(self, snapshot_id: str) -> Manifest | None:
+    def _manifest_if_kept(self, snapshot_id: str) -> Manifest | None:
         """None if it has expired: younger manifests name it all the same."""
         try:
             return self.catalog.manifest(snapshot_id)
@@ -253,7 +397,7 @@ def check_before(catalog: Catalog, pipeline: Pipeline, output: str) -> None:
     """Raise what stands against a patch of an ``output`` by whatever branch ``pipeline`` computes as it is written, as
     ``PatchOutput.of`` and its check of the definition do.
     """
-    whole, name = _main(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
+    whole, name = _main_manifest(catalog, catalog.head().refs.get(MAIN)), catalog.pipeline
     _check_output(whole, output, "backfill {}")
     main = seen_by(whole, output)
     if output not in pipeline.by_output or fingerprint(pipeline.by_output[output]) != main.fingerprint:
@@ -269,7 +413,7 @@ class UnpublishedError(RetryError, code="retry.unpublished"):
     """Main has epochs that readers have not seen, which a patch would make visible with itself."""
 
 
-def _main(catalog: Catalog, snapshot_id: str | None) -> Manifest:
+def _main_manifest(catalog: Catalog, snapshot_id: str | None) -> Manifest:
     if snapshot_id is None:
         raise UnpublishedError(f"main of {catalog.pipeline} has no snapshot yet, so there is nothing to patch")
     return catalog.manifest(snapshot_id)
@@ -277,6 +421,13 @@ def _main(catalog: Catalog, snapshot_id: str | None) -> Manifest:
 
 class UnpatchableError(FixConfigError, code="config.unpatchable"):
     """A pipeline whose results cannot be replaced row by row, or of which no window ever expires."""
+
+
+class BranchAheadError(RetryError, code="retry.branch_ahead"):
+    """The branch has read what main has not, so main will give the same rows."""
+
+
+_PLACE_OF_RECORD = {"input": DataType.STRING, "file": DataType.STRING, "position": DataType.INT}
 
 
 def _check_output(side: Manifest, output: str, command: str) -> None:
@@ -295,7 +446,7 @@ def _check_output(side: Manifest, output: str, command: str) -> None:
             f"output {output} of {name} is parked at snapshot {side.snapshot_id} of branch {side.branch}: mend it "
             f"first, `headrace run {name}` says why"
         )
-    if readers := [reader for reader, above in upstream_of(side).items() if output in above]:
+    if readers := [reader for reader, upstream_names in upstream_of(side).items() if output in upstream_names]:
         raise UnpatchableError(
             f"output {output} of {name} is read by {', '.join(readers)}, which would not hear of a patch: promote the "
             f"whole branch, `headrace {command.format(name)}{' --promote' if command.startswith('backfill') else ''}`"
@@ -303,15 +454,26 @@ def _check_output(side: Manifest, output: str, command: str) -> None:
 
 
 def _check_last_stage(main: Manifest) -> None:
-    name, stage = main.pipeline, LastStage.of(main)
+    name, stage = main.pipeline, LastStage.from_manifest(main)
     if stage is None:
         raise OtherDefinitionError(
             f"main of {name} is at snapshot {main.snapshot_id}, which an older version of Headrace wrote and which "
             "does not say its definition: run the pipeline once, then patch it"
         )
-    if stage.gives_rows:
+    if stage.made_of is RowOrigin.ALL_TIME:
         raise UnpatchableError(
-            f"{name} gives rows, which are not patched yet: only a whole branch can be promoted (without --patch)"
+            f"{name} gives rows of groups for all time (without where=), any of which may change with the next record: "
+            "only a whole branch can be promoted (without --patch)"
+        )
+    if stage.made_of is RowOrigin.JOINED:
+        raise UnpatchableError(
+            f"{name} gives joined rows, which what has not come yet may still correct: only a whole branch can be "
+            "promoted (without --patch)"
+        )
+    if stage.made_of is RowOrigin.PANES:
+        raise UnpatchableError(
+            f"{name} gives rows of panes, and what gives these may still withdraw them: only a whole branch can be "
+            "promoted (without --patch)"
         )
     if stage.own is not None:
         raise UnpatchableError(
@@ -336,23 +498,24 @@ class OpenWindowsError(RetryError, code="retry.open_windows"):
 
 def _check_unsettled(patching: PatchOutput, rows: "PatchRows") -> None:
     """Raise OpenWindowsError if some of the ``rows`` may become part of windows that are still open."""
-    number, first = rows.unsettled()
+    number, first = rows.count_unsettled()
     if first is not None:
         raise OpenWindowsError(
             f"{number} rows that a patch by branch {patching.facts.branch} of {patching.catalog.pipeline} would "
             "change overlap windows of their keys that are still open, and may become part of them, such as "
-            f"{_said(first)}. Try again once those have expired"
+            f"{_row_key_text(first)}. Try again once those have expired"
         )
 
 
-def _said(row: "RowChange") -> str:
-    return ", ".join(f"{name} = {value}" for name, value in row.key.items())
+def _row_key_text(row: "RowChange") -> str:
+    return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in row.key.items())
 
 
 @dataclass(frozen=True)
 class PatchRehearsal:
     """What a patch by ``branch`` would change for readers, how many rows that differ would stay as they are (by why),
-    and why it would be refused: by nothing, if by none. ``change``: what it would do, in a sentence.
+    and why it would be refused: by nothing, if by none. ``change``: what it would do, in a sentence. ``of``: the name
+    of the output that is patched, "" of the only one.
     """
 
     branch: str
@@ -360,6 +523,14 @@ class PatchRehearsal:
     left: "dict[Left, int]"
     refusals: tuple[HeadraceError, ...]
     change: str = ""
+    of: str = ""
+
+    gone: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def outputs(self) -> "Mapping[str, OutputDiff]":
+        """What would change, by the name of the output."""
+        return {self.of: self.output}
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value, as far as ``output`` has one."""
@@ -368,69 +539,22 @@ class PatchRehearsal:
         return {"branch": self.branch, "refusals": refusals, "output": self.output.to_json(), "left": left}
 
 
-def patch(catalog: Catalog, branch: str, *, run_id: str, output: str = "", message: str = "") -> RunResult:
-    """Replace rows of main by those of ``branch`` where windows have expired on both, and publish. The branch stays.
-    ``message`` says in the log who decided it, and why. ``output``: of which, where outputs have names.
-
-    ``epochs`` and ``rows`` of the result are those of the patch: none where nothing differs, as when it is done again.
-    Raises UnknownBranchError, UnpatchableError, OtherDefinitionError, AuditMissingError, AuditFailedError,
-    ForkGivenUpError, PatchedSinceError, BranchBehindError, UnpublishedError, OpenWindowsError, PublishConflictError.
-    """
-    started_at = timestamp()
-    patching = PatchOutput.of(catalog, catalog.head(), branch, output)
-    if (left := patching.left_unpublished()) is not None:
-        with making_change(catalog):
-            _publish(catalog, left, run_id)
-        return _result(catalog, patching.whole, left, run_id, started_at)
-    begin_change(patching)
-    if patching.expected:
-        require("quality", f"the audit of a patch of {catalog.pipeline}")
-    begun = time.monotonic()
-    with patching.differing() as rows:
-        if rows is None or not (numbers := rows.counts()).differing:
-            with making_change(catalog):
-                return _result(catalog, patching.whole, None, run_id, started_at)
-        refuse([patching.row_check(rows)])
-        with making_change(catalog):
-            manifest, outcome = _Commit(patching, rows, numbers, run_id, begun, message).done()
-            _publish(catalog, outcome, run_id)
-    return _result(catalog, manifest, outcome, run_id, started_at)
-
-
-def _publish(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
+def _publish_patch(catalog: Catalog, outcome: AuditOutcome, run_id: str) -> None:
     """Publish the patch, and with it the other outputs that readers see up to there: nothing of them changes. Nothing
     is left to do where a run has continued from the patch, and published both.
     """
-    seen = published_of(catalog.head().refs)
-    others = [output for output in seen if seen[output] == outcome.from_snapshot and output != outcome.output]
+    published_ids = published_of(catalog.head().refs)
+    others = [
+        output
+        for output in published_ids
+        if published_ids[output] == outcome.from_snapshot and output != outcome.output
+    ]
     try:
         publish_range(catalog, outcome, run_id, others)
     except PublishConflictError:
-        published = catalog.head().refs.get(published_ref(outcome.output))
-        if published is None or not catalog.is_ancestor(outcome.to_snapshot, published):
+        published_id = catalog.head().refs.get(published_ref(outcome.output))
+        if published_id is None or not catalog.is_ancestor(outcome.to_snapshot, published_id):
             raise
-
-
-def rehearse_patch(catalog: Catalog, branch: str, *, output: str = "", limit: int = 20) -> PatchRehearsal:
-    """What ``patch`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
-
-    Raises UnknownBranchError, UnpublishedError where main has no snapshot, and what a reader of ``current`` does.
-    """
-    from headrace.read.diff.comparison import OutputDiff
-    from headrace.read.diff.layered_tables import RowCounts
-    from headrace.read.pipeline_reader import PipelineReader
-
-    patching = PatchOutput.of(catalog, catalog.head(), branch, output)
-    refusals = find_refusals(patching)
-    if not refusals.is_over:
-        with patching.differing() as rows:
-            if rows is not None:
-                errors = refusals.and_of([patching.row_check(rows)]).errors
-                changed = OutputDiff(rows.counts(), tuple(rows.first(limit)))
-                return PatchRehearsal(branch, changed, rows.left(), errors, str(patching))
-    whole = PipelineReader(catalog)
-    count = (whole[output] if output else whole).current(at=patching.main.snapshot_id).count()
-    return PatchRehearsal(branch, OutputDiff(RowCounts(count, count)), {}, refusals.errors, str(patching))
 
 
 @dataclass(frozen=True)
@@ -444,7 +568,7 @@ class _Commit:
     begun: float
     message: str
 
-    def done(self) -> tuple[Manifest, AuditOutcome]:
+    def commit_patch(self) -> tuple[Manifest, AuditOutcome]:
         """Claim main, store the files, audit them, commit. Raises PublishConflictError if main has moved,
         AuditFailedError, FencedError.
         """
@@ -452,7 +576,7 @@ class _Commit:
 
         catalog, main = self.patching.facts.catalog, self.patching.whole
         names = OutputTables(self.patching.output)
-        computed, counted = time.monotonic(), catalog.store.requests.snapshot()
+        time_computed, counts_before = time.monotonic(), catalog.store.requests.snapshot()
         claim = catalog.claim(MAIN, owner=self.run_id)
         if claim.snapshot_id != main.snapshot_id:
             raise PublishConflictError(
@@ -461,12 +585,12 @@ class _Commit:
             )
         epoch, snapshot_id = self.patching.patch.epoch, catalog.new_snapshot_id()
         prefix = catalog.data_prefix(epoch, snapshot_id)
-        files = put_rows(catalog.store, f"{prefix}/{file_stem(names.panes)}-patch", self.rows.records(epoch))
-        layer = Layer.of(files, epoch, epoch)
+        files = put_rows(catalog.store, f"{prefix}/{file_stem(names.panes)}-patch", self.rows.patch_records(epoch))
+        layers = self.rows.layers_after(catalog.store, f"{prefix}/{file_stem(names.current)}-patch", files, epoch)
         panes = catalog.append_record(main.logs[names.panes], FileRecord(epoch, files))
         continuing = replace(
             main.continuing,
-            tables={**main.tables, names.current: (*main.tables.get(names.current, ()), layer)},
+            tables={**main.tables, names.current: layers},
             logs={**main.logs, names.panes: panes},
             patch=self.patching.patch,
         )
@@ -474,59 +598,62 @@ class _Commit:
             claim,
             snapshot_id,
             timestamp(),
-            _counts(main, self.numbers, names),
-            timings={"compute_seconds": computed - self.begun, "write_seconds": time.monotonic() - computed},
-            requests=catalog.store.requests.since(counted),
+            _patch_counts(main, self.numbers, names),
+            timings={"compute_seconds": time_computed - self.begun, "write_seconds": time.monotonic() - time_computed},
+            requests=catalog.store.requests.since(counts_before),
         )
         manifest = Manifest.next_of(main, continuing=continuing, epoch=of_epoch)
-        outcome = self._audited(seen_by(manifest, self.patching.output))
+        outcome = self._audit_patch(seen_by(manifest, self.patching.output))
         catalog.commit(claim, manifest, self.message)
         return manifest, outcome
 
-    def _audited(self, manifest: Manifest) -> AuditOutcome:
+    def _audit_patch(self, manifest: Manifest) -> AuditOutcome:
         """The audit of the patch. Raises AuditFailedError."""
         from headrace.audit.arrow_frames import arrow_frame  # with DuckDB
 
         catalog, columns = self.patching.catalog, ViewColumns.from_json(manifest.schema)
-        audited = audited_files(catalog, manifest.parent, manifest)
+        patch_files = audited_files(catalog, manifest.parent, manifest)
+        own = UnpublishedRange(manifest.parent, manifest.snapshot_id)
+        ids = (find_shared_ids(catalog, own, manifest, columns),) if columns.id else ()
         outcome = run_audit(
             store=catalog.store,
             pipeline=catalog.pipeline,
             from_snapshot=manifest.parent,
             to_snapshot=manifest.snapshot_id,
-            audited=Audited(
+            audited=AuditSubject(
                 self.patching.expected,
-                lambda view, released: arrow_frame(catalog.store, columns, view, audited, released),
+                lambda view, released_rows: arrow_frame(catalog.store, columns, view, patch_files, released_rows),
                 lambda: [*released_panes(catalog, columns)],
                 columns.identity,
             ),
+            limits=ids,
             output=self.patching.output,
         )
         if not outcome.success:
-            failures = "; ".join(finding.describe() for finding in outcome.failed)
-            raise AuditFailedError(
-                f"pipeline {catalog.pipeline}: {len(outcome.failed)} of {len(outcome.findings)} expectations failed on "
-                f"what a patch by branch {self.patching.facts.branch} would write, and nothing was patched: "
-                f"{failures}. Data docs: {outcome.path}/docs"
+            failures = [finding.describe() for finding in outcome.failed]
+            failures += [limit.describe() for limit in outcome.exceeded]
+            docs = f". Data docs: {outcome.path}/docs" if outcome.failed else ""
+            raise (AuditFailedError if outcome.failed else LimitExceededError)(
+                f"pipeline {catalog.pipeline}: {len(failures)} of {len(outcome.findings) + len(ids)} expectations "
+                "failed "
+                f"on what a patch by branch {self.patching.facts.branch} would write, and nothing was patched: "
+                f"{'; '.join(failures)}{docs}"
             )
         return outcome
 
 
-def _counts(main: Manifest, rows: "RowCounts", names: OutputTables) -> dict[str, int]:
+def _patch_counts(main: Manifest, rows: "RowCounts", names: OutputTables) -> dict[str, int]:
     """Counts of an epoch that only has panes of an output, by the names that every epoch has."""
     panes, retractions = rows.added + rows.changed, rows.removed + rows.changed
     own = {"panes": panes, "panes_late": panes, "retractions": retractions}
-    return {**dict.fromkeys(main.counts, 0), **own, **{names.named(name): count for name, count in own.items()}}
+    return {
+        **dict.fromkeys(main.counts, 0),
+        **own,
+        **{names.qualified_name(name): count for name, count in own.items()},
+    }
 
 
-def _result(
-    catalog: Catalog, manifest: Manifest, outcome: AuditOutcome | None, run_id: str, started_at: str
-) -> RunResult:
+def _made(manifest: Manifest, outcome: AuditOutcome | None) -> MadeChange:
     visible = [] if outcome is None else [manifest]
-    outputs = None
-    if outputs_of(manifest):
-        audits = {} if outcome is None else {outcome.output: outcome}
-        outputs = output_results(catalog, audits)
-    return published_result(
-        manifest, visible, outcome, action="patch", run_id=run_id, started_at=started_at, outputs=outputs
-    )
+    audits = {} if outcome is None else {outcome.output: outcome}
+    return MadeChange("patch", manifest, visible, manifest.snapshot_id, outcome, audits)

@@ -17,19 +17,19 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from headrace.audit import store as audit_store
 from headrace.audit.range import last_published
 from headrace.errors import FixConfigError, HeadraceError, RetryError
 from headrace.ext.sources import SOURCES
-from headrace.model.time import MAX_INSTANT, instant, render
+from headrace.model.time import MAX_INSTANT, render, to_instant
 from headrace.read.snapshots.progress import ListingPosition, StoredProgress, takes_patches
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.publishing import audits as publishing_audits
-from headrace.runs.publishing.publish import AuditMissingError, output_results, published_result
-from headrace.runs.reporting.results import RunError, RunResult
-from headrace.runs.reporting.results import now as timestamp
+from headrace.runs.publishing.publish import AuditMissingError
+from headrace.runs.reporting.results import RunError
+from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog, Head, Link
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import output_view
@@ -39,7 +39,6 @@ from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, published_of
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.protocol import Kind, Past
-from headrace_snapshots.store import open_store
 
 if TYPE_CHECKING:
     from headrace.read.diff.comparison import OutputDiff, SnapshotDiff
@@ -78,55 +77,6 @@ BY_AUDIT = (
 """Refusals of a branch without a good audit of what would become visible."""
 
 
-def cut_over(pipeline: str, root: str, branch: str, *, run_id: str = "cut_over", message: str = "") -> RunResult:
-    """``promote``, for a pipeline under ``root``."""
-    return promote(Catalog(open_store(root), pipeline), branch, run_id=run_id, message=message)
-
-
-def promote(
-    catalog: Catalog, branch: str, *, run_id: str, message: str = "", give_up_delivered: bool = False
-) -> RunResult:
-    """Make ``branch`` main and published, if the audit of all that it has and readers have not succeeded, and it has
-    taken in all that main has. ``message`` says in the log who decided it, and why. ``give_up_delivered``: also if it
-    lacks what was handed over to sinks that cannot take back; else DeliveredError.
-
-    ``epochs`` and ``rows`` of the result are those that become visible. When the branch was promoted already nothing
-    happens, and the result is the first one's again, for a caller that died before it could tell.
-    Raises UnknownBranchError, PartialBranchError, AuditMissingError, AuditFailedError, ClockAheadError,
-    InputEndedError, ForkGivenUpError, BranchBehindError; PublishConflictError if main or the branch moves meanwhile. No
-    Spark.
-    """
-    started_at = timestamp()
-    now = catalog.head()
-    done = _promoted_before(catalog, branch)
-    if done is None:
-        facts = BranchFacts.of(catalog, now, branch)
-        publishing_audits.begin_change(PromoteBranch(facts, give_up_delivered))
-    else:
-        seen = published_of(done.refs_before)
-        facts = BranchFacts(catalog, branch, catalog.manifest(done.refs[MAIN]), None, seen, now)
-    visible = list(catalog.ancestry(facts.head.snapshot_id, until=facts.base))
-    audits = facts.audits
-    with publishing_audits.making_change(catalog):
-        if done is None:
-            catalog.promote(
-                branch,
-                expected_main=facts.main,
-                expected=facts.head.snapshot_id,
-                message=message,
-                give_up_delivered=give_up_delivered,
-            )
-    return published_result(
-        facts.head,
-        visible,
-        audits.get(""),
-        action="cut_over",
-        run_id=run_id,
-        started_at=started_at,
-        outputs=output_results(catalog, audits) if any(audits) else None,
-    )
-
-
 def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     """Raise what would stand against the promotion of ``branch`` whatever is computed there, before that is done.
 
@@ -138,7 +88,7 @@ def check_before(catalog: Catalog, branch: str, begin: Manifest | None) -> None:
     publishing_audits.check_begins_with(catalog, now, branch, begin)
     if begin is not None:
         facts = BranchFacts(catalog, branch, begin, now.refs.get(MAIN), published_of(now.refs), now)
-        publishing_audits.refuse(facts.checks_that_stay(is_there=branch in now.generations))
+        publishing_audits.raise_first_refusal(facts.checks_that_stay(is_there=branch in now.generations))
 
 
 @dataclass(frozen=True)
@@ -155,7 +105,7 @@ class BranchFacts:
     now: Head
 
     @classmethod
-    def of(cls, catalog: Catalog, now: Head, branch: str) -> "BranchFacts":
+    def from_branch(cls, catalog: Catalog, now: Head, branch: str) -> "BranchFacts":
         """Raises UnknownBranchError unless there is such a branch beside main, with a snapshot."""
         if branch not in now.refs or branch not in now.generations or branch == MAIN:
             others = sorted(name for name in now.refs if name in now.generations and name != MAIN)
@@ -179,7 +129,7 @@ class BranchFacts:
     @cached_property
     def called(self) -> Mapping[str, str | None]:
         """What main calls each output of the branch, as the promotion maps them; None: it has none such."""
-        main = None if self.main is None else next(self.catalog.readable(self.main), None)
+        main = None if self.main is None else next(self.catalog.readable_manifests(self.main), None)
         return (
             {name: name for name in output_view.output_names(self.head)}
             if main is None
@@ -223,14 +173,19 @@ class BranchFacts:
         """The audit of the output without a name."""
         return self.audits.get("")
 
+    def made(self) -> publishing_audits.MadeChange:
+        """What a promotion of the branch comes to."""
+        visible, head = [*self.catalog.ancestry(self.head.snapshot_id, until=self.base)], self.head
+        return publishing_audits.MadeChange("cut_over", head, visible, head.snapshot_id, self.audit, self.audits)
+
     def checks_that_stay(self, *, is_there: bool = True) -> Iterator[publishing_audits.RefusalCheck]:
         """Checks whose outcome stays, whatever the branch still computes. ``is_there``: the branch has begun."""
         yield publishing_audits.RefusalCheck(self._check_clock, (ClockAheadError,))
         yield publishing_audits.RefusalCheck(self._check_goes_on, (InputEndedError,))
         yield self.fork_check()
         if self.main is not None:
-            patched = partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
-            yield publishing_audits.RefusalCheck(patched, (PatchedSinceError,))
+            check_patched = partial(_check_patched, self.catalog, self.head, self.main, self.branch, is_there=is_there)
+            yield publishing_audits.RefusalCheck(check_patched, (PatchedSinceError,))
 
     def audit_check(
         self, outputs: Collection[str] | None = None, *, is_relied_on: bool = False
@@ -261,21 +216,21 @@ class BranchFacts:
         if only these do.
         """
         head, pipeline = self.head.snapshot_id, self.catalog.pipeline
-        audits = {output: made for output, made in self.audits.items() if outputs is None or output in outputs}
-        missing = [output for output, made in audits.items() if made is None and self.bases[output] != head]
+        audits = {output: audit for output, audit in self.audits.items() if outputs is None or output in outputs}
+        missing = [output for output, audit in audits.items() if audit is None and self.bases[output] != head]
         if missing:
-            of = f" of {', '.join(missing)}" if any(missing) else ""
+            outputs_text = f" of {', '.join(missing)}" if any(missing) else ""
             raise AuditMissingError(
-                f"branch {self.branch} of {pipeline} at {head} has no audit{of}; run the backfill again, "
+                f"branch {self.branch} of {pipeline} at {head} has no audit{outputs_text}; run the backfill again, "
                 f"or `headrace run {pipeline} --branch {self.branch}`, which audits it"
             )
-        failed = [made for made in audits.values() if made is not None and not made.success]
-        if failed:
-            raise audit_store.audit_error(*failed)
+        failed_audits = [audit for audit in audits.values() if audit is not None and not audit.success]
+        if failed_audits:
+            raise audit_store.audit_error(*failed_audits)
 
     def _check_clock(self) -> None:
-        clock = StoredProgress.of(self.head).processing_time
-        if clock > instant(datetime.now(UTC)):
+        clock = StoredProgress.from_manifest(self.head).processing_time
+        if clock > to_instant(datetime.now(UTC)):
             raise ClockAheadError(
                 f"branch {self.branch} of {self.catalog.pipeline} is a replay whose clock stands at {render(clock)}, "
                 "in the future: clocks never go back, so main would do nothing by processing time until then. Replay "
@@ -283,7 +238,7 @@ class BranchFacts:
             )
 
     def _check_goes_on(self) -> None:
-        if StoredProgress.of(self.head).watermark != MAX_INSTANT or self._has_ended():
+        if StoredProgress.from_manifest(self.head).watermark != MAX_INSTANT or self._has_ended():
             return
         name = self.catalog.pipeline
         raise InputEndedError(
@@ -297,23 +252,26 @@ class BranchFacts:
         """Whether main drops all that comes already, as far as that can be told."""
         if self.main is None:
             return False
-        main = next(self.catalog.readable(self.main), None)
-        return main is not None and StoredProgress.of(main).watermark == MAX_INSTANT
+        main = next(self.catalog.readable_manifests(self.main), None)
+        return main is not None and StoredProgress.from_manifest(main).watermark == MAX_INSTANT
 
     def _check_fork(self) -> None:
         """Raise ForkGivenUpError if the branch would bring back snapshots that main had and has left."""
         catalog, head = self.catalog, self.head.snapshot_id
         common = None if self.main is None else catalog.common_ancestor(head, self.main)
-        lost = self._left_by_main(common)
-        if lost is None:
+        lost_link = self._left_by_main(common)
+        if lost_link is None:
             return
-        replaced = [promotion for promotion in self.past.replaced if self._is_behind(lost.snapshot_id, promotion.main)]
+        replacements = [
+            promotion for promotion in self.past.replaced if self._is_behind(lost_link.snapshot_id, promotion.main)
+        ]
         reason = "main was rolled back, or another branch was promoted"
-        if replaced:
-            reason = f"another branch was promoted (entry {replaced[0].entry} of the log)"
+        if replacements:
+            reason = f"another branch was promoted (entry {replacements[0].entry} of the log)"
         raise ForkGivenUpError(
-            f"branch {self.branch} of {catalog.pipeline} continues from snapshot {lost.snapshot_id} (epoch "
-            f"{lost.epoch}), which main does not have any more: {reason}. Run the backfill again, with a new branch"
+            f"branch {self.branch} of {catalog.pipeline} continues from snapshot {lost_link.snapshot_id} (epoch "
+            f"{lost_link.epoch}), which main does not have any more: {reason}. Run the backfill again, with a new "
+            "branch"
         )
 
     def _is_behind(self, snapshot_id: str, main: str) -> bool:
@@ -326,9 +284,9 @@ class BranchFacts:
         """The newest ancestor of the branch that main had and has not; ``common`` is the newest that it has."""
         catalog, head = self.catalog, self.head.snapshot_id
         first = catalog.successor(common, head)
-        lost = catalog.given_up(self.past, head)
-        if lost is not None and lost.epoch > (-1 if common is None else common.epoch):
-            return lost
+        lost_link = catalog.given_up(self.past, head)
+        if lost_link is not None and lost_link.epoch > (-1 if common is None else common.epoch):
+            return lost_link
         parting = None if first is None else first.manifest
         if parting is not None and parting.branch == MAIN:
             return first
@@ -349,11 +307,28 @@ class PromoteBranch:
     facts: BranchFacts
     give_up_delivered: bool = False
 
+    @classmethod
+    def from_branch(cls, catalog: Catalog, asked: CutOver) -> Self:
+        """Raises UnknownBranchError."""
+        return cls(BranchFacts.from_branch(catalog, catalog.head(), asked.branch), asked.give_up_delivered)
+
+    @classmethod
+    def made_before(cls, catalog: Catalog, asked: CutOver) -> publishing_audits.MadeBefore | None:
+        """What it came to, as it was then."""
+        entry_before = _promoted_before(catalog, asked.branch)
+        if entry_before is None:
+            return None
+        published_ids, head = published_of(entry_before.refs_before), catalog.manifest(entry_before.refs[MAIN])
+        return publishing_audits.MadeBefore(
+            BranchFacts(catalog, asked.branch, head, None, published_ids, catalog.head()).made()
+        )
+
     def __str__(self) -> str:
         branch, head, main = self.facts.branch, self.facts.head, self.facts.main
-        instead = "" if main is None else f" in place of snapshot {main}"
+        replaced_text = "" if main is None else f" in place of snapshot {main}"
         return (
-            f"make branch {branch}, at snapshot {head.snapshot_id} (epoch {head.epoch}), main{instead}, and publish it"
+            f"make branch {branch}, at snapshot {head.snapshot_id} (epoch {head.epoch}), main{replaced_text}, and "
+            "publish it"
         )
 
     def checks(self) -> Iterator[publishing_audits.RefusalCheck]:
@@ -368,12 +343,32 @@ class PromoteBranch:
             lacks = partial(publishing_audits.check_has, facts.catalog, facts.now, facts.branch, facts.head)
             yield publishing_audits.RefusalCheck(lacks, (publishing_audits.DeliveredError,))
 
+    def make(self, run_id: str, message: str) -> publishing_audits.MadeChange:
+        """Make the branch main and published, by one entry of the log. Raises PublishConflictError if main or the
+        branch has moved.
+        """
+        facts = self.facts
+        change = facts.made()
+        with publishing_audits.making_change(facts.catalog):
+            facts.catalog.promote(
+                facts.branch,
+                expected_main=facts.main,
+                expected=facts.head.snapshot_id,
+                message=message,
+                give_up_delivered=self.give_up_delivered,
+            )
+        return change
+
+    def rehearse(self, limit: int) -> "Rehearsal":
+        """What it would do. At most ``limit`` of the rows that readers would see change are given."""
+        return rehearsed(self, self.facts, output_view.output_names(self.facts.head), limit, self.facts.gone)
+
 
 def _promoted_before(catalog: Catalog, branch: str) -> Entry | None:
     """The entry that made ``branch`` main, if nothing but commits has moved main since, and no other branch has had the
     name since.
     """
-    return publishing_audits.made_before(
+    return publishing_audits.entry_made_before(
         catalog,
         branch,
         made=lambda entry: MAIN in entry.moves and entry.detail == {"branch": branch},
@@ -386,14 +381,16 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     that can still be told: a main whose newest snapshots are broken is what a backfill replaces. ``is_there``: the
     branch has begun.
     """
-    main = next(catalog.readable(old_main), None)
-    begun = catalog.common_ancestor(old_main, manifest.snapshot_id)
-    if main is None or main.patch is None or begun is None:  # who begins with nothing computes what was patched
+    main = next(catalog.readable_manifests(old_main), None)
+    fork = catalog.common_ancestor(old_main, manifest.snapshot_id)
+    if main is None or main.patch is None or fork is None:  # who begins with nothing computes what was patched
         return
-    if main.patch.epoch <= begun.epoch:
+    if main.patch.epoch <= fork.epoch:
         return
-    name, since = catalog.pipeline, f"snapshot {begun.snapshot_id} (epoch {begun.epoch})"
-    lost = f"main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch"
+    name, fork_text = catalog.pipeline, f"snapshot {fork.snapshot_id} (epoch {fork.epoch})"
+    loss_text = (
+        f"main was patched in epoch {main.patch.epoch}, by branch {main.patch.branch}: readers would lose the patch"
+    )
     output = output_view.called_now(main, main.patch.output)
     keeps = (
         f"`headrace promote {f'{name}.{output}' if output else name} {branch} --patch`, which keeps what was patched"
@@ -402,11 +399,13 @@ def _check_patched(catalog: Catalog, manifest: Manifest, old_main: str, branch: 
     if is_there:
         way_on = f"Promote it with {keeps}; or backfill" if is_patchable else "Backfill"
         raise PatchedSinceError(
-            f"branch {branch} of {name} continues from {since}, and {lost}. {way_on} from the beginning, with a new "
+            f"branch {branch} of {name} continues from {fork_text}, and {loss_text}. {way_on} from the beginning, "
+            "with a new "
             "branch"
         )
     raise PatchedSinceError(
-        f"a backfill of {name} that is promoted and begins with {since} lacks what came later, and {lost}. Backfill "
+        f"a backfill of {name} that is promoted and begins with {fork_text} lacks what came later, and {loss_text}. "
+        "Backfill "
         "from the beginning, without --from" + (f"; or without --promote, and then {keeps}" if is_patchable else "")
     )
 
@@ -421,12 +420,12 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch
         publishing_audits.files_read(catalog, manifest),
         publishing_audits.files_main_read(catalog, old_main, manifest),
     )
-    branch_marks, main_marks = StoredProgress.of(manifest).marks, _marks_of_main(catalog, old_main)
+    branch_marks, main_marks = StoredProgress.from_manifest(manifest).marks, _marks_of_main(catalog, old_main)
     missing = [
         path
         for name, mark in branch_marks.items()
-        if all(_repeats(known.kind) for known in (mark, main_marks.get(name, mark)))
-        for path in publishing_audits.lacking(catalog.pipeline, branch_read[name], main_read[name])
+        if all(is_repeatable(known_mark.kind) for known_mark in (mark, main_marks.get(name, mark)))
+        for path in publishing_audits.lacking_paths(catalog.pipeline, branch_read[name], main_read[name])
     ]
     if missing:
         raise BranchBehindError(
@@ -438,13 +437,14 @@ def _check_caught_up(catalog: Catalog, manifest: Manifest, old_main: str, branch
 
 def _marks_of_main(catalog: Catalog, old_main: str) -> Mapping[str, ListingPosition]:
     """Where the newest snapshot of main that is not broken has come to in its inputs."""
-    for manifest in catalog.readable(old_main):
+    for manifest in catalog.readable_manifests(old_main):
         with suppress(BrokenObjectError):
-            return StoredProgress.of(manifest).marks
+            return StoredProgress.from_manifest(manifest).marks
     return {}
 
 
-def _repeats(kind: str) -> bool:
+def is_repeatable(kind: str) -> bool:
+    """Whether a source of that kind gives the same splits again, as far as that is known."""
     return (connector := SOURCES.get(kind)) is None or connector.repeats
 
 
@@ -461,6 +461,11 @@ class Rehearsal:
     refusals: tuple[HeadraceError, ...]
     gone: tuple[str, ...] = ()
     change: str = ""
+
+    @property
+    def outputs(self) -> "Mapping[str, OutputDiff]":
+        """What readers would see change of each output."""
+        return {output: difference.output for output, difference in self.diffs.items()}
 
     @property
     def diff(self) -> "SnapshotDiff":
@@ -495,49 +500,51 @@ class ReadersRehearsal:
     def to_json(self) -> dict[str, Any]:
         """A JSON value, as far as each difference has one."""
         refusals = [asdict(RunError.of(refusal)) for refusal in self.refusals]
-        outputs = {output: changed.to_json() for output, changed in self.outputs.items()}
+        outputs = {output: difference.to_json() for output, difference in self.outputs.items()}
         return {"refusals": refusals, **({"output": outputs[""]} if "" in outputs else {"outputs": outputs})}
 
 
-def rehearse(catalog: Catalog, branch: str, *, limit: int = 20, give_up_delivered: bool = False) -> Rehearsal:
-    """What ``promote`` would do; moves nothing. At most ``limit`` of the rows that readers would see change are given.
-    ``give_up_delivered``: what sinks have got that cannot take back is not against it.
-
-    Raises UnknownBranchError, and what a reader of ``current`` does.
-    """
-    facts = BranchFacts.of(catalog, catalog.head(), branch)
-    change = PromoteBranch(facts, give_up_delivered)
-    refusals = publishing_audits.find_refusals(change).errors
-    return Rehearsal(
-        branch, differences(facts, output_view.output_names(facts.head), limit), refusals, facts.gone, str(change)
-    )
+def rehearsed(
+    change: publishing_audits.ReadersChange,
+    facts: BranchFacts,
+    outputs: Iterable[str],
+    limit: int,
+    gone: tuple[str, ...] = (),
+) -> Rehearsal:
+    """What ``change`` would do to readers of ``outputs``. Raises what a reader of ``current`` does."""
+    refusals = publishing_audits.Refusals().and_of(change.checks()).errors
+    return Rehearsal(facts.branch, _differences(facts, outputs, limit), refusals, gone, str(change))
 
 
 def rehearse_for_readers(catalog: Catalog, branch: str, *, limit: int = 20) -> ReadersRehearsal:
-    """``rehearse``, as far as readers see it."""
+    """What a promotion of ``branch`` would do, as far as readers see it; moves nothing."""
     from headrace.read.diff.comparison import diff_for_readers
 
-    facts = BranchFacts.of(catalog, catalog.head(), branch)
-    refusals = publishing_audits.find_refusals(PromoteBranch(facts)).errors
-    sides = _sides(facts, output_view.output_names(facts.head))
+    facts = BranchFacts.from_branch(catalog, catalog.head(), branch)
+    refusals = publishing_audits.Refusals().and_of(PromoteBranch(facts).checks()).errors
+    sides = _compared_sides(facts, output_view.output_names(facts.head))
     return ReadersRehearsal({name: diff_for_readers(*side, limit=limit).output for name, side in sides}, refusals)
 
 
-def differences(facts: BranchFacts, outputs: Iterable[str], limit: int) -> "dict[str, SnapshotDiff]":
+def _differences(facts: BranchFacts, outputs: Iterable[str], limit: int) -> "dict[str, SnapshotDiff]":
     """What readers of ``outputs`` see now beside what the branch has."""
-    from headrace.read.diff.comparison import diff  # with DuckDB, which a cut-over does not need
+    from headrace.read.diff.comparison import diff_snapshots  # with DuckDB, which a cut-over does not need
 
-    return {output: diff(*sides, limit=limit) for output, sides in _sides(facts, outputs)}
+    return {output: diff_snapshots(*sides, limit=limit) for output, sides in _compared_sides(facts, outputs)}
 
 
-def _sides(
+def _compared_sides(
     facts: BranchFacts, outputs: Iterable[str]
 ) -> Iterator[tuple[str, tuple[Catalog, Manifest | None, Manifest | None]]]:
     """Each of ``outputs``, with its catalog, what readers see of it now by main's name of it, and what the branch
     has.
     """
     for output in outputs:
-        own, then = seen_catalog(facts.catalog, output), facts.called[output]
-        shown = None if then is None else facts.seen.get(then)
-        before = None if then is None or shown is None else seen_catalog(facts.catalog, then).manifest(shown)
-        yield output, (own, before, output_view.seen_by(facts.head, output))
+        own, former_name = seen_catalog(facts.catalog, output), facts.called[output]
+        published_id = None if former_name is None else facts.seen.get(former_name)
+        published_manifest = (
+            None
+            if former_name is None or published_id is None
+            else seen_catalog(facts.catalog, former_name).manifest(published_id)
+        )
+        yield output, (own, published_manifest, output_view.seen_by(facts.head, output))

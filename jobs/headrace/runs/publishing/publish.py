@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from headrace.audit.store import AuditOutcome, audit_error, read_audit
 from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.time import render
-from headrace.read.snapshots.epoch_history import totals
+from headrace.read.snapshots.epoch_history import summed_counts
 from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs.reporting.results import Action, AuditReference, OutputResult, RunResult
 from headrace.runs.reporting.results import now as timestamp
@@ -47,34 +47,34 @@ class OutputVersions:
     of: tuple[str, ...] = ()
 
 
-def publishable(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
+def publishable_epochs(outputs: Mapping[str, OutputVersions]) -> dict[str, int]:
     """The epoch that readers of each output may see: the newest up to which its audit succeeded, and which readers of
     all that it is computed of see as well. Where that is nothing new, the epoch that they see.
     """
-    reached: dict[str, int] = {}
+    epochs: dict[str, int] = {}
 
-    def reach(output: str) -> int:
-        if output not in reached:
+    def reachable_epoch(output: str) -> int:
+        if output not in epochs:
             versions = outputs[output]
-            above = [reach(name) for name in versions.of if name in outputs]
-            allowed = [epoch for epoch in versions.passed if all(epoch <= bound for bound in above)]
-            reached[output] = max([versions.published, *allowed])
-        return reached[output]
+            upstream_epochs = [reachable_epoch(name) for name in versions.of if name in outputs]
+            allowed_epochs = [epoch for epoch in versions.passed if all(epoch <= bound for bound in upstream_epochs)]
+            epochs[output] = max([versions.published, *allowed_epochs])
+        return epochs[output]
 
     for output in outputs:
-        reach(output)
-    return {output: reached[output] for output in outputs}
+        reachable_epoch(output)
+    return {output: epochs[output] for output in outputs}
 
 
 def held_back(outputs: Mapping[str, OutputVersions], wanted: int) -> dict[str, tuple[str, ...]]:
     """Outputs whose audit up to epoch ``wanted`` succeeded and that may not be published so far, with those of what
     they are computed of that are to blame.
     """
-    reached = publishable(outputs)
+    publishable = publishable_epochs(outputs)
     return {
-        output: tuple(name for name in versions.of if reached.get(name, wanted) < wanted)
+        output: tuple(name for name in versions.of if publishable.get(name, wanted) < wanted)
         for output, versions in outputs.items()
-        if wanted in versions.passed and reached[output] < wanted
+        if wanted in versions.passed and publishable[output] < wanted
     }
 
 
@@ -107,21 +107,23 @@ class PlannedPublish:
     gone: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, catalog: Catalog, head: str, output: str | None = None) -> "PlannedPublish":
+    def from_head(cls, catalog: Catalog, head: str, output: str | None = None) -> "PlannedPublish":
         """Plans to publish main as it is now, at ``head``: one ``output``, or all (None). Raises UnknownOutputError."""
         manifest = catalog.manifest(head)
         if output is not None:
             seen_by(manifest, output)
-        seen = published_of(catalog.head().refs)
+        published_ids = published_of(catalog.head().refs)
         outputs = output_names(manifest)
         audits = {
             name: None
-            if seen.get(name) == head
-            else read_audit(catalog.store, catalog.pipeline, seen.get(name), head, name)
+            if published_ids.get(name) == head
+            else read_audit(catalog.store, catalog.pipeline, published_ids.get(name), head, name)
             for name in outputs
         }
-        asked = outputs if output is None else [output]
-        return cls._planned(catalog, manifest, {name: seen.get(name) for name in outputs}, audits, asked)
+        asked_outputs = outputs if output is None else [output]
+        return cls._from_manifest(
+            catalog, manifest, {name: published_ids.get(name) for name in outputs}, audits, asked_outputs
+        )
 
     @classmethod
     def after_audits(cls, catalog: Catalog, head: str, audits: Mapping[str, AuditOutcome | None]) -> "PlannedPublish":
@@ -130,25 +132,31 @@ class PlannedPublish:
         see.
         """
         manifest = catalog.manifest(head)
-        published = {output: head if made is None else made.from_snapshot for output, made in audits.items()}
-        if left := [output for output in output_names(manifest) if output not in published]:
-            seen = published_of(catalog.head().refs)
-            published = {**{output: seen.get(output) for output in left}, **published}
-        return cls._planned(catalog, manifest, published, audits, audits)
+        published_ids = {output: head if audit is None else audit.from_snapshot for output, audit in audits.items()}
+        if left := [output for output in output_names(manifest) if output not in published_ids]:
+            seen_ids = published_of(catalog.head().refs)
+            published_ids = {**{output: seen_ids.get(output) for output in left}, **published_ids}
+        return cls._from_manifest(catalog, manifest, published_ids, audits, audits)
 
     @classmethod
-    def _planned(
+    def _from_manifest(
         cls,
         catalog: Catalog,
         head: Manifest,
-        published: Mapping[str, str | None],
+        published_ids: Mapping[str, str | None],
         audits: Mapping[str, AuditOutcome | None],
-        asked: Iterable[str],
+        asked_outputs: Iterable[str],
     ) -> "PlannedPublish":
-        refs = catalog.head().refs if any(published) else {}
-        gone = {output: shown for output, shown in published_of(refs).items() if output not in published}
-        planned = cls(catalog, head, published, audits, frozenset(asked), gone=gone)
-        return planned if not any(upstream_of(head).values()) else replace(planned, earlier=planned._earlier())
+        refs = catalog.head().refs if any(published_ids) else {}
+        gone_outputs = {
+            output: snapshot_id for output, snapshot_id in published_of(refs).items() if output not in published_ids
+        }
+        planned_publish = cls(catalog, head, published_ids, audits, frozenset(asked_outputs), gone=gone_outputs)
+        return (
+            planned_publish
+            if not any(upstream_of(head).values())
+            else replace(planned_publish, earlier=planned_publish._earlier_audits())
+        )
 
     @property
     def has_names(self) -> bool:
@@ -163,48 +171,54 @@ class PlannedPublish:
         moves = self.moves
         if not moves:
             return None
-        expected = {output: self.published[output] for output in self._deciding(moves)}
+        expected = {output: self.published[output] for output in self._deciding_outputs(moves)}
         return self.catalog.publish_outputs(
-            {**moves, **dict.fromkeys(self.gone)}, {**expected, **self.gone}, self._detail(moves), run_id
+            {**moves, **dict.fromkeys(self.gone)}, {**expected, **self.gone}, self._log_detail(moves), run_id
         )
 
     @property
     def moves(self) -> dict[str, str]:
         """The snapshot that readers of each output may see that see an older one, or none, now."""
-        epochs = {output: epoch for output, epoch in publishable(self._versions).items() if output in self.asked}
+        epochs = {output: epoch for output, epoch in publishable_epochs(self._versions).items() if output in self.asked}
         return {
-            output: self._audit(output, epoch).to_snapshot
+            output: self._passed_audit(output, epoch).to_snapshot
             for output, epoch in epochs.items()
             if epoch != self._versions[output].published
         }
 
-    def check(self, *, may_wait: bool = False) -> None:
+    def check_publishable(self, *, may_wait: bool = False) -> None:
         """Raise what keeps an output that is asked for from being published up to ``head``: AuditFailedError,
         AuditMissingError, UpstreamUnpublishedError. ``may_wait``: not the last.
         """
         due = [output for output in self.published if output in self.asked and self._is_due(output)]
-        failed = [made for output in due if (made := self.audits.get(output)) is not None and not made.success]
-        if failed:
-            raise audit_error(*failed)
+        failed_audits = [
+            audit for output in due if (audit := self.audits.get(output)) is not None and not audit.success
+        ]
+        if failed_audits:
+            raise audit_error(*failed_audits)
         missing = [output for output in due if self.audits.get(output) is None]
         if missing:
-            ranges = " and of ".join(self._range(output) for output in missing)
+            ranges = " and of ".join(self._range_text(output) for output in missing)
             raise AuditMissingError(f"there is no audit of {ranges}; run the process DAG again")
-        for output, above in held_back(self._versions, self.head.epoch).items():
-            if output in self.asked and not may_wait and self.audits.keys() & {*above}:
-                raise self._held_back(output, above)
+        for output, upstream_names in held_back(self._versions, self.head.epoch).items():
+            if output in self.asked and not may_wait and self.audits.keys() & {*upstream_names}:
+                raise self._held_back(output, upstream_names)
 
     @property
     def notes(self) -> list[str]:
         """For people: outputs that are asked for and parked, or whose audit is good and that wait for others."""
-        held = held_back(self._versions, self.head.epoch)
-        stopped = sorted(self._parked & self.asked)
-        parked = (f"output {output} is parked: it is published once it has caught up" for output in stopped)
-        waiting = (str(self._held_back(output, above)) for output, above in held.items() if output in self.asked)
-        return [*parked, *waiting]
+        held_outputs = held_back(self._versions, self.head.epoch)
+        parked_names = sorted(self._parked & self.asked)
+        parked_notes = (f"output {output} is parked: it is published once it has caught up" for output in parked_names)
+        waiting = (
+            str(self._held_back(output, upstream_names))
+            for output, upstream_names in held_outputs.items()
+            if output in self.asked
+        )
+        return [*parked_notes, *waiting]
 
-    def _held_back(self, output: str, above: Iterable[str]) -> UpstreamUnpublishedError:
-        names = " and ".join(above)
+    def _held_back(self, output: str, upstream_names: Iterable[str]) -> UpstreamUnpublishedError:
+        names = " and ".join(upstream_names)
         return UpstreamUnpublishedError(
             f"output {output} of {self.head.pipeline} is computed of {names}, of which readers do not see epoch "
             f"{self.head.epoch} yet: it is published with {names}"
@@ -212,41 +226,47 @@ class PlannedPublish:
 
     @property
     def _versions(self) -> dict[str, OutputVersions]:
-        of = upstream_of(self.head)
+        upstream_by_output = upstream_of(self.head)
         return {
-            output: OutputVersions(self._epoch(shown), frozenset(self._passed(output)), of.get(output, ()))
-            for output, shown in self.published.items()
+            output: OutputVersions(
+                self._epoch_of_snapshot(snapshot_id),
+                frozenset(self._passed_audits(output)),
+                upstream_by_output.get(output, ()),
+            )
+            for output, snapshot_id in self.published.items()
         }
 
-    def _passed(self, output: str) -> dict[int, AuditOutcome]:
-        made = self.audits.get(output)
+    def _passed_audits(self, output: str) -> dict[int, AuditOutcome]:
+        audit = self.audits.get(output)
         good = dict(self.earlier.get(output, {}))
-        if made is not None and made.success:
-            good[self.head.epoch] = made
+        if audit is not None and audit.success:
+            good[self.head.epoch] = audit
         return good if output in self.asked - self._parked else {}
 
-    def _audit(self, output: str, epoch: int) -> AuditOutcome:
-        return self._passed(output)[epoch]
+    def _passed_audit(self, output: str, epoch: int) -> AuditOutcome:
+        return self._passed_audits(output)[epoch]
 
-    def _earlier(self) -> dict[str, dict[int, AuditOutcome]]:
+    def _earlier_audits(self) -> dict[str, dict[int, AuditOutcome]]:
         """Good audits up to what readers see of other outputs: an output follows what it is computed of."""
-        shown = {snapshot: self._epoch(snapshot) for snapshot in self.published.values() if snapshot is not None}
+        epoch_by_snapshot = {
+            snapshot: self._epoch_of_snapshot(snapshot) for snapshot in self.published.values() if snapshot is not None
+        }
         return {
             output: {
-                epoch: made
-                for snapshot, epoch in shown.items()
-                if epoch > self._epoch(self.published[output])
-                and (made := self._stored(output, snapshot)) is not None
-                and made.success
+                epoch: audit
+                for snapshot, epoch in epoch_by_snapshot.items()
+                if epoch > self._epoch_of_snapshot(self.published[output])
+                and (audit := self._stored_audit(output, snapshot)) is not None
+                and audit.success
             }
-            for output, above in upstream_of(self.head).items()
-            if above
+            for output, upstream_names in upstream_of(self.head).items()
+            if upstream_names
         }
 
-    def _stored(self, output: str, until: str) -> AuditOutcome | None:
-        return read_audit(self.catalog.store, self.catalog.pipeline, self.published[output], until, output)
+    def _stored_audit(self, output: str, until_snapshot: str) -> AuditOutcome | None:
+        return read_audit(self.catalog.store, self.catalog.pipeline, self.published[output], until_snapshot, output)
 
-    def _epoch(self, snapshot: str | None) -> int:
+    def _epoch_of_snapshot(self, snapshot: str | None) -> int:
         return NOTHING_YET if snapshot is None else self.catalog.link(snapshot).epoch
 
     @property
@@ -257,25 +277,27 @@ class PlannedPublish:
     def _is_due(self, output: str) -> bool:
         return self.published[output] != self.head.snapshot_id and output not in self._parked
 
-    def _deciding(self, moves: Iterable[str]) -> list[str]:
+    def _deciding_outputs(self, moves: Iterable[str]) -> list[str]:
         """The outputs that move, and those above them: what readers see of these was reckoned with."""
-        of, deciding = upstream_of(self.head), [*moves]
+        upstream_by_output, deciding = upstream_of(self.head), [*moves]
         for output in deciding:
-            deciding += [above for above in of.get(output, ()) if above not in deciding]
+            deciding += [
+                upstream_name for upstream_name in upstream_by_output.get(output, ()) if upstream_name not in deciding
+            ]
         return deciding
 
-    def _range(self, output: str) -> str:
-        of = f" of output {output}" if output else ""
+    def _range_text(self, output: str) -> str:
+        output_text = f" of output {output}" if output else ""
         begin = self.published[output] or "the beginning"
-        return f"({begin}, {self.head.snapshot_id}] of {self.head.pipeline}{of}"
+        return f"({begin}, {self.head.snapshot_id}] of {self.head.pipeline}{output_text}"
 
-    def _detail(self, moves: Mapping[str, str]) -> dict[str, JSON]:
+    def _log_detail(self, moves: Mapping[str, str]) -> dict[str, JSON]:
         """For the log: the audits that were trusted."""
         paths = {
-            output: made.path
+            output: audit.path
             for output, snapshot in moves.items()
-            for made in self._passed(output).values()
-            if made.to_snapshot == snapshot
+            for audit in self._passed_audits(output).values()
+            if audit.to_snapshot == snapshot
         }
         return {"audits": paths, "success": True} if self.has_names else {"audit": paths[""], "success": True}
 
@@ -312,28 +334,30 @@ def publish_audited(
             f"main of {pipeline} is at {head}, not at {expected_snapshot} any more: another run moved it; "
             "its own publish will follow, or run this DAG again"
         )
-    planned = PlannedPublish.of(catalog, head, output)
-    if planned.publish(run_id) is not None:
+    planned_publish = PlannedPublish.from_head(catalog, head, output)
+    if planned_publish.publish(run_id) is not None:
         renew_summary(catalog)
-    planned.check(may_wait=may_wait)
-    if output is None and planned.has_names:
-        seen, shown = catalog, catalog.published_by_all(catalog.head().refs)
+    planned_publish.check_publishable(may_wait=may_wait)
+    if output is None and planned_publish.has_names:
+        output_catalog, published_id = catalog, catalog.published_by_all(catalog.head().refs)
     else:
-        seen = seen_catalog(catalog, output or "")
-        shown = seen.head().refs.get(PUBLISHED)
-    if shown is None:
-        raise NothingToPublishError(f"nothing of pipeline {pipeline} is published yet: {'; '.join(planned.notes)}")
-    unheard = list(_became_visible(seen, shown, last_announced))
+        output_catalog = seen_catalog(catalog, output or "")
+        published_id = output_catalog.head().refs.get(PUBLISHED)
+    if published_id is None:
+        raise NothingToPublishError(
+            f"nothing of pipeline {pipeline} is published yet: {'; '.join(planned_publish.notes)}"
+        )
+    unheard = list(_became_visible(output_catalog, published_id, last_announced))
     result = published_result(
-        seen.manifest(shown),
+        output_catalog.manifest(published_id),
         unheard,
-        planned.audits.get(output or ""),
+        planned_publish.audits.get(output or ""),
         action="publish",
         run_id=run_id,
         started_at=started_at,
-        outputs=output_results(catalog, planned.audits) if planned.has_names else None,
+        outputs=output_results(catalog, planned_publish.audits) if planned_publish.has_names else None,
     )
-    return replace(result, warnings=tuple(planned.notes))
+    return replace(result, warnings=tuple(planned_publish.notes))
 
 
 def published_result(
@@ -358,9 +382,9 @@ def published_result(
         snapshot=head.snapshot_id,
         epoch=head.epoch,
         published=head.snapshot_id,
-        audit=None if outcome is None else reference(outcome),
-        counts=totals(visible),
-        watermark=render(StoredProgress.of(head).watermark),
+        audit=None if outcome is None else audit_reference(outcome),
+        counts=summed_counts(visible),
+        watermark=render(StoredProgress.from_manifest(head).watermark),
         outputs=outputs or {},
     )
 
@@ -373,8 +397,11 @@ def publish_range(catalog: Catalog, outcome: AuditOutcome, run_id: str, unchange
         raise audit_error(outcome)
     output = outcome.output
     audits: dict[str, JSON] = {"audits": {output: outcome.path}} if output else {"audit": outcome.path}
-    moved = (output, *unchanged)
-    snapshots, expected = dict.fromkeys(moved, outcome.to_snapshot), dict.fromkeys(moved, outcome.from_snapshot)
+    moved_outputs = (output, *unchanged)
+    snapshots, expected = (
+        dict.fromkeys(moved_outputs, outcome.to_snapshot),
+        dict.fromkeys(moved_outputs, outcome.from_snapshot),
+    )
     catalog.publish_outputs(snapshots, expected, {**audits, "success": True}, run_id)
 
 
@@ -383,13 +410,13 @@ def last_published_by(catalog: Catalog, run_id_begin: str) -> AuditOutcome | Non
     last to move ``published``, or the audit is gone. Raises AuditDamagedError.
     """
     entry = catalog.last_move(PUBLISHED)
-    if entry is None or entry.kind is not Kind.PUBLISH or not _owner(entry).startswith(run_id_begin):
+    if entry is None or entry.kind is not Kind.PUBLISH or not _publishing_run(entry).startswith(run_id_begin):
         return None
-    after, until = entry.moves[PUBLISHED]
-    return None if until is None else read_audit(catalog.store, catalog.pipeline, after, until, catalog.output)
+    begin, end = entry.moves[PUBLISHED]
+    return None if end is None else read_audit(catalog.store, catalog.pipeline, begin, end, catalog.output)
 
 
-def _owner(entry: Entry) -> str:
+def _publishing_run(entry: Entry) -> str:
     """The run that appended it; empty in logs of earlier versions."""
     return str((entry.detail or {}).get("owner", ""))
 
@@ -401,25 +428,27 @@ def output_results(catalog: Catalog, audits: Mapping[str, AuditOutcome | None]) 
     refs = catalog.head().refs
     if MAIN not in refs:
         return {}
-    seen, manifest = published_of(refs), catalog.manifest(refs[MAIN])
-    parked = StoredProgress.of(manifest).parked
+    published_ids, manifest = published_of(refs), catalog.manifest(refs[MAIN])
+    parked_chains = StoredProgress.from_manifest(manifest).parked
     return {
-        output: OutputResult(seen.get(output), None if outcome is None else reference(outcome), parked.get(output))
+        output: OutputResult(
+            published_ids.get(output), None if outcome is None else audit_reference(outcome), parked_chains.get(output)
+        )
         for output in output_names(manifest)
         for outcome in (audits.get(output),)
     }
 
 
-def _became_visible(catalog: Catalog, until: str, since: str | None) -> Iterator[Manifest]:
-    """The snapshots up to ``until`` that are neither ``since`` nor before it, newest first."""
+def _became_visible(catalog: Catalog, until_id: str, since_id: str | None) -> Iterator[Manifest]:
+    """The snapshots up to ``until_id`` that are neither ``since_id`` nor before it, newest first."""
     common: Link | None = None
-    if since is not None:
+    if since_id is not None:
         with suppress(MissingSnapshotError, BrokenObjectError):  # it may be one of a root that was emptied since
-            common = catalog.common_ancestor(since, until)
-    return catalog.ancestry(until, until=None if common is None else common.snapshot_id)
+            common = catalog.common_ancestor(since_id, until_id)
+    return catalog.ancestry(until_id, until=None if common is None else common.snapshot_id)
 
 
-def reference(outcome: AuditOutcome) -> AuditReference:
+def audit_reference(outcome: AuditOutcome) -> AuditReference:
     """The audit as a run's result names it."""
     return AuditReference(outcome.success, outcome.from_snapshot, outcome.to_snapshot, outcome.path)
 
@@ -440,26 +469,31 @@ def release(catalog: Catalog, snapshot: str, message: str, output: str | None = 
     RefusedError.
     """
     manifest = catalog.manifest(snapshot)
-    seen = published_of(catalog.head().refs)
+    published_ids = published_of(catalog.head().refs)
     if output is not None:
         seen_by(manifest, output)
-        above = upstream_of(manifest).get(output, ())
-        behind = [name for name in above if not _is_seen(catalog, seen.get(name), snapshot)]
-        if behind:
+        upstream_names = upstream_of(manifest).get(output, ())
+        unreleased_names = [name for name in upstream_names if not _is_seen(catalog, published_ids.get(name), snapshot)]
+        if unreleased_names:
             raise UpstreamUnpublishedError(
-                f"output {output} of {catalog.pipeline} is computed of {' and '.join(behind)}, of which readers do not "
-                f"see {snapshot}: release that first, `headrace release {catalog.pipeline}.{behind[0]} {snapshot}`; or "
+                f"output {output} of {catalog.pipeline} is computed of {' and '.join(unreleased_names)}, of which "
+                "readers do not "
+                f"see {snapshot}: release that first, `headrace release {catalog.pipeline}.{unreleased_names[0]} "
+                f"{snapshot}`; or "
                 f"all together, `headrace release {catalog.pipeline} {snapshot}`"
             )
         return catalog.release(snapshot, message, [output])
     outputs = output_names(manifest)
     if any(outputs):
-        there = tuple(name for name in outputs if seen.get(name) != snapshot)
-        if not there:
+        moving_outputs = tuple(name for name in outputs if published_ids.get(name) != snapshot)
+        if not moving_outputs:
             raise NothingToReleaseError(f"readers of all outputs of {catalog.pipeline} see {snapshot} already")
-        outputs = tuple(name for name in there if not _is_seen(catalog, seen.get(name), snapshot)) or there
+        outputs = (
+            tuple(name for name in moving_outputs if not _is_seen(catalog, published_ids.get(name), snapshot))
+            or moving_outputs
+        )
     return catalog.release(snapshot, message, outputs)
 
 
-def _is_seen(catalog: Catalog, shown: str | None, snapshot: str) -> bool:
-    return shown is not None and catalog.is_ancestor(snapshot, shown)
+def _is_seen(catalog: Catalog, published_id: str | None, snapshot: str) -> bool:
+    return published_id is not None and catalog.is_ancestor(snapshot, published_id)

@@ -22,7 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.model.time import render, whole_seconds
 from headrace.pipeline.scheduling import FindLevel, LevelProgress
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.reporting.results import RunResult, now, redacted
+from headrace.runs.reporting.results import RunResult, now, redact_secrets
 from headrace.runs.reporting.summary import PipelineState, PipelineSummary, UnderWay, read_summary, write_summary
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import ObjectStore
@@ -104,7 +104,7 @@ class LineListener:
         self._tell(f"warning: {warning}")
 
 
-class Watched:
+class GuardedListener:
     """What a run tells ``listener``, none of whose failures ends the run: after the first, nothing is told any more.
     ``failure`` is that one.
     """
@@ -138,7 +138,7 @@ class Watched:
     def warnings(self) -> Iterator[str]:
         """Says that the listener failed, if it did."""
         if self.failure is not None:
-            yield redacted(
+            yield redact_secrets(
                 f"the listener failed ({type(self.failure).__name__}: {self.failure}) and got no more messages; the "
                 "run went on"
             )
@@ -151,9 +151,9 @@ class Watched:
                 self.failure = error
 
 
-def watched(listener: Listener | None) -> Watched:
+def wrap_listener(listener: Listener | None) -> GuardedListener:
     """``listener`` (None: a silent one) as a run calls it."""
-    return listener if isinstance(listener, Watched) else Watched(listener or Silent())
+    return listener if isinstance(listener, GuardedListener) else GuardedListener(listener or Silent())
 
 
 @dataclass(frozen=True)
@@ -170,14 +170,14 @@ class Where:
 
 def epoch_line(manifest: Manifest) -> str:
     """One epoch: what it read, what became of it, the watermark after it, how long it took, its snapshot."""
-    seconds, watermark = sum(manifest.timings.values()), render(StoredProgress.of(manifest).watermark)
+    seconds, watermark = sum(manifest.timings.values()), render(StoredProgress.from_manifest(manifest).watermark)
     return (
-        f"epoch {manifest.epoch}: {_figures(manifest.counts)}, watermark {watermark}, "
+        f"epoch {manifest.epoch}: {_figures_text(manifest.counts)}, watermark {watermark}, "
         f"{seconds:.1f} s, snapshot {manifest.snapshot_id}"
     )
 
 
-def ending(result: RunResult, where: Where) -> Iterator[str]:
+def result_lines(result: RunResult, where: Where) -> Iterator[str]:
     """What a run that succeeded did: its figures, where the branch and readers are now, what shows the rows that it
     dropped, and last the warnings.
     """
@@ -185,18 +185,18 @@ def ending(result: RunResult, where: Where) -> Iterator[str]:
     nothing = (
         "nothing differs where windows have expired" if result.action == "patch" else "there was nothing new to process"
     )
-    yield f"{epochs}: {_figures(result.counts) if result.epochs else nothing}"
+    yield f"{epochs}: {_figures_text(result.counts) if result.epochs else nothing}"
     if result.snapshot is None:
         yield f"branch {result.branch} has no snapshot yet"
     else:
         yield f"branch {result.branch}: snapshot {result.snapshot} (epoch {result.epoch}), watermark {result.watermark}"
-    yield _published(result)
+    yield _published_text(result)
     if result.epochs:
-        yield from _dropped(result, where)
+        yield from _dropped_lines(result, where)
     yield from (f"warning: {warning}" for warning in result.warnings)
 
 
-def _published(result: RunResult) -> str:
+def _published_text(result: RunResult) -> str:
     if result.published is None:
         return "published: nothing yet"
     if result.published == result.snapshot:
@@ -204,23 +204,23 @@ def _published(result: RunResult) -> str:
     return f"published: snapshot {result.published}, not what branch {result.branch} has"
 
 
-def _dropped(result: RunResult, where: Where) -> Iterator[str]:
+def _dropped_lines(result: RunResult, where: Where) -> Iterator[str]:
     """Where to look for rows that became no part of a result."""
-    at = () if result.published == result.snapshot else ("--at", result.branch)
+    at_options = () if result.published == result.snapshot else ("--at", result.branch)
     condition = f"epoch between {min(result.epochs)} and {max(result.epochs)}"
 
-    def shown(view: str) -> str:
-        return where.command("read", "--view", view, *at, "--where", condition)
+    def read_command(view: str) -> str:
+        return where.command("read", "--view", view, *at_options, "--where", condition)
 
     if late := result.counts.get("late_dropped", 0):
-        yield f"{number_of(late, 'record')} came too late: {shown('late')}"
-        yield f"late records land once more with: {where.command('replay-late', *at)}"
-    if rejected := result.counts.get("rejected", 0) + result.counts.get("rejected_panes", 0):
-        yield f"{number_of(rejected, 'record')} rejected: {shown('rejected')}"
-        yield f"once they can be read they land once more with: {where.command('replay-rejected', *at)}"
+        yield f"{number_of(late, 'record')} came too late: {read_command('late')}"
+        yield f"late records land once more with: {where.command('replay-late', *at_options)}"
+    if number_rejected := result.counts.get("rejected", 0) + result.counts.get("rejected_panes", 0):
+        yield f"{number_of(number_rejected, 'record')} rejected: {read_command('rejected')}"
+        yield f"once they can be read they land once more with: {where.command('replay-rejected', *at_options)}"
 
 
-def _figures(counts: Mapping[str, int]) -> str:
+def _figures_text(counts: Mapping[str, int]) -> str:
     parts = [
         f"{number_of(counts.get('records', 0), 'record')} of {number_of(counts.get('input_files', 0), 'file')}",
         number_of(counts.get("panes", 0), "pane"),
@@ -262,7 +262,7 @@ class ProgressNotes:
     ) -> None:
         self._listener, self._store, self._pipeline, self._clock = listener, store, pipeline, clock
         self._every = every
-        self._find_level: FindLevel = _nowhere
+        self._find_level: FindLevel = _no_level
         self._lock = threading.Lock()
         self._under_way = under_way
         self._noted: float | None = None
@@ -276,16 +276,16 @@ class ProgressNotes:
         """``files`` more than those that were read so far were found."""
         self._listener.planned(files)
         if files:
-            self._changed(files_found=self._under_way.files + files)
+            self._update_progress(files_found=self._under_way.files + files)
 
     def committed(self, manifest: Manifest) -> None:
         """An epoch more."""
         self._listener.committed(manifest)
-        before, counts = self._under_way, manifest.counts
-        self._changed(
-            files=before.files + counts.get("input_files", 0),
-            records=before.records + counts.get("records", 0),
-            epochs=before.epochs + 1,
+        progress, counts = self._under_way, manifest.counts
+        self._update_progress(
+            files=progress.files + counts.get("input_files", 0),
+            records=progress.records + counts.get("records", 0),
+            epochs=progress.epochs + 1,
             epoch=manifest.epoch,
         )
 
@@ -293,7 +293,7 @@ class ProgressNotes:
     def following(self, find_level: FindLevel) -> Iterator[None]:
         """While inside, notes say where the epoch under way is, and a thread looks for that."""
         is_over = threading.Event()
-        thread = threading.Thread(target=self._look, args=(is_over,), name="progress", daemon=True)
+        thread = threading.Thread(target=self._watch_level, args=(is_over,), name="progress", daemon=True)
         self._find_level = find_level
         thread.start()
         try:
@@ -301,50 +301,50 @@ class ProgressNotes:
         finally:
             is_over.set()
             thread.join()  # else its last note could come after the result
-            self._find_level = _nowhere
+            self._find_level = _no_level
 
-    def _look(self, is_over: threading.Event) -> None:
+    def _watch_level(self, is_over: threading.Event) -> None:
         while not is_over.wait(self._every):
             with self._lock:
-                if self._is_due() and (level := self._level()) is not None and level != self._under_way.level:
-                    self._note(level)
+                if self._is_due() and (level := self._current_level()) is not None and level != self._under_way.level:
+                    self._write_note(level)
 
     def warned(self, warning: str) -> None:
         """Passes the warning on."""
         self._listener.warned(warning)
 
-    def _changed(self, **fields: int) -> None:
+    def _update_progress(self, **fields: int) -> None:
         with self._lock:
             self._under_way = msgspec.structs.replace(self._under_way, **fields)
             if self._is_due():
-                self._note(self._level())
+                self._write_note(self._current_level())
 
     def _is_due(self) -> bool:
         return not self._refused and (self._noted is None or self._clock() - self._noted >= self._every)
 
-    def _level(self) -> LevelProgress | None:
+    def _current_level(self) -> LevelProgress | None:
         """Where the epoch under way is; None where that cannot be told, which matters to nothing else."""
         try:
             return self._find_level()
         except HeadraceError as error:
-            _log.info("at which level the epoch is cannot be told (%s: %s)", error.code, redacted(str(error)))
+            _log.info("at which level the epoch is cannot be told (%s: %s)", error.code, redact_secrets(str(error)))
             return None
 
-    def _note(self, level: LevelProgress | None) -> None:
+    def _write_note(self, level: LevelProgress | None) -> None:
         self._noted = self._clock()
         self._under_way = msgspec.structs.replace(self._under_way, at=now(), level=level)
         try:
-            before = read_summary(self._store, self._pipeline) or _empty(self._pipeline)
-            write_summary(self._store, msgspec.structs.replace(before, under_way=self._under_way))
+            old_summary = read_summary(self._store, self._pipeline) or _empty_summary(self._pipeline)
+            write_summary(self._store, msgspec.structs.replace(old_summary, under_way=self._under_way))
         except HeadraceError as error:
             self._refused = True
-            _log.warning("where the run is cannot be noted (%s: %s)", error.code, redacted(str(error)))
+            _log.warning("where the run is cannot be noted (%s: %s)", error.code, redact_secrets(str(error)))
 
 
-def _nowhere() -> None:
+def _no_level() -> None:
     """No epoch is computed."""
 
 
-def _empty(pipeline: str) -> PipelineSummary:
+def _empty_summary(pipeline: str) -> PipelineSummary:
     made_at = whole_seconds(datetime.now(UTC))
     return PipelineSummary(pipeline, made_at, -1, PipelineState.EMPTY)

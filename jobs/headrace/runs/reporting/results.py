@@ -27,8 +27,8 @@ from headrace.model.time import render
 from headrace.pipeline.quality import Limits
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.sources.progress import Ahead, Lacking, Parked, Rejects
-from headrace_snapshots.format.codec import sealed, unsealed
+from headrace.sources.progress import Lacking, ParkedChain, RecordsAhead, Rejects
+from headrace_snapshots.format.codec import seal_fields, unseal_fields
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN, result_path
 from headrace_snapshots.store import ObjectStore
@@ -43,25 +43,29 @@ class Tally:
 
     epochs: list[int] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    ahead: dict[str, Ahead] = field(default_factory=dict)
+    ahead: dict[str, RecordsAhead] = field(default_factory=dict)
     lacking: dict[tuple[str, str], Lacking] = field(default_factory=dict)
     rejects: dict[str, Rejects] = field(default_factory=dict)
 
-    def add(self, manifest: Manifest) -> None:
+    def add_epoch(self, manifest: Manifest) -> None:
         """Count an epoch."""
         self.epochs.append(manifest.epoch)
         self.counts.update(manifest.counts)
-        stored = StoredProgress.of(manifest)
-        for ahead in stored.ahead:
-            first = self.ahead.get(ahead.input)
-            self.ahead[ahead.input] = ahead if first is None else first.and_more(ahead.records)
-        for rejects in stored.rejects:
+        stored_progress = StoredProgress.from_manifest(manifest)
+        for records_ahead in stored_progress.ahead:
+            first = self.ahead.get(records_ahead.input)
+            self.ahead[records_ahead.input] = records_ahead if first is None else first.and_more(records_ahead.records)
+        for rejects in stored_progress.rejects:
             earlier = self.rejects.get(rejects.input)
             self.rejects[rejects.input] = rejects if earlier is None else earlier.and_more(rejects)
-        for lacking in stored.lacking:
+        for lacking in stored_progress.lacking:
             name = (lacking.input, lacking.column)
-            before = self.lacking.get(name)
-            self.lacking[name] = lacking if before is None else replace(before, files=before.files + lacking.files)
+            lacking_before = self.lacking.get(name)
+            self.lacking[name] = (
+                lacking
+                if lacking_before is None
+                else replace(lacking_before, files=lacking_before.files + lacking.files)
+            )
 
 
 LATE_SHARE = 0.01
@@ -73,10 +77,10 @@ them: then it is the source that is described wrongly, or a producer that change
 """
 
 
-def noticed(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
+def data_warnings(tally: Tally, limits: Limits | None = None) -> Iterator[str]:
     """Warnings about the epochs of a run; lateness comes last."""
-    yield from map(_ahead, tally.ahead.values())
-    yield from map(_lacking, tally.lacking.values())
+    yield from map(_ahead_warning, tally.ahead.values())
+    yield from map(_missing_column_warning, tally.lacking.values())
     rows = tally.counts
     records, late, dead = (rows.get(name, 0) for name in ("records", "late_dropped", "rejected"))
     if limits is None or limits.rejected is None:
@@ -107,19 +111,22 @@ def _dead_letters(dead: int, records: int) -> str:
     )
 
 
-def _lacking(lacking: Lacking) -> str:
+def _missing_column_warning(lacking: Lacking) -> str:
     files = (
         f"file {lacking.file}" if lacking.files == 1 else f"{lacking.files:,} files, the first of them {lacking.file},"
     )
-    near = "" if lacking.near is None else f"; its first record has {lacking.near!r}, which is spelled much like it"
+    spelling_hint = (
+        "" if lacking.near is None else f"; its first record has {lacking.near!r}, which is spelled much like it"
+    )
     return (
         f"input {lacking.input} has no column {lacking.column!r} in any record of {files} and the pipeline reads it: "
-        f'the column is NULL there{near}. Correct the name in the schema of the source, or write missing="null" in it '
+        f"the column is NULL there{spelling_hint}. Correct the name in the schema of the source, or write "
+        'missing="null" in it '
         "if files may lack a column"
     )
 
 
-def _ahead(first: Ahead) -> str:
+def _ahead_warning(first: RecordsAhead) -> str:
     count = first.records
     line = "" if first.position is None else f" record {first.position}"
     records = "1 record of" if count == 1 else f"{count:,} records, the first of"
@@ -155,7 +162,7 @@ def warnings_without_values(warnings: Sequence[str]) -> tuple[str, ...]:
     return (("1 warning: " if len(warnings) == 1 else f"{len(warnings):,} warnings: ") + NOT_SHOWN,)
 
 
-def parked_without_values(parked: Parked | None) -> Parked | None:
+def parked_without_values(parked: ParkedChain | None) -> ParkedChain | None:
     """Why an output stands still, unless that may quote values."""
     return parked and replace(parked, message=message_without_values(parked.code, parked.message))
 
@@ -178,8 +185,8 @@ class RunError:
     def of(cls, error: BaseException) -> "RunError":
         """``error`` as data. One that Headrace did not raise is ``unexpected``, and worth one more attempt."""
         if isinstance(error, HeadraceError):
-            return cls(error.code, error.remedy, redacted(str(error)))
-        return cls("unexpected", "retry", redacted(f"{type(error).__name__}: {error}"))
+            return cls(error.code, error.remedy, redact_secrets(str(error)))
+        return cls("unexpected", "retry", redact_secrets(f"{type(error).__name__}: {error}"))
 
 
 class AuditReference(msgspec.Struct, frozen=True, rename={"from_snapshot": "from", "to_snapshot": "to"}):
@@ -198,7 +205,7 @@ class OutputResult(msgspec.Struct, frozen=True):
 
     published: str | None
     audit: AuditReference | None = None
-    parked: Parked | None = None
+    parked: ParkedChain | None = None
 
     @property
     def without_values(self) -> "OutputResult":
@@ -243,7 +250,7 @@ class RunResult(Suggesting):
     outputs: Mapping[str, OutputResult] = field(default_factory=dict)
 
     @property
-    def parked(self) -> dict[str, Parked]:
+    def parked(self) -> dict[str, ParkedChain]:
         """The outputs that are parked on main, with since when and why."""
         return {name: output.parked for name, output in self.outputs.items() if output.parked is not None}
 
@@ -265,20 +272,21 @@ class RunResult(Suggesting):
         return document
 
     def __repr__(self) -> str:
-        ended = self.status if self.error is None else f"{self.status} ({self.error.code})"
-        at = "no snapshot yet" if self.snapshot is None else f"at {self.snapshot} (epoch {self.epoch})"
+        status_text = self.status if self.error is None else f"{self.status} ({self.error.code})"
+        place = "no snapshot yet" if self.snapshot is None else f"at {self.snapshot} (epoch {self.epoch})"
         return (
-            f"<{self.action} of {self.pipeline} {ended}: {len(self.epochs)} epochs; {self.branch} {at}; published: "
+            f"<{self.action} of {self.pipeline} {status_text}: {len(self.epochs)} epochs; {self.branch} {place}; "
+            "published: "
             f"{self.published or 'nothing'}; {len(self.warnings)} warnings>"
         )
 
 
 def to_json(result: RunResult) -> bytes:
-    """The bytes of the object (ARCHITECTURE.md, "Result object of a run")."""
+    """The bytes of the object (docs/reference/formats.md, "Results of runs")."""
     fields = msgspec.to_builtins(result)
     if not result.outputs:
         del fields["outputs"]
-    return sealed({"format": FORMAT, **fields})
+    return seal_fields({"format": FORMAT, **fields})
 
 
 class ResultFormatError(FixConfigError, code="config.result_format"):
@@ -297,7 +305,7 @@ def from_json(data: bytes) -> RunResult:
             raise ResultFormatError(
                 f"a result object of format {version}; this version reads {FORMAT}: upgrade Headrace"
             )
-        fields = unsealed(document)
+        fields = unseal_fields(document)
         if "rows" in fields:  # as results before November 2026 call the counts
             fields["counts"] = fields.pop("rows")
         return msgspec.convert(fields, RunResult)
@@ -310,12 +318,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-def write(store: ObjectStore, result: RunResult) -> None:
+def write_run_result(store: ObjectStore, result: RunResult) -> None:
     """Keep ``result`` (one put). Raises what the store raises."""
     store.write(result_path(result.pipeline, result.run_id), to_json(result))
 
 
-def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
+def read_run_result(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
     """The result that a run left. Raises ObjectNotFoundError when it left none, and what from_json raises."""
     path = result_path(pipeline, run_id)
     result = from_json(store.read(path))
@@ -326,9 +334,9 @@ def read(store: ObjectStore, pipeline: str, run_id: str) -> RunResult:
     return result
 
 
-def redacted(text: str) -> str:
+def redact_secrets(text: str) -> str:
     """``text`` without the values of the environment's secrets: a foreign exception may quote a request."""
-    for variable in (variable for scheme in SCHEMES.loaded() for variable in scheme.secrets):
+    for variable in (variable for scheme in SCHEMES.loaded_parts() for variable in scheme.secrets):
         if secret := os.environ.get(variable):
             text = text.replace(secret, f"<{variable}>")
     return text

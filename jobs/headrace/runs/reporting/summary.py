@@ -29,16 +29,16 @@ from headrace.audit import store as audit_store
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import unpublished_range
 from headrace.errors import HeadraceError
-from headrace.model.time import NEVER, Instant, parse, render, whole_seconds
+from headrace.model.time import NEVER, Instant, parse_instant, render, whole_seconds
 from headrace.pipeline.quality import Severity
 from headrace.pipeline.scheduling import LevelProgress
-from headrace.read.snapshots.epoch_history import totals
+from headrace.read.snapshots.epoch_history import summed_counts
 from headrace.read.snapshots.progress import StoredProgress, output_positions
 from headrace.runs.reporting import results
-from headrace.sources.progress import Parked
+from headrace.sources.progress import ParkedChain
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import MissingSnapshotError
-from headrace_snapshots.format.codec import sealed, unsealed
+from headrace_snapshots.format.codec import seal_fields, unseal_fields
 from headrace_snapshots.format.manifest import Manifest, is_current
 from headrace_snapshots.log import Entry
 from headrace_snapshots.names import MAIN, PUBLISHED, is_published, summary_path
@@ -74,7 +74,7 @@ class OutputLine(msgspec.Struct, frozen=True):
     published_epoch: int | None
     unpublished: int
     audit: AuditLine | None
-    parked: Parked | None = None
+    parked: ParkedChain | None = None
 
     @property
     def without_values(self) -> "OutputLine":
@@ -86,46 +86,60 @@ def output_lines(catalog: Catalog, head: Head, main: Manifest, before: Iterable[
     """A line for each output of ``main`` that has a name. ``before``: those of an older summary."""
     lines_before = {line.name: line for line in before}
     lines = []
-    for at in output_positions(catalog, head.refs, main):
-        line_before = lines_before.get(at.name)
-        audit = newest_audit(seen_catalog(catalog, at.name), None if line_before is None else line_before.audit)
-        lines.append(OutputLine(at.name, at.published, at.published_epoch, at.unpublished, audit, at.parked))
+    for position in output_positions(catalog, head.refs, main):
+        line_before = lines_before.get(position.name)
+        audit = newest_audit(seen_catalog(catalog, position.name), None if line_before is None else line_before.audit)
+        lines.append(
+            OutputLine(
+                position.name,
+                position.published,
+                position.published_epoch,
+                position.unpublished,
+                audit,
+                position.parked,
+            )
+        )
     return tuple(lines)
 
 
-def worst(outputs: Sequence[OutputLine]) -> AuditLine | None:
+def worst_audit(outputs: Sequence[OutputLine]) -> AuditLine | None:
     """The audits of all outputs as one: what failed, and of which output."""
     audits = [(line.name, line.audit) for line in outputs if line.audit is not None]
     if not audits:
         return None
-    _, gravest = max(audits, key=lambda named: (not named[1].success, bool(named[1].failed), named[1].finished_at))
+    _, gravest = max(
+        audits,
+        key=lambda name_and_audit: (
+            not name_and_audit[1].success,
+            bool(name_and_audit[1].failed),
+            name_and_audit[1].finished_at,
+        ),
+    )
     failing = [(name, audit) for name, audit in audits if not audit.success]
     return msgspec.structs.replace(
         gravest,
         expectations=sum(audit.expectations for _, audit in audits),
-        failed=tuple(f"{name}: {failed}" for name, audit in failing for failed in audit.failed),
-        exceeded=tuple(f"{name}: {exceeded}" for name, audit in failing for exceeded in audit.exceeded),
+        failed=tuple(f"{name}: {failure}" for name, audit in failing for failure in audit.failed),
+        exceeded=tuple(f"{name}: {limit}" for name, audit in failing for limit in audit.exceeded),
     )
 
 
 def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None:
     """The audit of what is not published yet; if nobody has made one, the newest that is known, such as ``before``."""
-    unpublished = unpublished_range(catalog, MAIN)
+    epochs = unpublished_range(catalog, MAIN)
     outcome = (
         None
-        if unpublished is None
-        else audit_store.read_audit(
-            catalog.store, catalog.pipeline, unpublished.after, unpublished.until, catalog.output
-        )
+        if epochs is None
+        else audit_store.read_audit(catalog.store, catalog.pipeline, epochs.after, epochs.until, catalog.output)
     )
     if outcome is not None:
         return _line_of(outcome)
     if before is not None and before.until == catalog.head().refs.get(PUBLISHED):
         return before
     entry = last_publish(catalog)
-    after, until = (None, None) if entry is None else entry.moves.get(PUBLISHED, (None, None))
-    if until is not None:
-        outcome = audit_store.read_audit(catalog.store, catalog.pipeline, after, until, catalog.output)
+    begin, end = (None, None) if entry is None else entry.moves.get(PUBLISHED, (None, None))
+    if end is not None:
+        outcome = audit_store.read_audit(catalog.store, catalog.pipeline, begin, end, catalog.output)
     return None if outcome is None else _line_of(outcome)
 
 
@@ -190,9 +204,9 @@ class EpochLine(msgspec.Struct, frozen=True):
     executor: str | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "EpochLine":
+    def from_manifest(cls, manifest: Manifest) -> "EpochLine":
         """Tells the epoch of ``manifest``. Raises BrokenObjectError."""
-        progress = StoredProgress.of(manifest)
+        progress = StoredProgress.from_manifest(manifest)
         low, high = progress.min_event_time, progress.max_event_time
         executor = manifest.progress.get("executor")
         return cls(
@@ -298,7 +312,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     @property
     def totals(self) -> Mapping[str, int]:
         """Counts of ``epochs`` together."""
-        return totals(self.epochs)
+        return summed_counts(self.epochs)
 
     @property
     def exceeded(self) -> list[str]:
@@ -312,8 +326,8 @@ class PipelineSummary(msgspec.Struct, frozen=True):
         """The output that needs a person most: it is parked, else its audit failed, else its readers are furthest
         behind. None if nothing is wrong with any, or the only one has no name.
         """
-        worst = max(self.outputs, key=_urgency, default=None)
-        return None if worst is None or not any(_urgency(worst)) else worst
+        worst = max(self.outputs, key=_output_urgency, default=None)
+        return None if worst is None or not any(_output_urgency(worst)) else worst
 
     @property
     def without_values(self) -> "PipelineSummary":
@@ -327,7 +341,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
 
     def is_overdue(self, now: Instant) -> bool:
         """Whether the next run would fire a timer that is due already."""
-        return self.fires_at is not None and parse(self.fires_at) <= now
+        return self.fires_at is not None and parse_instant(self.fires_at) <= now
 
     def as_of(self, now: Instant) -> "PipelineSummary":
         """The same at a later time, when ages may exceed limits that they did not when the newest run ended."""
@@ -341,8 +355,8 @@ class PipelineSummary(msgspec.Struct, frozen=True):
     def to_json(self) -> dict[str, Any]:
         """A JSON value, with the totals, and with the name of the worst output if there is one."""
         worst = self.worst_output
-        named = {} if worst is None else {"worst_output": worst.name}
-        return {**msgspec.to_builtins(self), "totals": dict(self.totals), "exceeded": self.exceeded, **named}
+        worst_name = {} if worst is None else {"worst_output": worst.name}
+        return {**msgspec.to_builtins(self), "totals": dict(self.totals), "exceeded": self.exceeded, **worst_name}
 
     def line_to_json(self) -> dict[str, Any]:
         """The same without the epochs: what a list of many pipelines says of each."""
@@ -355,7 +369,7 @@ def written_bytes(manifest: Manifest) -> int:
     return sum(file.bytes for layer in layers if layer.last_epoch == manifest.epoch for file in layer.files)
 
 
-def _urgency(output: OutputLine) -> tuple[bool, bool, int]:
+def _output_urgency(output: OutputLine) -> tuple[bool, bool, int]:
     is_failing = output.audit is not None and not output.audit.success and output.unpublished != 0
     return output.parked is not None, is_failing, output.unpublished
 
@@ -378,12 +392,12 @@ def urgent_first(
     """
     order = {state: number for number, state in enumerate(PipelineState)}
 
-    def urgency(one: PipelineSummary) -> tuple[int, bool, bool, str]:
+    def pipeline_urgency(one: PipelineSummary) -> tuple[int, bool, bool, str]:
         is_missed = one.pipeline in missed
         state = min(order[one.state], order[PipelineState.UNPUBLISHED]) if is_missed else order[one.state]
         return state, not is_missed, not one.is_overdue(now), one.pipeline
 
-    return sorted(summaries, key=urgency)
+    return sorted(summaries, key=pipeline_urgency)
 
 
 def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:
@@ -392,7 +406,7 @@ def write_summary(store: ObjectStore, summary: PipelineSummary) -> None:
     for name in ("outputs", "under_way"):
         if not fields[name]:
             del fields[name]
-    store.write(summary_path(summary.pipeline), sealed({"format": FORMAT, **fields}))
+    store.write(summary_path(summary.pipeline), seal_fields({"format": FORMAT, **fields}))
 
 
 def read_summary(store: ObjectStore, pipeline: str) -> PipelineSummary | None:
@@ -406,7 +420,7 @@ def read_summary(store: ObjectStore, pipeline: str) -> PipelineSummary | None:
 def summary_of(data: bytes) -> PipelineSummary | None:
     """The summary in ``data``; None if it is damaged or of another version: it is written again by the next run."""
     try:
-        fields = unsealed(json.loads(data))
+        fields = unseal_fields(json.loads(data))
         return msgspec.convert(fields, PipelineSummary) if fields.pop("format") == FORMAT else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -420,7 +434,9 @@ class _Refs:
     published: Manifest | None
 
 
-def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunLine | None = None) -> PipelineSummary:
+def summarize_pipeline(
+    catalog: Catalog, before: PipelineSummary | None = None, run: RunLine | None = None
+) -> PipelineSummary:
     """The summary of a pipeline now. What ``before``, an older one, says of epochs is taken from it where these are the
     same, so only new epochs are read. ``run``: the newest one, by default that of ``before``.
 
@@ -432,7 +448,7 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
     head = catalog.known_head()
     made_at = whole_seconds(datetime.now(UTC))
     try:
-        summary = _summarized(catalog, head, before, run, made_at)
+        summary = _make_summary(catalog, head, before, run, made_at)
     except HeadraceError as error:
         if error.remedy != "restore":
             raise
@@ -442,24 +458,28 @@ def summarize(catalog: Catalog, before: PipelineSummary | None = None, run: RunL
     return msgspec.structs.replace(summary, under_way=under_way)
 
 
-def _summarized(
-    catalog: Catalog, head: Head, before: PipelineSummary | None, run: RunLine | None, made_at: str
+def _make_summary(
+    catalog: Catalog, head: Head, old_summary: PipelineSummary | None, run: RunLine | None, made_at: str
 ) -> PipelineSummary:
     snapshots = (head.refs.get(MAIN), catalog.published_by_all(head.refs))
     refs = _Refs(*(None if snapshot is None else catalog.manifest(snapshot) for snapshot in snapshots))
-    outputs = () if refs.main is None else output_lines(catalog, head, refs.main, before.outputs if before else ())
-    audit = worst(outputs) if outputs else newest_audit(catalog, None if before is None else before.audit)
+    outputs = (
+        () if refs.main is None else output_lines(catalog, head, refs.main, old_summary.outputs if old_summary else ())
+    )
+    audit = (
+        worst_audit(outputs) if outputs else newest_audit(catalog, None if old_summary is None else old_summary.audit)
+    )
     fields_known: dict[str, Any] = {}
     if refs.main is not None:
-        epochs = _epochs(catalog, refs.main, before)
-        fields_known = _of_main(refs.main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, before)}
+        epochs = _epoch_lines(catalog, refs.main, old_summary)
+        fields_known = _of_main(refs.main) | {"epochs": epochs, "newest_file_at": _newest_file_at(epochs, old_summary)}
     if refs.published is not None:
         fields_known |= {
             "published": refs.published.snapshot_id,
             "published_epoch": refs.published.epoch,
-            "published_watermark": render(StoredProgress.of(refs.published).watermark),
-            "published_at": _published_at(catalog, refs.published.snapshot_id, before),
-            "unpublished": _unpublished(catalog, refs),
+            "published_watermark": render(StoredProgress.from_manifest(refs.published).watermark),
+            "published_at": _published_at(catalog, refs.published.snapshot_id, old_summary),
+            "unpublished": _count_unpublished(catalog, refs),
         }
     elif refs.main is not None:
         fields_known |= {"unpublished": refs.main.epoch + 1}
@@ -467,7 +487,9 @@ def _summarized(
         pipeline=catalog.pipeline,
         made_at=made_at,
         entry=head.entry,
-        state=_state(refs, fields_known.get("unpublished"), audit, run, is_parked=any(line.parked for line in outputs)),
+        state=_pipeline_state(
+            refs, fields_known.get("unpublished"), audit, run, is_parked=any(line.parked for line in outputs)
+        ),
         branches=tuple(sorted(set(head.generations) - {MAIN, PUBLISHED})),
         audit=audit,
         run=run,
@@ -477,8 +499,8 @@ def _summarized(
 
 
 def _of_main(manifest: Manifest) -> dict[str, Any]:
-    progress = StoredProgress.of(manifest)
-    held = progress.held_back_by
+    progress = StoredProgress.from_manifest(manifest)
+    holder = progress.held_back_by
     layers = [layer for table, layers in manifest.tables.items() if not is_current(table) for layer in layers]
     files = [file for layer in layers for file in layer.files]
     return {
@@ -487,23 +509,23 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
         "committed_at": manifest.created_at,
         "watermark": render(progress.watermark),
         "newest_event_time": None if progress.newest is None else render(progress.newest),
-        "held_back_by": None if held is None else SPLIT.join(part for part in (held.input, held.split) if part),
-        "held_since": None if held is None or held.since is None else render(held.since),
-        "fires_at": _due(progress.due_time),
-        "fires_after": _due(progress.due_event),
+        "held_back_by": None if holder is None else SPLIT.join(part for part in (holder.input, holder.split) if part),
+        "held_since": None if holder is None or holder.since is None else render(holder.since),
+        "fires_at": _due_text(progress.due_time),
+        "fires_after": _due_text(progress.due_event),
         "state_rows": sum(file.rows for file in files),
         "state_bytes": sum(file.bytes for file in files),
     }
 
 
-def _state(
-    refs: _Refs, unpublished: int | None, audit: AuditLine | None, run: RunLine | None, *, is_parked: bool
+def _pipeline_state(
+    refs: _Refs, number_unpublished: int | None, audit: AuditLine | None, run: RunLine | None, *, is_parked: bool
 ) -> PipelineState:
-    if unpublished == 0 and run is not None and run.error_code in _HELD_BACK:
+    if number_unpublished == 0 and run is not None and run.error_code in _HELD_BACK:
         run = None  # a person has released what that run did not publish
     if is_parked and (run is None or run.status != "failed" or run.error_code in _HELD_BACK):
         return PipelineState.PARKED
-    if unpublished != 0 and audit is not None and not audit.success:
+    if number_unpublished != 0 and audit is not None and not audit.success:
         return PipelineState.AUDIT_FAILED if audit.failed else PipelineState.LIMIT_EXCEEDED
     if run is not None and run.status == "failed":
         return (
@@ -513,7 +535,7 @@ def _state(
         return PipelineState.LIMIT_EXCEEDED
     if refs.main is None:
         return PipelineState.EMPTY
-    return PipelineState.PUBLISHED if unpublished == 0 else PipelineState.UNPUBLISHED
+    return PipelineState.PUBLISHED if number_unpublished == 0 else PipelineState.UNPUBLISHED
 
 
 _HELD_BACK: Final = (
@@ -523,7 +545,7 @@ _HELD_BACK: Final = (
 )
 
 
-def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
+def _count_unpublished(catalog: Catalog, refs: _Refs) -> int | None:
     if refs.main is None or refs.published is None:
         return None
     if refs.main.snapshot_id == refs.published.snapshot_id:
@@ -532,31 +554,31 @@ def _unpublished(catalog: Catalog, refs: _Refs) -> int | None:
     return refs.main.epoch - refs.published.epoch if is_behind else None
 
 
-def _epochs(catalog: Catalog, head: Manifest, before: PipelineSummary | None) -> tuple[EpochLine, ...]:
-    lines_before = {} if before is None else {line.snapshot: line for line in before.epochs}
+def _epoch_lines(catalog: Catalog, head: Manifest, old_summary: PipelineSummary | None) -> tuple[EpochLine, ...]:
+    lines_before = {} if old_summary is None else {line.snapshot: line for line in old_summary.epochs}
     lines: list[EpochLine] = []
     current: str | None = head.snapshot_id
     with suppress(MissingSnapshotError):  # what came before has expired
         while current is not None and len(lines) < EPOCHS:
-            lines.append(lines_before.get(current) or EpochLine.of(catalog.manifest(current)))
+            lines.append(lines_before.get(current) or EpochLine.from_manifest(catalog.manifest(current)))
             current = lines[-1].parent
     return tuple(reversed(lines))
 
 
-def _newest_file_at(epochs: Sequence[EpochLine], before: PipelineSummary | None) -> str | None:
+def _newest_file_at(epochs: Sequence[EpochLine], old_summary: PipelineSummary | None) -> str | None:
     """When the newest of ``epochs`` that read a file ran; if none of them did, what was known before."""
     read = (line.processing_time for line in reversed(epochs) if line.counts.get("input_files"))
-    return next(read, None if before is None else before.newest_file_at)
+    return next(read, None if old_summary is None else old_summary.newest_file_at)
 
 
-def _due(due: Instant) -> str | None:
+def _due_text(due: Instant) -> str | None:
     """When something is due, in ISO 8601; +inf at the end of the global window, None if nothing ever is."""
     return None if due >= NEVER else render(due)
 
 
-def _published_at(catalog: Catalog, published: str, before: PipelineSummary | None) -> str | None:
-    if before is not None and before.published == published and before.published_at is not None:
-        return before.published_at
+def _published_at(catalog: Catalog, published_id: str, old_summary: PipelineSummary | None) -> str | None:
+    if old_summary is not None and old_summary.published == published_id and old_summary.published_at is not None:
+        return old_summary.published_at
     entry = last_publish(catalog)
     return None if entry is None else entry.at
 
@@ -569,8 +591,8 @@ def keep_result(catalog: Catalog, result: results.RunResult) -> None:
     raises when the result is written.
     """
     store = catalog.store
-    _, before = do_both(store, lambda: results.write(store, result), lambda: _look_before(catalog))
-    _renew(catalog, before, result)
+    _, old_summary = do_both(store, lambda: results.write_run_result(store, result), lambda: _look_before(catalog))
+    _try_to_renew(catalog, old_summary, result)
 
 
 def renew_summary(catalog: Catalog, result: results.RunResult | None = None) -> None:
@@ -579,7 +601,7 @@ def renew_summary(catalog: Catalog, result: results.RunResult | None = None) -> 
     A get, a put, and a get for each new epoch that this ``catalog`` has not in memory. What has been done is done: if
     the store refuses, a warning says so, and the next run writes it.
     """
-    _renew(catalog, _look_before(catalog), result)
+    _try_to_renew(catalog, _look_before(catalog), result)
 
 
 def _look_before(catalog: Catalog) -> PipelineSummary | HeadraceError | None:
@@ -587,19 +609,23 @@ def _look_before(catalog: Catalog) -> PipelineSummary | HeadraceError | None:
     store = catalog.store
     catalog.look_again()
     try:
-        before, _ = do_both(store, lambda: read_summary(store, catalog.pipeline), catalog.known_head)
+        old_summary, _ = do_both(store, lambda: read_summary(store, catalog.pipeline), catalog.known_head)
     except HeadraceError as error:
         return error
-    return before
+    return old_summary
 
 
-def _renew(catalog: Catalog, before: PipelineSummary | HeadraceError | None, result: results.RunResult | None) -> None:
+def _try_to_renew(
+    catalog: Catalog, old_summary: PipelineSummary | HeadraceError | None, result: results.RunResult | None
+) -> None:
     try:
-        if isinstance(before, HeadraceError):
-            raise before
-        write_summary(catalog.store, summarize(catalog, before, None if result is None else run_line(result)))
+        if isinstance(old_summary, HeadraceError):
+            raise old_summary
+        write_summary(
+            catalog.store, summarize_pipeline(catalog, old_summary, None if result is None else run_line(result))
+        )
     except HeadraceError as error:
-        why = f"{error.code}: {results.redacted(str(error))}"
+        why = f"{error.code}: {results.redact_secrets(str(error))}"
         _log.warning(
             "the summary of %s is not renewed (%s): Airflow's pages lag until its next run", catalog.pipeline, why
         )

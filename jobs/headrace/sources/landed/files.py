@@ -60,7 +60,7 @@ class LandedEnumerator(source_ports.SplitEnumerator):
 
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """The files that are gone (expired with the snapshots that would read them again) or have changed."""
-        return file_planning.gone(self.place.store, self._prefix, splits)
+        return file_planning.missing_splits(self.place.store, self._prefix, splits)
 
     def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
@@ -68,10 +68,10 @@ class LandedEnumerator(source_ports.SplitEnumerator):
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """What the source knows of what a file is of. Raises SplitGoneError, BrokenObjectError where that is lost."""
-        file = self.place.file(split.path)
+        file = self.place.landed_file(split.path)
         assert file is not None, "only such were landed"
         if file.range not in self._ranges:
-            self._ranges[file.range] = self.place.claimed(file.range)
+            self._ranges[file.range] = self.place.claimed_range(file.range)
         return self.source.watermarks(self._ranges[file.range].splits[file.number])
 
     def explain(self) -> str:
@@ -94,34 +94,36 @@ class LandedReader(source_ports.SourceReader):
     def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """The records of a file. Raises SplitGoneError, LandedDamagedError."""
         source = self.source.by_rules(split.rules)
-        return source.scanned(as_fetched(self._content(split), split.path), required, split.path)
+        return source.scanned(as_fetched(self._checked_content(split), split.path), required, split.path)
 
     @property
     def rules(self) -> int:
         """The number of the source."""
         return self.source.rules
 
-    def _content(self, split: source_ports.SourceSplit) -> bytes:
+    def _checked_content(self, split: source_ports.SourceSplit) -> bytes:
         """What a file has, held against the seal of its range, or where that has none, to what was read before."""
-        sealed = self._sealed(split)
+        sealed_file = self._sealed_file(split)
         try:
             data = (
-                file_planning.content(self.place.store, split) if sealed is None else self.place.store.read(split.path)
+                file_planning.read_content(self.place.store, split)
+                if sealed_file is None
+                else self.place.store.read(split.path)
             )
         except (file_planning.VanishedFileError, ObjectNotFoundError) as error:
             raise source_ports.SplitGoneError(split.path, "is gone", ranges.way_on(split.path)) from error
         except file_planning.ChangedFileError as error:
             raise ranges.LandedDamagedError(split.path, "has changed since it was read") from error
-        if sealed is not None and ranges.SealedFile.of(data) != sealed:
+        if sealed_file is not None and ranges.SealedFile.from_data(data) != sealed_file:
             raise ranges.LandedDamagedError(split.path, "has another content than when it was landed")
         return data
 
-    def _sealed(self, split: source_ports.SourceSplit) -> ranges.SealedFile | None:
-        file = self.place.file(split.path)
+    def _sealed_file(self, split: source_ports.SourceSplit) -> ranges.SealedFile | None:
+        file = self.place.landed_file(split.path)
         if file is None:
             return None
         if file.range not in self._seals:
-            self._seals[file.range] = self.place.seal(file.range)
+            self._seals[file.range] = self.place.read_seal(file.range)
         seal = self._seals[file.range]
         return None if seal is None or not seal.files else seal.files[file.number]
 
@@ -155,16 +157,16 @@ class ClaimedEnumerator(source_ports.SplitEnumerator):
         self, position: source_ports.SourcePosition, read: Collection[str] | None = None
     ) -> Iterator[source_ports.SourceSplit]:
         """Claimed splits behind the position. None is a straggler. Raises SplitGoneError if claims of them are gone."""
-        known = self.place.file(position.mark)
-        numbers = self.place.claims_behind(known)
+        last_landed = self.place.landed_file(position.mark)
+        numbers = self.place.claims_behind(last_landed)
         with ThreadPoolExecutor(_READERS, thread_name_prefix="claims") as pool:
-            for claimed in pool.map(self.place.claimed, numbers):
-                begin = known.number + 1 if known and known.range == claimed.number else 0
-                yield from (self._placed(claimed, number) for number in range(begin, len(claimed.splits)))
+            for claim in pool.map(self.place.claimed_range, numbers):
+                begin = last_landed.number + 1 if last_landed and last_landed.range == claim.number else 0
+                yield from (self._with_place(claim, number) for number in range(begin, len(claim.splits)))
 
-    def _placed(self, claimed: ranges.LandedRange, number: int) -> source_ports.SourceSplit:
-        split = claimed.splits[number]
-        return replace(split, etag=f"{split.etag}{_MARK}{self.place.path(claimed, number)}")
+    def _with_place(self, claim: ranges.LandedRange, number: int) -> source_ports.SourceSplit:
+        split = claim.splits[number]
+        return replace(split, etag=f"{split.etag}{_MARK}{self.place.file_path(claim, number)}")
 
     def after(
         self, position: source_ports.SourcePosition, splits: Sequence[source_ports.SourceSplit]
@@ -174,9 +176,9 @@ class ClaimedEnumerator(source_ports.SplitEnumerator):
 
     def missing(self, splits: Iterable[source_ports.SourceSplit]) -> Iterator[tuple[source_ports.SourceSplit, str]]:
         """What the source misses."""
-        claimed = {split.path: split for split in splits}
-        for split, how in self.source.missing([unplaced(split) for split in claimed.values()]):
-            yield claimed[split.path], how
+        splits_by_path = {split.path: split for split in splits}
+        for split, how in self.source.missing([without_place(split) for split in splits_by_path.values()]):
+            yield splits_by_path[split.path], how
 
     def newest(self, position: source_ports.SourcePosition) -> Instant | None:
         """When the newest range was claimed, also of those that were read."""
@@ -184,11 +186,11 @@ class ClaimedEnumerator(source_ports.SplitEnumerator):
 
     def watermarks(self, split: source_ports.SourceSplit) -> Mapping[str, Instant]:
         """What the source knows."""
-        return self.source.watermarks(unplaced(split))
+        return self.source.watermarks(without_place(split))
 
     def is_correction(self, split: source_ports.SourceSplit) -> bool:
         """What the source says."""
-        return self.source.is_correction(unplaced(split))
+        return self.source.is_correction(without_place(split))
 
     def explain(self) -> str:
         """What the source says."""
@@ -203,7 +205,7 @@ class ClaimedReader(source_ports.SourceReader):
 
     def read(self, split: source_ports.SourceSplit, span: "Span", required: "RequiredColumns") -> "ScannedRecords":
         """What the source reads."""
-        return self.source.read(unplaced(split), span, required)
+        return self.source.read(without_place(split), span, required)
 
     @property
     def rules(self) -> int:
@@ -212,10 +214,10 @@ class ClaimedReader(source_ports.SourceReader):
 
     def is_divisible(self, split: source_ports.SourceSplit) -> bool:
         """Whether the source can read it in pieces."""
-        return self.source.is_divisible(unplaced(split))
+        return self.source.is_divisible(without_place(split))
 
 
-def unplaced(split: source_ports.SourceSplit) -> source_ports.SourceSplit:
+def without_place(split: source_ports.SourceSplit) -> source_ports.SourceSplit:
     """``split`` as its source planned it."""
     return replace(split, etag=split.etag.partition(_MARK)[0])
 

@@ -57,14 +57,14 @@ class _Room:
     files: int = 0
     bytes: int = 0
 
-    def holds(self, split: source_ports.SourceSplit) -> bool:
+    def has_room_for(self, split: source_ports.SourceSplit) -> bool:
         """Whether there is room for ``split``, as there is in an empty one."""
         if not self.files:
             return True
         fits = self.most.files is None or self.files < self.most.files
         return fits and (self.most.bytes is None or self.bytes + split.size <= self.most.bytes)
 
-    def take(self, splits: Iterable[source_ports.SourceSplit]) -> None:
+    def take_splits(self, splits: Iterable[source_ports.SourceSplit]) -> None:
         for split in splits:
             self.files, self.bytes = self.files + 1, self.bytes + split.size
 
@@ -84,127 +84,141 @@ class Lander:
         The end is that of the source when it began. ``after``: a file of which it is known that all up to it are there.
         Raises what ``fetch`` raises where records are gone that were never landed.
         """
-        return sum(portion.put for portion in self.portions(after))
+        return sum(portion.put for portion in self.land_portions(after))
 
-    def portions(self, after: str = "", most: PortionSize = ALL) -> Iterator[Portion]:
-        """What ``land`` lands, in portions; each is landed when it is asked for, the last one says that it is."""
-        newest = self.place.newest(after)
+    def land_portions(self, after: str = "", most: PortionSize = ALL) -> Iterator[Portion]:
+        """What ``land_next`` lands, in portions; each is landed when it is asked for, the last one says that it is."""
+        newest = self.place.newest_range(after)
         put = 0
         if newest is not None:
-            put = self._complete(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
+            put = self._complete_range(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
         room, is_over = _Room(most), False
         while not is_over:
             position = source_ports.SourcePosition("" if newest is None else newest.after)
             waiting = deque(self.enumerator.unread(position))
             is_over = True
             while waiting:
-                if not room.holds(waiting[0]):
+                if not room.has_room_for(waiting[0]):
                     yield Portion(put, sum(split.size for split in waiting))
                     put, room = 0, _Room(most)
-                batch = self._next(waiting, replace(room))
+                batch = self._next_batch(waiting, replace(room))
                 position = self.enumerator.after(position, batch)
-                wanted = self._wanted(0 if newest is None else newest.number + 1, batch, position.mark)
-                if not wanted.splits:
+                wanted_range = self._wanted_range(0 if newest is None else newest.number + 1, batch, position.mark)
+                if not wanted_range.splits:
                     continue
-                self._check_is_free(wanted)
-                newest = self._claim(wanted)
-                put += self._complete(newest, is_new=newest is wanted)
-                room.take(newest.splits)
-                if newest != wanted:  # another one's, who may have seen more, or less
+                self._check_is_free(wanted_range)
+                newest = self._claim_range(wanted_range)
+                put += self._complete_range(newest, is_new=newest is wanted_range)
+                room.take_splits(newest.splits)
+                if newest != wanted_range:  # another one's, who may have seen more, or less
                     is_over = False
                     break
         yield Portion(put)
 
-    def waiting(self, after: str = "") -> list[source_ports.SourceSplit]:
+    def waiting_splits(self, after: str = "") -> list[source_ports.SourceSplit]:
         """What the source has that nobody has claimed, as splits of the source; writes nothing."""
-        newest = self.place.newest(after)
+        newest = self.place.newest_range(after)
         return [*self.enumerator.unread(source_ports.SourcePosition("" if newest is None else newest.after))]
 
-    def _next(self, waiting: deque[source_ports.SourceSplit], room: _Room) -> tuple[source_ports.SourceSplit, ...]:
+    def _next_batch(
+        self, waiting: deque[source_ports.SourceSplit], room: _Room
+    ) -> tuple[source_ports.SourceSplit, ...]:
         """What of ``waiting`` becomes the next range, where there is ``room`` for the first."""
         batch: list[source_ports.SourceSplit] = []
-        while waiting and len(batch) < self.most_splits and room.holds(waiting[0]):
+        while waiting and len(batch) < self.most_splits and room.has_room_for(waiting[0]):
             batch.append(waiting.popleft())
-            room.take(batch[-1:])
+            room.take_splits(batch[-1:])
         return tuple(batch)
 
-    def _wanted(self, number: int, splits: tuple[source_ports.SourceSplit, ...], after: str) -> LandedRange:
-        """The range to claim for ``splits``, which end at ``after``; without any split there is none to claim."""
-        return LandedRange(number, splits, after, is_landed=self.reader is not None)
+    def _wanted_range(self, number: int, splits: tuple[source_ports.SourceSplit, ...], mark: str) -> LandedRange:
+        """The range to claim for ``splits``, which end at ``mark``; without any split there is none to claim."""
+        return LandedRange(number, splits, mark, is_landed=self.reader is not None)
 
-    def _claim(self, wanted: LandedRange) -> LandedRange:
-        """The range of that number: the ``wanted`` one, unless somebody was faster."""
+    def _claim_range(self, wanted_range: LandedRange) -> LandedRange:
+        """The range of that number: ``wanted_range``, unless somebody was faster."""
         try:
-            self.place.claim(wanted)
+            self.place.claim_range(wanted_range)
         except ObjectExistsError:
-            return self.place.claimed(wanted.number)
+            return self.place.claimed_range(wanted_range.number)
         except UnknownOutcomeError:
             with suppress(ObjectExistsError):
-                self.place.claim(wanted)
-            return self.place.claimed(wanted.number)
-        return wanted
+                self.place.claim_range(wanted_range)
+            return self.place.claimed_range(wanted_range.number)
+        return wanted_range
 
-    def _check_is_free(self, wanted: LandedRange) -> None:
+    def _check_is_free(self, wanted_range: LandedRange) -> None:
         """Raises SplitGoneError where there are files of a range that nobody has claimed: its claim is gone, and files
         of another one would be mixed with them.
         """
-        if wanted.is_landed and self.place.files_of(wanted) and wanted.number not in self.place.claims(""):
-            path = self.place.claim_path(wanted.number)
+        if (
+            wanted_range.is_landed
+            and self.place.files_of(wanted_range)
+            and wanted_range.number not in self.place.claimed_numbers("")
+        ):
+            path = self.place.claim_path(wanted_range.number)
             raise source_ports.SplitGoneError(path, "is gone, and files of it are there", way_on(path))
 
-    def _land_claimed(self, after: str) -> int:
+    def _land_claimed(self, after_path: str) -> int:
         """Put the files of ranges that were claimed alone, while the source was read where it is, from the one on that
         was read last.
         """
-        return sum(self._complete(self.place.claimed(number)) for number in self.place.claims(after))
+        return sum(
+            self._complete_range(self.place.claimed_range(number)) for number in self.place.claimed_numbers(after_path)
+        )
 
-    def _complete(self, claimed: LandedRange, *, is_new: bool = False) -> int:
+    def _complete_range(self, claim: LandedRange, *, is_new: bool = False) -> int:
         """Put those files of a range that are not there, and seal it; how many were put. ``is_new``: none is there."""
-        seal = None if is_new else self.place.seal(claimed.number)
+        seal = None if is_new else self.place.read_seal(claim.number)
         if self.reader is None:
             if seal is None:
-                self.place.put_seal(RangeSeal(claimed))
+                self.place.put_seal(RangeSeal(claim))
             return 0
-        sealed = None if seal is None or not seal.files else seal.files
-        there = set() if is_new else self.place.files_of(claimed)
-        missing = [number for number in range(len(claimed.splits)) if self.place.path(claimed, number) not in there]
-        files = dict(enumerate(sealed or ()))
+        sealed_files = None if seal is None or not seal.files else seal.files
+        landed_paths = set() if is_new else self.place.files_of(claim)
+        missing = [
+            number for number in range(len(claim.splits)) if self.place.file_path(claim, number) not in landed_paths
+        ]
+        files = dict(enumerate(sealed_files or ()))
         if missing:
             with (
                 self.reader.connected() as reader,
                 ThreadPoolExecutor(_WRITERS, thread_name_prefix="landing") as pool,
             ):
-                put = pool.map(partial(self._put, reader, claimed, files), missing)
+                put = pool.map(partial(self._put, reader, claim, files), missing)
                 files |= dict(zip(missing, put, strict=True))
-        if sealed is None:
+        if sealed_files is None:
             with suppress(LandedDamagedError):  # what is no whole file is held against nothing; reading it says so
-                before = {*range(len(claimed.splits))} - {*files}
-                files |= {number: self._put_before(claimed, number) for number in before}
-                self.place.put_seal(RangeSeal(claimed, tuple(files[number] for number in range(len(claimed.splits)))))
+                landed_numbers = {*range(len(claim.splits))} - {*files}
+                files |= {number: self._put_before(claim, number) for number in landed_numbers}
+                self.place.put_seal(RangeSeal(claim, tuple(files[number] for number in range(len(claim.splits)))))
         return len(missing)
 
-    def _put_before(self, claimed: LandedRange, number: int) -> SealedFile:
+    def _put_before(self, claim: LandedRange, number: int) -> SealedFile:
         """What a file is that another lander has put. Raises LandedDamagedError."""
-        path = self.place.path(claimed, number)
+        path = self.place.file_path(claim, number)
         data = self.place.store.read(path)
         as_fetched(data, path)
-        return SealedFile.of(data)
+        return SealedFile.from_data(data)
 
     def _put(
-        self, reader: source_ports.FetchingReader, claimed: LandedRange, sealed: Mapping[int, SealedFile], number: int
+        self,
+        reader: source_ports.FetchingReader,
+        claim: LandedRange,
+        sealed_files: Mapping[int, SealedFile],
+        number: int,
     ) -> SealedFile:
-        """Put a file, which is the same as the ``sealed`` one of that number, if there is one; what it is."""
-        path, data = self.place.path(claimed, number), encoded(reader.fetch(claimed.splits[number]))
-        file = SealedFile.of(data)
-        if sealed.get(number, file) != file:
+        """Put a file, which is the same as that of the number in ``sealed_files``, if there is one; what it is."""
+        path, data = self.place.file_path(claim, number), encode_table(reader.fetch(claim.splits[number]))
+        file = SealedFile.from_data(data)
+        if sealed_files.get(number, file) != file:
             raise LandedDamagedError(path, "is gone, and the source gives other bytes in its place")
         try:
-            self._create(path, data)
+            self._create_object(path, data)
         except ObjectExistsError:  # another lander was faster, with the same records
-            return self._put_before(claimed, number)
+            return self._put_before(claim, number)
         return file
 
-    def _create(self, path: str, data: bytes) -> None:
+    def _create_object(self, path: str, data: bytes) -> None:
         try:
             self.place.store.create(path, data)
         except UnknownOutcomeError:
@@ -221,13 +235,13 @@ class WritingLander(Lander):
     writer: source_ports.WritingReader = field(kw_only=True)
     most_splits: ClassVar[int] = 1
 
-    def _wanted(self, number: int, splits: tuple[source_ports.SourceSplit, ...], after: str) -> LandedRange:
+    def _wanted_range(self, number: int, splits: tuple[source_ports.SourceSplit, ...], mark: str) -> LandedRange:
         (split,) = splits
-        written = self.writer.write(split, self.place.written_folder(number, self.writer.new_attempt()))
-        return LandedRange(number, tuple(written), after, is_landed=False)
+        written_splits = self.writer.write(split, self.place.written_folder(number, self.writer.new_attempt()))
+        return LandedRange(number, tuple(written_splits), mark, is_landed=False)
 
 
-def encoded(fetched: "pa.Table") -> bytes:
+def encode_table(fetched: "pa.Table") -> bytes:
     """The content of a file with the records that were ``fetched``."""
     import pyarrow.parquet as pq
 
@@ -246,12 +260,12 @@ class LandedPortions:
         self, landers: Mapping[str, Lander], after: Mapping[str, str], most: Mapping[str, PortionSize]
     ) -> None:
         self._portions: dict[str, Iterator[Portion]] = {
-            name: lander.portions(after.get(name, ""), most[name]) for name, lander in landers.items()
+            name: lander.land_portions(after.get(name, ""), most[name]) for name, lander in landers.items()
         }
         self.left: dict[str, int] = {}
-        self.land(self._portions)
+        self.land_next(self._portions)
 
-    def land(self, names: Iterable[str]) -> None:
+    def land_next(self, names: Iterable[str]) -> None:
         """Land the next portion of each of these inputs. Raises what landing raises."""
         for name in [*names]:
             left = next(self._portions[name]).left

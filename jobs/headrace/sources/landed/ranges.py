@@ -17,7 +17,14 @@ from headrace.ext.sources import SourceSplit, SplitGoneError
 from headrace.model.time import Instant
 from headrace_snapshots import names as object_names
 from headrace_snapshots import store as object_stores
-from headrace_snapshots.format.codec import BrokenObjectError, Fields, MalformedError, checksum, decode, encode
+from headrace_snapshots.format.codec import (
+    BrokenObjectError,
+    Fields,
+    MalformedError,
+    checksum,
+    decode_object,
+    encode_object,
+)
 from headrace_snapshots.names import written_folder
 
 
@@ -78,7 +85,7 @@ class SealedFile:
     sha256: str
 
     @classmethod
-    def of(cls, data: bytes) -> Self:
+    def from_data(cls, data: bytes) -> Self:
         """What ``data`` is."""
         return cls(len(data), checksum(data))
 
@@ -101,11 +108,11 @@ class RangeSeal:
     def from_json(cls, value: Any) -> Self:
         """Raises MalformedError."""
         fields = Fields(value, "seal")
-        claimed = LandedRange.from_json(fields.fields("range").value)
+        claim = LandedRange.from_json(fields.fields("range").value)
         files = fields.items("files", lambda file: SealedFile(file.integer("size"), file.text("sha256")))
-        if len(files) not in (0, len(claimed.splits)):
-            raise MalformedError(f"it has {len(files)} files for {len(claimed.splits)} splits")
-        return cls(claimed, files)
+        if len(files) not in (0, len(claim.splits)):
+            raise MalformedError(f"it has {len(files)} files for {len(claim.splits)} splits")
+        return cls(claim, files)
 
 
 @dataclass(frozen=True)
@@ -121,15 +128,15 @@ class LandingPlace:
         """The folder, with a slash at its end."""
         return object_names.landed_folder(self.pipeline, self.input)
 
-    def claim(self, claimed: LandedRange) -> None:
+    def claim_range(self, claimed: LandedRange) -> None:
         """Claim a range. Raises ObjectExistsError if somebody has, and UnknownOutcomeError."""
         self.store.create(self.claim_path(claimed.number), self.encoded_claim(claimed))
 
     def encoded_claim(self, claimed: LandedRange) -> bytes:
         """The object that claims a range. It says whose it is, and that a seal comes once the range is whole."""
-        return encode(_CLAIM, claimed.to_json() | {"of": self.folder, "sealed": True})
+        return encode_object(_CLAIM, claimed.to_json() | {"of": self.folder, "sealed": True})
 
-    def claimed(self, number: int) -> LandedRange:
+    def claimed_range(self, number: int) -> LandedRange:
         """The range of that number, as its claim says, or where that is broken or gone, its seal.
 
         Raises SplitGoneError, BrokenObjectError, NewerFormatError.
@@ -138,7 +145,7 @@ class LandingPlace:
         try:
             return self.claim_alone(number)[0]
         except (object_stores.ObjectNotFoundError, BrokenObjectError) as error:
-            if (seal := self.seal(number)) is not None:
+            if (seal := self.read_seal(number)) is not None:
                 return seal.range
             if isinstance(error, object_stores.ObjectNotFoundError):
                 raise SplitGoneError(path, "is gone", way_on(path)) from error
@@ -151,30 +158,30 @@ class LandingPlace:
         """
         path = self.claim_path(number)
 
-        def parsed(value: Any) -> tuple[LandedRange, bool]:
-            claimed, fields = LandedRange.from_json(value), Fields(value, "range")
-            self._check_is_here(fields, claimed, number)
-            return claimed, fields.value.get("sealed") is True
+        def parse_claim(value: Any) -> tuple[LandedRange, bool]:
+            claim, fields = LandedRange.from_json(value), Fields(value, "range")
+            self._check_is_here(fields, claim, number)
+            return claim, fields.value.get("sealed") is True
 
-        return decode(_CLAIM, self.store.read(path), f"{self.store.uri}/{path}", parsed)
+        return decode_object(_CLAIM, self.store.read(path), f"{self.store.uri}/{path}", parse_claim)
 
-    def seal(self, number: int) -> RangeSeal | None:
+    def read_seal(self, number: int) -> RangeSeal | None:
         """The seal of a range; None where there is none that can be read: then its files are held against nothing."""
         path = object_names.seal_path(self.pipeline, self.input, number)
 
-        def parsed(value: Any) -> RangeSeal:
+        def parse_seal(value: Any) -> RangeSeal:
             seal = RangeSeal.from_json(value)
             self._check_is_here(Fields(value, "seal"), seal.range, number)
             return seal
 
         try:
-            return decode(_SEAL, self.store.read(path), f"{self.store.uri}/{path}", parsed)
+            return decode_object(_SEAL, self.store.read(path), f"{self.store.uri}/{path}", parse_seal)
         except (object_stores.ObjectNotFoundError, BrokenObjectError):  # fsck says so, and makes another
             return None
 
     def encoded_seal(self, seal: RangeSeal) -> bytes:
         """The object that is the seal of a range."""
-        return encode(_SEAL, seal.to_json() | {"of": self.folder})
+        return encode_object(_SEAL, seal.to_json() | {"of": self.folder})
 
     def put_seal(self, seal: RangeSeal) -> None:
         """Store the seal of a range, which of two that do so is the same. One without files gives way to one with.
@@ -185,17 +192,17 @@ class LandingPlace:
         try:
             self.store.create(path, data)
         except object_stores.ObjectExistsError:
-            there = self.seal(seal.range.number)
-            if there is None or len(there.files) < len(seal.files):
+            stored_seal = self.read_seal(seal.range.number)
+            if stored_seal is None or len(stored_seal.files) < len(seal.files):
                 self.store.write(path, data)
         except object_stores.UnknownOutcomeError:
-            if self.seal(seal.range.number) is None:
+            if self.read_seal(seal.range.number) is None:
                 raise
 
-    def _check_is_here(self, fields: Fields, claimed: LandedRange, number: int) -> None:
+    def _check_is_here(self, fields: Fields, claim: LandedRange, number: int) -> None:
         """Raises MalformedError for what was written elsewhere; claims of 0.1.2 do not say of which input they are."""
-        if claimed.number != number:
-            raise MalformedError(f"it is of range {claimed.number}, not {number}")
+        if claim.number != number:
+            raise MalformedError(f"it is of range {claim.number}, not {number}")
         if fields.value.get("of", self.folder) != self.folder:
             raise MalformedError(f"it is of {fields.text('of')}, not {self.folder}")
 
@@ -203,56 +210,60 @@ class LandingPlace:
         """Where range ``number`` is claimed."""
         return object_names.range_path(self.pipeline, self.input, number)
 
-    def newest(self, after: str) -> LandedRange | None:
+    def newest_range(self, after: str) -> LandedRange | None:
         """The range that was claimed last; looked for from the one on that has the file ``after``, of which is known
         that it is landed. Raises SplitGoneError where that is not so any more, and what ``claimed`` raises.
         """
-        return self.continued(self.claims(after), after)
+        return self.range_to_continue(self.claimed_numbers(after), after)
 
-    def continued(self, numbers: Sequence[int], after: str) -> LandedRange | None:
+    def range_to_continue(self, numbers: Sequence[int], after: str) -> LandedRange | None:
         """The last of the ranges with these ``numbers``, which all that is landed after the file ``after`` has."""
-        newest = self.claimed(numbers[-1]) if numbers else None
-        known = self.file(after)
-        if known is None or not after.startswith(self.folder):
+        newest = self.claimed_range(numbers[-1]) if numbers else None
+        landed_file = self.landed_file(after)
+        if landed_file is None or not after.startswith(self.folder):
             return newest
-        path = self.claim_path(known.range)
-        is_read = known.number == known.last and known.range + 1 in numbers
-        if known.range not in numbers:
+        path = self.claim_path(landed_file.range)
+        is_read = landed_file.number == landed_file.last and landed_file.range + 1 in numbers
+        if landed_file.range not in numbers:
             if is_read:  # it has expired
                 return newest
             raise SplitGoneError(path, "is gone", way_on(path))
         try:
-            read = newest if newest is not None and newest.number == known.range else self.claimed(known.range)
+            read = (
+                newest
+                if newest is not None and newest.number == landed_file.range
+                else self.claimed_range(landed_file.range)
+            )
         except BrokenObjectError:
             if is_read:  # fsck says so; nothing of it is needed here
                 return newest
             raise
-        if known.number >= len(read.splits) or self.path(read, known.number) != after:
+        if landed_file.number >= len(read.splits) or self.file_path(read, landed_file.number) != after:
             raise SplitGoneError(path, f"is another range than the one with {after}, which was read", way_on(path))
         return newest
 
-    def claims(self, after: str) -> list[int]:
+    def claimed_numbers(self, after: str) -> list[int]:
         """The numbers of all ranges that were claimed, in order, from the one on that has the file ``after``."""
-        known = self.file(after)
-        first = 0 if known is None else known.range
-        numbers = {self._number(info.path) for info in self._claims(after)}
+        landed_file = self.landed_file(after)
+        first = 0 if landed_file is None else landed_file.range
+        numbers = {self._range_number(info.path) for info in self._list_claims(after)}
         return sorted(number for number in numbers if number is not None and number >= first)
 
     def newest_at(self, after: str) -> Instant | None:
         """When the newest range was claimed; looked for from the one on that has the file ``after``. None if there is
         none, or the store does not say.
         """
-        times = [info.modified for info in self._claims(after) if self._number(info.path) is not None]
+        times = [info.modified for info in self._list_claims(after) if self._range_number(info.path) is not None]
         return None if not times or times[-1] is None else Instant(times[-1])
 
-    def _number(self, path: str) -> int | None:
+    def _range_number(self, path: str) -> int | None:
         """The range whose claim or seal is at ``path``."""
-        claimed = object_names.claimed_range(self.pipeline, path)
-        return object_names.sealed_range(self.pipeline, path) if claimed is None else claimed
+        range_number = object_names.claimed_range(self.pipeline, path)
+        return object_names.sealed_range(self.pipeline, path) if range_number is None else range_number
 
-    def _claims(self, after: str) -> Iterator[object_stores.ObjectInfo]:
-        known = self.file(after)
-        start = "" if known is None or known.range == 0 else self.claim_path(known.range - 1)
+    def _list_claims(self, after_path: str) -> Iterator[object_stores.ObjectInfo]:
+        landed_file = self.landed_file(after_path)
+        start = "" if landed_file is None or landed_file.range == 0 else self.claim_path(landed_file.range - 1)
         yield from self.store.list(object_names.ranges_folder(self.pipeline, self.input), start)
 
     def claims_behind(self, known: object_names.LandedFile | None) -> list[int]:
@@ -260,19 +271,19 @@ class LandingPlace:
         there are. Raises SplitGoneError where claims of them are gone.
         """
         if known is None:
-            numbers = self.claims("")
+            numbers = self.claimed_numbers("")
             begin = min(numbers, default=0)
         else:
             begin = known.range + (known.number == known.last)
-            after = object_names.landed_path(self.pipeline, self.input, known, "-")
-            numbers = [number for number in self.claims(after) if number >= begin]
+            after_path = object_names.landed_path(self.pipeline, self.input, known, "-")
+            numbers = [number for number in self.claimed_numbers(after_path) if number >= begin]
         for expected, number in enumerate(numbers, begin):
             if number != expected:
                 path = self.claim_path(expected)
                 raise SplitGoneError(path, "is gone", way_on(path))
         return numbers
 
-    def path(self, claimed: LandedRange, number: int) -> str:
+    def file_path(self, claimed: LandedRange, number: int) -> str:
         """Where file ``number`` of a range is."""
         file = object_names.LandedFile(claimed.number, number, len(claimed.splits) - 1)
         return object_names.landed_path(self.pipeline, self.input, file, claimed.splits[number].path)
@@ -285,14 +296,14 @@ class LandingPlace:
         """The paths of the files of a range that are there."""
         return {info.path for info in self.store.list(f"{self.folder}{claimed.number:020d}-")}
 
-    def file(self, path: str) -> object_names.LandedFile | None:
+    def landed_file(self, path: str) -> object_names.LandedFile | None:
         """Which file the one at ``path`` is; None if it is none."""
         return object_names.landed_file(self.pipeline, path)
 
-    def files(self, after: str) -> Iterator[object_stores.ObjectInfo]:
+    def list_files(self, after: str) -> Iterator[object_stores.ObjectInfo]:
         """All files that sort after the one called ``after``."""
         for info in self.store.list(self.folder, after):
-            if self.file(info.path) is None:  # the ranges come behind them
+            if self.landed_file(info.path) is None:  # the ranges come behind them
                 return
             yield info
 
@@ -307,17 +318,17 @@ def unread_files(place: LandingPlace, after: str) -> Iterator[object_stores.Obje
     Raises SplitGoneError where files are gone that nobody has read. If nothing was read before (``after`` is empty), it
     begins with the first range that has not expired in part.
     """
-    groups = [[*files] for _, files in groupby(place.files(after), lambda info: _file(place, info).range)]
-    known = place.file(after)
-    expected = None if known is None else _next(known)
+    groups = [[*files] for _, files in groupby(place.list_files(after), lambda info: _landed_file(place, info).range)]
+    landed_file = place.landed_file(after)
+    expected = None if landed_file is None else _next_file(landed_file)
     for position, infos in enumerate(groups):
-        files = [_file(place, info) for info in infos]
+        files = [_landed_file(place, info) for info in infos]
         first, is_newest = files[0], position == len(groups) - 1
         begin = expected or object_names.LandedFile(first.range, 0, first.last)
         is_next = first.range == begin.range
         if is_next and [file.number for file in files] == [*range(begin.number, first.last + 1)]:
             yield from infos
-            expected = _next(files[-1])
+            expected = _next_file(files[-1])
         elif is_newest and is_next:
             return
         elif expected is not None:
@@ -325,13 +336,13 @@ def unread_files(place: LandingPlace, after: str) -> Iterator[object_stores.Obje
             raise SplitGoneError(path, "is gone", way_on(path))
 
 
-def _next(file: object_names.LandedFile) -> object_names.LandedFile:
+def _next_file(file: object_names.LandedFile) -> object_names.LandedFile:
     if file.number == file.last:
         return object_names.LandedFile(file.range + 1, 0, 0)
     return object_names.LandedFile(file.range, file.number + 1, file.last)
 
 
-def _file(place: LandingPlace, info: object_stores.ObjectInfo) -> object_names.LandedFile:
-    file = place.file(info.path)
+def _landed_file(place: LandingPlace, info: object_stores.ObjectInfo) -> object_names.LandedFile:
+    file = place.landed_file(info.path)
     assert file is not None, "only such are listed"
     return file

@@ -12,7 +12,16 @@ Headrace's own connectors pass it; so do those on the pages "Your own source" an
 """
 
 from headrace.testing.connectors.sink_conformance import ChangeLogConformance, SinkConformance
-from headrace.testing.connectors.source_conformance import SourceConformance
-from headrace.testing.connectors.worlds import ChangeLogWorld, SinkWorld, SourceWorld
+from headrace.testing.connectors.source_conformance import SourceConformance, VersionsConformance
+from headrace.testing.connectors.worlds import ChangeLogWorld, SinkWorld, SourceWorld, VersionsWorld
 
-__all__ = ["ChangeLogConformance", "ChangeLogWorld", "SinkConformance", "SinkWorld", "SourceConformance", "SourceWorld"]
+__all__ = [
+    "ChangeLogConformance",
+    "ChangeLogWorld",
+    "SinkConformance",
+    "SinkWorld",
+    "SourceConformance",
+    "SourceWorld",
+    "VersionsConformance",
+    "VersionsWorld",
+]

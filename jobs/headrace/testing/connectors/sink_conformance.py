@@ -45,10 +45,10 @@ class _SteppedChanges(sink_ports.Changes):
     act: Act = field(kw_only=True)
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
-        return _stepped(self.whole.removed(), self.act)
+        return _act_before_batches(self.whole.removed(), self.act)
 
     def rows(self, ordered_by: Sequence[str] = ()) -> "Iterator[pa.RecordBatch]":
-        return _stepped(self.whole.rows(ordered_by), self.act)
+        return _act_before_batches(self.whole.rows(ordered_by), self.act)
 
     def days(self) -> list[int | None]:
         return self.whole.days()
@@ -68,16 +68,16 @@ class _SteppedRecords(sink_ports.ChangeRecords):
     act: Act = field(kw_only=True)
 
     def batches(self) -> "Iterator[pa.RecordBatch]":
-        return _stepped(self.whole.batches(), self.act)
+        return _act_before_batches(self.whole.batches(), self.act)
 
 
-def _stepped(batches: "Iterator[pa.RecordBatch]", act: Act) -> "Iterator[pa.RecordBatch]":
+def _act_before_batches(batches: "Iterator[pa.RecordBatch]", act: Act) -> "Iterator[pa.RecordBatch]":
     for batch in batches:
         act()
         yield batch
 
 
-def _fields(
+def _field_values(
     whole: sink_ports.Changes | sink_ports.ChangeRecords, port: type[sink_ports.Changes | sink_ports.ChangeRecords]
 ) -> dict[str, Any]:
     return {part.name: getattr(whole, part.name) for part in fields(port)}
@@ -110,8 +110,10 @@ class _SteppedLog(_SteppedTarget, sink_ports.OpenChangeLog):
         self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> None:
         self.act()
-        stepped = _SteppedRecords(**_fields(records, sink_ports.ChangeRecords), whole=records, act=self.act)
-        self.target.append(stepped, before, after)
+        stepped_records = _SteppedRecords(
+            **_field_values(records, sink_ports.ChangeRecords), whole=records, act=self.act
+        )
+        self.target.append(stepped_records, before, after)
         self.act()
 
 
@@ -125,21 +127,21 @@ class _SteppedSink(_SteppedTarget, sink_ports.OpenSink):
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
     ) -> sink_ports.AppliedCounts:
         self.act()
-        stepped = _SteppedChanges(**_fields(changes, sink_ports.Changes), whole=changes, act=self.act)
-        applied = self.target.apply(stepped, before, after)
+        stepped_changes = _SteppedChanges(**_field_values(changes, sink_ports.Changes), whole=changes, act=self.act)
+        counts = self.target.apply(stepped_changes, before, after)
         self.act()
-        return applied
+        return counts
 
 
 @contextmanager
 def at_each_step(world: SinkWorld, act: Act) -> Iterator[None]:
     """Inside, deliveries to the sink of ``world`` call ``act`` at each of their steps."""
     kind = sink_ports.SINKS[world.sink.kind]
-    opened = kind.open
+    open_real = kind.open
 
     @contextmanager
-    def stepped(*given: Any) -> Iterator[sink_ports.OpenTarget]:
-        with opened(*given) as target:
+    def stepped(*open_arguments: Any) -> Iterator[sink_ports.OpenTarget]:
+        with open_real(*open_arguments) as target:
             if isinstance(target, sink_ports.OpenChangeLog):
                 yield _SteppedLog(target, act)
             else:
@@ -164,7 +166,7 @@ class _Countdown:
         self.left -= 1
 
 
-def _victim(world: SinkWorld, folder: Path, environment: Mapping[str, str], step: int) -> None:
+def _deliver_until_killed(world: SinkWorld, folder: Path, environment: Mapping[str, str], step: int) -> None:
     from headrace.testing.connectors.worlds import SinkDeployment
 
     os.environ.update(environment)
@@ -179,7 +181,7 @@ def killed_at(world: SinkWorld, folder: Path, step: int) -> bool:
     """Deliver in a process that is killed at its ``step``; False if it came to its end with fewer."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*_PRELOAD, type(world).__module__])
-    process = context.Process(target=_victim, args=(world, folder, dict(os.environ), step))
+    process = context.Process(target=_deliver_until_killed, args=(world, folder, dict(os.environ), step))
     process.start()
     process.join(_SECONDS)
     if process.exitcode not in (0, -signal.SIGKILL):
@@ -275,15 +277,15 @@ class SinkConformance:
         """A row whose window had expired becomes another one, and no other row moves."""
         sales = deployment.sales(how=retracting())
         handle = deployment.handle(sales)
-        for name, landed in enumerate((order("ann", 5, 10), order("bob", 300, 20), order("ann", 6, 1))):
-            deployment.land(str(name), landed)
+        for name, order_landed in enumerate((order("ann", 5, 10), order("bob", 300, 20), order("ann", 6, 1))):
+            deployment.land(str(name), order_landed)
         handle.run(files_per_epoch=1)  # the last one is late
         deployment.deliver(sales)
-        before = deployment.held(sales)
+        rows_before = deployment.held(sales)
         patch = handle.backfill(patch=True)
         delivery = deployment.deliver(sales)
         assert (delivery.source, delivery.after, delivery.written) == (sink_ports.ChangeSource.PANES, patch.snapshot, 1)
-        assert deployment.held(sales) == deployment.published(sales) != before
+        assert deployment.held(sales) == deployment.published(sales) != rows_before
 
     def test_follows_a_release(self, deployment: SinkDeployment) -> None:
         """What is held back comes when a person releases it, and not before."""
@@ -306,16 +308,16 @@ class SinkConformance:
     def test_after_any_history_holds_what_readers_see(
         self, deployment: SinkDeployment, seed: int, windows: str
     ) -> None:
-        """Publishes, rollbacks, promotions and expiries in any order; deliveries now and then."""
+        """Publishes, rollbacks, promotions and expiries in any order; deliveries now and then. NULL is a key."""
         choice = random.Random(seed)  # noqa: S311
-        sales = deployment.sales(_WINDOWS[windows])
+        sales = deployment.sales(_WINDOWS[windows], null_keys=True)
         handle = deployment.handle(sales)
         sources = set()
         for step in range(14):
             heads = handle.snapshots().to_json() if step > 1 else []
             match choice.randrange(6) if heads else 0:
                 case 0 | 1 | 2:
-                    users = choice.choices(["a", "b", "c", "d", ""], k=6)
+                    users = choice.choices(["a", "b", "c", None, ""], k=6)
                     deployment.land(f"{step:02}", *(order(user, choice.randrange(2000), step) for user in users))
                     handle.run()
                 case 3:
@@ -331,6 +333,36 @@ class SinkConformance:
         deployment.deliver(sales)
         assert deployment.held(sales) == deployment.published(sales)
         assert sink_ports.ChangeSource.PANES in sources or sink_ports.ChangeSource.DIFFERENCE in sources
+
+    def test_rows_known_by_an_id_are_those_that_readers_see(self, deployment: SinkDeployment) -> None:
+        """A row takes the place of that with its id, and one that is deleted goes, wherever ``published`` moves."""
+        choice = random.Random(0)  # noqa: S311
+        newest = deployment.newest()
+        handle = deployment.handle(newest)
+        rows_moved = rows_removed = 0
+        for step in range(12):
+            heads = handle.snapshots().to_json() if step > 2 else []
+            match choice.randrange(6) if heads else 0:
+                case 4:
+                    with contextlib.suppress(RefusedError):  # it is of a line that was given up
+                        handle.rollback(to=choice.choice(heads)["snapshot"], message="back")
+                case 5:
+                    handle.backfill(promote=True, branch=f"again{step}")
+                case _:
+                    users = choice.choices(["a", "b", "c", "d", ""], k=3)
+                    deployment.land(
+                        f"{step:02}", *(order(user, choice.randrange(3000), choice.randint(-1, 2)) for user in users)
+                    )
+                    handle.run()
+            if choice.random() < 0.7:
+                delivery = deployment.deliver(newest)
+                rows_moved, rows_removed = rows_moved + delivery.written, rows_removed + delivery.removed
+                assert deployment.held(newest) == deployment.published(newest), step
+        deployment.deliver(newest)
+        rows_held = deployment.held(newest)
+        assert rows_held == deployment.published(newest)
+        assert len({user for user, *_ in rows_held}) == len(rows_held) < rows_moved
+        assert rows_removed
 
     def test_what_is_filled_again_holds_what_readers_see(self, deployment: SinkDeployment) -> None:
         """Whatever somebody else has done to it, if the world can do something; numbers of records go on."""
@@ -362,15 +394,15 @@ class SinkConformance:
             deployment.deliver(sales)
             deployment.land("2", order("ann", 6), order("cyd", 70))
             handle.run()
-        before, after = deployment.held(sales), deployment.published(sales)
-        assert before != after
+        rows_before, rows_after = deployment.held(sales), deployment.published(sales)
+        assert rows_before != rows_after
         step = 0
         while killed_at(deployment.world, deployment.folder, step):
             # what was applied and not told of stays, and a later delivery finds it
-            assert deployment.held(sales) in (before, after), step
+            assert deployment.held(sales) in (rows_before, rows_after), step
             step += 1
         assert step >= 3
-        assert deployment.held(sales) == after
+        assert deployment.held(sales) == rows_after
         assert deployment.deliver(sales).source is None
 
     def test_a_delivery_that_another_one_overtook_changes_nothing(self, deployment: SinkDeployment) -> None:
@@ -389,7 +421,7 @@ class SinkConformance:
             handle.run()
             deployment.deliver(sales)
 
-        with pytest.raises(sink_ports.SinkMovedError), at_each_step(deployment.world, _once(overtake)):
+        with pytest.raises(sink_ports.SinkMovedError), at_each_step(deployment.world, _at_most_once(overtake)):
             deployment.attempt(sales)
         assert deployment.held(sales) == deployment.published(sales)
         assert deployment.deliver(sales).source is None
@@ -403,14 +435,14 @@ class SinkConformance:
             deployment.deliver(sales)
             deployment.land("2", order("ann", 6), order("bob", 10))
             deployment.handle(sales).run()
-        together = threading.Barrier(2, timeout=60)
+        barrier = threading.Barrier(2, timeout=60)
         both_know = threading.local()
 
         def meet() -> None:
             if not hasattr(both_know, "met"):
                 both_know.met = True
                 with contextlib.suppress(threading.BrokenBarrierError):  # the other one was refused before it came here
-                    together.wait()
+                    barrier.wait()
 
         ends: list[Delivery | RetryError] = []
 
@@ -419,7 +451,7 @@ class SinkConformance:
                 ends.append(deployment.attempt(sales))
             except RetryError as error:
                 ends.append(error)
-                together.abort()
+                barrier.abort()
 
         with at_each_step(deployment.world, meet):
             threads = [threading.Thread(target=deliver) for _ in range(2)]
@@ -450,16 +482,16 @@ class SinkConformance:
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20))
         deployment.handle(sales).run()
         deployment.deliver(sales)
-        changed = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
-        deployment.handle(changed).backfill(promote=True)
-        delivery = deployment.deliver(changed)
+        changed_sales = deployment.sales(what={"paid": col("price").sum(), "most": col("price").max()})
+        deployment.handle(changed_sales).backfill(promote=True)
+        delivery = deployment.deliver(changed_sales)
         assert (delivery.source, delivery.written) == (sink_ports.ChangeSource.ALL_ROWS, 2)
         self.check_all_again(deployment, delivery)
-        assert deployment.held(changed) == deployment.published(changed)
+        assert deployment.held(changed_sales) == deployment.published(changed_sales)
         deployment.land("2", order("bob", 15, 5))
-        deployment.handle(changed).run()
-        assert deployment.deliver(changed).source is sink_ports.ChangeSource.PANES
-        assert deployment.held(changed) == deployment.published(changed)
+        deployment.handle(changed_sales).run()
+        assert deployment.deliver(changed_sales).source is sink_ports.ChangeSource.PANES
+        assert deployment.held(changed_sales) == deployment.published(changed_sales)
 
     def check_all_again(self, deployment: SinkDeployment, delivery: Delivery) -> None:
         """Fails unless ``delivery`` put two rows in the place of the two that were there."""
@@ -473,14 +505,16 @@ class SinkConformance:
         deployment.land("1", order("ann", 5, 10), order("bob", 10, 20), order("bob", 70, 30))
         deployment.handle(sales).run()
         deployment.deliver(sales)
-        orders, spent = count(), col("price").sum()
-        between = deployment.sales(what={"a": orders, "b": spent}, renamed={"orders": "a", "spent": "b"})
-        swapped = deployment.sales(what={"spent": orders, "orders": spent}, renamed={"a": "spent", "b": "orders"})
-        for name, changed in enumerate((between, swapped), 2):
+        orders, spending = count(), col("price").sum()
+        middle_sales = deployment.sales(what={"a": orders, "b": spending}, renamed={"orders": "a", "spent": "b"})
+        swapped_sales = deployment.sales(
+            what={"spent": orders, "orders": spending}, renamed={"a": "spent", "b": "orders"}
+        )
+        for name, changed_sales in enumerate((middle_sales, swapped_sales), 2):
             deployment.land(str(name), order("ann", name, 1))
-            deployment.handle(changed).run()
-        deployment.deliver(swapped)
-        assert deployment.held(swapped) == deployment.published(swapped)
+            deployment.handle(changed_sales).run()
+        deployment.deliver(swapped_sales)
+        assert deployment.held(swapped_sales) == deployment.published(swapped_sales)
 
         by_price = deployment.sales(key={"user": col("user"), "orders": col("price")}, what={"spent": orders})
         deployment.handle(by_price).backfill(promote=True)
@@ -514,28 +548,28 @@ class SinkConformance:
         sink = deployment.world.sink
         assert pickle.loads(pickle.dumps(sink)) == sink  # noqa: S301
         pickle.dumps(deployment.world)
-        with_it, without = deployment.sales(), deployment.sales(sinks=())
-        assert fingerprint(with_it) == fingerprint(without)
+        with_it, without_it = deployment.sales(), deployment.sales(sinks=())
+        assert fingerprint(with_it) == fingerprint(without_it)
         for secret in deployment.world.secrets:
             assert secret not in repr(sink)
             assert secret not in repr(with_it)
 
 
-def _arrives_or_is_refused(deployment: SinkDeployment, made: Pipeline, kind: DataType) -> None:
+def _arrives_or_is_refused(deployment: SinkDeployment, pipeline: Pipeline, kind: DataType) -> None:
     """All values, then other ones in their place: changed rows take another way than a target that is filled."""
     for name, values in enumerate((VALUES[kind], [*reversed(VALUES[kind])])):
         deployment.land_values(kind, [*values, None], str(name))
-        deployment.handle(made).run()
-        before = deployment.world.rows()
+        deployment.handle(pipeline).run()
+        rows_before = deployment.world.rows()
         try:
-            deployment.deliver(made)
+            deployment.deliver(pipeline)
         except sink_ports.UndeliverableError:
-            assert list(map(plain, deployment.world.rows())) == list(map(plain, before))
+            assert list(map(plain, deployment.world.rows())) == list(map(plain, rows_before))
             return
-        assert deployment.held(made) == deployment.published(made)
+        assert deployment.held(pipeline) == deployment.published(pipeline)
 
 
-def _once(act: Callable[[], None]) -> Callable[[], None]:
+def _at_most_once(act: Callable[[], None]) -> Callable[[], None]:
     """``act`` the first time that it is called, and nothing later, nor while it acts."""
     acts = iter([act])
 
@@ -557,10 +591,12 @@ class ChangeLogConformance(SinkConformance):
         assert isinstance(world, ChangeLogWorld)
         handle = deployment.handle(sales)
 
-        def news(known: int) -> list[tuple[object, ...]]:
-            shown = (sink_ports.SIGN, sink_ports.EPOCH, "user", "orders", "spent")
+        def news(known_number: int) -> list[tuple[object, ...]]:
+            shown_columns = (sink_ports.SIGN, sink_ports.EPOCH, "user", "orders", "spent")
             return [
-                tuple(record[name] for name in shown) for record in world.records() if record[sink_ports.NUMBER] > known
+                tuple(record[name] for name in shown_columns)
+                for record in world.records()
+                if record[sink_ports.NUMBER] > known_number
             ]
 
         assert deployment.deliver(sales).source is None  # nothing is published
@@ -588,9 +624,9 @@ class ChangeLogConformance(SinkConformance):
         handle.rollback(to=str(first.snapshot), message="wrong files")
         delivery = deployment.deliver(sales)
         assert (delivery.source, delivery.written, delivery.removed) == (sink_ports.ChangeSource.DIFFERENCE, 1, 2)
-        back = news(7)
-        assert sorted(back[:2]) == [(-1, None, "bob", 3, 26), (-1, None, "cyd", 1, 1)]
-        assert back[2:] == [(1, None, "bob", 1, 20)]
+        taken_back = news(7)
+        assert sorted(taken_back[:2]) == [(-1, None, "bob", 3, 26), (-1, None, "cyd", 1, 1)]
+        assert taken_back[2:] == [(1, None, "bob", 1, 20)]
         assert deployment.held(sales) == deployment.published(sales)
 
         handle.rollback(to="beginning", message="all of it")

@@ -6,16 +6,18 @@ was stopped; what is lost or altered is found before anybody counts it.
 What epochs make of a source, as tests for classes that inherit them: how much each reads, how far time has come.
 """
 
+import json
 import pickle
 import random
 import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -75,45 +77,45 @@ class SourceDefinitionConformance:
 
     def test_a_definition_pickles_and_keeps_its_fingerprint(self, world: worlds.SourceWorld) -> None:
         pipeline = worlds.pipeline_of(world)
-        again = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
-        assert again.source == pipeline.source
-        assert fingerprint(again) == fingerprint(pipeline)
+        unpickled = pickle.loads(pickle.dumps(pipeline))  # noqa: S301
+        assert unpickled.source == pipeline.source
+        assert fingerprint(unpickled) == fingerprint(pipeline)
 
     def test_a_definition_is_built_checked_and_opened_without_a_connection(
         self, world: worlds.SourceWorld, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Python's sockets are refused; what other threads of the process do is none of its business."""
-        own, tried = threading.get_ident(), list[Any]()
+        own, attempts = threading.get_ident(), list[Any]()
 
         def refusing(name: str, original: Any) -> Any:
             def refused(*where: Any, **options: Any) -> Any:
                 if threading.get_ident() != own:
                     return original(*where, **options)
-                tried.append((name, where))
+                attempts.append((name, where))
                 raise OSError("nothing is connected to where a definition is built")
 
             return refused
 
-        with monkeypatch.context() as patched:
+        with monkeypatch.context() as patch_context:
             for name in _CONNECTING:
-                patched.setattr(socket.socket, name, refusing(name, getattr(socket.socket, name)))
-            patched.setattr(socket, "getaddrinfo", refusing("getaddrinfo", socket.getaddrinfo))
+                patch_context.setattr(socket.socket, name, refusing(name, getattr(socket.socket, name)))
+            patch_context.setattr(socket, "getaddrinfo", refusing("getaddrinfo", socket.getaddrinfo))
             pipeline = worlds.pipeline_of(world)
             check(pipeline)
             fingerprint(pipeline)
             SOURCES[world.source.kind].open(world.source, world.root)
-        assert tried == []
+        assert attempts == []
 
     def test_its_modules_are_imported_without_a_connection(self, world: worlds.SourceWorld) -> None:
         """In a process of its own, which has imported nothing yet."""
         pipeline = worlds.pipeline_of(world)
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", _LOADED],
             input=pickle.dumps(sys.path) + pickle.dumps(pipeline),
             capture_output=True,
             check=False,
         )
-        assert done.stdout.decode().split() == [fingerprint(pipeline)], done.stderr.decode()
+        assert process.stdout.decode().split() == [fingerprint(pipeline)], process.stderr.decode()
 
 
 _SIZES = 10
@@ -139,35 +141,37 @@ class SourceEpochConformance:
             )
         most = max(split.size for split in splits)
         for max_files, max_bytes in ((1, None), (2, None), (None, most), (2, 2 * most), (None, 1)):
-            waiting, taken = unread, list[SourceSplit]()
+            waiting, splits_taken = unread, list[SourceSplit]()
             while waiting:
                 epoch, waiting = landing.next_epoch(waiting, max_files, max_bytes)
                 batch = epoch[name]
                 assert 1 <= len(batch) <= (max_files or world.source.max_files)
                 assert len(batch) == 1 or sum(split.size for split in batch) <= (max_bytes or world.source.max_bytes)
-                taken += batch
-            assert [split.path for split in taken] == [split.path for split in splits]
+                splits_taken += batch
+            assert [split.path for split in splits_taken] == [split.path for split in splits]
 
     def test_a_watermark_is_never_ahead_of_what_is_unread(self, world: worlds.SourceWorld) -> None:
         """What the source says of a split, it says each time, and no later record of that part is before it."""
-        position, known, added = SourcePosition(), dict[str, Instant](), 0
+        position, known_marks, number_added = SourcePosition(), dict[str, Instant](), 0
         for many in (3, 1, 2):
-            world.append(worlds.records(added, many))
-            added += many
+            world.append(worlds.records(number_added, many))
+            number_added += many
             splits = [*worlds.enumerator_of(world).unread(position)]
             for split in splits:
-                for part, at in _times(world, split):
-                    assert known.get(part, MIN_INSTANT) <= at, f"a record of part {part!r} in {split.path}"
+                for part, event_time in _event_times(world, split):
+                    assert known_marks.get(part, MIN_INSTANT) <= event_time, (
+                        f"a record of part {part!r} in {split.path}"
+                    )
                 watermarks = worlds.enumerator_of(world).watermarks(split)
                 assert watermarks == worlds.enumerator_of(world).watermarks(split)
-                known |= {part: max(mark, known.get(part, mark)) for part, mark in watermarks.items()}
+                known_marks |= {part: max(mark, known_marks.get(part, mark)) for part, mark in watermarks.items()}
             position = worlds.stored(worlds.enumerator_of(world).after(position, splits))
 
 
-def _times(world: worlds.SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
+def _event_times(world: worlds.SourceWorld, split: SourceSplit) -> Sequence[tuple[str, Instant]]:
     """The event time of each record of a split, with the part of the input that it is of."""
-    scanned = worlds.reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
-    columns: Mapping[str, Any] = scanned.columns
+    scanned_records = worlds.reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
+    columns: Mapping[str, Any] = scanned_records.columns
     event_time = world.input.event_time
     assert event_time.expr is not None, "the input of a world has an event time"
     times = evaluate(event_time.expr, columns).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
@@ -198,21 +202,21 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
     def test_each_record_is_in_one_split_wherever_a_run_stops(self, world: worlds.SourceWorld, seed: int) -> None:
         """A run plans, reads and commits; it may end after each of these, and the next one begins at the position."""
         choice = random.Random(seed)  # noqa: S311
-        position, committed, added = SourcePosition(), [], 0
+        position, numbers_committed, number_added = SourcePosition(), [], 0
         for _ in range(12):
             many = choice.randrange(4)
-            world.append(worlds.records(added, many)) if many else None
-            added += many
-            planned = [*worlds.enumerator_of(world).unread(position)]
-            batch = planned[: choice.randrange(1, 4)]
-            read = _numbers(world, batch)
+            world.append(worlds.records(number_added, many)) if many else None
+            number_added += many
+            planned_splits = [*worlds.enumerator_of(world).unread(position)]
+            batch = planned_splits[: choice.randrange(1, 4)]
+            read = _record_numbers(world, batch)
             if choice.random() < 0.6:
-                committed += read
+                numbers_committed += read
                 position = worlds.stored(worlds.enumerator_of(world).after(position, batch))
         while batch := [*worlds.enumerator_of(world).unread(position)][:2]:
-            committed += _numbers(world, batch)
+            numbers_committed += _record_numbers(world, batch)
             position = worlds.stored(worlds.enumerator_of(world).after(position, batch))
-        assert sorted(committed) == [*range(added)]
+        assert sorted(numbers_committed) == [*range(number_added)]
 
     def test_an_older_position_gives_the_same_splits_again(self, world: worlds.SourceWorld) -> None:
         if not SOURCES[world.source.kind].repeats:
@@ -227,9 +231,16 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         ]
         every = {split.path for split in (*first, *second)}
         assert len(every) == len(first) + len(second)
-        after = worlds.enumerator_of(world).after(position, second)
-        assert [*worlds.enumerator_of(world).unread(after)] == [*worlds.enumerator_of(world).unread(after, every)] == []
-        assert (after.files, after.bytes) == (len(every), sum(split.size for split in (*first, *second)))
+        position_after = worlds.enumerator_of(world).after(position, second)
+        assert (
+            [*worlds.enumerator_of(world).unread(position_after)]
+            == [*worlds.enumerator_of(world).unread(position_after, every)]
+            == []
+        )
+        assert (position_after.files, position_after.bytes) == (
+            len(every),
+            sum(split.size for split in (*first, *second)),
+        )
         assert all(split.size > 0 for split in (*first, *second))
 
     # --- reading ------------------------------------------------------------------------------------------------------
@@ -243,8 +254,8 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         ]:
             whole = worlds.read_whole(worlds.reader_of(world), [split])
             assert worlds.read_whole(worlds.reader_of(world), [split]) == whole
-            for of in (2, 3) if worlds.reader_of(world).is_divisible(split) else ():
-                spans = [Span(number, number + 1, of) for number in range(of)]
+            for number_of_pieces in (2, 3) if worlds.reader_of(world).is_divisible(split) else ():
+                spans = [Span(number, number + 1, number_of_pieces) for number in range(number_of_pieces)]
                 pieces = [
                     worlds.rows_of(worlds.reader_of(world).read(split, span, RequiredColumns())) for span in spans
                 ]
@@ -256,10 +267,10 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         world.append(worlds.records(0, 2))
         world.append_unreadable()
         reader, splits = worlds.reader_of(world), [*worlds.enumerator_of(world).unread(SourcePosition())]
-        placed = [(split.path, row["position"]) for split in splits for row in worlds.read_whole(reader, [split])]
+        places = [(split.path, row["position"]) for split in splits for row in worlds.read_whole(reader, [split])]
         rows = worlds.read_whole(reader, splits)
         (unread,) = [row for row in rows if row["unparsed"] is not None]
-        assert len({*placed}) == len(rows) == 3
+        assert len({*places}) == len(rows) == 3
         assert unread["unparsed"].startswith("column ")
         assert unread["raw"]
 
@@ -280,15 +291,15 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         splits = [enumerator.taken(split) for split in enumerator.unread(SourcePosition())]
         assert [*enumerator.missing(splits)] == []
         assert [*enumerator.missing([])] == []
-        _alter(world)
-        altered = _missing(world, splits)
-        assert [split for split, _ in altered] == splits[: len(altered)]
-        assert altered
-        _lose(world, world.root)
-        lost = _missing(world, splits)
-        assert lost
-        assert {split for split, _ in lost} >= {split for split, _ in altered}
-        for split, how in lost:
+        _alter_source(world)
+        altered_splits = _missing_splits(world, splits)
+        assert [split for split, _ in altered_splits] == splits[: len(altered_splits)]
+        assert altered_splits
+        _lose_source_data(world, world.root)
+        lost_splits = _missing_splits(world, splits)
+        assert lost_splits
+        assert {split for split, _ in lost_splits} >= {split for split, _ in altered_splits}
+        for split, how in lost_splits:
             assert how.strip()
             with pytest.raises(FixDataError):
                 worlds.reader_of(world).read(split, WHOLE_FILE, RequiredColumns())
@@ -297,16 +308,16 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
 
     def test_landed_records_are_those_of_the_source(self, world: worlds.SourceWorld) -> None:
         """Landing is for sources that are fetched from elsewhere."""
-        opened = SOURCES[world.source.kind].open(world.source, world.root)
-        if not isinstance(opened.reader, FetchingReader):
+        open_source = SOURCES[world.source.kind].open(world.source, world.root)
+        if not isinstance(open_source.reader, FetchingReader):
             pytest.skip("it is never fetched alone")
         world.append(worlds.records(0, 5))
         world.append_unreadable()
         world.append(worlds.records(5, 5))
-        direct = _records(opened)
-        lander, landed = _landed_first(world)
+        direct = _read_records(open_source)
+        lander, landed_source = _landed_first(world)
         lander.land()
-        assert _records(landed) == direct
+        assert _read_records(landed_source) == direct
         assert len(direct) == 11
 
     @pytest.mark.parametrize("kind", ["killed", "unknown"])
@@ -315,28 +326,28 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         begins where it was, beside what has come meanwhile.
         """
         _landed_first(world)
-        added, stopped_at, was_stopped = 0, 0, True
+        number_added, stopped_at, was_stopped = 0, 0, True
         while was_stopped:
-            world.append(worlds.records(added, 2))
-            added += 2
+            world.append(worlds.records(number_added, 2))
+            number_added += 2
             stops = _Stops(stopped_at, Fault.FAIL if kind == "killed" else Fault.LOSE_ANSWER)
             with suppress(RetryError):
                 _landed_first(world, FaultyStore(world.root, stops))[0].land()
             was_stopped, stopped_at = stops.has_stopped, stopped_at + 1
-        lander, landed = _landed_first(world)
+        lander, landed_source = _landed_first(world)
         lander.land()
-        assert sorted(row["number"] for row in _records(landed)) == [*range(added)]
+        assert sorted(row["number"] for row in _read_records(landed_source)) == [*range(number_added)]
 
     def test_landers_beside_each_other_land_everything_once(self, world: worlds.SourceWorld) -> None:
-        lander, landed = _landed_first(world)
+        lander, landed_source = _landed_first(world)
         for turn in range(8):
             world.append(worlds.records(3 * turn, 3))
             with ThreadPoolExecutor(3) as pool:
                 landers = [pool.submit(_landed_first(world)[0].land) for _ in range(3)]
             for one in landers:
                 one.result()
-        assert lander.waiting() == []
-        assert sorted(row["number"] for row in _records(landed)) == [*range(24)]
+        assert lander.waiting_splits() == []
+        assert sorted(row["number"] for row in _read_records(landed_source)) == [*range(24)]
 
     # --- in a pipeline ------------------------------------------------------------------------------------------------
 
@@ -344,19 +355,19 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         self, world: worlds.SourceWorld, tmp_path: Path
     ) -> None:
         handle = open_root((tmp_path / "root").as_uri(), create=True)[worlds.pipeline_of(world)]
-        store, added = open_store((tmp_path / "root").as_uri()), 0
+        store, number_added = open_store((tmp_path / "root").as_uri()), 0
         for executor in (*self.executors, *self.executors):
-            world.append(worlds.records(added, 5))
-            added += 5
+            world.append(worlds.records(number_added, 5))
+            number_added += 5
             handle.run(executor=executor, files_per_epoch=1)
         if world.has_unreadable:
             world.append_unreadable()
             result = handle.run(executor=self.executors[0], files_per_epoch=1)
             assert result.to_json()["counts"]["rejected"] == 1
             _check_dead_letter(world, handle, store)
-        assert {len(epoch.files) for epoch in _inputs(handle)} == {1}
+        assert {len(epoch.files) for epoch in _epoch_inputs(handle)} == {1}
         read = {row["text"]: row["n"] for row in handle.read("current", at="main").to_json()}
-        assert sum(read.values()) == added
+        assert sum(read.values()) == number_added
         for executor in self.executors:
             handle.run(executor=executor, mode="replay", from_branch="main", branch=f"again_{executor}")
             difference = handle.diff("main", f"again_{executor}").output.rows.to_json()
@@ -370,38 +381,156 @@ class SourceConformance(SourceDefinitionConformance, SourceEpochConformance):
         for first in (0, 5):
             world.append(worlds.records(first, 5))
             handle.run(executor="local")
-        _lose(world, open_store((tmp_path / "root").as_uri()))
+        _lose_source_data(world, open_store((tmp_path / "root").as_uri()))
         with pytest.raises(Exception, match="gone or changed"):
             handle.run(executor="local", mode="replay", from_branch="main", branch="again")
+
+
+class VersionsConformance:
+    """What a source must do whose ``versions=`` say that its records are versions of rows. Inherit it beside
+    ``SourceConformance``, and define the fixture ``world``.
+    """
+
+    @pytest.fixture
+    def world(self) -> worlds.VersionsWorld:
+        """A source with nothing in it."""
+        raise NotImplementedError("define a fixture world that gives a VersionsWorld")
+
+    def test_its_versions_are_of_the_row_of_a_number(self, world: worlds.VersionsWorld) -> None:
+        versions = world.source.versions
+        assert versions is not None, "the source of a world of versions has versions="
+        assert versions.key == ("number",), f"it has versions of the row of {', '.join(versions.key)}"
+
+    def test_the_version_that_was_said_last_counts_however_runs_cut(
+        self, world: worlds.VersionsWorld, tmp_path: Path
+    ) -> None:
+        """Versions of one moment, too, where the source says which came first; so it is in a replay and in a batch."""
+        pipeline = worlds.newest_of(world)
+        handle = open_root((tmp_path / "root").as_uri(), create=True)[pipeline]
+        history = _History(world)
+        for _ in history.steps():
+            handle.run(files_per_epoch=1)
+            stands = _texts(handle, "main")
+            assert stands == history.newest, f"of rows {stands} stand, and {history.newest} were said last"
+        handle.run(mode="replay", from_branch="main", branch="again")
+        handle.run(mode="batch", branch="at_once")
+        for branch in ("again", "at_once"):
+            stands = _texts(handle, branch)
+            assert stands == history.newest, f"{branch}: of rows {stands} stand, and {history.newest} were said last"
+
+    def test_a_row_is_joined_with_the_version_that_held(self, world: worlds.VersionsWorld, tmp_path: Path) -> None:
+        """Versions come after what is joined with them, and before it; a row that is gone has nothing that holds."""
+        landing = tmp_path / "asked"
+        landing.mkdir()
+        handle = open_root((tmp_path / "root").as_uri(), create=True)[worlds.asked_of(world, landing)]
+        history = _History(world)
+        for number, _ in enumerate(history.steps()):
+            questions = [(row, history.now + timedelta(minutes=minutes)) for row in range(3) for minutes in (0, 1, 25)]
+            history.asked.update(questions)
+            lines = (json.dumps({"number": row, "asked": moment.isoformat()}) for row, moment in questions)
+            (landing / f"{number:02}.json").write_text("".join(f"{line}\n" for line in lines))
+            handle.run()
+            texts_held = {
+                (row["number"], row["asked"]): row["text"] or "a version without a text"
+                if row["met"] is not None
+                else None
+                for row in _rows(handle, "main")
+            }
+            wrong = {place: text for place, text in texts_held.items() if text != history.held(*place)}
+            assert texts_held.keys() == history.asked
+            assert not wrong, f"rows met {wrong}, and { ({place: history.held(*place) for place in wrong}) } held"
+
+
+class _History:
+    """Versions and deletions of rows, told to a ``world`` step by step, and what stands."""
+
+    def __init__(self, world: worlds.VersionsWorld) -> None:
+        self.world, self.now = world, datetime(2026, 5, 1, tzinfo=UTC)
+        self.newest: dict[int, str] = {}
+        self.asked = set[tuple[int, datetime]]()
+        self._said: dict[int, list[tuple[datetime, str | None]]] = {}
+
+    def steps(self) -> Iterator[None]:
+        """Each adds versions. Where the source says nothing of their order, no two of a row are of one moment."""
+        self._append((0, "a"), (1, "a"), (2, "a"))
+        yield
+        tied = self.world.source.versions is not None and self.world.source.versions.order is not None
+        if tied:
+            self._append((1, "z"), (1, "b"))
+        self._append((1, "c" if tied else "b"))
+        yield
+        self._later()
+        self._delete(2)
+        yield
+        self._later()
+        self._append((2, "d"), (0, "b"))
+        yield
+        self._later()
+        self._delete(0, 1)
+        self._later()
+        self._append((1, "e"))
+        yield
+
+    def held(self, number: int, at: datetime) -> str | None:
+        """The text that a row had at a moment; None: it was not there."""
+        texts = [text for valid_from, text in self._said.get(number, ()) if valid_from <= at]
+        return texts[-1] if texts else None
+
+    def _later(self) -> None:
+        self.now += timedelta(minutes=10)
+
+    def _append(self, *texts: tuple[int, str]) -> None:
+        if self.world.source.versions is None or self.world.source.versions.order is None:
+            self._later()
+        self.world.append([{"number": number, "text": text, "at": self.now} for number, text in texts])
+        for number, text in texts:
+            self.newest[number] = text
+            self._said.setdefault(number, []).append((self.now, text))
+
+    def _delete(self, *numbers: int) -> None:
+        self.world.delete([{"number": number, "at": self.now} for number in numbers])
+        for number in numbers:
+            del self.newest[number]
+            self._said[number].append((self.now, None))
+
+
+def _rows(handle: PipelineHandle, branch: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = handle.current(at=branch).to_arrow().to_pylist()
+    return rows
+
+
+def _texts(handle: PipelineHandle, branch: str) -> dict[int, str]:
+    """The text of each number that stands."""
+    return {row["number"]: row["text"] for row in _rows(handle, branch)}
 
 
 def _check_dead_letter(world: worlds.SourceWorld, handle: PipelineHandle, store: ObjectStore) -> None:
     """The one dead letter says where its record is, and what is there."""
     (dead,) = handle.read("rejected", at="main").to_json()
     assert dead["reason"].startswith("column ")
-    files = [file for epoch in _inputs(handle) for file in epoch.files if isinstance(file, InputFile)]
+    files = [file for epoch in _epoch_inputs(handle) for file in epoch.files if isinstance(file, InputFile)]
     (split,) = [
         SourceSplit(file.path, file.size, file.etag, file.digest) for file in files if file.path == dead["file"]
     ]
     (reader,) = Landing(worlds.pipeline_of(world), store).readers.values()
-    (there,) = [row for row in worlds.read_whole(reader, [split]) if row["position"] == dead["position"]]
-    assert (there["unparsed"], there["raw"].decode(errors="replace")) == (dead["reason"], dead["raw"])
+    (dead_row,) = [row for row in worlds.read_whole(reader, [split]) if row["position"] == dead["position"]]
+    assert (dead_row["unparsed"], dead_row["raw"].decode(errors="replace")) == (dead["reason"], dead["raw"])
 
 
-def _inputs(handle: PipelineHandle) -> list[FileRecord]:
+def _epoch_inputs(handle: PipelineHandle) -> list[FileRecord]:
     """What each epoch of the pipeline has read."""
     main = handle.catalog.manifest(handle.catalog.head().refs["main"])
-    return [*handle.catalog.files(main.logs[INPUTS])]
+    return [*handle.catalog.file_records(main.logs[INPUTS])]
 
 
-def _lose(world: worlds.SourceWorld, root: ObjectStore) -> None:
+def _lose_source_data(world: worlds.SourceWorld, root: ObjectStore) -> None:
     if world.source.is_durable:
         world.lose()
     else:
         root.delete(_first_landed(root))
 
 
-def _alter(world: worlds.SourceWorld) -> None:
+def _alter_source(world: worlds.SourceWorld) -> None:
     if world.source.is_durable:
         world.alter()
     else:
@@ -415,17 +544,19 @@ def _first_landed(root: ObjectStore) -> str:
 
 def _landed_first(world: worlds.SourceWorld, store: ObjectStore | None = None) -> tuple[Lander, OpenSource]:
     """What lands the source of ``world`` in a ``store`` (None: its root), and what was landed."""
-    opened = SOURCES[world.source.kind].open(world.source, world.root)
-    lander, landed = landed_first(world.source, opened, LandingPlace(store or world.root, "landing", "source"))
+    open_source = SOURCES[world.source.kind].open(world.source, world.root)
+    lander, landed_source = landed_first(
+        world.source, open_source, LandingPlace(store or world.root, "landing", "source")
+    )
     if lander is None:
         pytest.skip("it is never landed")
-    return lander, landed
+    return lander, landed_source
 
 
-def _records(opened: OpenSource) -> list[Mapping[str, Any]]:
+def _read_records(open_source: OpenSource) -> list[Mapping[str, Any]]:
     """All records of a source, in order."""
-    splits = opened.enumerator.unread(SourcePosition())
-    return worlds.read_whole(opened.reader, splits)
+    splits = open_source.enumerator.unread(SourcePosition())
+    return worlds.read_whole(open_source.reader, splits)
 
 
 @dataclass
@@ -444,11 +575,11 @@ class _Stops:
         return self.fault if self.has_stopped else None
 
 
-def _numbers(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[int]:
+def _record_numbers(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[int]:
     return [row["number"] for row in worlds.read_whole(worlds.reader_of(world), splits)]
 
 
-def _missing(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[tuple[SourceSplit, str]]:
+def _missing_splits(world: worlds.SourceWorld, splits: Sequence[SourceSplit]) -> list[tuple[SourceSplit, str]]:
     """What a run that comes later says is missing."""
     (enumerator,) = Landing(worlds.pipeline_of(world), world.root).enumerators.values()
     return [*enumerator.missing(splits)]

@@ -138,6 +138,14 @@ class SourceWorld(ABC):
         raise NotImplementedError("say how what was added first is changed")
 
 
+class VersionsWorld(SourceWorld):
+    """A source whose ``versions=`` say that each record is a version of the row of its ``number``."""
+
+    @abstractmethod
+    def delete(self, records: Sequence[Mapping[str, Any]]) -> None:
+        """Say that the rows of the numbers of ``records`` are gone, each from its ``at`` on: a split of its own."""
+
+
 class SinkWorld(ABC):
     """A target that nobody has delivered to, for one test. It pickles: deliveries that are killed run in processes of
     their own.
@@ -211,7 +219,7 @@ class SinkDeployment:
 
     def sales(self, where: hr.WindowFn | None = None, **changed: Any) -> hr.Pipeline:
         """Sales by user and hour."""
-        made = hr.Pipeline(
+        pipeline = hr.Pipeline(
             "sales",
             hr.json("landing/sales", {"user": str, "price": int, "at": datetime}).event_time("at", bound="10m"),
             key="user",
@@ -222,7 +230,20 @@ class SinkDeployment:
             sinks=[self.world.sink],
             executor="local",
         )
-        return replace(made, **changed) if changed else made
+        return replace(pipeline, **changed) if changed else pipeline
+
+    def newest(self) -> hr.Pipeline:
+        """The newest sale of each user, by whom rows are known; none where its price is below zero."""
+        return hr.Pipeline(
+            "newest",
+            hr.json("landing/sales", {"user": str, "price": int, "at": datetime}).event_time("at", bound="10m"),
+            rows=["price"],
+            key="user",
+            take=hr.newest(deleted=hr.col("price") < 0),
+            id="user",
+            sinks=[self.world.sink],
+            executor="local",
+        )
 
     def values(self, kind: hr.DataType, **what: Any) -> hr.Pipeline:
         """The greatest ``value`` of a ``kind`` for each number, in one window without an end."""
@@ -239,11 +260,12 @@ class SinkDeployment:
         )
 
     def keyed(self, kind: hr.DataType) -> hr.Pipeline:
-        """How often each value of a ``kind`` is there, by hour: values as keys."""
+        """How often each value of a ``kind`` is there, by hour: values as keys, of which NULL is one."""
         return hr.Pipeline(
             "keyed",
             hr.parquet("landing/values", {"number": int, "value": kind, "at": datetime}).event_time("at", bound="0s"),
             key="value",
+            null_keys=True,
             what={"times": hr.count(), "number": hr.col("number").max()},
             where=hr.FixedWindows("1h"),
             when=hr.on_update(),
@@ -267,8 +289,8 @@ class SinkDeployment:
         landing = self.folder / "landing" / "values"
         landing.mkdir(parents=True, exist_ok=True)
         schema = schema_of({"number": hr.DataType.INT, "value": kind, "at": hr.DataType.TIMESTAMP})
-        at = datetime(2026, 5, 1, tzinfo=UTC)
-        columns = [range(len(values)), values, [at] * len(values)]
+        time = datetime(2026, 5, 1, tzinfo=UTC)
+        columns = [range(len(values)), values, [time] * len(values)]
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         pq.write_table(pa.Table.from_arrays(arrays, schema=schema), landing / f"{name}.parquet")
 
@@ -284,16 +306,16 @@ class SinkDeployment:
 
     def held(self, pipeline: hr.Pipeline) -> Rows:
         """What the target holds, in the columns of the pipeline."""
-        names = _columns(pipeline)
+        names = _output_columns(pipeline)
         return _in_order({name: row[name] for name in names} for row in self.world.rows())
 
     def published(self, pipeline: hr.Pipeline) -> Rows:
         """What readers see of the pipeline."""
-        names = _columns(pipeline)
+        names = _output_columns(pipeline)
         return _in_order(zoneless_rows(self.handle(pipeline).current(columns=names).to_arrow()))
 
 
-def order(user: str, minute: int, price: int = 1) -> dict[str, Any]:
+def order(user: str | None, minute: int, price: int = 1) -> dict[str, Any]:
     """An order of 1 May 2026, that many minutes after midnight."""
     return {
         "user": user,
@@ -302,7 +324,9 @@ def order(user: str, minute: int, price: int = 1) -> dict[str, Any]:
     }
 
 
-def _columns(pipeline: hr.Pipeline) -> list[str]:
+def _output_columns(pipeline: hr.Pipeline) -> list[str]:
+    if pipeline.rows:
+        return [*pipeline.value_types, "event_time"]
     return [*pipeline.key_types, "window_start", "window_end", *pipeline.value_types]
 
 
@@ -340,7 +364,7 @@ def pipeline_of(world: SourceWorld) -> Pipeline:
 def landing_of(world: SourceWorld) -> Landing:
     """What a run has of the source, which has landed what is new if the source is not durable."""
     landing = Landing(pipeline_of(world), world.root)
-    landing.land({})
+    landing.land_all({})
     return landing
 
 
@@ -358,8 +382,8 @@ def reader_of(world: SourceWorld) -> SourceReader:
 
 def stored(position: SourcePosition) -> SourcePosition:
     """``position`` as a snapshot gives it back, with the splits that it remembers."""
-    written = json.loads(json.dumps(position.to_json()))
-    return SourcePosition.from_json(Fields(written, "input"), position.recent)
+    position_json = json.loads(json.dumps(position.to_json()))
+    return SourcePosition.from_json(Fields(position_json, "input"), position.recent)
 
 
 def read_whole(reader: SourceReader, splits: Iterable[SourceSplit]) -> list[Mapping[str, Any]]:
@@ -380,3 +404,20 @@ def rows_of(scanned: ScannedRecords) -> list[Mapping[str, Any]]:
         }
         for row in range(len(scanned))
     ]
+
+
+def newest_of(world: SourceWorld) -> Pipeline:
+    """The newest text of each number, of a source with versions."""
+    return Pipeline(
+        "newest", world.input, key="number", rows=["text"], take=hr.newest(), how=retracting(None), when=on_update(),
+        executor="local",
+    )  # fmt: skip
+
+
+def asked_of(world: SourceWorld, folder: Path) -> Pipeline:
+    """Questions in files of ``folder``, each with the text that its number had at its time, and whether it met any."""
+    questions = hr.json(folder.as_uri(), {"number": int, "asked": datetime}).event_time("asked", bound="1h")
+    versions = world.input.named("versions")
+    columns = {"text": "text", "met": "number"}
+    join = hr.as_of(versions, "number", columns=columns, outer=True, lateness="30d")
+    return Pipeline("held", questions, join=[join], rows=["number", "asked", *columns], executor="local")

@@ -162,19 +162,31 @@ export function RowsThatChange({ of }) {
     C.Box,
     null,
     h(C.Text, { mb: 2 }, `Rows that readers see: ${said.join(", ") || "none changes"} (${count(before)} before, ${count(after)} after).`),
-    of.first.length ? h(Rows, { caption: "Rows that change", columns: CHANGES, rows: of.first }) : null,
+    of.first.length ? h(Rows, { caption: "Rows that change", columns: columnsOf(of.first), rows: of.first }) : null,
   );
 }
 
 const pairs = (values) => (values ? Object.entries(values).filter(([name]) => !OF_PANES.has(name)).map(([name, value]) => `${name} = ${written(value)}`).join("\n") : "-");
 const mono = (value) => h(C.Box, { fontFamily: "mono", fontSize: "xs" }, value);
+const ofWindow = (row) => mono(row.key.window_start || row.key.window_end ? `${moment(row.key.window_start)}\n${moment(row.key.window_end)}` : "-");
+// A row that is not what an aggregation gives is known by all its columns: it comes or goes as a whole.
+const isWhole = (row) => !Object.keys(row.before ?? {}).length && !Object.keys(row.after ?? {}).length;
 const CHANGES = [
   ["Change", (row) => row.kind],
   ["Key", (row) => mono(pairs(row.key))],
-  ["Window", (row) => mono(row.key.window_start || row.key.window_end ? `${moment(row.key.window_start)}\n${moment(row.key.window_end)}` : "-")],
+  ["Window", ofWindow],
   ["Before", (row) => mono(pairs(row.before))],
   ["After", (row) => mono(pairs(row.after))],
 ];
+const WHOLE_CHANGES = [
+  ["Change", (row) => row.kind],
+  ["Row", (row) => mono(pairs(row.key))],
+];
+
+function columnsOf(rows) {
+  if (!rows.every(isWhole)) return CHANGES;
+  return rows.some((row) => row.key.window_end) ? [...WHOLE_CHANGES, ["Window", ofWindow]] : WHOLE_CHANGES;
+}
 
 async function start(dag, conf) {
   const response = await fetch(new URL(`api/v2/dags/${dag}/dagRuns`, document.baseURI), {
@@ -287,7 +299,7 @@ export const Promote = ({ pipeline, branch }) =>
   h(Decide, {
     label: "Promote…",
     title: `Promote ${branch} of ${pipeline}`,
-    about: "The branch becomes main and is published. As a patch only rows of expired windows change, and the branch stays.",
+    about: "The branch becomes main and is published. As a patch only rows change that are over, and the branch stays.",
     color: "orange",
     dag: decision(pipeline, "promote"),
     fields: { patch: { label: "How", value: "no", options: { no: "The whole branch becomes main", yes: "Patch main with its rows" } }, reason: REASON },

@@ -32,10 +32,17 @@ export function Panes({ dagId, summary, params, setParams }) {
     h(C.Text, { my: 3, color: "fg.muted" }, "When did each pane of a key come out, over which window, and where stood the watermark?"),
     h(OutputChoice, { summary, params, setParams }),
     h(C.HStack, { mb: 3 }, h(C.Text, null, "Newest epochs"), EPOCHS.map((number) => h(C.Button, { key: number, size: "xs", variant: number === epochs ? "solid" : "outline", "aria-pressed": number === epochs, onClick: () => ask({ epochs: number }) }, number))),
-    h(Answer, { of: keys, isEmpty: (known) => !known?.keys.length, empty: summary.epoch === null ? "There is no epoch yet." : `The last ${epochs} epochs have emitted no pane. Look further back, or see under Explain what a window waits for.` }, (known) =>
+    h(Answer, { of: keys, isEmpty: (known) => !known?.keys.length, empty: withoutKeys(summary, keys.answer, epochs) }, (known) =>
       h(C.Box, null, h(Choice, { known, chosen: key, choose: (chosen) => ask({ key: chosen }) }), key ? h(Answer, { of: panes, isEmpty: (found) => !found?.panes.length, empty: `The last ${epochs} epochs have emitted no pane of this key. Look further back.` }, (found) => h(Drawn, { found, name: known.keys.find((one) => isKey(one, key))?.label ?? key })) : h(C.Text, { color: "fg.muted" }, "Choose a key.")),
     ),
   );
+}
+
+function withoutKeys(summary, known, epochs) {
+  if (summary.epoch === null) return "There is no epoch yet.";
+  // Columns of a key there are before any pane: without them an output gives rows.
+  if (known && !known.columns.length) return "Rows have no key. The view panes has them, as they were given and withdrawn, and Compare those that differ.";
+  return `The last ${epochs} epochs have emitted no pane. Look further back, or see under Explain what a window waits for.`;
 }
 
 const isKey = (one, text) => one.key === text || one.label === text;

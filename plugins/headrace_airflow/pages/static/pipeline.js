@@ -242,17 +242,24 @@ function TextField({ given, setGiven, name, label, maxW }) {
   return h(C.Field.Root, { maxW }, h(C.Field.Label, null, label), h(C.Input, { size: "sm", value: given[name], onChange: (event) => setGiven({ ...given, [name]: event.target.value }) }));
 }
 
+const NOTHING_ASKED = { key: "", window: "" };
+
 function Explain({ dagId, summary, params, setParams }) {
-  const [given, setGiven] = useState({ key: "", window: "" });
+  const [given, setGiven] = useState(NOTHING_ASKED);
   const [asked, setAsked] = useState(null);
-  const found = useAnswer(asked && `dags/${dagId}/explain${query({ ...asked, output: outputOf(summary, params) })}`);
+  const output = outputOf(summary, params);
+  const known = useAnswer(`dags/${dagId}/panes/keys${query({ output })}`);
+  // Neither columns of a key nor "all elements": the output gives rows. What is known of them is shown unasked.
+  const isOfRows = Boolean(known.answer && !known.answer.columns.length && !known.answer.keys.length);
+  const found = useAnswer((asked || isOfRows) && `dags/${dagId}/explain${query({ ...(asked ?? NOTHING_ASKED), output })}`);
+  const labels = isOfRows ? { key: 'Key, or columns of joined rows: a value, or JSON such as {"id": 1}', window: "Time of rows, or any in a window (empty: all)" } : { key: 'Key: a value, or JSON such as {"shop": "a"}', window: "Window: any time in it (empty: all windows)" };
   return h(
     C.Box,
     null,
-    h(C.Text, { my: 3, color: "fg.muted" }, "Why has a window fired or not, and what does it wait for?"),
+    h(C.Text, { my: 3, color: "fg.muted" }, isOfRows ? "Which rows have these met, and what do they wait for?" : "Why has a window fired or not, and what does it wait for?"),
     h(OutputChoice, { summary, params, setParams }),
-    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, h(TextField, { given, setGiven, name: "key", label: "Key: a value, or JSON such as {\"shop\": \"a\"}", maxW: "320px" }), h(TextField, { given, setGiven, name: "window", label: "Window: any time in it (empty: all windows)", maxW: "320px" }), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
-    asked ? h(Answer, { of: found }, (answer) => h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "sm" }, answer.lines.join("\n"))) : null,
+    h("form", { onSubmit: (event) => { event.preventDefault(); setAsked({ ...given }); } }, h(C.VStack, { align: "start", mb: 3 }, Object.entries(labels).map(([name, label]) => h(TextField, { key: name, given, setGiven, name, label, maxW: "320px" })), h(C.Button, { size: "sm", type: "submit" }, "Explain"))),
+    !asked && found.error ? h(C.Text, { color: "fg.muted" }, found.error.message) : asked || isOfRows ? h(Answer, { of: found }, (answer) => h(C.Box, { as: "pre", whiteSpace: "pre-wrap", fontFamily: "mono", fontSize: "sm" }, answer.lines.join("\n"))) : null,
   );
 }
 

@@ -1,0 +1,673 @@
+"""One epoch of one join: what may change is looked up, matched as it was before and as it is after, and the difference
+leaves.
+
+``step_join`` is a pure function of Arrow tables. Its cost is in what is affected: the left rows of the epoch, and those
+that right rows of the epoch reach; of the right side what these may meet. A key is never read whole: stored rows are in
+the order of (hash, event time), and found by both.
+
+Its result comes in pieces, so memory does not grow with the rows of a key, nor with what they meet. Left rows are
+computed some at a time, in the order of (hash, event time), each lot with the right rows that it may meet; what leaves
+of a lot is cut again.
+
+Where rows of neither side can be withdrawn, equal ones need not be told from each other: what each gives adds up.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from headrace.kernel.aggregates.ordering import code_values
+from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy, run_begins, true_mask, valid_mask
+from headrace.kernel.joins.sides import (
+    DELETED,
+    ORDER,
+    CompiledJoin,
+    SideFile,
+    SidePlace,
+    Times,
+    Words,
+    count_most_rows,
+    expand_ranges,
+    find_times,
+    find_versions,
+    in_order,
+    locate_times,
+    search_within,
+)
+from headrace.kernel.keys import group_by_key, hash_keys, is_shared
+from headrace.model.expressions.data_types import DataType
+from headrace.model.time import MIN_INSTANT, Instant
+from headrace.pipeline.joins import Meets
+from headrace.program import columns as c
+
+Flags = NDArray[np.bool_]
+
+ANCHOR_ROWS: Final = 4
+"""So many rows before the first one that is asked for are read of each file at first, to find the version that held."""
+
+LEFT_ROWS: Final = 1 << 16
+"""So many left rows are computed at a time, about."""
+
+RIGHT_ROWS: Final = 1 << 18
+"""So many right rows are looked up at a time, unless rows of one key and moment alone may meet more."""
+
+PIECE_ROWS: Final = 1 << 17
+"""So many rows leave at a time."""
+
+_SAMPLES: Final = 32
+"""Rows by which a lot of left rows is measured, in all files together."""
+
+
+@dataclass(frozen=True)
+class JoinResult:
+    """A piece of what an epoch did to a part of a join. ``elements``: rows that leave, with the columns of both sides,
+    their event time and sign; None: none do. ``left`` and ``right``: what is added to the tables, None: nothing. One
+    piece below the other they are in the order of (hash, event time).
+    """
+
+    elements: pa.RecordBatch | None = None
+    left: pa.RecordBatch | None = None
+    right: pa.RecordBatch | None = None
+
+
+def step_join(
+    join: CompiledJoin,
+    files: tuple[Sequence[SideFile], Sequence[SideFile]],
+    delta: tuple[pa.RecordBatch, pa.RecordBatch],
+    watermark: Instant,
+    after: Instant,
+) -> Iterator[JoinResult]:
+    """One epoch of ``join``, whose left and right rows so far are in ``files``; ``delta`` are those that come, none of
+    them late. ``watermark`` is that which the last epoch left, ``after`` the one that this leaves: rows that count no
+    more then are not kept. A piece that is let go takes no memory while the next one is computed.
+    """
+    left, right = (_Sorted.of(rows) for rows in delta)
+    epoch = _Epoch(join, files, left, right, join.first_open(watermark))
+    for elements in epoch.emitted_changes():
+        yield JoinResult(elements)
+        del elements
+    for rows in kept_rows(join, left.rows, after, is_left=True):
+        yield JoinResult(left=rows)
+    for rows in kept_rows(join, right.rows, after, is_left=False):
+        yield JoinResult(right=rows)
+
+
+def kept_rows(
+    join: CompiledJoin, rows: pa.RecordBatch, watermark: Instant, *, is_left: bool
+) -> Iterator[pa.RecordBatch]:
+    """Rows of one side that count at ``watermark``, of ``rows`` in the order of (hash, event time)."""
+    times = as_numpy(rows.column(c.EVENT_TIME))
+    counts = ~join.late_mask(join.left_completion(times) if is_left else join.right_completion(times), watermark)
+    for start in range(0, len(counts) if counts.any() else 0, PIECE_ROWS):
+        piece = counts[start : start + PIECE_ROWS]
+        kept_slice = rows.slice(start, PIECE_ROWS)
+        yield kept_slice if piece.all() else kept_slice.filter(pa.array(piece))
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """Rows that come, in the order of (hash, event time), as a file has them."""
+
+    rows: pa.RecordBatch
+    hashes: Words
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> "_Sorted":
+        """Puts ``rows`` in order."""
+        hashes, times = as_numpy(rows.column(c.HASH)), as_numpy(rows.column(c.EVENT_TIME))
+        order = in_order(hashes, times)
+        return cls(rows.take(pa.array(order)), hashes[order])
+
+    def between(self, begin: SidePlace | None, end: SidePlace | None) -> pa.RecordBatch:
+        """The rows from ``begin`` to before ``end``, places in their order; None: no such bound."""
+        first = 0 if begin is None else self._place(begin)
+        return self.rows.slice(first, (len(self.hashes) if end is None else self._place(end)) - first)
+
+    def _place(self, place: SidePlace) -> int:
+        low, high = (np.searchsorted(self.hashes, place[0], side) for side in ("left", "right"))
+        times = as_numpy(self.rows.column(c.EVENT_TIME))[low:high]
+        return int(low) + int(np.searchsorted(times, place[1], "left"))
+
+
+def newest_kept(join: CompiledJoin, rows: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
+    """``rows`` of a side, all that there are of some hashes, in the order of (hash, event time), with equal ones added
+    up; of versions those are left out that a newer one, which nothing can withdraw any more, hides from every left row
+    that may come.
+    """
+    names = [name for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
+    rows = _added_up(rows, names)
+    if _are_hidden(join, rows):
+        groups = group_by_key(as_numpy(rows.column(c.HASH)), [rows.column(name) for name in join.right_keys])
+        times, counts = (as_numpy(rows.column(name)) for name in (c.EVENT_TIME, c.COUNT))
+        # a withdrawal whose row has not come hides nothing
+        holds = np.where((counts > 0) & (times < join.held_from(watermark)), times, int(MIN_INSTANT))
+        holds_in_order = holds if groups.order is None else holds[groups.order]
+        oldest_needed = groups.reduce(np.maximum, holds_in_order, 0)[groups.of_each]
+        rows = rows.take(pa.array(np.flatnonzero(times >= oldest_needed)))
+    return rows.take(pa.array(in_order(*(as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME)))))
+
+
+def _are_hidden(join: CompiledJoin, rows: pa.RecordBatch) -> bool:
+    """Whether newer ones of ``rows`` may hide older ones for good: versions without an age."""
+    return join.join.begin is None and join.join.window is None and rows.schema.equals(join.right_schema)
+
+
+def merge_side(join: CompiledJoin, ranges: Iterable[pa.RecordBatch], watermark: Instant) -> Iterator[pa.RecordBatch]:
+    """Yields ``newest_kept`` of rows of a side that come in ``ranges`` of the order of (hash, event time), of which
+    none cuts rows of one hash and moment. Of a key that goes on in the next range only the version waits that holds.
+    """
+    waiting: pa.RecordBatch | None = None
+    for rows in ranges:
+        hashed, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
+        last = hashed.max()
+        kept_part = newest_kept(join, rows if waiting is None else pa.concat_batches([waiting, rows]), watermark)
+        # later ones of the last hash may hide what is before the moment from which on versions can be withdrawn
+        goes_on = _are_hidden(join, rows) and times[hashed == last].max() < join.held_from(watermark)
+        settled_count = (
+            int(np.searchsorted(as_numpy(kept_part.column(c.HASH)), last)) if goes_on else kept_part.num_rows
+        )
+        waiting = kept_part.slice(settled_count) if settled_count < kept_part.num_rows else None
+        if settled_count:
+            yield kept_part.slice(0, settled_count)
+    if waiting is not None:
+        yield waiting
+
+
+LEFT_ROW: Final = "_left_row"
+MET_AT: Final = "_met_at"
+
+
+@dataclass(frozen=True)
+class _TracedJoin(CompiledJoin):
+    """A join whose right rows bring their event time along."""
+
+    @cached_property
+    def carried(self) -> Mapping[str, str]:
+        return {**{f"_c{number}": name for number, name in enumerate(self.join.columns)}, c.EVENT_TIME: MET_AT}
+
+
+def find_partners(join: CompiledJoin, left: pa.RecordBatch, right: Sequence[SideFile]) -> pa.RecordBatch:
+    """What some ``left`` rows meet of the rows in files of the ``right`` side: a row for each pair, with the place of
+    the left row (``LEFT_ROW``), what comes along, and the right row's event time (``MET_AT``). A left row that meets
+    nothing has a row only if the join is outer, without such a time.
+    """
+    traced_join = _TracedJoin(
+        join.number, join.join, {**join.left, LEFT_ROW: DataType.INT}, None, has_signed_left=False
+    )
+    places = pa.array(np.arange(left.num_rows))
+    numbered_columns = {**{name: left.column(name) for name in left.schema.names}, LEFT_ROW: places}
+    rows = pa.RecordBatch.from_arrays(
+        [numbered_columns[name] for name in traced_join.left_schema.names], schema=traced_join.left_schema
+    )
+    nothing = pa.RecordBatch.from_pylist([], schema=join.right_schema)
+    epoch = _Epoch(traced_join, ((), right), _Sorted.of(rows), _Sorted.of(nothing), int(MIN_INSTANT))
+    return pa.concat_batches([_no_elements(traced_join), *epoch.emitted_changes()])
+
+
+def _no_elements(join: CompiledJoin) -> pa.RecordBatch:
+    columns = {name: ARROW_TYPES[kind] for name, kind in join.left.items()}  # type: ignore[index]
+    columns |= {name: join.right_schema.field(column).type for column, name in join.carried.items()}
+    return pa.RecordBatch.from_pylist([], schema=pa.schema({**columns, c.EVENT_TIME: pa.int64(), c.SIGN: pa.int64()}))
+
+
+def _added_up(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    """``rows`` with how often each is there: those that are not there are left out."""
+    columns = [rows.column(name) for name in names]
+    groups = group_by_key(hash_keys(columns, rows.num_rows), columns)
+    counts = as_numpy(rows.column(c.COUNT))
+    total = groups.reduce(np.add, counts if groups.order is None else counts[groups.order], 0)
+    present = np.flatnonzero(total)
+    rows_present = rows.take(pa.array(groups.first_rows[present]))
+    return rows_present.set_column(rows_present.schema.get_field_index(c.COUNT), c.COUNT, pa.array(total[present]))
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Rows of a side, and how often each was there ``before`` the epoch and is there ``after`` it."""
+
+    rows: pa.RecordBatch
+    before: Ints
+    after: Ints
+
+    @classmethod
+    def from_stored(cls, stored: Sequence[pa.RecordBatch], delta: pa.RecordBatch, *, is_signed: bool) -> "_Side":
+        """Rows ``stored`` and those that come. Where none ``is_signed`` equal ones stay apart."""
+        rows = pa.concat_batches([*stored, delta])
+        counts = as_numpy(rows.column(c.COUNT))
+        is_old = np.arange(rows.num_rows) < rows.num_rows - delta.num_rows
+        counts_before, counts_after = np.where(is_old, counts, 0), counts
+        if not is_signed:
+            return cls(rows, counts_before, counts_after)
+        columns = [rows.column(name) for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
+        groups = group_by_key(hash_keys(columns, rows.num_rows), columns)
+        order = slice(None) if groups.order is None else groups.order
+        sums = [groups.reduce(np.add, values[order], 0) for values in (counts_before, counts_after)]
+        return cls(rows.take(pa.array(groups.first_rows)), *(np.maximum(total, 0) for total in sums))
+
+    @property
+    def hashed(self) -> Words:
+        """The hash of each row."""
+        values: Words = as_numpy(self.rows.column(c.HASH))
+        return values
+
+    @property
+    def times(self) -> Ints:
+        """The event time of each row."""
+        values: Ints = as_numpy(self.rows.column(c.EVENT_TIME))
+        return values
+
+
+class _Epoch:
+    """An epoch of a part of a join. ``first_open``: left rows before it stand for good."""
+
+    def __init__(
+        self,
+        join: CompiledJoin,
+        files: tuple[Sequence[SideFile], Sequence[SideFile]],
+        left: _Sorted,
+        right: _Sorted,
+        first_open: int,
+    ) -> None:
+        self.join, (self.left_files, self.right_files) = join, files
+        self.left_delta, self.right_delta = left, right
+        self.affected = self._affected_left_rows(first_open)
+
+    def _affected_left_rows(self, first_open: int) -> Times:
+        """When stored left rows are that right rows of the epoch reach, and those that left ones may withdraw."""
+        hashes, times = self.right_delta.hashes, as_numpy(self.right_delta.rows.column(c.EVENT_TIME))
+        first, last = self.join.left_interval(times)
+        parts = [(hashes, np.maximum(first, first_open), last)]
+        if self.join.has_signed_left:
+            own = as_numpy(self.left_delta.rows.column(c.EVENT_TIME))
+            parts.append((self.left_delta.hashes, own, own))
+        return Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def emitted_changes(self) -> Iterator[pa.RecordBatch]:
+        """The rows that leave: what left rows meet now, without what they met before."""
+        bounds = [None, *self._bounds(), None]
+        for begin, end in pairwise(bounds):
+            affected_times = self.affected.between(begin, end)
+            stored_rows = (
+                [find_times(file, affected_times) for file in self.left_files] if len(affected_times.hashed) else []
+            )
+            for left in self._lots(stored_rows, self.left_delta.between(begin, end)):
+                yield from self._find_matches(left).difference()
+
+    def _bounds(self) -> list[SidePlace]:
+        """Places in the order of (hash, event time) that cut the left rows into lots of about ``LEFT_ROWS``."""
+        spans = [locate_times(file, self.affected) for file in self.left_files] if len(self.affected.hashed) else []
+        total = len(self.left_delta.hashes) + sum(int((end - first).sum()) for first, end in spans)
+        if total <= LEFT_ROWS:
+            return []
+        step = max(LEFT_ROWS // _SAMPLES, 1)
+        samples = [_sampled(self.left_delta, np.arange(step - 1, len(self.left_delta.hashes), step))]
+        for file, (first, end) in zip(self.left_files, spans, strict=bool(spans)):
+            samples.append(_sampled(file, _every(first, end, step)))
+        hashes, times = (np.concatenate(columns) for columns in zip(*samples, strict=True))
+        order = np.lexsort([times, hashes])[_SAMPLES - 1 :: _SAMPLES]
+        return [(hashes[place], times[place]) for place in order]
+
+    def _lots(self, stored_rows: Sequence[pa.RecordBatch], delta: pa.RecordBatch) -> Iterator[_Side]:
+        """Left rows of some times, in lots of which none may meet more right rows than about ``RIGHT_ROWS``."""
+        # where what they met can go, equal rows are one: what an old one loses a new one may gain
+        is_signed = self.join.has_signed_left or self.join.has_signed_right
+        rows = pa.concat_batches([*stored_rows, delta])
+        lots = [(rows, rows.num_rows - delta.num_rows)] if rows.num_rows else []
+        while lots:
+            rows, old = lots.pop()
+            halves = self._halves(rows, old)
+            if halves is None:
+                yield _Side.from_stored([rows.slice(0, old)], rows.slice(old), is_signed=is_signed)
+                continue
+            lots += [(rows.filter(pa.array(half)), int(half[:old].sum())) for half in (~halves, halves)]
+
+    def _halves(self, left: pa.RecordBatch, old: int) -> Flags | None:
+        """Which of the ``left`` rows are in the first half by (hash, event time); None if they may meet few enough
+        together, or are of one key and moment. The first ones are ``old``.
+        """
+        hashes, times = (as_numpy(left.column(name)) for name in (c.HASH, c.EVENT_TIME))
+        first, last = self.join.right_interval(times)
+        if first is None:
+            partners = count_most_rows([*self.right_files, self.right_delta], _each_key(hashes, times))
+        else:
+            partners = count_most_rows([self.right_delta], Times.of(hashes, first, last))
+            needed_rows = slice(old if self._is_of_changes and not self.join.has_signed_left else 0, None)
+            partners += count_most_rows(
+                self.right_files, Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
+            )
+        if partners <= RIGHT_ROWS:
+            return None
+        order = in_order(hashes, times)
+        middle = order[len(order) // 2]
+        halves: Flags = (hashes < hashes[middle]) | ((hashes == hashes[middle]) & (times < times[middle]))
+        if not halves.any():  # it stands among the first ones
+            halves = (hashes == hashes[middle]) & (times == times[middle])
+        return None if halves.all() else halves
+
+    @property
+    def _is_of_changes(self) -> bool:
+        """Whether a left row that stays needs to know only those right rows that come or go."""
+        return self.join.join.meets is Meets.ALL and not self.join.join.outer
+
+    def _find_matches(self, left: _Side) -> "_Matches":
+        """Left rows with the right rows that they may meet."""
+        hashes, times = left.hashed, left.times
+        first, last = self.join.right_interval(times)
+        if first is None:
+            return self._find_versions(left)
+        new = find_times(self.right_delta, Times.of(hashes, first, last))
+        needs = left.before != left.after if self._is_of_changes else np.ones(len(hashes), np.bool_)
+        parts = [(hashes[needs], first[needs], last[needs])]
+        if self.join.has_signed_right:
+            own = as_numpy(new.column(c.EVENT_TIME))
+            parts.append((as_numpy(new.column(c.HASH)), own, own))
+        wanted_times = Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return self._with_right(left, [find_times(file, wanted_times) for file in self.right_files], new)
+
+    def _with_right(self, left: _Side, stored_rows: Sequence[pa.RecordBatch], new: pa.RecordBatch) -> "_Matches":
+        right = _Side.from_stored(stored_rows, new, is_signed=self.join.has_signed_right)
+        return _Matches(self.join, left, right)
+
+    def _find_versions(self, left: _Side) -> "_Matches":
+        """Versions at the times of left rows, and of each key the one that held before: as many older ones are read as
+        it takes to find it, since some have been withdrawn, and another key may have the same hash.
+        """
+        wanted_keys = _each_key(left.hashed, left.times)
+        place = np.searchsorted(wanted_keys.hashed, left.hashed)
+        most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS)
+        while True:
+            versions = [find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
+            bounds = np.maximum.reduce([bound for _, bound in versions])
+            *stored_rows, new = (rows for rows, _ in versions)
+            matches = self._with_right(left, stored_rows, new)
+            is_unsettled = matches.unsettled_left_rows(bounds[place])
+            if not is_unsettled.any():
+                return matches
+            most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS
+
+
+def _sampled(file: SideFile, rows: Ints) -> tuple[Words, Ints]:
+    """Where some ``rows`` of a ``file`` are in the order of (hash, event time)."""
+    times: Ints = as_numpy(file.rows.column(c.EVENT_TIME))
+    return file.hashes[rows], times[rows]
+
+
+def _every(first: Ints, end: Ints, step: int) -> Ints:
+    """Every ``step``-th of the places in some ranges, one range behind the other."""
+    ends: Ints = np.cumsum(end - first)
+    numbers: Ints = np.arange(step - 1, int(ends[-1]) if len(ends) else 0, step, dtype=np.int64)
+    places = np.searchsorted(ends, numbers, "right")
+    every: Ints = end[places] - (ends[places] - numbers)
+    return every
+
+
+def _each_key(hashes: Words, times: Ints) -> Times:
+    """From the first to the last of the ``times`` of each hash."""
+    groups = group_by_key(hashes, ())
+    ordered_times = times if groups.order is None else times[groups.order]
+    keys = hashes[groups.first_rows]
+    order = np.argsort(keys)
+    first, last = (groups.reduce(end, ordered_times, 0)[order] for end in (np.minimum, np.maximum))
+    return Times(keys[order], first, last)
+
+
+class _Matches:
+    """Left rows and the right rows that each may meet: from ``first`` to before ``after`` in the ``order`` of right
+    ones by (key, time, which of them counts).
+    """
+
+    def __init__(self, join: CompiledJoin, left: _Side, right: _Side) -> None:
+        self.join, self.left, self.right = join, left, right
+        self.is_deleted = true_mask(right.rows.column(DELETED)) if join.join.deleted is not None else None
+        keys = [left.rows.column(name) for name in join.keys]
+        self.has_key = np.ones(left.rows.num_rows, np.bool_)
+        for column in keys:
+            if column.null_count:
+                self.has_key &= valid_mask(column)
+        others = [right.rows.column(name) for name in join.right_keys]
+        order, begin, end = _order_by_word(left.hashed, right.hashed, right.times)
+        codes = right.hashed
+        if _are_mixed(keys, others, right.hashed, (order, begin, end)):
+            both = [pa.concat_arrays(pair) for pair in zip(keys, others, strict=True)]
+            words = group_by_key(np.concatenate([left.hashed, right.hashed]), both).of_each.astype(np.uint64)
+            of_left, codes = np.split(words, [len(left.hashed)])
+            order, begin, end = _order_by_word(of_left, codes, right.times)
+        self.order = self._settle_ties(order, codes, right.times)
+        self.times = right.times[self.order]
+        end = np.where(self.has_key, end, begin)
+        first, last = join.right_interval(left.times)
+        self.first = begin if first is None else search_within(self.times, begin, end, first, after=False)
+        self.after = search_within(self.times, begin, end, last, after=True)
+
+    def _settle_ties(self, order: Ints, codes: Words, times: Ints) -> Ints:
+        """``order`` with right rows of one key and moment in the order in which they count; where all count there is
+        none.
+        """
+        if self.join.join.meets is Meets.ALL or not len(order):
+            return order
+        ordered_codes, ordered_times = codes[order], times[order]
+        same = np.concatenate(
+            [[False], (ordered_codes[1:] == ordered_codes[:-1]) & (ordered_times[1:] == ordered_times[:-1])]
+        )
+        if not same.any():
+            return order
+        is_tied = same | np.append(same[1:], False)
+        tied = order[is_tied]
+        order = order.copy()
+        order[is_tied] = tied[np.lexsort((*self._tie_ranks(tied), times[tied], codes[tied]))]
+        return order
+
+    def _tie_ranks(self, rows: Ints) -> list[Ints]:
+        """By what ``rows`` of one moment are in order, the least first: what comes along, deleted, the order."""
+        places = pa.array(rows)
+        of_row = self.right.rows
+        ranks = [_rank_values(of_row.column(name).take(places)) for name in self.join.carried][::-1]
+        ranks += [] if self.is_deleted is None else [self.is_deleted[rows].astype(np.int64)]
+        if self.join.join.order is not None:
+            ranks.append(_rank_values(of_row.column(ORDER).take(places)))
+        return ranks
+
+    def difference(self) -> Iterator[pa.RecordBatch]:
+        """The rows that leave: what left rows meet now, without what they met before; ``PIECE_ROWS`` at a time."""
+        if self.join.join.meets is Meets.ALL:
+            for changes in self._changes():
+                yield from self._elements(*self._settled_up(*changes))
+            return
+        now = self.matched_pairs(self.left.after, self.right.after)
+        *old, number = self.matched_pairs(self.left.before, self.right.before)
+        both = (np.concatenate(columns) for columns in zip(now, (*old, -number), strict=True))
+        yield from self._elements(*self._settled_up(*both))
+
+    def _changes(self) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """Left rows, the right row that each meets (-1: none), and how much more often now, where all are met: a left
+        row that stays with right rows that come or go, others with all; of some left rows at a time.
+        """
+        counts_before, counts_after = (counts[self.order] for counts in (self.right.before, self.right.after))
+        stays = self.left.before == self.left.after
+        any_there, any_change = (counts_before > 0) | (counts_after > 0), counts_before != counts_after
+        places = np.concatenate([np.flatnonzero(any_there), np.flatnonzero(any_change)])
+        first, end = (
+            np.where(stays, any_there.sum() + _passed(any_change)[range_places], _passed(any_there)[range_places])
+            for range_places in (self.first, self.after)
+        )
+        present_sums = [_passed(counts > 0) for counts in (counts_before, counts_after)] if self.join.join.outer else []
+        sums = np.cumsum(end - first)
+        begin = 0
+        while begin < len(sums):
+            pairs_before = int(sums[begin - 1]) if begin else 0
+            stop = max(int(np.searchsorted(sums, pairs_before + PIECE_ROWS, "right")), begin + 1)
+            lot = slice(begin, stop)
+            left = np.repeat(np.arange(begin, stop), end[lot] - first[lot])
+            right_rows = self.order[places[expand_ranges(first[lot], end[lot])]]
+            number = self._difference(left, right_rows)
+            if present_sums:
+                had, has = (counts[self.after[lot]] > counts[self.first[lot]] for counts in present_sums)
+                left, right_rows = (
+                    np.append(left, np.arange(begin, stop)),
+                    np.append(right_rows, np.full(stop - begin, -1)),
+                )
+                number = np.append(number, self.left.after[lot] * ~has - self.left.before[lot] * ~had)
+            changes = number != 0
+            yield left[changes], right_rows[changes], number[changes]
+            begin = stop
+
+    def _difference(self, left: Ints, right_rows: Ints) -> Ints:
+        """How much more often pairs of rows are there now."""
+        now: Ints = self.left.after[left] * self.right.after[right_rows]
+        return now - self.left.before[left] * self.right.before[right_rows]
+
+    def _settled_up(self, left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
+        """Pairs that came and went, added up for left rows of which something goes."""
+        goes = np.zeros(self.left.rows.num_rows, np.bool_)
+        goes[left[number < 0]] = True
+        settles = goes[left]
+        if not settles.any():
+            return left, right_rows, number
+        others = (column[~settles] for column in (left, right_rows, number))
+        settled_pairs = self.added_up(left[settles], right_rows[settles], number[settles])
+        left, right_rows, number = (np.concatenate(columns) for columns in zip(others, settled_pairs, strict=True))
+        return left, right_rows, number
+
+    def _elements(self, left: Ints, right_rows: Ints, number: Ints) -> Iterator[pa.RecordBatch]:
+        """Pairs of a left row and what it met (-1: nothing), each so many times, as elements."""
+        ends = np.cumsum(np.abs(number))
+        for start in range(0, int(ends[-1]) if len(ends) else 0, PIECE_ROWS):
+            pair_numbers = np.searchsorted(ends, np.arange(start, min(start + PIECE_ROWS, int(ends[-1]))), "right")
+            of_left, of_right = (
+                pa.array(left[pair_numbers]),
+                pa.array(right_rows[pair_numbers], mask=right_rows[pair_numbers] < 0),
+            )
+            rows, others = self.left.rows, self.right.rows
+            columns = {name: rows.column(name).take(of_left) for name in self.join.left}
+            columns |= {name: others.column(column).take(of_right) for column, name in self.join.carried.items()}
+            columns[c.EVENT_TIME] = rows.column(c.EVENT_TIME).take(of_left)
+            columns[c.SIGN] = pa.array(np.sign(number[pair_numbers]).astype(np.int64))
+            yield pa.RecordBatch.from_pydict(columns)
+
+    def matched_pairs(self, left_counts: Ints, right_counts: Ints) -> tuple[Ints, Ints, Ints]:
+        """Left rows, the one right row that each meets (-1: none), and how often; of rows with these counts."""
+        lefts = np.flatnonzero(left_counts > 0)
+        present, first, end = self._match_ranges(lefts, right_counts)
+        has_met = first < end
+        chosen_rows = self._choose_right_rows(first, end, present)
+        left, right_rows = lefts[has_met], chosen_rows[has_met]
+        if self.is_deleted is not None:
+            stays = ~self.is_deleted[right_rows]
+            left, right_rows = left[stays], right_rows[stays]
+        if self.join.join.outer:
+            unmatched = np.setdiff1d(lefts, left)
+            left, right_rows = (
+                np.concatenate([left, unmatched]),
+                np.concatenate([right_rows, np.full(len(unmatched), -1)]),
+            )
+        return left, right_rows, left_counts[left]
+
+    def _match_ranges(self, lefts: Ints, right_counts: Ints) -> tuple[Ints, Ints, Ints]:
+        """The places in the order of those right rows that are there, and where among these stand those that each of
+        ``lefts`` may meet.
+        """
+        is_there = right_counts[self.order] > 0
+        number_before = _passed(is_there)
+        return np.flatnonzero(is_there), number_before[self.first[lefts]], number_before[self.after[lefts]]
+
+    def _choose_right_rows(self, first: Ints, end: Ints, present: Ints) -> Ints:
+        """The right row that counts of each range, any where it is empty."""
+        if not len(present):
+            return np.full(len(first), -1)
+        last = np.maximum(end - 1, 0)
+        if self.join.join.meets is Meets.FIRST:
+            times = self.times[present]
+            begin = np.minimum(first, len(present) - 1)
+            last = np.maximum(search_within(times, begin, end, times[begin], after=True) - 1, 0)
+        chosen_rows: Ints = self.order[present[last]]
+        return chosen_rows
+
+    def unsettled_left_rows(self, bounds: Ints) -> Flags:
+        """Which left rows may have met, or may meet, a version that was not read: older ones than at ``bounds``."""
+        is_unsettled = np.zeros(len(bounds), np.bool_)
+        may_be_older = np.flatnonzero((bounds > int(MIN_INSTANT)) & self.has_key)
+        for counts in (self.right.before, self.right.after) if len(may_be_older) else ():
+            present, first, end = self._match_ranges(may_be_older, counts)
+            chosen_rows = self._choose_right_rows(first, end, present)
+            times = (
+                np.where(first < end, self.right.times[chosen_rows], int(MIN_INSTANT)) if len(present) else first * 0
+            )
+            is_known = (first < end) & (times > bounds[may_be_older])
+            is_unsettled[may_be_older[~is_known]] = True
+        return is_unsettled
+
+    def added_up(self, left: Ints, met: Ints, number: Ints) -> tuple[Ints, Ints, Ints]:
+        """Pairs with how often each is there after what went and what came: of right rows what comes along counts."""
+        codes, of_nothing = self._codes
+        of_met = np.full(len(met), of_nothing)
+        of_met[met >= 0] = codes[met[met >= 0]]
+        kept_pairs, totals = _added_up_pairs(left, of_met, number)
+        return left[kept_pairs], met[kept_pairs], totals
+
+    @cached_property
+    def _codes(self) -> tuple[Ints, int]:
+        """By what comes along of them right rows look the same; and what looks the same as nothing."""
+        carried_columns = [self.right.rows.column(name) for name in self.join.carried]
+        count = self.right.rows.num_rows
+        codes = (
+            group_by_key(hash_keys(carried_columns, count), carried_columns).of_each if count else np.zeros(0, np.int64)
+        )
+        is_null = np.logical_and.reduce(
+            [np.ones(count, np.bool_), *(~valid_mask(column) for column in carried_columns)]
+        )
+        return codes, int(codes[is_null][0]) if is_null.any() else -1
+
+
+def _passed(flags: Flags) -> Ints:
+    """How many are set before each place, and before the end."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
+
+
+def _order_by_word(of_left: Words, of_right: Words, times: Ints) -> tuple[Ints, Ints, Ints]:
+    """The places of right rows in the order of (word, time), and from where to where in it those of each left one's
+    word stand.
+    """
+    order = in_order(of_right, times)
+    ordered_words = of_right[order]
+    begin, end = (np.searchsorted(ordered_words, of_left, side).astype(np.int64) for side in ("left", "right"))
+    return order, begin, end
+
+
+def _are_mixed(
+    keys: Sequence[pa.Array], others: Sequence[pa.Array], hashes: Words, word_order: tuple[Ints, Ints, Ints]
+) -> bool:
+    """Whether different keys of left and right rows, whose ``word_order`` is that of hashes, have one hash."""
+    order, begin, end = word_order
+    if is_shared(others, order, run_begins(hashes[order])):
+        return True
+    rows = np.flatnonzero(begin < end)
+    columns = [
+        pa.concat_arrays([own.take(pa.array(rows)), other.take(pa.array(order[begin[rows]]))])
+        for own, other in zip(keys, others, strict=True)
+    ]
+    in_pairs = np.arange(2 * len(rows)).reshape(2, -1).T.ravel()
+    is_first = np.arange(2 * len(rows)) % 2 == 0
+    return is_shared(columns, in_pairs, is_first)
+
+
+def _added_up_pairs(left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, Ints]:
+    """One place of each pair that is there, or is missing, and how often it is."""
+    order = np.lexsort((right_rows, left))
+    starts = np.flatnonzero(run_begins(left[order]) | run_begins(right_rows[order]))
+    totals = np.add.reduceat(number[order], starts) if len(starts) else number[order]
+    is_kept = totals != 0
+    return order[starts[is_kept]], totals[is_kept]
+
+
+def _rank_values(values: pa.Array) -> Ints:
+    """The places of ``values`` in order, NULL below all."""
+    is_there = valid_mask(values)
+    ranks = np.full(len(values), np.iinfo(np.int64).min)
+    ranks[is_there] = code_values(values.drop_null()).codes
+    return ranks

@@ -1,0 +1,333 @@
+"""What rows of joins meet, and for how long that may change: found out from a snapshot, and said in words.
+
+A join keeps its left rows until nothing changes what they meet (semantics 16.5), so of those that it keeps it can be
+said which right rows they met, and for what they wait.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy
+from headrace.kernel.expressions.evaluation import column_apart
+from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, Words
+from headrace.kernel.joins.step import LEFT_ROW, MET_AT, find_partners, newest_kept
+from headrace.kernel.keys import hash_keys
+from headrace.model.expressions.typing import columns_of
+from headrace.model.time import END_OF_CALENDAR, MIN_INSTANT, NEVER, Instant, is_finite, render
+from headrace.program import columns as c
+from headrace.read.open_windows import PART_BYTES, PART_ROWS, StageState
+from headrace.read.shown_values import json_value
+from headrace.read.views.arrow_types import python_rows
+from headrace.state.chunks import KeyGroupRange, groups_of, key_group_ranges
+from headrace.state.layers import some_of
+from headrace_snapshots.format.files import Layer
+from headrace_snapshots.format.manifest import UNNAMED
+
+SHOWN_ROWS, SHOWN_PARTNERS = 20, 5
+_SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class Partner:
+    """A right row that a left row meets: its event time, and what of it comes along."""
+
+    at: Instant
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LeftRow:
+    """A left row that a join keeps, which is there ``count`` times, and what it meets. Nothing on time changes that
+    once the watermark of the join exceeds ``complete``, and nothing at all once it exceeds ``final`` (NEVER: always).
+    """
+
+    at: Instant
+    values: Mapping[str, Any]
+    count: int
+    partners: Sequence[Partner]
+    complete: Instant
+    final: Instant
+
+    def lines(self, join: "JoinExplained") -> Iterator[str]:
+        """In words."""
+        times = "" if self.count == 1 else f", {self.count:,} times"
+        yield f"row of {render(self.at)}{times}: {_listed(self.values)}"
+        for partner in self.partners[:SHOWN_PARTNERS]:
+            yield f"  meets the row of {join.name} of {render(partner.at)}: {_listed(partner.values)}"
+        if len(self.partners) > SHOWN_PARTNERS:
+            yield f"  and {len(self.partners) - SHOWN_PARTNERS:,} others"
+        if not self.partners:
+            yield f"  meets nothing, so it {'leaves with NULLs' if join.is_outer else 'does not leave'}"
+        yield f"  {self._wait(join)}"
+
+    def _wait(self, join: "JoinExplained") -> str:
+        """For how long what it meets may change."""
+        if join.watermark <= self.complete:
+            progress = "" if join.right_watermark is None else f"; {join.name} {_reached(join.right_watermark)}"
+            return (
+                f"waits for {join.name} until the watermark {_exceeds(self.complete)}: what comes on time may still "
+                f"change what it meets{progress}"
+            )
+        if join.watermark <= self.final:
+            ends = "for ever" if self.final >= NEVER else f"until the watermark {_exceeds(self.final)}"
+            return f"waits for nothing on time; what comes late still changes what it meets, {ends}"
+        return "stands for good: its lateness is over"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {
+            "event_time": render(self.at),
+            "values": json_value(self.values),
+            "count": self.count,
+            "partners": [{"event_time": render(one.at), "values": json_value(one.values)} for one in self.partners],
+            "complete": _time(self.complete),
+            "final": _time(self.final),
+        }
+
+
+@dataclass(frozen=True)
+class JoinExplained:
+    """A join with the input ``name``, at its ``watermark``, which ``held_back_by`` holds back; that input has come to
+    ``right_watermark`` (None: it is an output, and the snapshot of another does not say it). ``rows``: the newest left
+    rows that it keeps of those that were asked for, None where they cannot be told by what was asked; ``earlier``: how
+    many others it keeps.
+    """
+
+    name: str
+    made_by: str
+    is_outer: bool
+    watermark: Instant
+    right_watermark: Instant | None
+    held_back_by: str | None
+    rows: Sequence[LeftRow] | None
+    earlier: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """In words."""
+        holder = "" if self.held_back_by is None else f", held back by {self.held_back_by}"
+        yield f"{self.made_by} {self.name}: its watermark stands at {render(self.watermark)}{holder}"
+        if self.right_watermark is not None and self.right_watermark <= MIN_INSTANT:
+            yield (
+                f"  {self.name} has given no event time yet: all that waits for the watermark waits for it, until it "
+                "does or is idle (idle= of its event_time)"
+            )
+        if self.rows is None:
+            yield "  which of its rows are of this key is known behind it alone: explain another output by its columns"
+            return
+        for row in self.rows:
+            yield from (f"  {line}" for line in row.lines(self))
+        if self.earlier:
+            yield f"  {self.earlier:,} earlier rows are kept; ask for one of them by its columns or its time"
+        if not self.rows:
+            yield "  keeps no such row: none came in time, or what it met stands for good"
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON value."""
+        return {
+            "input": self.name,
+            "join": self.made_by,
+            "watermark": render(self.watermark),
+            "input_watermark": None if self.right_watermark is None else render(self.right_watermark),
+            "held_back_by": self.held_back_by,
+            "rows": None if self.rows is None else [row.to_json() for row in self.rows],
+            "earlier": self.earlier,
+        }
+
+
+def _listed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {'NULL' if value is None else value}" for name, value in values.items()) or "no columns"
+
+
+def _exceeds(time: Instant) -> str:
+    """What a watermark does that is greater than ``time``."""
+    if time >= END_OF_CALENDAR:
+        return "passes the year 9999"
+    is_end = (time + 1) % _SECOND == 0
+    return f"passes {render(Instant(time + 1))}" if is_end else f"is above {render(time)}"
+
+
+def _reached(watermark: Instant) -> str:
+    return "has given no event time yet" if watermark <= MIN_INSTANT else f"is at {render(watermark)}"
+
+
+def _time(time: Instant) -> str | None:
+    return render(Instant(time + 1)) if is_finite(time) and time < END_OF_CALENDAR else None
+
+
+@dataclass(frozen=True)
+class AskedRows:
+    """Left rows whose columns have these ``values``, with event times from ``begin`` to before ``end``, if there are
+    such bounds.
+    """
+
+    values: Mapping[str, Any]
+    begin: Instant | None = None
+    end: Instant | None = None
+
+    def among(self, join: CompiledJoin, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that are asked for, of ``rows``."""
+        for name, value in self.values.items():
+            rows = rows.filter(equals_value(rows.column(name), pa.scalar(value, ARROW_TYPES[join.left[name]])))  # type: ignore[index]
+        times = as_numpy(rows.column(c.EVENT_TIME))
+        is_asked = np.ones(len(times), np.bool_)
+        if self.begin is not None:
+            is_asked &= times >= int(self.begin)
+        if self.end is not None:
+            is_asked &= times < int(self.end)
+        return rows.filter(pa.array(is_asked))
+
+    def hashes_in(self, join: CompiledJoin) -> Words | None:
+        """The hashes that they can have in ``join``: one, or one for each place of a spread key; None where the values
+        do not say their key.
+        """
+        columns = [self._key_column(join, name) for name in join.join.on]
+        key_columns = [column for column in columns if column is not None]
+        if len(key_columns) < len(columns):
+            return None
+        spread = join.join.spread
+        keys = [pa.repeat(column[0], spread) for column in key_columns]
+        if spread > 1:
+            keys.append(pa.array(np.arange(spread)))
+        hashed: Words = hash_keys(keys, spread)
+        return hashed
+
+    def _key_column(self, join: CompiledJoin, name: str) -> pa.Array | None:
+        """What they have in the column ``name`` of the key, which may be computed; None: nobody can tell."""
+        expr = join.join.computed.get(name)
+        if not ({name} if expr is None else columns_of(expr)) <= self.values.keys():
+            return None
+        kinds = {own: ARROW_TYPES[join.left[own]] for own in self.values}  # type: ignore[index]
+        columns = {own: pa.array([self.values[own]], kind) for own, kind in kinds.items()}
+        return columns[name] if expr is None else column_apart(expr, columns, join.left, 1)[0]
+
+
+def equals_value(values: pa.Array | pa.ChunkedArray, value: pa.Scalar) -> pa.Array | pa.ChunkedArray:
+    """Which of ``values`` are that ``value``, which may be NULL."""
+    return pc.equal(values, value) if value.is_valid else values.is_null()
+
+
+def explain_joins(state: StageState, asked: AskedRows | None) -> list[JoinExplained]:
+    """What each join of a pipeline keeps of the left rows that are ``asked`` for (None: nobody can tell which).
+    Raises BrokenObjectError.
+    """
+    joins = state.joins
+    return [] if joins is None else [_Kept(state, joins, join).explained(asked) for join in joins.joins]
+
+
+@dataclass(frozen=True)
+class _File:
+    rows: pa.RecordBatch
+
+    @property
+    def hashes(self) -> Words:
+        values: Words = as_numpy(self.rows.column(c.HASH))
+        return values
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a ``join`` keeps in a snapshot."""
+
+    state: StageState
+    joins: CompiledJoins
+    join: CompiledJoin
+
+    def explained(self, asked: AskedRows | None) -> JoinExplained:
+        join, name = self.join.join, self.join.join.name
+        rows, earlier = (None, 0) if asked is None else self._left_rows(asked)
+        return JoinExplained(
+            name,
+            join.made_by,
+            join.outer,
+            self.joins.watermark_of(self.join.number + 1, self.state.watermark_above_joins),
+            None if join.is_of_output else self.state.watermark_of(name),
+            self.state.inputs_held_back,
+            rows,
+            earlier,
+        )
+
+    def _layers(self, table: str) -> tuple[Layer, ...]:
+        return self.state.manifest.tables.get(table, ())
+
+    def _left_rows(self, asked_rows: AskedRows) -> tuple[list[LeftRow], int]:
+        """The newest of those that are kept, in order, and how many others are."""
+        table = UNNAMED.join_left(self.join.number)
+        newest, number = self.join.left_schema.empty_table(), 0
+        for part in self._parts(table, asked_rows):
+            pieces = some_of(self.state.catalog.store, self.join.left_schema, self._layers(table), part)
+            rows_asked = [self._within(part, asked_rows.among(self.join, rows)) for rows in pieces]
+            if not any(rows.num_rows for rows in rows_asked):
+                continue
+            rows = newest_kept(self.join, pa.concat_batches(rows_asked), MIN_INSTANT)
+            rows = rows.filter(pc.greater(rows.column(c.COUNT), 0))
+            number += rows.num_rows
+            newest = pa.concat_tables([newest, pa.Table.from_batches([rows])]).sort_by(self._order("descending"))
+            newest = newest.slice(0, SHOWN_ROWS)
+        shown_rows = newest.sort_by(self._order("ascending")).combine_chunks()
+        if not len(shown_rows):
+            return [], 0
+        return self._with_partners(shown_rows.to_batches()[0]), number - len(shown_rows)
+
+    def _order(self, direction: str) -> list[tuple[str, str]]:
+        """By event time, then by their columns, whatever order files have them in."""
+        return [(name, direction) for name in (c.EVENT_TIME, *self.join.left)]
+
+    def _parts(self, table: str, asked_rows: AskedRows) -> Sequence[KeyGroupRange]:
+        """The parts of the keys in which asked rows may be, each of which fits into memory."""
+        hashes = asked_rows.hashes_in(self.join)
+        if hashes is not None:
+            return sorted({_groups_of(hashes[[place]]) for place in range(len(hashes))}, key=lambda part: part.first)
+        layers = self._layers(table)
+        rows, size = sum(layer.rows for layer in layers), sum(layer.bytes for layer in layers)
+        return key_group_ranges(1 + max(rows // PART_ROWS, size // PART_BYTES))
+
+    def _within(self, part: KeyGroupRange, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The part of ``rows``, which are in the order of hashes, that is in ``part``: a file may give others, too."""
+        span = part.row_slice(as_numpy(rows.column(c.HASH)))
+        return rows.slice(span.start, span.stop - span.start)
+
+    def _with_partners(self, rows: pa.RecordBatch) -> list[LeftRow]:
+        """``rows`` with what each meets; of right rows those of their keys are read."""
+        hashes = as_numpy(rows.column(c.HASH))
+        schema, layers = self.join.right_schema, self._layers(UNNAMED.join_right(self.join.number))
+        files = [
+            _File(self._within(part, right))
+            for part in {_groups_of(hashes[[place]]) for place in range(len(hashes))}
+            for right in some_of(self.state.catalog.store, schema, layers, part)
+        ]
+        partners: dict[int, list[Partner]] = {}
+        pairs = find_partners(self.join, rows, files)
+        names = [*self.join.join.columns]
+        carried_rows = python_rows(pairs.select(names)) if names else [{}] * pairs.num_rows
+        places, times = (pairs.column(name).to_pylist() for name in (LEFT_ROW, MET_AT))
+        for place, time, values in sorted(
+            zip(places, times, carried_rows, strict=True), key=lambda pair: (pair[0], pair[1] or 0, str(pair[2]))
+        ):
+            if time is not None:
+                partners.setdefault(place, []).append(Partner(Instant(time), values))
+        moments: Ints = as_numpy(rows.column(c.EVENT_TIME))
+        complete = self.join.left_completion(moments)
+        late = NEVER if self.join.lateness is None else self.join.lateness
+        counts, left_rows = rows.column(c.COUNT).to_pylist(), python_rows(rows.select([*self.join.left]))
+        return [
+            LeftRow(
+                Instant(time),
+                left_rows[place],
+                counts[place],
+                partners.get(place, []),
+                Instant(bound),
+                Instant(min(NEVER, bound + late)),
+            )
+            for place, (time, bound) in enumerate(zip(moments.tolist(), complete.tolist(), strict=True))
+        ]
+
+
+def _groups_of(hashes: Words) -> KeyGroupRange:
+    groups = groups_of(hashes)
+    assert groups is not None
+    return KeyGroupRange(*groups)

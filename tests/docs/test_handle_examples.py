@@ -1,0 +1,143 @@
+"""Each method of handles and views shows in its docstring how it is called, over a small deployment of three pipelines.
+
+Each example finds the root as it was before any of them.
+"""
+
+import inspect
+from datetime import UTC, datetime
+from doctest import ELLIPSIS, DocTestParser, DocTestRunner
+from pathlib import Path
+from runpy import run_path
+from shutil import copytree, rmtree
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.types import LazyView, OpenDeployment, OutputReader, PipelineHandle
+
+PIPELINES = """
+from datetime import datetime
+import headrace as hr
+
+flights = hr.json("landing/flights", {"airport": str, "delay": int, "at": datetime}).event_time("at", bound="30m")
+number = {"flights": hr.count()}
+hour, day = hr.FixedWindows("1h"), hr.CalendarWindows("day")
+
+delays = hr.Pipeline(
+    "delays",
+    flights,
+    key="airport",
+    what={**number, "delay": hr.col("delay").sum()},
+    where=hour,
+    executor="local",
+    sinks=[hr.delta("reports/delays", connection="lake")],
+)
+traffic = hr.Pipeline(
+    "traffic",
+    flights,
+    outputs={
+        "hourly": hr.Output(key="airport", what=number, where=hour),
+        "daily": hr.Output(key="airport", what=number, where=day),
+    },
+    executor="local",
+)
+airports = hr.Pipeline(
+    "airports",
+    hr.published("delays", {"airport": str, "flights": int}),
+    key="airport",
+    what={"flights": hr.col("flights").sum()},
+    where=day,
+    executor="local",
+)
+"""
+LANDED = (
+    '{"airport": "ATL", "delay": 5, "at": "2026-03-01T09:05:00Z"}\n'
+    '{"airport": "ATL", "delay": 25, "at": "2026-03-01T09:40:00Z"}\n'
+    '{"airport": "JFK", "delay": 10, "at": "2026-03-01T09:20:00Z"}\n'
+    '{"airport": "JFK", "delay": "unknown", "at": "2026-03-01T09:30:00Z"}\n',
+    '{"airport": "JFK", "delay": 90, "at": "2026-03-01T07:10:00Z"}\n'
+    '{"airport": "ATL", "delay": 8, "at": "2026-03-01T10:20:00Z"}\n'
+    '{"airport": "ATL", "delay": 3, "at": "2026-03-01T11:30:00Z"}\n',
+)
+LANDED_SINCE = '{"airport": "JFK", "delay": 7, "at": "2026-03-01T13:00:00Z"}\n'
+"""Input that no run has read."""
+
+KINDS = (LazyView, PipelineHandle, OpenDeployment, OutputReader)
+
+
+def _documented() -> dict[str, object]:
+    """The classes, and each public method and property that they have from modules of Headrace, by name."""
+    found: dict[str, object] = {kind.__name__: kind for kind in KINDS}
+    for kind in KINDS:
+        for base in kind.__mro__:
+            if base.__module__.startswith("headrace."):
+                methods = {name: each for name, each in vars(base).items() if _is_method(name, each)}
+                found |= {f"{base.__name__}.{name}": each for name, each in methods.items()}
+    return found
+
+
+def _is_method(name: str, member: object) -> bool:
+    return not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
+
+
+DOCUMENTED = _documented()
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the definitions, and a root where each pipeline has run."""
+    folder = tmp_path_factory.mktemp("deployment")
+    (folder / "pipelines").mkdir()
+    (folder / "pipelines" / "flights.py").write_text(PIPELINES)
+    landing = folder / "root" / "landing" / "flights"
+    landing.mkdir(parents=True)
+    defined = run_path(str(folder / "pipelines" / "flights.py"))
+    opened = hr.open((folder / "root").as_uri())
+    for number, records in enumerate(LANDED):
+        (landing / f"{number}.json").write_text(records)
+        opened[defined["delays"]].run()
+        opened[defined["traffic"]].run()
+    opened[defined["airports"]].run()
+    (landing / "2.json").write_text(LANDED_SINCE)
+    (folder / "root").rename(folder / "before")
+    return folder
+
+
+@pytest.mark.parametrize("name", [name for name in DOCUMENTED if name != "LazyView.to_spark"])
+def test_the_example_of_a_method_runs(name: str, deployment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run_example(name, _restored(deployment, monkeypatch))
+
+
+@pytest.mark.spark
+def test_the_example_of_a_method_runs_on_spark(
+    spark: object, deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _run_example("LazyView.to_spark", _restored(deployment, monkeypatch) | {"spark": spark})
+
+
+def _restored(deployment: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Names that examples use, once the root is as it was before any example.
+
+    It keeps its place, since what ``airports`` has read says under which root that lay.
+    """
+    for changed in ("root", "lake"):
+        rmtree(deployment / changed, ignore_errors=True)
+    copytree(deployment / "before", deployment / "root")
+    monkeypatch.setenv("HEADRACE_PIPELINES", str(deployment / "pipelines"))
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", (deployment / "lake").as_uri())
+    opened = hr.open(root := (deployment / "root").as_uri())
+    handle = opened["delays"]
+    return {
+        **{"hr": hr, "datetime": datetime, "UTC": UTC, "root": root},
+        **{"deployment": opened, "handle": handle, "output": opened["traffic"]["daily"]},
+        "view": handle.current(columns=["airport", "flights"]),
+    }
+
+
+def _run_example(name: str, names: dict[str, Any]) -> None:
+    examples = DocTestParser().get_doctest(DOCUMENTED[name].__doc__ or "", names, name, None, 0)
+    assert examples.examples, f"{name}: its docstring has no example; write one that begins with >>>"
+    said: list[str] = []
+    DocTestRunner(verbose=False, optionflags=ELLIPSIS).run(examples, out=said.append)
+    assert not said, "".join(said)

@@ -1,0 +1,1 @@
+"""NULL as a key."""

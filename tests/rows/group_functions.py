@@ -1,0 +1,138 @@
+"""Functions over the rows of a group, for tests."""
+
+import random
+import threading
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headrace.errors import RetryError
+
+calls: list[pa.Table] = []
+
+
+def ranked(rows: pa.Table) -> pa.Table:
+    """Each row with its place."""
+    return rows.append_column("place", pa.array(range(rows.num_rows), pa.int64()))
+
+
+def summed(rows: pa.Table) -> pa.Table:
+    """One row of all."""
+    return pa.table({"total": pa.array([pc.sum(rows.column("price")).as_py()], pa.int64())})
+
+
+def running(rows: pa.Table) -> pa.Table:
+    """Each row with the sum up to it."""
+    total = pc.cumulative_sum(rows.column("price"))
+    return rows.select(["shop", "id", "event_time"]).append_column("total", total)
+
+
+def twice(rows: pa.Table) -> pa.Table:
+    """Each price twice; of prices below zero none."""
+    prices = rows.column("price").filter(pc.greater_equal(rows.column("price"), 0))
+    return pa.table({"price": pa.chunked_array([*prices.chunks, *prices.chunks], pa.int64())})
+
+
+def gaps(rows: pa.Table) -> pa.Table:
+    """How far each row is behind the one before it, and which shop it is of."""
+    times = rows.column("event_time").cast(pa.int64()).to_pylist()
+    gap = [None, *(after - before for before, after in pairwise(times))]
+    columns = {"shop": rows.column("shop"), "gap": pa.array(gap, pa.int64()), "event_time": rows.column("event_time")}
+    return pa.table(columns)
+
+
+def noted(rows: pa.Table) -> pa.Table:
+    """The same; and notes what it was asked for."""
+    calls.append(rows)
+    return summed(rows)
+
+
+def nothing(rows: pa.Table) -> pa.Table:
+    """No row."""
+    return summed(rows).slice(0, 0)
+
+
+def counting(rows: pa.Table) -> pa.Table:
+    """How often it was called."""
+    calls.append(rows)
+    return pa.table({"total": pa.array([len(calls)], pa.int64())})
+
+
+def rolled(rows: pa.Table) -> pa.Table:
+    """Something else each time."""
+    return pa.table({"total": pa.array([random.getrandbits(60)], pa.int64())})
+
+
+def fails(rows: pa.Table) -> Any:
+    """Nothing."""
+    raise ValueError(f"{rows.num_rows} rows are too many")
+
+
+def waits(rows: pa.Table) -> Any:
+    """Nothing yet."""
+    raise RetryError(f"the service for {rows.num_rows} rows is busy")
+
+
+def text(rows: pa.Table) -> Any:
+    """No table."""
+    return str(rows.num_rows)
+
+
+def small(rows: pa.Table) -> pa.Table:
+    """Integers of another type than they are said to be."""
+    return pa.table({"total": pa.array([rows.num_rows], pa.int32())})
+
+
+def double(rows: pa.Table) -> pa.Table:
+    """A column twice."""
+    total = pa.array([rows.num_rows], pa.int64())
+    return pa.Table.from_arrays([total, total], names=["total", "total"])
+
+
+def renamed(rows: pa.Table) -> pa.Table:
+    """Rows of another shop."""
+    return summed(rows).append_column("shop", pa.array(["elsewhere"]))
+
+
+def timeless(rows: pa.Table) -> pa.Table:
+    """A row without an event time."""
+    return summed(rows).append_column("event_time", pa.array([None], pa.timestamp("us", tz="UTC")))
+
+
+def ancient(rows: pa.Table) -> pa.Table:
+    """A row of the year 1500."""
+    at = datetime(1500, 1, 1, tzinfo=UTC)
+    return summed(rows).append_column("event_time", pa.array([at], pa.timestamp("us", tz="UTC")))
+
+
+def endless(rows: pa.Table) -> pa.Table:
+    """A day that no calendar has."""
+    return pa.table({"day": pa.array([2**31 - 1] * rows.num_rows, pa.int32()).cast(pa.date32())})
+
+
+not_callable = 3
+
+
+def times(rows: pa.Table) -> pa.Table:
+    """The event time of each row, and how far it is behind the first."""
+    at = rows.column("event_time")
+    given = at.drop_null().cast(pa.int64())
+    behind = pc.subtract(given, given[0]) if len(given) else given
+    return pa.table({"event_time": at.drop_null(), "behind": behind})
+
+
+def counted(rows: pa.Table) -> pa.Table:
+    """How many rows there are, and their key."""
+    return pa.table({"number": pa.array([rows.num_rows], pa.int64())})
+
+
+lock = threading.Lock()
+
+
+def locked(rows: pa.Table) -> pa.Table:
+    """What holds something that cannot be copied."""
+    with lock:
+        return summed(rows)

@@ -1,0 +1,431 @@
+"""Random histories of a pipeline whose outputs are rows, with and without state, joined or not, of records that can be
+withdrawn: runs, forks, backfills, promotions, patches, rollbacks, recoveries, expiries, renamings, replays, and a
+reader. What stands in a snapshot is what DuckDB gives of all records that it has read.
+"""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+import headrace as hr
+from headrace import col
+from headrace.errors import HeadraceError
+from headrace.read.snapshots.epoch_history import recorded_epochs
+from headrace.read.snapshots.progress import complete_until
+from headrace_lab.catalog_checks import check_catalog
+from headrace_snapshots.format.output_view import output_names, seen_by
+from headrace_snapshots.fsck import fsck
+from headrace_snapshots.names import published_of
+
+BEGIN = datetime(2026, 5, 1)
+SCHEMA = {"id": int, "shop": str, "price": int, "version": int, "gone": bool, "at": datetime}
+NAMES = {"lines": ("lines",), "newest": ("newest", "latest"), "best": ("best", "top", "dearest"), "kinds": ("kinds",)}
+NAMES |= {"totals": ("totals",), "last": ("last",), "rated": ("rated",), "settled": ("settled",)}
+"""The outputs, and what each may be called."""
+
+_FACTORS = (
+    hr.json("landing/factors", {"shop": str, "factor": int, "seq": int, "at": datetime}, max_files=1)
+    .event_time("at", bound="30d")
+    .named("factors")
+)
+EVER: dict[str, Any] = {"when": hr.on_update(), "how": hr.retracting(None)}
+ACTIONS = ("landed", "landed", "landed", "several", "several", "unpublished", "forked", "went_on", "filled", "promoted")
+ACTIONS = (*ACTIONS, "filled_and_promoted", "patched", "dropped", "back", "recovered", "expired", "expired", "replayed")
+ACTIONS = (*ACTIONS, "renamed", "column_renamed", "read")
+REFUSABLE = ("promoted", "patched", "back", "recovered", "dropped", "filled", "filled_and_promoted", "replayed")
+"""What may be refused, where there is no branch, or nothing that fits; nothing has changed then."""
+
+_NET = "select {columns}, moment, sum(sign) as n from records where {only} group by all"
+_BY_PRICE = "price desc nulls last, moment desc, id desc"
+ORACLES: Mapping[str, str] = {
+    "lines": f"""
+        select id, shop, price, moment, n
+        from ({_NET.format(columns="id, shop, price", only="price is not null")})""",
+    "newest": f"""
+        with net as ({_NET.format(columns="id, shop, price, version, gone", only="true")}),
+        there as (select id from net group by id having sum(n) <> 0)
+        select id, shop, price, moment, 1 from (
+            select * from net where n > 0 and id in (from there) qualify row_number() over (
+                partition by id order by version desc nulls last, moment desc, gone desc nulls last, shop desc,
+                price desc nulls last) = 1
+        ) where gone is not true""",
+    "best": f"""
+        with net as ({_NET.format(columns="shop, id, price", only="true")}),
+        hours as (select *, date_trunc('hour', moment) as hour from net),
+        there as (select shop, hour from hours group by all having sum(n) <> 0),
+        ranked as (
+            select *, sum(n) over (partition by shop, hour order by {_BY_PRICE} rows unbounded preceding) - n as before
+            from hours semi join there using (shop, hour) where n > 0
+        )
+        select shop, id, price, moment, least(n, 2 - before) from ranked where before < 2""",
+    "rated": f"""
+        with net as ({_NET.format(columns="id, shop, price", only="true")}),
+        held as (select * from factors qualify row_number() over (partition by shop, moment order by seq desc) = 1)
+        select net.id, net.shop, net.price, held.factor, net.moment, net.n
+        from net asof left join held on net.shop = held.shop and net.moment >= held.moment""",
+    "kinds": f"""
+        with net as ({_NET.format(columns="shop, price", only="true")}),
+        there as (select shop from net group by shop having sum(n) <> 0)
+        select shop, price, min(moment), 1 from net where n > 0 and shop in (from there) group by all""",
+    "totals": """
+        with days as (
+            select shop, sum(price * sign) as total, sum(sign) as n from records where price is not null
+            group by shop, date_trunc('day', moment) having sum(sign) <> 0
+        )
+        select shop, total, n, count(*) from days group by all""",
+    "settled": f"""
+        select id, shop, price, moment, n
+        from ({_NET.format(columns="id, shop, price", only="true")}) where epoch_us(moment) < {{watermark}}""",
+    "reader": """
+        select sum(price * sign), sum(sign), 1 from records where price is not null having sum(sign) <> 0""",
+    "last": f"""
+        with net as ({_NET.format(columns="shop, id, price", only="price is not null")}),
+        there as (select shop from net group by shop having sum(n) <> 0)
+        select shop, id, price, moment, 1 from net where n > 0 and shop in (from there)
+        qualify row_number() over (partition by shop order by {_BY_PRICE}) = 1""",
+}
+"""What stands of each output, and how often; ``records`` are those that were read, with their signs, ``factors`` those
+that are joined to them.
+"""
+
+Rows = Counter[tuple[Any, ...]]
+
+
+class History:
+    """One root, with a pipeline and its reader."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder, self.choice, self.done = folder, random.Random(seed), list[str]()
+        for kind in ("orders", "factors"):
+            (folder / "landing" / kind).mkdir(parents=True)
+        self.root = hr.open(folder.as_uri(), create=True)
+        self.called = {output: names[0] for output, names in NAMES.items()}
+        self.amount = "price"  # what the newest rows call it
+        self.there: list[dict[str, Any]] = []
+        self.owed: list[dict[str, Any]] = []
+        self.files: dict[str, tuple[str, ...]] = {}
+        self.checked: set[tuple[str, str]] = set()
+        self.branches, self.landings, self.factors = 0, 0, 0
+
+    # What there is
+
+    def pipeline(self, at: str = "main") -> hr.Pipeline:
+        """Its outputs say what they are called in the snapshot ``at``, where that is another name."""
+        names, amount = self._names_at(at)
+        formerly = {
+            output: {"formerly": name} for output, name in names.items() if name not in {None, self.called[output]}
+        }
+        renamed = {amount: self.amount} if amount not in {None, self.amount} else None
+        source = hr.json("landing/orders", {**SCHEMA, "sign": int}, changelog=col("sign"), max_files=1)
+        newest = {"shop": col("shop"), self.amount: col("price")}
+        own: dict[str, Any] = {
+            "lines": hr.Rows(["id", "shop", "price"], filter=col("price").is_not_null()),
+            "newest": hr.Rows(
+                newest,
+                key="id",
+                take=hr.newest("version", deleted=col("gone")),
+                renamed=renamed,
+                **EVER,
+                **formerly.get("newest", {}),
+            ),
+            "best": hr.Rows(
+                ["id", "price"],
+                key="shop",
+                take=hr.top(2, by="price"),
+                where=hr.FixedWindows("1h"),
+                **EVER,
+                **formerly.get("best", {}),
+            ),
+            "kinds": hr.Rows(["price"], key="shop", take=hr.distinct()),
+            "totals": hr.Output(
+                of="lines",
+                key="shop",
+                what={"total": col("price").sum(), "n": hr.count()},
+                where=hr.FixedWindows("1d"),
+                **EVER,
+            ),
+            "last": hr.Rows(["id", "price"], of="lines", key="shop", take=hr.newest("price")),
+            "rated": hr.Rows(
+                ["id", "shop", "price", "factor"],
+                join=[hr.as_of(_FACTORS, "shop", columns=["factor"], order="seq", outer=True, lateness="99d")],
+            ),
+            "settled": hr.Rows(["id", "shop", "price"], when=hr.on_window_close(), how=hr.retracting(None)),
+        }
+        outputs = {self.called[output]: made for output, made in own.items()}
+        return hr.Pipeline("shop", source.event_time("at", bound="30d"), outputs=outputs, executor="local")
+
+    def _names_at(self, at: str) -> tuple[dict[str, str], str | None]:
+        """What outputs are called at a branch or in a snapshot, and what the newest rows call a price there."""
+        if "shop" not in self.root:
+            return {}, None
+        catalog = self.root["shop"].catalog
+        snapshot = catalog.head().refs.get(at, at)
+        if snapshot in {"main", "beginning"}:
+            return {}, None
+        there = output_names(catalog.manifest(snapshot))
+        names = {output: next(name for name in known if name in there) for output, known in NAMES.items()}
+        columns = self.root["shop"][names["newest"]].current(at=snapshot).to_arrow().column_names
+        return names, next(name for name in ("price", "amount") if name in columns)
+
+    @property
+    def handle(self) -> Any:
+        return self.root[self.pipeline()]
+
+    def reader(self) -> hr.Pipeline:
+        """It sums what readers see of lines."""
+        return hr.Pipeline(
+            "reader",
+            hr.published("shop.lines", {"id": int, "price": int}),
+            key=None,
+            what={"total": col("price").sum(), "n": hr.count()},
+            where=hr.GlobalWindows(),
+            executor="local",
+            **EVER,
+        )
+
+    # What is done
+
+    def act(self, action: str) -> None:
+        """Do it. What is refused changes nothing."""
+        before = None if "shop" not in self.root else dict(self.root["shop"].catalog.head().refs)
+        self.done.append(action)
+        try:
+            getattr(self, action)()
+        except HeadraceError as error:
+            if action not in REFUSABLE:
+                raise
+            self.done[-1] += f": {error.code}"
+            if action not in ("filled", "filled_and_promoted", "recovered"):  # which have a part that may stay
+                assert dict(self.root["shop"].catalog.head().refs) == before, self.done
+
+    def land(self) -> None:
+        """A file of orders and withdrawals of orders, of which some come before their orders."""
+        choice = self.choice
+        lines: list[dict[str, Any]] = []
+        for _ in range(choice.randrange(1, 5)):
+            if self.there and choice.random() < 0.3:
+                lines.append({**self.there.pop(choice.randrange(len(self.there))), "sign": -1})
+            elif self.owed and choice.random() < 0.5:
+                lines.append({**self.owed.pop(), "sign": 1})
+            else:
+                order = self._order()
+                is_early = choice.random() < 0.1
+                (self.owed if is_early else self.there).append(order)
+                lines.append({**order, "sign": -1 if is_early else 1})
+        self.landings += 1
+        path = self.folder / f"landing/orders/{self.landings:04}.json"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        if choice.random() < 0.5:
+            path = self.folder / f"landing/factors/{self.landings:04}.json"
+            path.write_text("".join(f"{json.dumps(self._factor())}\n" for _ in range(choice.randrange(1, 3))))
+
+    def _factor(self) -> dict[str, Any]:
+        self.factors += 1
+        at = BEGIN + timedelta(minutes=self.choice.randrange(0, 180, 10))
+        return {
+            "shop": self.choice.choice("ab"),
+            "factor": self.choice.choice([None, 1, 2, 3]),
+            "seq": self.factors,
+            "at": at.isoformat() + "Z",
+        }
+
+    def _order(self) -> dict[str, Any]:
+        choice = self.choice
+        if self.there and choice.random() < 0.15:
+            return {**choice.choice(self.there)}
+        return {
+            "id": choice.randrange(4),
+            "shop": choice.choice("ab"),
+            "price": choice.choice([None, 0, 1, 1, 2]),
+            "version": choice.choice([None, 1, 2, 3]),
+            "gone": choice.choice([None, False, False, True]),
+            "at": (BEGIN + timedelta(choice.choice((0, 0, 0, 0, 30)), minutes=choice.randrange(0, 180, 10))).isoformat()
+            + "Z",
+        }
+
+    def landed(self) -> None:
+        self.land()
+        self.handle.run()
+
+    def several(self) -> None:
+        for _ in range(3):
+            self.land()
+        self.handle.run(files_per_epoch=self.choice.choice([1, 2]))
+
+    def unpublished(self) -> None:
+        self.land()
+        self.handle.run(publish=False)
+
+    def _branch(self) -> str:
+        known = sorted(_branches(self.handle.catalog.head().refs) - {"main"})
+        return self.choice.choice([*known, "nobody"])
+
+    def _new_branch(self) -> str:
+        self.branches += 1
+        return f"b{self.branches}"
+
+    def forked(self) -> None:
+        self.handle.fork("main", self._new_branch())
+
+    def went_on(self) -> None:
+        """A branch reads what has landed, or what is new."""
+        if (branch := self._branch()) in self.handle.catalog.head().refs:
+            self.land()
+            self.root[self.pipeline(branch)].run(branch=branch)
+
+    def filled(self) -> None:
+        self.handle.backfill(branch=self._new_branch())
+
+    def filled_and_promoted(self) -> None:
+        self.handle.backfill(branch=self._new_branch(), promote=True)
+
+    def promoted(self) -> None:
+        self.handle.promote(self._branch())
+
+    def patched(self) -> None:
+        self.handle.promote(self._branch(), patch=True, output=self.called[self.choice.choice([*NAMES])])
+
+    def dropped(self) -> None:
+        self.handle.drop(self._branch())
+
+    def back(self) -> None:
+        self.handle.rollback(to=self._before(), message="back")
+
+    def recovered(self) -> None:
+        to = self._before()
+        self.root[self.pipeline(to)].recover(to)
+
+    def _before(self) -> str:
+        catalog = self.handle.catalog
+        line = [link.snapshot_id for link in catalog.lineage(catalog.head().refs["main"])]
+        return self.choice.choice([*line[1:4], line[0]])
+
+    def expired(self) -> None:
+        self.handle.expire(keep_last=self.choice.randrange(1, 4))
+        self.checked.clear()
+
+    def replayed(self) -> None:
+        branch = self._new_branch()
+        self.handle.run(mode="replay", from_branch="main", branch=branch)
+        refs = self.handle.catalog.head().refs
+        for output in NAMES:
+            assert self.standing(output, refs[branch]) == self.standing(output, refs["main"]), (output, self.done)
+
+    def renamed(self) -> None:
+        output = self.choice.choice(("newest", "best"))
+        self.called[output] = self.choice.choice(NAMES[output])
+        self.landed()
+
+    def column_renamed(self) -> None:
+        self.amount = self.choice.choice(("price", "amount"))
+        self.landed()
+
+    def read(self) -> None:
+        """The reader reads on, and has summed what readers see, and what was withdrawn of what is yet to come."""
+        seen = published_of(self.handle.catalog.head().refs).get("lines")
+        if seen is None:
+            return
+        self.root[self.reader()].run()
+        read = self.root["reader"].current(columns=["total", "n"]).to_arrow().to_pylist()
+        assert Counter(tuple(row.values()) for row in read) == self.expected("reader", seen), self.done
+
+    # What holds
+
+    def check(self) -> None:
+        """What stands wherever a name points is what was read there."""
+        catalog = self.root["shop"].catalog
+        refs = catalog.head().refs
+        seen = published_of(refs)
+        pairs = {(output, refs[branch]) for branch in _branches(refs) for output in NAMES}
+        pairs |= {(output, at) for name, at in seen.items() for output, names in NAMES.items() if name in names}
+        for output, at in sorted(pairs - self.checked):
+            assert self.standing(output, at) == self.expected(output, at), (output, at, self.done)
+        self.checked |= pairs
+        check_catalog(catalog.store, "shop")
+
+    def standing(self, output: str, at: str) -> Rows:
+        """What readers see of an output in a snapshot."""
+        names, amount = self._names_at(at)
+        ends = ["total", "n"] if output == "totals" else ["event_time"]
+        middle = {"lines": ["id", "shop", "price"], "newest": ["id", "shop", amount], "kinds": ["shop", "price"]}
+        middle |= {
+            "rated": ["id", "shop", "price", "factor"],
+            "totals": ["shop"],
+            "best": ["shop", "id", "price"],
+            "last": ["shop", "id", "price"],
+            "settled": ["id", "shop", "price"],
+        }
+        columns = [*middle[output], *ends]
+        rows = self.root["shop"][names[output]].current(columns=columns, at=at).to_arrow()
+        return Counter(tuple(row[name] for name in columns) for row in _zoneless(rows).to_pylist())
+
+    def expected(self, output: str, at: str) -> Rows:
+        """What DuckDB gives of all records that a snapshot has read."""
+        with duckdb.connect() as connection:
+            for name, kind, schema in (("records", "orders", _RECORDS), ("factors", "factors", _OF_FACTORS)):
+                texts = [(self.folder / path).read_text() for path in self._files_of(at) if f"landing/{kind}/" in path]
+                lines = [json.loads(line) for text in texts for line in text.splitlines()]
+                read = [{**line, "moment": datetime.fromisoformat(line["at"].removesuffix("Z"))} for line in lines]
+                connection.register(name, pa.Table.from_pylist(read, schema))
+            found = connection.execute(ORACLES[output].format(watermark=self._watermark(at))).fetchall()
+        return Counter({tuple(row): int(n) for *row, n in found if n > 0})
+
+    def _watermark(self, at: str) -> int:
+        """What rows that wait have waited for, in a snapshot."""
+        return complete_until(seen_by(self.root["shop"].catalog.manifest(at), "settled"))
+
+    def _files_of(self, at: str) -> tuple[str, ...]:
+        """What a snapshot and those below it have read; of the latter it may have been noted before they expired."""
+        if at not in self.files:
+            catalog = self.root["shop"].catalog
+            parent = catalog.manifest(at).parent
+            below = () if parent is None else self._files_of(parent)
+            (epoch,) = recorded_epochs(catalog, at, parent)
+            self.files[at] = (*below, *(file.path for files in epoch.files.values() for file in files))
+        return self.files[at]
+
+    def finish(self) -> None:
+        """In the end readers see everything that was landed."""
+        self.landed()
+        self.handle.run()
+        catalog = self.root["shop"].catalog
+        refs = catalog.head().refs
+        assert {*published_of(refs).values()} == {refs["main"]}
+        self.checked.clear()
+        self.check()
+        self.read()
+        for name in ("shop", "reader"):
+            assert fsck(self.root[name].catalog, deep=True).damage == (), self.done
+
+
+def _branches(refs: Mapping[str, str]) -> set[str]:
+    return {name for name in refs if name == "main" or name[0] == "b"}
+
+
+_RECORDS = pa.schema(
+    [
+        *(("id", pa.int64()), ("shop", pa.string()), ("price", pa.int64()), ("version", pa.int64())),
+        *(("gone", pa.bool_()), ("moment", pa.timestamp("us")), ("sign", pa.int64())),
+    ]
+)
+
+
+_OF_FACTORS = pa.schema(
+    [
+        *(("shop", pa.string()), ("factor", pa.int64()), ("seq", pa.int64()), ("moment", pa.timestamp("us"))),
+    ]
+)
+
+
+def _zoneless(rows: pa.Table) -> pa.Table:
+    for place, column in enumerate(rows.schema):
+        if pa.types.is_timestamp(column.type):
+            rows = rows.set_column(place, column.name, rows.column(place).cast(pa.timestamp("us")))
+    return rows

@@ -1,0 +1,312 @@
+"""Structs and maps as columns of rows: they go again, are told from each other, and pass through whole."""
+
+import json
+from collections import Counter
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from types import GenericAlias
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace import col
+from headrace.audit.store import AuditFailedError
+from headrace.distribute.spark.application import SparkSession
+from headrace.errors import PipelineError
+from headrace.read.views.arrow_types import python_rows
+from headrace.runs.options import RunOptions
+from headrace.runs.process import process
+from headrace.testing import rows, run
+from tests.reference.strategies import examples
+from tests.rows.orders import Orders
+from tests.rows.test_delivered_rows import Table, deliver_to
+from tests.sinks.worlds import DeltaWorld
+
+ADDRESS: dict[str, Any] = {"city": str, "place": {"x": float, "seen": datetime, "names": list[str]}}
+SCHEMA: dict[str, Any] = {
+    "id": str,
+    "address": ADDRESS,
+    "tags": dict[str, int],
+    "prices": GenericAlias(dict, (str, {"amount": Decimal, "by": dict[str, float]})),
+    "sign": int,
+    "at": datetime,
+}
+NESTED = ["address", "tags", "prices"]
+PLAIN = hr.json("landing/orders", SCHEMA).event_time("at", bound="1h")
+SIGNED = hr.json("landing/orders", SCHEMA, changelog=col("sign")).event_time("at", bound="1h")
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Orders:
+    return Orders(tmp_path)
+
+
+def nested(source: Any = SIGNED, **more: Any) -> hr.Pipeline:
+    """Rows with structs and maps."""
+    return hr.Pipeline("orders", source, rows=["id", *NESTED], executor="local", **more)
+
+
+_FLOATS = st.sampled_from([None, 0.0, -0.0, 1.5])
+_KEYS = st.sampled_from(["a", "b", "é", ""])
+_PLACES = st.none() | st.fixed_dictionaries(
+    {"x": _FLOATS},
+    optional={
+        "seen": st.sampled_from([None, "2026-05-01T00:00:00Z"]),
+        "names": st.none() | st.lists(st.sampled_from(["n", None]), max_size=2),
+    },
+)
+_ADDRESSES = st.none() | st.fixed_dictionaries({}, optional={"city": st.sampled_from(["Oslo", None]), "place": _PLACES})
+_PRICES = st.none() | st.fixed_dictionaries(
+    {"amount": st.sampled_from([None, 1, "2.5"])}, optional={"by": st.none() | st.dictionaries(_KEYS, _FLOATS)}
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> list[dict[str, Any]]:
+    """Orders of both signs, few of whose values differ."""
+    return [
+        put(
+            draw(st.sampled_from(["a", "b"])),
+            draw(st.sampled_from([1, 1, -1])),
+            draw(st.integers(0, 1)),
+            address=draw(_ADDRESSES),
+            tags=draw(st.none() | st.dictionaries(_KEYS, st.sampled_from([None, 1, 2]), max_size=3)),
+            prices=draw(st.none() | st.dictionaries(_KEYS, _PRICES, max_size=2)),
+        )
+        for _ in range(draw(st.integers(1, 6)))
+    ]
+
+
+def expected_value(kind: Any, value: Any) -> Any:
+    """What a value of JSON is for readers: all fields are there, in order, and keys ascend."""
+    if value is None:
+        return None
+    if isinstance(kind, dict):
+        return {name: expected_value(own, value.get(name)) for name, own in kind.items()}
+    if getattr(kind, "__origin__", None) is dict:
+        return {name: expected_value(kind.__args__[1], value[name]) for name in sorted(value)}
+    if kind is float:
+        return value + 0.0
+    return Decimal(value) if kind is Decimal else value
+
+
+def as_text(row: dict[str, Any], names: list[str]) -> str:
+    """What can be counted of a row; a decimal has no zeros at its end, a time is as JSON has it."""
+
+    def plain(value: Any) -> str:
+        if isinstance(value, datetime):
+            return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+        return str(value.normalize() if isinstance(value, Decimal) else value)
+
+    return json.dumps([row[name] for name in names], default=plain)
+
+
+def expected_rows(given: list[dict[str, Any]], names: list[str]) -> Counter[str]:
+    counts: Counter[tuple[str, str]] = Counter()
+    for one in given:  # a withdrawal has the event time of its row
+        text = as_text({name: expected_value(SCHEMA[name], one[name]) for name in names}, names)
+        counts[one["at"], text] += one["sign"]
+    standing_rows: Counter[str] = Counter()
+    for (_, text), count in (+counts).items():
+        standing_rows[text] += count
+    return standing_rows
+
+
+def standing(orders: Orders, pipeline: hr.Pipeline, *names: str, **options: Any) -> Counter[str]:
+    """What stands, as text, by these columns."""
+    table = orders.handle(pipeline).current(columns=[*names], **options).to_arrow()
+    return Counter(as_text(row, [*names]) for row in python_rows(table))
+
+
+def put(id: str, sign: int = 1, minute: int = 0, **values: Any) -> dict[str, Any]:  # noqa: A002
+    at = f"2026-05-01T00:{minute:02}:00Z"
+    return {"id": id, **dict.fromkeys(NESTED), **values, "sign": sign, "at": at}
+
+
+OSLO = {"city": "Oslo", "place": {"x": 1.0, "names": ["a", None]}}
+STEPS: list[list[dict[str, Any]]] = [
+    [put("a", address=OSLO, tags={"y": 1, "x": None}), put("a", address={}), put("b", tags={}), put("c")],
+    [put("a", -1, address={"city": None}), put("b", prices={"p": {"amount": "1.50", "by": {"z": 0.0}}})],
+    [
+        put("a", -1, address=OSLO, tags={"x": None, "y": 1}),
+        put("b", -1, prices={"p": {"amount": 1.5, "by": {"z": -0.0}}}),
+    ],
+]
+ALL = [one for step in STEPS for one in step]
+
+
+@given(records(), st.integers(0, 5))
+@settings(examples(4, fewest=4), suppress_health_check=list(HealthCheck))
+def test_what_stands_is_the_sum_of_signs_on_the_kernel_and_the_reference(given: list[dict[str, Any]], cut: int) -> None:
+    steps = [rows(*part) for part in (given[:cut], given[cut:]) if part]
+    for executor in ("local", "reference"):
+        shown = run(nested(), steps, executor=executor).current.only("id", *NESTED)
+        assert Counter(as_text(row, ["id", *NESTED]) for row in shown) == expected_rows(given, ["id", *NESTED])
+
+
+@given(
+    records(),
+    st.sampled_from([hr.newest(), hr.top(2, by="id"), hr.distinct(), hr.newest("id")]),
+    st.sampled_from([PLAIN, SIGNED]),
+)
+@settings(examples(4, fewest=4), suppress_health_check=list(HealthCheck))
+def test_rows_of_groups_are_those_of_the_reference(given: list[dict[str, Any]], take: Any, source: Any) -> None:
+    taking = hr.Pipeline("orders", source, key="id", rows=NESTED, take=take, executor="local")
+    steps = [rows(*part) for part in (given[:3], given[3:]) if part]
+    local, reference = (
+        Counter(
+            as_text(row, ["id", *NESTED]) for row in run(taking, steps, executor=executor).current.only("id", *NESTED)
+        )
+        for executor in ("local", "reference")
+    )
+    assert local == reference
+
+
+def test_rows_with_structs_and_maps_go_as_they_came(orders: Orders) -> None:
+    handle = orders.handle(nested())
+    for step in STEPS:
+        orders.run(nested(), *step)
+    assert standing(orders, nested(), "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
+    snapshots = [one["snapshot"] for one in handle.snapshots().to_json()]
+    difference = handle.diff(snapshots[0], snapshots[-1])
+    assert difference.output.rows.removed - difference.output.rows.added == 2
+
+
+def test_a_condition_of_sql_reads_what_is_inside(orders: Orders) -> None:
+    orders.run(nested(), *STEPS[0])
+    view = orders.handle(nested()).current
+    assert [row["id"] for row in view(where="address.city = 'Oslo'").to_json()] == ["a"]
+    assert [row["id"] for row in view(where="tags['y'] = 1").to_json()] == ["a"]
+    assert view(where=col("tags").is_null()).count() == 2
+
+
+def test_another_pipeline_reads_them(orders: Orders) -> None:
+    read = hr.published("orders", {"id": str, **{name: SCHEMA[name] for name in NESTED}})
+    below = hr.Pipeline("below", read, rows=["id", *NESTED], executor="local")
+    for step in STEPS:
+        orders.run(nested(), *step)
+        orders.run(below)
+    assert standing(orders, below, "id", *NESTED) == expected_rows(ALL, ["id", *NESTED])
+
+
+def test_a_table_holds_them_as_json(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, pipeline = Table(), nested(sinks=[hr.postgres("orders", connection="nowhere")])
+    for step in STEPS:
+        orders.run(pipeline, *step)
+        deliver_to(table, monkeypatch)
+        orders.handle(pipeline).deliver()
+    assert Counter(as_text(row, ["id", *NESTED]) for row in table.rows()) == expected_rows(ALL, ["id", *NESTED])
+
+
+@pytest.mark.slow
+def test_a_delta_table_holds_them(tmp_path: Path, orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = DeltaWorld(str(tmp_path / "lake"))
+    monkeypatch.setenv("HEADRACE_CONN_LAKE", (tmp_path / "lake").as_uri())
+    pipeline = nested(sinks=[world.sink])
+    for step in STEPS:
+        orders.run(pipeline, *step)
+        orders.handle(pipeline).deliver()
+        (checked,) = orders.handle(pipeline).check_sinks()
+        assert checked.comparison is not None and checked.comparison.is_equal
+    assert len(world.rows()) == sum(expected_rows(ALL, ["id", *NESTED]).values())
+
+
+def test_expectations_see_them_as_json(orders: Orders) -> None:
+    held: dict[str, Any] = {"value_set": ['{"x": null, "y": 1}', "{}"]}
+    held_tags = nested(expectations=[hr.expect("column_values_to_be_in_set", column="tags", **held)])
+    orders.run(held_tags, *STEPS[0])
+    with pytest.raises(AuditFailedError):
+        orders.run(held_tags, put("d", tags={"x": 1}))
+
+
+def test_files_of_parquet_have_them(orders: Orders) -> None:
+    keys = pa.map_(pa.string(), pa.int32())
+    columns = {
+        "id": pa.array(["a", "b", "c", "d"]),
+        "address": pa.array([{"zip": 1, "city": "Oslo"}, None, {"zip": 2, "city": None}, None]),
+        "tags": pa.array([[("b", 1), ("a", None)], [], None, [("a", 1), ("a", 1)]], keys),
+        "at": pa.array([datetime(2026, 5, 1)] * 4, pa.timestamp("us")),
+    }
+    landing = orders.folder / "landing/orders"
+    landing.mkdir(parents=True)
+    pq.write_table(pa.table(columns), landing / "1.parquet")
+    schema = {"id": str, "address": {"city": str, "street": str}, "tags": dict[str, int], "at": datetime}
+    source = hr.parquet("landing/orders", schema).event_time("at", bound="1h")
+    pipeline = hr.Pipeline("orders", source, rows=["id", "address", "tags"], executor="local")
+    orders.run(pipeline)
+    found = {row["id"]: row for row in python_rows(orders.handle(pipeline).current().to_arrow())}
+    assert found["a"]["address"] == {"city": "Oslo", "street": None} and found["c"]["address"]["city"] is None
+    assert [*found["a"]["tags"].items()] == [("a", None), ("b", 1)] and found["b"]["tags"] == {}
+    (letter,) = orders.handle(pipeline).rejected().to_json()
+    assert letter["reason"] == "column tags: not a map of string to int that has each key once"
+
+
+@pytest.mark.parametrize(
+    ("record", "reason"),
+    [
+        ('"tags": {"a": 1, "a": 1}', "column tags: not a map of string to int that has each key once"),
+        ('"tags": {"a": "x"}', "column tags: not a map of string to int that has each key once"),
+        ('"tags": [1]', "column tags: not a map of string to int that has each key once"),
+        ('"address": {"place": {"seen": "soon"}}', "column address: not a struct of"),
+        ('"address": "Oslo"', "column address: not a struct of"),
+    ],
+)
+def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
+    line = f'{{"id": "a", "at": "2026-05-01T00:00:00Z", {record}}}'
+    (letter,) = run(nested(PLAIN), [rows(line)], executor="local").rejected
+    assert letter["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: hr.json("l", {"a": dict[int, str]}), "the keys of a map are text"),
+        (lambda: hr.json("l", {"a": {}}), "name the fields and their types"),
+        (lambda: hr.json("l", {"a": {"b": str, "B": str}}), "differ in case alone"),
+        (lambda: nested(key="tags", take=hr.newest()), "a map of string to int is no value; is_null reads it"),
+        (lambda: nested(id="address"), "id: 'address' is a struct of"),
+        (lambda: nested(filter=col("address") == "x"), "a struct of .* is no value"),
+    ],
+)
+def test_what_they_cannot_be_is_refused(wrong: Any, message: str) -> None:
+    with pytest.raises(PipelineError, match=message):
+        wrong()
+
+
+def test_a_field_that_is_added_is_another_definition(orders: Orders) -> None:
+    orders.run(nested(), *STEPS[0])
+    schema = {**SCHEMA, "address": {**ADDRESS, "street": str}}
+    wider = hr.json("landing/orders", schema, changelog=col("sign")).event_time("at", bound="1h")
+    with pytest.raises(hr.errors.FixConfigError, match="replay"):
+        orders.run(nested(wider), put("e"))
+
+
+@pytest.mark.spark
+def test_they_are_folded_and_read_on_spark(orders: Orders, spark: SparkSession) -> None:
+    for number, step in enumerate(STEPS):
+        orders.land(str(number), *step)
+        process(nested(), orders.root, RunOptions(str(number), executor="spark"), spark=spark)
+    expected = expected_rows(ALL, ["id", *NESTED])
+    assert standing(orders, nested(), "id", *NESTED, at="main") == expected
+    assert orders.handle(nested()).current(at="main").to_spark(spark).count() == sum(expected.values())
+
+
+def test_a_table_of_iceberg_has_the_same_types() -> None:
+    from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+    from headrace.connectors.iceberg.table import iceberg_schema, iceberg_type, is_same
+    from headrace.read.views.arrow_types import schema_of
+
+    columns = {name: nested().value_types[name] for name in NESTED}
+    schema = iceberg_schema(columns)
+    numbers = [*schema._lazy_id_to_field]
+    assert len(numbers) == len({*numbers}) == 4 + 1 + 3 + 1 + 7 + 1
+    plain = pa.table({name: pa.nulls(0, kind) for name, kind in zip(columns, schema_of(columns).types, strict=True)})
+    assert plain.cast(schema_to_pyarrow(schema, include_field_ids=False)).num_rows == 0
+    assert all(is_same(schema.find_field(name).field_type, iceberg_type(kind)) for name, kind in columns.items())
