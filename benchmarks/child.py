@@ -16,6 +16,7 @@ _MODULES = {
     Side.AWAITED: "driven",
     Side.NONE: "driven",
     Side.DUCKDB: "floor",
+    Side.DELTA_MERGE: "delta_merge",
 }
 
 

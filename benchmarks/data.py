@@ -114,6 +114,42 @@ def _touched(parameters: Touches) -> Iterator[pa.Table]:
         yield _table(users, at, random.integers(1, 1000, size))
 
 
+@dataclass(frozen=True)
+class SideRows:
+    """Parameters of rows of a side of a join: ``rows`` of ``keys`` users in each of ``files`` files, in the order of
+    time. The first file begins ``begin`` seconds in and has rows of ``span`` seconds; each further one begins ``step``
+    seconds behind the one before. ``is_hot``: half of all rows are of one user.
+    """
+
+    rows: int
+    files: int
+    keys: int
+    begin: int = 0
+    span: int = 3600
+    step: int = 0
+    is_hot: bool = False
+    seed: int = 7
+
+
+def side(cache: Path, parameters: SideRows) -> Path:
+    """The folder of files of these rows. No two rows of a file have one time."""
+    return _kept(cache, "side", asdict(parameters), _of_side(parameters))
+
+
+def _of_side(parameters: SideRows) -> Iterator[pa.Table]:
+    random = np.random.default_rng(parameters.seed)
+    rows = parameters.rows
+    for number in range(parameters.files if rows else 0):
+        begin = START + (parameters.begin + number * parameters.step) * SECOND
+        at = begin + ((np.arange(rows) + random.random(rows)) * (parameters.span * SECOND / rows)).astype(np.int64)
+        users = random.integers(0, parameters.keys, rows)
+        if parameters.is_hot:
+            users[random.random(rows) < 0.5] = 0
+        made = _table(users, at, random.integers(1, 1000, rows))
+        ids = np.arange(rows) + (parameters.seed * 1_000 + number) * 100_000_000
+        yield made.add_column(0, "id", pa.array(ids))
+
+
 def _kept(cache: Path, kind: str, parameters: dict[str, int], tables: Iterator[pa.Table]) -> Path:
     named = "-".join(f"{name}{value}" for name, value in parameters.items())
     folder = cache / f"{kind}-v{_VERSION}-{named}"

@@ -23,7 +23,7 @@ from benchmarks.runs import Measured, Run
 from benchmarks.workloads import Side
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.distribute.local import LocalEngine
-from headrace.model.time import instant
+from headrace.model.time import to_instant
 from headrace.program import columns as c
 from headrace.runs.commits import Committer, attempts_of
 from headrace.sources.landing import ByInput, Landing
@@ -91,7 +91,7 @@ def _without_snapshots(engine: LocalEngine, files: ByInput, listener: Commits) -
 def _epochs(engine: LocalEngine, files: ByInput) -> Iterator[ComputedEpoch]:
     while files:
         batch, files = engine.landing.next_epoch(files)
-        yield engine.compute(batch, instant(datetime.now(UTC)), wait_for_merges=not files)
+        yield engine.compute(batch, to_instant(datetime.now(UTC)), wait_for_merges=not files)
 
 
 def _kept(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) -> StoredRun:
@@ -99,4 +99,4 @@ def _kept(store: ObjectStore, cache: RowCache, path: str, rows: pa.RecordBatch) 
     groups = groups_of(rows.column(c.HASH).to_numpy())
     # the cache names its files by the content of what was stored; here a name of its own will do
     file = DataFile(path, rows.num_rows, rows.nbytes, hashlib.sha256(path.encode()).hexdigest(), groups)
-    return StoredRun(file, cache.enter(store, file, Rows(rows), ObjectInfo(path, 0, "")))
+    return StoredRun(file, cache.add_file(store, file, Rows(rows), ObjectInfo(path, 0, "")))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import duckdb
 
-from benchmarks.landing import paths
+from benchmarks.landing import land, paths
 from benchmarks.runs import Measured, Run, Stopwatch
-from benchmarks.workloads import BUSY, GAP, PERIOD, RESULTS, SIZE, Workload
+from benchmarks.workloads import BUSY, GAP, JOINS, LEFT, PERIOD, RESULTS, RIGHT, SIZE, Workload
 
 
 def measure(run: Run) -> Measured:
@@ -18,6 +18,8 @@ def measure(run: Run) -> Measured:
     started = time.monotonic()
     connection = duckdb.connect(config={"threads": run.cores, "memory_limit": run.memory})
     connection.execute("set timezone = 'UTC'")
+    for prefix, folder in (("a", run.prepare), ("b", run.source)) if run.prepare is not None else ():
+        land(folder, run.landing, prefix)
     start_seconds = time.monotonic() - started
     watch = Stopwatch()
     connection.execute(f"copy ({query(run.workload, paths(run.landing))}) to '{out}' (format parquet)")
@@ -38,8 +40,16 @@ def measure(run: Run) -> Measured:
 
 def query(workload: Workload, files: Iterable[Path]) -> str:
     """DuckDB's query for the results over these files."""
+    given = list(files)
+    if workload in JOINS:
+        of_sides = {side: _read(path for path in given if path.parent.name == side) for side in (LEFT, RIGHT)}
+        return _AS_OF.format(**of_sides)
+    return _QUERIES[workload].format(events=_read(given))
+
+
+def _read(files: Iterable[Path]) -> str:
     names = ", ".join(f"'{path}'" for path in files)
-    return _QUERIES[workload].format(events=f"read_parquet([{names}])")
+    return f"read_parquet([{names}])"
 
 
 _SIZE, _PERIOD, _GAP = (length // timedelta(microseconds=1) for length in (SIZE, PERIOD, GAP))
@@ -83,6 +93,11 @@ from (
 _TWO_STAGE = f"""
 select window_start, window_end, count(*)::bigint as users from ({_TUMBLING})
 where payments > {BUSY} group by all"""
+
+_AS_OF = """
+select l.id, l.amount, r.amount as before from {left} l
+asof join {right} r on l."user" = r."user" and l."at" >= r."at"
+"""
 
 _QUERIES: Mapping[Workload, str] = {
     Workload.TUMBLING: _TUMBLING,

@@ -20,7 +20,7 @@ from typing import Any
 
 import headrace as hr
 import headrace_snapshots
-from headrace.kernel.step import step
+from headrace.kernel.step import step_stage
 
 FOLDERS = tuple(str(Path(package.__file__ or "").parent) for package in (hr, headrace_snapshots))
 RECORDS = """{"user": "a", "amount": 1, "at": "2026-01-01T00:00:00Z"}
@@ -53,7 +53,7 @@ class Calls:
         if event != "call" or not code.co_filename.startswith(FOLDERS) or code.co_name == "<module>":
             return
         self.files.add(code.co_filename)
-        if code is step.__code__:
+        if code is step_stage.__code__:
             self.stacks.append(_stack(frame))
 
 

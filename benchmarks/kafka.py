@@ -161,11 +161,11 @@ def _ours(given: argparse.Namespace, executor: str, land: str) -> dict[str, Any]
 def _session(given: argparse.Namespace, more: dict[str, str]) -> Any:
     from pyspark.sql import SparkSession
 
-    from benchmarks.peers import _CONF
+    from benchmarks.peers import CONF
     from headrace.distribute.spark.jvm import driver_java_options
 
     settings = {
-        **_CONF,
+        **CONF,
         "spark.master": f"local[{given.cores}]",
         "spark.sql.shuffle.partitions": str(given.cores),
         "spark.driver.memory": given.memory,
@@ -183,9 +183,9 @@ def _peer(given: argparse.Namespace) -> dict[str, Any]:
     from pyspark.sql import DataFrame
     from pyspark.sql import functions as f
 
-    from benchmarks.peers import _STREAMING, _seconds
+    from benchmarks.peers import STREAMING, _seconds
 
-    spark = _session(given, {**_STREAMING, "spark.jars.packages": PACKAGE})
+    spark = _session(given, {**STREAMING, "spark.jars.packages": PACKAGE})
     out = given.work / "results"
 
     def sink(rows: DataFrame, batch: int) -> None:

@@ -4,14 +4,16 @@ from pathlib import Path
 
 
 def paths(folder: Path) -> list[Path]:
-    """Its data files in order."""
-    return sorted(folder.glob("*.parquet"))
+    """Its data files in order, those of folders in it with them."""
+    return sorted(folder.rglob("*.parquet"))
 
 
 def land(folder: Path, landing: Path, prefix: str) -> None:
-    """Put the files of a folder into a landing folder, by link, with names that begin with ``prefix``."""
+    """Put the files of a folder into a landing folder, by link, with names that begin with ``prefix``; those of folders
+    in it into folders of that name.
+    """
     for path in paths(folder):
-        land_file(path, landing, prefix)
+        land_file(path, landing / path.parent.relative_to(folder), prefix)
 
 
 def land_file(path: Path, landing: Path, prefix: str) -> None:

@@ -22,7 +22,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, nargs="+", default=[1_000_000, 10_000_000])
     parser.add_argument("--changed", type=int, default=200_000)
-    parser.add_argument("--against", type=Side, choices=[Side.STRUCTURED_STREAMING], default=Side.STRUCTURED_STREAMING)
+    peers = [Side.STRUCTURED_STREAMING, Side.DELTA_MERGE]
+    parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     report(parser, epochs=7)
 
 
@@ -34,6 +35,8 @@ def report(parser: argparse.ArgumentParser, epochs: int) -> None:
     executor_argument(parser)
     common_arguments(parser)
     given = parser.parse_args()
+    if given.against is Side.DELTA_MERGE and given.workload is not Workload.NEWEST:
+        parser.error("delta_merge keeps the newest row of each key alone: --workload newest")
     results = [_measure(given, keys) for keys in given.keys]
     if given.format == "json":
         print(

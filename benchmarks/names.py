@@ -146,7 +146,7 @@ def _record(catalog: Catalog, names: list[str], store: ObjectStore, first: Path,
         )
         log = catalog.append_record(log, FileRecord(epoch // EPOCH, batch))
         started = time.perf_counter()
-        log = files.after(log, catalog.data_prefix(epoch // EPOCH, catalog.new_snapshot_id()))
+        log = files.update_log(log, catalog.data_prefix(epoch // EPOCH, catalog.new_snapshot_id()))
         named += time.perf_counter() - started
     assert log.names is not None
     written = [one.file.bytes for one in log.names.files]

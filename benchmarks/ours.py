@@ -12,7 +12,7 @@ from benchmarks.landing import land
 from benchmarks.pipelines import pipeline
 from benchmarks.runs import Measured, Results, Run, Stopwatch, timed
 from benchmarks.workloads import LIVE, RESULTS, Workload
-from headrace.model.time import MAX_INSTANT, parse
+from headrace.model.time import MAX_INSTANT, parse_instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import process
@@ -88,7 +88,7 @@ def measure(run: Run) -> Measured:
         spark.stop()
     wall, cpu = listener.last
     commits = [listener.watch.wall, *listener.times]
-    end = parse(result.watermark or "-inf")
+    end = parse_instant(result.watermark or "-inf")
     return Measured(
         wall_seconds=wall,
         cpu_seconds=cpu,
@@ -158,4 +158,4 @@ def folded(made: Pipeline, workload: Workload, files: Sequence[str]) -> str:
     from headrace.read.views.columns import ViewColumns
     from headrace.read.views.row_files import standing_of
 
-    return standing_of(f"read_parquet({list(files)})", RESULTS[workload], ViewColumns.of(made))
+    return standing_of(f"read_parquet({list(files)})", RESULTS[workload], ViewColumns.from_pipeline(made))

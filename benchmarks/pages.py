@@ -225,7 +225,7 @@ def _manifest(pipeline: str, snapshot: str, parent: str | None, epoch: int, gene
         created_at=at,
         progress=progress,
         schema={},
-        tables={UNNAMED.state(0): (), UNNAMED.current: ()},
+        tables={UNNAMED.state_table(0): (), UNNAMED.current: ()},
         logs={name: FileLog.empty() for name in (UNNAMED.panes, UNNAMED.late, REJECTED, INPUTS)},
         counts={"records": 1000, "accepted": 990, "rejected": 10},
         timings={"compute_seconds": 1.5},

@@ -8,7 +8,7 @@ Parquet files per batch, overwritten if the batch is repeated: the least that gi
 import os
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.landing import land, paths
 from benchmarks.runs import Measured, Run, Stopwatch
-from benchmarks.workloads import BOUND, BUSY, GAP, LATENESS, LIVE, PERIOD, RESULTS, SIZE, Side, Workload
+from benchmarks.workloads import (
+    BEFORE,
+    BOUND,
+    BUSY,
+    GAP,
+    LATENESS,
+    LEFT,
+    LIVE,
+    PERIOD,
+    RESULTS,
+    RIGHT,
+    SIZE,
+    STAYING,
+    Side,
+    Workload,
+)
 from headrace.distribute.spark.jvm import driver_java_options
 
-_SCHEMA = "user bigint, at timestamp, amount bigint"
+SCHEMA = "user bigint, at timestamp, amount bigint"
+_OF_SIDES = f"id bigint, {SCHEMA}"
 
-_CONF = {
+CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "WARN",
@@ -32,7 +48,7 @@ _CONF = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
 }
-_STREAMING = {
+STREAMING = {
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
@@ -79,23 +95,25 @@ _ON_S3 = {
 def measure(run: Run) -> Measured:
     """Run the peer; its checkpoint and its results are in the run's folder."""
     started = time.monotonic()
-    spark = _session(run)
+    spark = session(run)
     start_seconds = time.monotonic() - started
     measured = _batch(spark, run, start_seconds) if run.side is Side.SPARK_BATCH else _stream(spark, run, start_seconds)
     spark.stop()
     return measured
 
 
-def _session(run: Run) -> SparkSession:
+def session(run: Run, more: Mapping[str, str] | None = None) -> SparkSession:
+    """A session as an expert would set it up, with ``more`` settings."""
     settings = {
-        **_CONF,
-        **(_STREAMING if run.side is Side.STRUCTURED_STREAMING else {}),
+        **CONF,
+        **(STREAMING if run.side is Side.STRUCTURED_STREAMING else {}),
         "spark.master": f"local[{run.cores}]",
         "spark.sql.shuffle.partitions": str(run.cores),
         "spark.driver.memory": run.memory,
         "spark.local.dir": str(run.work / "spark"),
         "spark.driver.extraJavaOptions": driver_java_options(),
     }
+    settings |= more or {}
     if run.root is not None:
         settings |= _ON_S3 | {"spark.hadoop.fs.s3a.endpoint": os.environ["AWS_ENDPOINT_URL"]}
     if run.event_log is not None:
@@ -148,8 +166,10 @@ _QUERIES: dict[Workload, Callable[[DataFrame], DataFrame]] = {
     Workload.NEWEST: _newest_payment,
 }
 
-_APPEND_ONLY = (Workload.SESSIONS, Workload.TWO_STAGE)
+_LATE_RESULTS = (Workload.SESSIONS, Workload.TWO_STAGE)
 """Structured Streaming has no update mode for sessions and for several aggregations: no early results, that is."""
+
+_APPEND_ONLY = (*_LATE_RESULTS, Workload.WITHIN)
 
 
 # --- the plain query
@@ -158,7 +178,7 @@ _APPEND_ONLY = (Workload.SESSIONS, Workload.TWO_STAGE)
 def _batch(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
     out = run.work / "results"
     watch = Stopwatch()
-    events = spark.read.schema(_SCHEMA).parquet(*[str(path) for path in paths(run.landing)])
+    events = spark.read.schema(SCHEMA).parquet(*[str(path) for path in paths(run.landing)])
     _grouped(run.workload, events).write.parquet(str(out))
     wall, cpu = watch.read()
     committed = time.time()
@@ -187,8 +207,7 @@ def _stream(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
     query = _drain(spark, run, out)
     wall, cpu = watch.read()
     progress = [dict(batch) for batch in query.recentProgress]
-    batches = [batch for batch in progress if _takes_in(batch)]
-    append = run.workload in _APPEND_ONLY
+    batches = [batch for batch in progress if takes_in(batch)]
     return Measured(
         wall_seconds=wall,
         cpu_seconds=cpu,
@@ -196,7 +215,7 @@ def _stream(spark: SparkSession, run: Run, start_seconds: float) -> Measured:
         first_commit_seconds=_first_commit(run, batches[0]["batchId"]),
         epoch_seconds=[batch["durationMs"]["triggerExecution"] / 1000 for batch in batches],
         rows_sql=_newest(run.workload, out),
-        cut=_watermark(progress) if append else None,
+        cut=_watermark(progress) if run.workload in _LATE_RESULTS else None,
         details=[{**batch["durationMs"], "rows": batch["numInputRows"]} for batch in progress],
         extra={"load_seconds": _load_seconds(batches[0])},
     )
@@ -209,10 +228,9 @@ def _load_seconds(batch: Mapping[str, Any]) -> float:
     return sum(loads) / 1000
 
 
-def _takes_in(batch: Mapping[str, Any]) -> bool:
+def takes_in(batch: Mapping[str, Any]) -> bool:
     """Whether the batch takes in files, even without rows; others only move the watermark on."""
-    (source,) = batch["sources"]
-    return bool(source["startOffset"] != source["endOffset"])
+    return any(source["startOffset"] != source["endOffset"] for source in batch["sources"])
 
 
 def _first_commit(run: Run, batch: int) -> float | None:
@@ -223,14 +241,11 @@ def _first_commit(run: Run, batch: int) -> float | None:
 
 
 def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
-    events = spark.readStream.schema(_SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(run.landing))
-    delay = BOUND + LATENESS if run.workload not in LIVE else BOUND + 96 * LATENESS
-
     def sink(rows: DataFrame, batch: int) -> None:
         rows.write.mode("overwrite").parquet(f"{out}/batch={batch:05d}")
 
     query = (
-        _grouped(run.workload, events.withWatermark("at", _seconds(delay)))
+        _results(spark, run)
         .writeStream.outputMode("append" if run.workload in _APPEND_ONLY else "update")
         .option("checkpointLocation", run.root or str(run.work / "checkpoint"))
         .foreachBatch(sink)
@@ -241,6 +256,25 @@ def _drain(spark: SparkSession, run: Run, out: Path) -> StreamingQuery:
     return query
 
 
+def _results(spark: SparkSession, run: Run) -> DataFrame:
+    if run.workload is Workload.WITHIN:
+        return _within(*(_events(spark, run.landing / side, BOUND + STAYING, _OF_SIDES) for side in (LEFT, RIGHT)))
+    delay = BOUND + LATENESS if run.workload not in LIVE else BOUND + 96 * LATENESS
+    return _grouped(run.workload, _events(spark, run.landing, delay))
+
+
+def _events(spark: SparkSession, folder: Path, delay: timedelta, schema: str = SCHEMA) -> DataFrame:
+    folder.mkdir(parents=True, exist_ok=True)  # Spark wants it to be there, and a side may have no files yet
+    events = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return events.withWatermark("at", _seconds(delay))
+
+
+def _within(left: DataFrame, right: DataFrame) -> DataFrame:
+    other = right.select(f.col("user").alias("payer"), f.col("at").alias("paid"), f.col("amount").alias("before"))
+    is_near = f"paid between at - interval {_seconds(BEFORE)} and at"
+    return left.join(other, f.expr(f"user = payer and {is_near}")).select(*RESULTS[Workload.WITHIN])
+
+
 def _watermark(progress: list[dict[str, Any]]) -> int:
     """The watermark of the last batch: windows that end up to it are out."""
     stated = progress[-1]["eventTime"]["watermark"]
@@ -248,10 +282,12 @@ def _watermark(progress: list[dict[str, Any]]) -> int:
 
 
 def _newest(workload: Workload, out: Path) -> str:
-    """Of every window the result of the newest batch that has one."""
+    """Of every window the result of the newest batch that has one; all rows that were joined."""
+    source = f"read_parquet('{out}/*/*.parquet', hive_partitioning = true)"
+    if workload is Workload.WITHIN:
+        return f"select {', '.join(RESULTS[workload])} from {source}"
     identity = [name for name in RESULTS[workload] if name in ("user", "window_start", "window_end")]
     values = [name for name in RESULTS[workload] if name not in identity]
     columns = [*(f'"{name}"' for name in identity), *(f'arg_max("{name}", batch) as "{name}"' for name in values)]
     groups = ", ".join(f'"{name}"' for name in identity)
-    source = f"read_parquet('{out}/*/*.parquet', hive_partitioning = true)"
     return f"select {', '.join(columns)} from {source} group by {groups}"

@@ -6,10 +6,27 @@ when its window ends (``on_time="if_non_empty"``).
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 from benchmarks.payments import PAYMENTS
-from benchmarks.workloads import BOUND, BUSY, GAP, GROUPS, LATENESS, PERIOD, REGIONS, SIZE, Side, Workload
+from benchmarks.workloads import (
+    BEFORE,
+    BOUND,
+    BUSY,
+    GAP,
+    GROUPS,
+    JOINS,
+    LATENESS,
+    LEFT,
+    PERIOD,
+    REGIONS,
+    RIGHT,
+    SIZE,
+    STAYING,
+    Side,
+    Workload,
+)
 from headrace import (
     Aggregation,
     Default,
@@ -19,11 +36,14 @@ from headrace import (
     Sessions,
     SlidingWindows,
     accumulating,
+    as_of,
     col,
     count,
     lit,
     newest,
+    parquet,
     retracting,
+    within,
 )
 
 
@@ -33,10 +53,24 @@ def pipeline(workload: Workload, against: Side, source: Path) -> Pipeline:
     Against Structured Streaming every epoch gives early panes of what it touched, which retract their predecessors for
     sessions. Against a query over all files, which gives one result per window, so does the pipeline.
     """
+    if workload in JOINS:
+        return _joined(workload, source)
     made = _PIPELINES[workload](_reading(source))
     if not against.is_batch:
         return made
     return replace(made, when=Default(), then=tuple(replace(stage, when=Default()) for stage in made.then))
+
+
+def _joined(workload: Workload, source: Path) -> Pipeline:
+    """Payments with what their user paid before, as rows."""
+    columns = {"id": int, "user": int, "at": datetime, "amount": int}
+    left, right = (parquet(f"file://{source}/{side}", columns).event_time("at", bound=BOUND) for side in (LEFT, RIGHT))
+    other, carried = right.named(RIGHT), {"before": "amount"}
+    if workload is Workload.AS_OF:
+        join = as_of(other, "user", columns=carried, lateness=STAYING)
+    else:
+        join = within(other, "user", between=(-BEFORE, "0s"), columns=carried, lateness=STAYING)
+    return Pipeline("benchmark", left, join=[join], rows=["id", "amount", "before"])
 
 
 def _reading(source: Path) -> Pipeline:

@@ -45,8 +45,8 @@ KINDS = ("changed", "merged", "catalog", "panes", "folded")
 
 _TABLE = re.compile(r"data/[^/]+/(.+)-\d{5}-[0-9a-f]+-\d+\.parquet")
 _KIND_OF_TABLE = {
-    UNNAMED.state(0): "changed",
-    f"{UNNAMED.state(0)}-merged": "merged",
+    UNNAMED.state_table(0): "changed",
+    f"{UNNAMED.state_table(0)}-merged": "merged",
     UNNAMED.panes: "panes",
     UNNAMED.current: "folded",
 }

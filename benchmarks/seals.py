@@ -100,12 +100,14 @@ def without_seals() -> Any:
     def put(place: LandingPlace, seal: RangeSeal) -> None:
         kept[place.store.uri, seal.range.number] = seal
 
-    return patch.multiple(LandingPlace, put_seal=put, seal=lambda place, number: kept.get((place.store.uri, number)))
+    return patch.multiple(
+        LandingPlace, put_seal=put, read_seal=lambda place, number: kept.get((place.store.uri, number))
+    )
 
 
 def without_digests() -> Any:
     """No digest is taken of a file."""
-    return patch.object(SealedFile, "of", lambda data: SealedFile(len(data), ""))
+    return patch.object(SealedFile, "from_data", lambda data: SealedFile(len(data), ""))
 
 
 @contextmanager

@@ -3,10 +3,16 @@
 ``python -m benchmarks.small_files --files 1000 10000 --executor local|spark``. A file has ten records, about 1 KB. Both
 sides sum amounts by shop and hour; each run is a process of its own. Wall and CPU seconds from the first listing to the
 last commit, children's too; Spark's start is left out on both sides.
+
+With ``--kinds json csv quoted parquet signed debezium`` Headrace alone, for each kind the same records in ten files,
+too.
 """
 
 import argparse
+import csv
+import io
 import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -14,6 +20,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +41,18 @@ class Figures:
     wall_seconds: float
     cpu_seconds: float
     found: Mapping[str, list[int]]
+    peak_bytes: int = 0
+
+
+SUFFIXES = {
+    "json": ".jsonl",
+    "csv": ".csv",
+    "quoted": ".csv",
+    "parquet": ".parquet",
+    "signed": ".jsonl",
+    "debezium": ".jsonl",
+}
+"""Kinds of files, and how their names end."""
 
 
 def main() -> None:
@@ -41,6 +60,9 @@ def main() -> None:
     given = _arguments()
     if given.side:
         print(json.dumps(vars(_measured(given))))
+        return
+    if given.kinds:
+        _show_kinds(given)
         return
     measured = [_compared(given, files) for files in given.files]
     if given.format == "json":
@@ -56,6 +78,8 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--files", type=int, nargs="+", default=[1000, 10_000])
+    parser.add_argument("--kinds", choices=SUFFIXES, nargs="+", default=[])
+    parser.add_argument("--kind", choices=SUFFIXES, default="json", help=argparse.SUPPRESS)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--side", type=Side, help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -64,28 +88,65 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def side_run(side: Side, landing: Path, given: argparse.Namespace) -> Figures:
+def _show_kinds(given: argparse.Namespace) -> None:
+    """Files of each kind beside the same records in ten, in turn."""
+    for files, kind in product(given.files, given.kinds):
+        many = landed(given.folder, files, kind)
+        ten = landed(given.folder, 10, kind, files * RECORDS // 10)
+        pairs = [[side_run(Side.OURS, landing, given, kind) for landing in (many, ten)] for _ in range(given.repeats)]
+        if any(one.found != other.found or len(one.found) < SHOPS for one, other in pairs):
+            raise SystemExit(f"{files} files of {kind} and ten give different results")
+        cpu = ["/".join(f"{run.cpu_seconds:.2f}" for run in runs) for runs in zip(*pairs, strict=True)]
+        peak = [max(run.peak_bytes for run in runs) // 2**20 for runs in zip(*pairs, strict=True)]
+        print(f"{files:,} files of {kind}: CPU {cpu[0]} s, {peak[0]} MB; in ten {cpu[1]} s, {peak[1]} MB", flush=True)
+
+
+def side_run(side: Side, landing: Path, given: argparse.Namespace, kind: str = "json") -> Figures:
     """One side over these files, in a process of its own."""
     with workplace(given.folder) as work:
         for path in landing.iterdir():
             land_file(path, work / "landing" / "shops", "a")
-        asked = ["--side", side, "--work", str(work), "--executor", given.executor, "--cores", str(given.cores)]
-        command = [sys.executable, "-m", "benchmarks.small_files", *asked, "--memory", given.memory]
+        asked = ["--side", side, "--work", str(work), "--executor", given.executor, "--kind", kind]
+        command = [sys.executable, "-m", "benchmarks.small_files", *asked, "--cores", str(given.cores)]
+        command += ["--memory", given.memory]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return Figures(**json.loads(done.stdout.splitlines()[-1]))
 
 
-def landed(folder: Path, files: int) -> Path:
-    """The folder of so many files, written if it is not there yet."""
-    landing = folder / "data" / f"small-files-{files}"
+def landed(folder: Path, files: int, kind: str = "json", records: int = RECORDS) -> Path:
+    """The folder of so many files of so many records, written if it is not there yet."""
+    landing = folder / "data" / f"small-files-{kind}-{files}-{records}"
     if not landing.is_dir():
         draft = landing.with_suffix(".draft")
         draft.mkdir(parents=True, exist_ok=True)
         for file in range(files):
-            records = (_record(file * RECORDS + number) for number in range(RECORDS))
-            (draft / f"{file:08d}.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+            rows = [_record(file * records + number) for number in range(records)]
+            (draft / f"{file:08d}{SUFFIXES[kind]}").write_bytes(_body(kind, rows))
         draft.rename(landing)
     return landing
+
+
+def _body(kind: str, rows: list[dict[str, object]]) -> bytes:
+    if kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        out = pa.BufferOutputStream()
+        times = [{**row, "at": datetime.fromisoformat(str(row["at"]))} for row in rows]
+        pq.write_table(pa.Table.from_pylist(times), out)
+        return bytes(out.getvalue())
+    if kind in ("csv", "quoted"):
+        text = io.StringIO()
+        quoting = csv.QUOTE_MINIMAL if kind == "csv" else csv.QUOTE_ALL
+        writer = csv.DictWriter(text, [*rows[0]], lineterminator="\n", quoting=quoting)
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue().encode()
+    if kind == "signed":
+        rows = [{**row, "sign": 1} for row in rows]
+    if kind == "debezium":
+        rows = [{"before": None, "after": row, "op": "c"} for row in rows]
+    return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
 
 
 def _record(number: int) -> dict[str, object]:
@@ -129,15 +190,21 @@ def _ours(given: argparse.Namespace) -> Figures:
     from headrace.runs.options import RunOptions
     from headrace.runs.process import process
 
-    landed = hr.json("landing/shops", {"shop": str, "amount": int, "at": datetime})
+    schema: dict[str, Any] = {"shop": str, "amount": int, "at": datetime}
+    reading: dict[str, Any] = {}
+    if given.kind == "signed":
+        schema, reading = {**schema, "sign": int}, {"changelog": hr.col("sign")}
+    if given.kind == "debezium":
+        reading = {"changelog": hr.debezium_envelope()}
+    form = {".csv": hr.csv, ".parquet": hr.parquet}.get(SUFFIXES[given.kind], hr.json)
     sales = hr.Pipeline(
         "sales",
-        landed.event_time("at", bound="1h"),
+        form("landing/shops", schema, **reading).event_time("at", bound="1h"),
         key="shop",
         what={"amount": hr.col("amount").sum(), "records": hr.count()},
         where=hr.FixedWindows("1h"),
         when=hr.on_update(),
-        how=hr.accumulating("1d"),
+        how=hr.retracting("1d") if reading else hr.accumulating("1d"),
     )
     spark = None
     if given.executor == "spark":
@@ -150,7 +217,7 @@ def _ours(given: argparse.Namespace) -> Figures:
     wall, cpu = time.monotonic() - begun, _cpu_seconds() - cpu
     rows = hr.open(root)[sales].read(at="main").to_arrow().to_pylist()
     found = ((row["shop"], f"{row['window_start']:%H}", row["amount"], row["records"]) for row in rows)
-    return Figures(wall, cpu, _by_window(found))
+    return Figures(wall, cpu, _by_window(found), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def _structured_streaming(given: argparse.Namespace) -> Figures:

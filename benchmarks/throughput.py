@@ -55,7 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--epochs", type=int, default=10, help="files, and so micro-batches")
-    peers = [side for side in Side if side not in (Side.OURS, Side.BESIDE, Side.AWAITED, Side.NONE)]
+    peers = [side for side in Side if side not in (Side.OURS, Side.BESIDE, Side.AWAITED, Side.NONE, Side.DELTA_MERGE)]
     parser.add_argument("--against", type=Side, choices=peers, default=Side.STRUCTURED_STREAMING)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--seed", type=int, default=7)

@@ -14,6 +14,15 @@ LATENESS = timedelta(minutes=15)
 SIZE = timedelta(minutes=10)
 PERIOD = timedelta(minutes=5)
 GAP = timedelta(minutes=10)
+BEFORE = timedelta(minutes=6)
+"""``within`` joins payments with those on the other side that came so long before, at most."""
+
+STAYING = timedelta(hours=10)
+"""Lateness of joins: all rows count to the end."""
+
+LEFT, RIGHT = "left", "right"
+"""Folders of the sides of joins."""
+
 BUSY = 5
 """Users with more payments than this in a window are counted by ``two_stage``."""
 
@@ -21,7 +30,8 @@ BUSY = 5
 class Workload(StrEnum):
     """What is computed per user: sums per fixed window, per sliding window, per session; or, per window, busy users;
     or per day, so that every user stays open; or the newest payment of each user, as a row; or, per window, sums by
-    user, then by group, then by region, each of the one before.
+    user, then by group, then by region, each of the one before. Or payments joined with others of their user: the last
+    one that is not later, or all of some minutes before.
     """
 
     TUMBLING = "tumbling"
@@ -31,10 +41,15 @@ class Workload(StrEnum):
     LIVE_KEYS = "live_keys"
     SHUFFLES = "shuffles"
     NEWEST = "newest"
+    AS_OF = "as_of"
+    WITHIN = "within"
 
 
 LIVE = (Workload.LIVE_KEYS, Workload.NEWEST)
 """Those in which every user stays open."""
+
+JOINS = (Workload.AS_OF, Workload.WITHIN)
+"""Those with two sides."""
 
 COMPARED = (Workload.TUMBLING, Workload.SLIDING, Workload.SESSIONS, Workload.TWO_STAGE)
 """Those that peers compute, too, in whole drains."""
@@ -53,6 +68,7 @@ class Side(StrEnum):
     AWAITED = "awaited"
     NONE = "none"
     STRUCTURED_STREAMING = "structured_streaming"
+    DELTA_MERGE = "delta_merge"
     SPARK_BATCH = "spark_batch"
     DUCKDB = "duckdb"
     POLARS = "polars"
@@ -71,6 +87,7 @@ RESULTS: Mapping[Workload, tuple[str, ...]] = {
     **dict.fromkeys(Workload, ("user", "window_start", "window_end", "payments", "amount")),
     Workload.TWO_STAGE: ("window_start", "window_end", "users"),
     Workload.NEWEST: ("user", "amount"),
+    **dict.fromkeys(JOINS, ("id", "amount", "before")),
     Workload.SHUFFLES: ("region", "window_start", "window_end", "payments", "amount"),
 }
 """Columns of the results by which both sides are compared."""
