@@ -31,6 +31,8 @@ add_module_names = False
 maximum_signature_line_length = 100
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["front.css"]
 html_title = f"Headrace {release}"
 html_show_sphinx = False
 copybutton_prompt_text = "$ "
