@@ -514,8 +514,8 @@ MUTATIONS = (
     Mutation(
         "a join leaves out a right row at the end of the interval",
         "kernel/joins/step.py",
-        "self.after = search_within(self.times, begin, end, last, after=True)",
-        "self.after = search_within(self.times, begin, end, last, after=False)",
+        "self.after = sides.search_within(self.times, begin, end, last, after=True)",
+        "self.after = sides.search_within(self.times, begin, end, last, after=False)",
         Case("own_joins", "own_joins_as_of"),
     ),
     Mutation(
@@ -528,7 +528,7 @@ MUTATIONS = (
     Mutation(
         "versions of one moment are told apart without their order",
         "kernel/joins/step.py",
-        "ranks.append(_rank_values(of_row.column(ORDER).take(places)))",
+        "ranks.append(_rank_values(of_row.column(sides.ORDER).take(places)))",
         "pass",
         Case("own_joins", "own_joins_tied_and_deleted"),
     ),

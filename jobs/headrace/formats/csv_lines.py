@@ -17,17 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 from numpy.typing import NDArray
 
-from headrace.formats import file_format
-from headrace.formats.csv_dialect import (
-    FEW_RECORDS,
-    Header,
-    JudgedLines,
-    Quoting,
-    check_body,
-    check_preamble,
-    header_of,
-    layout_of,
-)
+from headrace.formats import csv_dialect, file_format
 from headrace.formats.fields import typed
 from headrace.formats.lines import (
     UTF8,
@@ -60,7 +50,7 @@ class CsvLines(TextFormat):
     @property
     def layout(self) -> TextLayout:
         """How records are told apart."""
-        return layout_of(self.dialect, span_lines=self.span_lines)
+        return csv_dialect.layout_of(self.dialect, span_lines=self.span_lines)
 
     @property
     def _quotes(self) -> Quotes | None:
@@ -94,7 +84,7 @@ class CsvLines(TextFormat):
             raise
         except file_format.FileColumnsError:
             text = self.layout.decode_file(self.unpacked(data, path), path)
-            check_preamble(text, self.layout, self.dialect, fields, path)
+            csv_dialect.check_preamble(text, self.layout, self.dialect, fields, path)
             raise
 
     def read_lines(
@@ -109,7 +99,7 @@ class CsvLines(TextFormat):
         assert header is not None
         if self._quotes is not None and self._quotes.are_open_behind(header):
             raise file_format.UnreadableFileError(path, "a quote in its header is not closed")
-        columns = header_of(header, fields, self.dialect, path)
+        columns = csv_dialect.header_of(header, fields, self.dialect, path)
         required.check(columns.names, columns.stored, path, "header")
         return self._scan_records(lines, columns, fields)
 
@@ -141,22 +131,28 @@ class CsvLines(TextFormat):
             parts.append((rest, super().read_together([files[number] for number in rest], fields, required)))
         return file_format.join_scanned_files(parts)
 
-    def _find_header(self, line: bytes, fields: SourceFields, required: file_format.RequiredColumns) -> Header | None:
+    def _find_header(
+        self, line: bytes, fields: SourceFields, required: file_format.RequiredColumns
+    ) -> csv_dialect.Header | None:
         """The header ``line``; None where it is wrong, which each file says of itself."""
         try:
-            header = header_of(line, fields, self.dialect, "")
+            header = csv_dialect.header_of(line, fields, self.dialect, "")
             required.check(header.names, header.stored, "", "header")
         except file_format.UnreadableFileError:
             return None
         return header
 
     def _scan_joined(
-        self, texts: Sequence[tuple[str, bytes]], joined_lines: JoinedLines, header: Header, fields: SourceFields
+        self,
+        texts: Sequence[tuple[str, bytes]],
+        joined_lines: JoinedLines,
+        header: csv_dialect.Header,
+        fields: SourceFields,
     ) -> file_format.ScannedFiles:
         """Files with one ``header``, of which these are names, ``texts``, and the ``joined_lines`` lines."""
         unreadable: dict[int, file_format.UnreadableFileError] = {}
         for number in np.flatnonzero(
-            joined_lines.lengths > FEW_RECORDS
+            joined_lines.lengths > csv_dialect.FEW_RECORDS
         ).tolist():  # the beginning of others says nothing
             path, text = texts[number]
             try:
@@ -171,17 +167,19 @@ class CsvLines(TextFormat):
 
     def check_beginning(self, text: bytes, header: bytes, fields: SourceFields, path: str) -> None:
         """Raise DialectError for records of another dialect."""
-        check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
+        csv_dialect.check_body(text, header, self.dialect, {field.place for field in fields.values()}, path)
 
-    def _scan_records(self, lines: TextLines, header: Header, fields: SourceFields) -> file_format.ScannedRecords:
+    def _scan_records(
+        self, lines: TextLines, header: csv_dialect.Header, fields: SourceFields
+    ) -> file_format.ScannedRecords:
         """Records of the lines after ``header``; a repetition of it is not a record either."""
         lines = lines.where(as_numpy(pc.not_equal(lines.text, arrow_scalar(header.line))))
         if not len(lines):
             return file_format.nothing(fields)
         not_text = file_format.NOT_UTF8 if self.dialect.encoding == UTF8 else f"not {self.dialect.encoding}"
         parse_errors = pc.if_else(pa.array(lines.is_utf8), pa.scalar(None, pa.string()), arrow_scalar(not_text))
-        quoting = Quoting(self.dialect)
-        judged_lines = JudgedLines.from_lines(lines, quoting, self._quotes)
+        quoting = csv_dialect.Quoting(self.dialect)
+        judged_lines = csv_dialect.JudgedLines.from_lines(lines, quoting, self._quotes)
         for reason, rows in judged_lines.misread.items():
             if rows.any():
                 parse_errors = pc.if_else(pa.array(rows), arrow_scalar(reason), parse_errors)
@@ -251,7 +249,7 @@ CSV: Final = CsvLines()
 class _Reading:
     """Lines on their way to columns of text."""
 
-    def __init__(self, lines: TextLines, header: Header, quoting: Quoting) -> None:
+    def __init__(self, lines: TextLines, header: csv_dialect.Header, quoting: csv_dialect.Quoting) -> None:
         self.lines, self.header, self.quoting = lines, header, quoting
         self.nulls = ["", *quoting.dialect.nulls]
         self.tables: list[pa.Table] = []

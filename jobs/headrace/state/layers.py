@@ -19,21 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from headrace.kernel import state as kernel_state
 from headrace.kernel.columns import ARROW_TYPES, arrow_scalar, as_numpy
 from headrace.kernel.delta import Disposition, takes_part
 from headrace.kernel.keys import group_by_key
 from headrace.kernel.keys import hash_keys as key_hashes
 from headrace.kernel.stage import CompiledStage
-from headrace.kernel.state import (
-    Hashes,
-    concat_rows,
-    distinct_hashes,
-    hashes_of,
-    newest_rows,
-    present_rows,
-    remaining_rows,
-    rows_with_signal,
-)
 from headrace.kernel.step import StageResult, step_stage
 from headrace.model.event_time import Deduplicate
 from headrace.model.expressions.data_types import DataType, Schema
@@ -98,7 +89,7 @@ class RememberedIds:
         is_repeated = np.zeros(len(event_times), np.bool_)
         own = [judged[name].take(pa.array(counts)) for name in self._identity]
         hashes = key_hashes(own[:1])
-        unexpired_rows = self._unexpired_rows(distinct_hashes([hashes]))
+        unexpired_rows = self._unexpired_rows(kernel_state.distinct_hashes([hashes]))
         both = group_by_key(
             np.concatenate([as_numpy(unexpired_rows.column(c.HASH)), hashes]),
             [
@@ -115,7 +106,7 @@ class RememberedIds:
     def _unexpired_rows(self, wanted_hashes: NDArray[np.uint64]) -> pa.RecordBatch:
         """The rows of some hashes that are not forgotten."""
         batches = [run.rows_of(wanted_hashes) for layer in self.layers for run in in_turn(layer.runs)]
-        rows = concat_rows(self.schema, batches)
+        rows = kernel_state.concat_rows(self.schema, batches)
         return rows.filter(pa.array(self.unexpired_mask(rows)))
 
     def unexpired_mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
@@ -231,21 +222,23 @@ class Layers:
         """Sorted files of all layers: of several rows of one (key, window), that of the last file counts."""
         return [run for layer in self.layers for run in layer.runs]
 
-    def affected_rows(self, touched: Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> pa.RecordBatch:
+    def affected_rows(
+        self, touched: kernel_state.Hashes, clocks: FiringClocks, signals: Sequence[Signal] = ()
+    ) -> pa.RecordBatch:
         """The newest rows of keys that an epoch may change something of: those ``touched``, those with a due
         activation, and open windows that hear one of ``signals``. Rows that say that a window is gone are left out.
         """
         relevant_signals = self._relevant_signals(signals)
         if not self.runs:
-            return remaining_rows(self.stage, ())
+            return kernel_state.remaining_rows(self.stage, ())
         wanted_hashes = [touched, *(run.due_hashes(clocks) for run in in_turn(self.runs) if run.most_due(clocks))]
         if relevant_signals:
             wanted_hashes += [
-                hashes_of(run.rows, rows_with_signal(self.stage, run.rows, relevant_signals))
+                kernel_state.hashes_of(run.rows, kernel_state.rows_with_signal(self.stage, run.rows, relevant_signals))
                 for run in in_turn(self.runs)
             ]
-        hashes = distinct_hashes(wanted_hashes)
-        return remaining_rows(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
+        hashes = kernel_state.distinct_hashes(wanted_hashes)
+        return kernel_state.remaining_rows(self.stage, (run.rows_of(hashes) for run in in_turn(self.runs)))
 
     def most_found(self, clocks: FiringClocks, signals: Sequence[Signal] = ()) -> int:
         """An upper bound of how many rows ``affected_rows`` would find besides those of keys that are touched."""
@@ -279,7 +272,7 @@ class Layers:
         """The earliest hold of an open window, or ``watermark`` if none is earlier (semantics 7.1)."""
         looked_at = [c.HASH, *self.stage.identity, c.STATUS, c.HOLD]
         for bound, hashes in _by_hold(self.runs, watermark):
-            rows = newest_rows(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
+            rows = kernel_state.newest_rows(self.stage, [run.rows_of(hashes, looked_at) for run in in_turn(self.runs)])
             holds = pc.min(rows.column(c.HOLD).filter(pc.equal(rows.column(c.STATUS), arrow_scalar(c.OPEN)))).as_py()
             if holds is not None and holds <= bound:
                 return Instant(holds)
@@ -289,7 +282,7 @@ class Layers:
         """The rows of ``changes`` that belong on top: where there is nothing to hide, those that say that a window is
         gone do not.
         """
-        return changes if self.layers else present_rows(changes)
+        return changes if self.layers else kernel_state.present_rows(changes)
 
     def with_layer(self, runs: Sequence[SortedFile], epoch: int) -> "Layers":
         """With a layer on top of ``runs``, what ``epoch`` changed and is ``changes_to_keep``."""
@@ -308,7 +301,7 @@ def _latest_end(rows: pa.RecordBatch) -> int | None:
     return latest
 
 
-def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[int, Hashes]]:
+def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[int, kernel_state.Hashes]]:
     """The hashes of rows whose hold is before ``watermark``, the earliest first: a few, among which are all whose hold
     is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
     """
@@ -324,7 +317,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
             for index, end in zip(indexes, ends, strict=True)
         ]
         places = zip(in_turn(runs), indexes, begins, ends, strict=True)
-        yield bound, distinct_hashes([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
+        yield bound, kernel_state.distinct_hashes([run.hashes[index.rows_at(a, b)] for run, index, a, b in places])
         begins, few = ends, few * 8
 
 

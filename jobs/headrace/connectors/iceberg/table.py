@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
 import pyarrow as pa
+from pyiceberg import types
 from pyiceberg.exceptions import (
     CommitFailedException,
     NoSuchNamespaceError,
@@ -35,21 +36,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.table.update.snapshot import ManageSnapshots
 from pyiceberg.transforms import DayTransform, HourTransform, MonthTransform, Transform, YearTransform
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    IcebergType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 from sqlalchemy.exc import IntegrityError
 
 from headrace.ext import sinks as sink_ports
@@ -63,15 +49,15 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 
-_TYPES: Final[Mapping[DataType, IcebergType]] = {
-    DataType.STRING: StringType(),
-    DataType.INT: LongType(),
-    DataType.FLOAT: DoubleType(),
-    DataType.BOOL: BooleanType(),
-    DataType.TIMESTAMP: TimestamptzType(),
-    DataType.DATE: DateType(),
-    DataType.BYTES: BinaryType(),
-    DataType.DECIMAL: DecimalType(PRECISION, SCALE),
+_TYPES: Final[Mapping[DataType, types.IcebergType]] = {
+    DataType.STRING: types.StringType(),
+    DataType.INT: types.LongType(),
+    DataType.FLOAT: types.DoubleType(),
+    DataType.BOOL: types.BooleanType(),
+    DataType.TIMESTAMP: types.TimestamptzType(),
+    DataType.DATE: types.DateType(),
+    DataType.BYTES: types.BinaryType(),
+    DataType.DECIMAL: types.DecimalType(PRECISION, SCALE),
 }
 _TRANSFORMS: Final[Mapping[str, Transform[int, int]]] = {
     "year": YearTransform(),
@@ -84,31 +70,35 @@ _NUMBERS: Final = 10
 """How many numbers are set aside for a column and its parts, at least."""
 
 
-def iceberg_type(kind: data_types.ValueType, number: int = 1) -> IcebergType:
+def iceberg_type(kind: data_types.ValueType, number: int = 1) -> types.IcebergType:
     """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
     match kind:
         case data_types.ListType(item):
-            return ListType(number, _TYPES[item], element_required=False)
+            return types.ListType(number, _TYPES[item], element_required=False)
         case data_types.PairsType(left, right):
             parts = zip(("left", "right"), (left, right), strict=True)
-            pair = StructType(*(NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1)))
-            return ListType(number, pair, element_required=False)
+            pair = types.StructType(
+                *(types.NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1))
+            )
+            return types.ListType(number, pair, element_required=False)
         case data_types.StructType() | data_types.MapType():
             return _nested_type(kind, count(number))
     return _TYPES[kind]
 
 
-def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> IcebergType:
+def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> types.IcebergType:
     """The type of a column, or of a part of it, whose own parts have the next ``numbers``."""
     match kind:
         case data_types.ListType(item):
-            return ListType(next(numbers), _TYPES[item], element_required=False)
+            return types.ListType(next(numbers), _TYPES[item], element_required=False)
         case data_types.StructType(fields):
             named = [(next(numbers), name, own) for name, own in fields]
-            return StructType(*(NestedField(number, name, _nested_type(own, numbers)) for number, name, own in named))
+            return types.StructType(
+                *(types.NestedField(number, name, _nested_type(own, numbers)) for number, name, own in named)
+            )
         case data_types.MapType(value):
             key, own = next(numbers), next(numbers)
-            return MapType(key, StringType(), own, _nested_type(value, numbers), value_required=False)
+            return types.MapType(key, types.StringType(), own, _nested_type(value, numbers), value_required=False)
     return _TYPES[kind]
 
 
@@ -116,7 +106,7 @@ def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
     """A schema of ``columns``, for a new table."""
     fields, number = [], 1
     for name, kind in columns.items():
-        fields.append(NestedField(number, name, iceberg_type(kind, number + 1)))
+        fields.append(types.NestedField(number, name, iceberg_type(kind, number + 1)))
         number += max(_NUMBERS, _count_parts(kind) + 1)
     return Schema(*fields)
 
@@ -139,14 +129,14 @@ def make_partition_spec(schema: Schema, by: str | None, begin: str) -> Partition
     return PartitionSpec(PartitionField(source, _FIRST_PARTITION_FIELD, _TRANSFORMS[by], f"{begin}_{by}"))
 
 
-def is_same(left: IcebergType, right: IcebergType) -> bool:
+def is_same(left: types.IcebergType, right: types.IcebergType) -> bool:
     """Whether two columns are of one type, whatever numbers their parts have."""
     match left, right:
-        case ListType(), ListType():
+        case types.ListType(), types.ListType():
             return is_same(left.element_type, right.element_type)
-        case MapType(), MapType():
+        case types.MapType(), types.MapType():
             return is_same(left.key_type, right.key_type) and is_same(left.value_type, right.value_type)
-        case StructType(), StructType():
+        case types.StructType(), types.StructType():
             pairs = list(zip(left.fields, right.fields, strict=False))
             return len(left.fields) == len(right.fields) and all(
                 mine.name == other.name and is_same(mine.field_type, other.field_type) for mine, other in pairs

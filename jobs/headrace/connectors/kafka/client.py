@@ -21,19 +21,10 @@ import tenacity
 from aiokafka import errors as kafka_errors
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import create_conn
+from aiokafka.protocol import types
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.protocol.types import (
-    AbstractType,
-    Boolean,
-    CompactArray,
-    CompactString,
-    Int16,
-    Int32,
-    Schema,
-    TaggedFields,
-)
 
 from headrace.connections import Connection, variable_name
 from headrace.connectors.kafka import definition
@@ -96,7 +87,7 @@ _KEY = 3
 NO_ID = bytes(16)
 
 
-class _Uuid(AbstractType[bytes]):
+class _Uuid(types.AbstractType[bytes]):
     @classmethod
     def encode(cls, value: bytes) -> bytes:
         return value
@@ -106,7 +97,7 @@ class _Uuid(AbstractType[bytes]):
         return data.read(16)
 
 
-_Text = CompactString("utf-8")
+_Text = types.CompactString("utf-8")
 
 
 class TopicResponse(Response):
@@ -114,40 +105,46 @@ class TopicResponse(Response):
 
     API_KEY = _KEY
     API_VERSION = 10
-    SCHEMA = Schema(
-        ("throttle_time_ms", Int32),
+    SCHEMA = types.Schema(
+        ("throttle_time_ms", types.Int32),
         (
             "brokers",
-            CompactArray(("node_id", Int32), ("host", _Text), ("port", Int32), ("rack", _Text), ("tags", TaggedFields)),
-        ),
-        ("cluster_id", _Text),
-        ("controller_id", Int32),
-        (
-            "topics",
-            CompactArray(
-                ("error_code", Int16),
-                ("name", _Text),
-                ("topic_id", _Uuid),
-                ("is_internal", Boolean),
-                (
-                    "partitions",
-                    CompactArray(
-                        ("error_code", Int16),
-                        ("partition", Int32),
-                        ("leader", Int32),
-                        ("leader_epoch", Int32),
-                        ("replicas", CompactArray(Int32)),
-                        ("isr", CompactArray(Int32)),
-                        ("offline", CompactArray(Int32)),
-                        ("tags", TaggedFields),
-                    ),
-                ),
-                ("operations", Int32),
-                ("tags", TaggedFields),
+            types.CompactArray(
+                ("node_id", types.Int32),
+                ("host", _Text),
+                ("port", types.Int32),
+                ("rack", _Text),
+                ("tags", types.TaggedFields),
             ),
         ),
-        ("operations", Int32),
-        ("tags", TaggedFields),
+        ("cluster_id", _Text),
+        ("controller_id", types.Int32),
+        (
+            "topics",
+            types.CompactArray(
+                ("error_code", types.Int16),
+                ("name", _Text),
+                ("topic_id", _Uuid),
+                ("is_internal", types.Boolean),
+                (
+                    "partitions",
+                    types.CompactArray(
+                        ("error_code", types.Int16),
+                        ("partition", types.Int32),
+                        ("leader", types.Int32),
+                        ("leader_epoch", types.Int32),
+                        ("replicas", types.CompactArray(types.Int32)),
+                        ("isr", types.CompactArray(types.Int32)),
+                        ("offline", types.CompactArray(types.Int32)),
+                        ("tags", types.TaggedFields),
+                    ),
+                ),
+                ("operations", types.Int32),
+                ("tags", types.TaggedFields),
+            ),
+        ),
+        ("operations", types.Int32),
+        ("tags", types.TaggedFields),
     )
 
 
@@ -158,12 +155,12 @@ class TopicRequestStruct(RequestStruct):
     API_KEY = _KEY
     API_VERSION = 10
     RESPONSE_TYPE = TopicResponse
-    SCHEMA: ClassVar[Schema] = Schema(
-        ("topics", CompactArray(("topic_id", _Uuid), ("name", _Text), ("tags", TaggedFields))),
-        ("allow_auto_topic_creation", Boolean),
-        ("include_cluster_authorized_operations", Boolean),
-        ("include_topic_authorized_operations", Boolean),
-        ("tags", TaggedFields),
+    SCHEMA: ClassVar[types.Schema] = types.Schema(
+        ("topics", types.CompactArray(("topic_id", _Uuid), ("name", _Text), ("tags", types.TaggedFields))),
+        ("allow_auto_topic_creation", types.Boolean),
+        ("include_cluster_authorized_operations", types.Boolean),
+        ("include_topic_authorized_operations", types.Boolean),
+        ("tags", types.TaggedFields),
     )
 
 

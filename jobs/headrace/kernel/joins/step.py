@@ -24,22 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.aggregates.ordering import code_values
 from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy, run_begins, true_mask, valid_mask
-from headrace.kernel.joins.sides import (
-    DELETED,
-    ORDER,
-    CompiledJoin,
-    SideFile,
-    SidePlace,
-    Times,
-    Words,
-    count_most_rows,
-    expand_ranges,
-    find_times,
-    find_versions,
-    in_order,
-    locate_times,
-    search_within,
-)
+from headrace.kernel.joins import sides
 from headrace.kernel.keys import group_by_key, hash_keys, is_shared
 from headrace.model.expressions.data_types import DataType
 from headrace.model.time import MIN_INSTANT, Instant
@@ -77,8 +62,8 @@ class JoinResult:
 
 
 def step_join(
-    join: CompiledJoin,
-    files: tuple[Sequence[SideFile], Sequence[SideFile]],
+    join: sides.CompiledJoin,
+    files: tuple[Sequence[sides.SideFile], Sequence[sides.SideFile]],
     delta: tuple[pa.RecordBatch, pa.RecordBatch],
     watermark: Instant,
     after: Instant,
@@ -99,7 +84,7 @@ def step_join(
 
 
 def kept_rows(
-    join: CompiledJoin, rows: pa.RecordBatch, watermark: Instant, *, is_left: bool
+    join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Instant, *, is_left: bool
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one side that count at ``watermark``, of ``rows`` in the order of (hash, event time)."""
     times = as_numpy(rows.column(c.EVENT_TIME))
@@ -115,27 +100,27 @@ class _Sorted:
     """Rows that come, in the order of (hash, event time), as a file has them."""
 
     rows: pa.RecordBatch
-    hashes: Words
+    hashes: sides.Words
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> "_Sorted":
         """Puts ``rows`` in order."""
         hashes, times = as_numpy(rows.column(c.HASH)), as_numpy(rows.column(c.EVENT_TIME))
-        order = in_order(hashes, times)
+        order = sides.in_order(hashes, times)
         return cls(rows.take(pa.array(order)), hashes[order])
 
-    def between(self, begin: SidePlace | None, end: SidePlace | None) -> pa.RecordBatch:
+    def between(self, begin: sides.SidePlace | None, end: sides.SidePlace | None) -> pa.RecordBatch:
         """The rows from ``begin`` to before ``end``, places in their order; None: no such bound."""
         first = 0 if begin is None else self._place(begin)
         return self.rows.slice(first, (len(self.hashes) if end is None else self._place(end)) - first)
 
-    def _place(self, place: SidePlace) -> int:
+    def _place(self, place: sides.SidePlace) -> int:
         low, high = (np.searchsorted(self.hashes, place[0], side) for side in ("left", "right"))
         times = as_numpy(self.rows.column(c.EVENT_TIME))[low:high]
         return int(low) + int(np.searchsorted(times, place[1], "left"))
 
 
-def newest_kept(join: CompiledJoin, rows: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
+def newest_kept(join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Instant) -> pa.RecordBatch:
     """``rows`` of a side, all that there are of some hashes, in the order of (hash, event time), with equal ones added
     up; of versions those are left out that a newer one, which nothing can withdraw any more, hides from every left row
     that may come.
@@ -150,15 +135,17 @@ def newest_kept(join: CompiledJoin, rows: pa.RecordBatch, watermark: Instant) ->
         holds_in_order = holds if groups.order is None else holds[groups.order]
         oldest_needed = groups.reduce(np.maximum, holds_in_order, 0)[groups.of_each]
         rows = rows.take(pa.array(np.flatnonzero(times >= oldest_needed)))
-    return rows.take(pa.array(in_order(*(as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME)))))
+    return rows.take(pa.array(sides.in_order(*(as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME)))))
 
 
-def _are_hidden(join: CompiledJoin, rows: pa.RecordBatch) -> bool:
+def _are_hidden(join: sides.CompiledJoin, rows: pa.RecordBatch) -> bool:
     """Whether newer ones of ``rows`` may hide older ones for good: versions without an age."""
     return join.join.begin is None and join.join.window is None and rows.schema.equals(join.right_schema)
 
 
-def merge_side(join: CompiledJoin, ranges: Iterable[pa.RecordBatch], watermark: Instant) -> Iterator[pa.RecordBatch]:
+def merge_side(
+    join: sides.CompiledJoin, ranges: Iterable[pa.RecordBatch], watermark: Instant
+) -> Iterator[pa.RecordBatch]:
     """Yields ``newest_kept`` of rows of a side that come in ``ranges`` of the order of (hash, event time), of which
     none cuts rows of one hash and moment. Of a key that goes on in the next range only the version waits that holds.
     """
@@ -184,7 +171,7 @@ MET_AT: Final = "_met_at"
 
 
 @dataclass(frozen=True)
-class _TracedJoin(CompiledJoin):
+class _TracedJoin(sides.CompiledJoin):
     """A join whose right rows bring their event time along."""
 
     @cached_property
@@ -192,7 +179,7 @@ class _TracedJoin(CompiledJoin):
         return {**{f"_c{number}": name for number, name in enumerate(self.join.columns)}, c.EVENT_TIME: MET_AT}
 
 
-def find_partners(join: CompiledJoin, left: pa.RecordBatch, right: Sequence[SideFile]) -> pa.RecordBatch:
+def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequence[sides.SideFile]) -> pa.RecordBatch:
     """What some ``left`` rows meet of the rows in files of the ``right`` side: a row for each pair, with the place of
     the left row (``LEFT_ROW``), what comes along, and the right row's event time (``MET_AT``). A left row that meets
     nothing has a row only if the join is outer, without such a time.
@@ -210,7 +197,7 @@ def find_partners(join: CompiledJoin, left: pa.RecordBatch, right: Sequence[Side
     return pa.concat_batches([_no_elements(traced_join), *epoch.emitted_changes()])
 
 
-def _no_elements(join: CompiledJoin) -> pa.RecordBatch:
+def _no_elements(join: sides.CompiledJoin) -> pa.RecordBatch:
     columns = {name: ARROW_TYPES[kind] for name, kind in join.left.items()}  # type: ignore[index]
     columns |= {name: join.right_schema.field(column).type for column, name in join.carried.items()}
     return pa.RecordBatch.from_pylist([], schema=pa.schema({**columns, c.EVENT_TIME: pa.int64(), c.SIGN: pa.int64()}))
@@ -251,9 +238,9 @@ class _Side:
         return cls(rows.take(pa.array(groups.first_rows)), *(np.maximum(total, 0) for total in sums))
 
     @property
-    def hashed(self) -> Words:
+    def hashed(self) -> sides.Words:
         """The hash of each row."""
-        values: Words = as_numpy(self.rows.column(c.HASH))
+        values: sides.Words = as_numpy(self.rows.column(c.HASH))
         return values
 
     @property
@@ -268,8 +255,8 @@ class _Epoch:
 
     def __init__(
         self,
-        join: CompiledJoin,
-        files: tuple[Sequence[SideFile], Sequence[SideFile]],
+        join: sides.CompiledJoin,
+        files: tuple[Sequence[sides.SideFile], Sequence[sides.SideFile]],
         left: _Sorted,
         right: _Sorted,
         first_open: int,
@@ -278,7 +265,7 @@ class _Epoch:
         self.left_delta, self.right_delta = left, right
         self.affected = self._affected_left_rows(first_open)
 
-    def _affected_left_rows(self, first_open: int) -> Times:
+    def _affected_left_rows(self, first_open: int) -> sides.Times:
         """When stored left rows are that right rows of the epoch reach, and those that left ones may withdraw."""
         hashes, times = self.right_delta.hashes, as_numpy(self.right_delta.rows.column(c.EVENT_TIME))
         first, last = self.join.left_interval(times)
@@ -286,7 +273,7 @@ class _Epoch:
         if self.join.has_signed_left:
             own = as_numpy(self.left_delta.rows.column(c.EVENT_TIME))
             parts.append((self.left_delta.hashes, own, own))
-        return Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return sides.Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def emitted_changes(self) -> Iterator[pa.RecordBatch]:
         """The rows that leave: what left rows meet now, without what they met before."""
@@ -294,14 +281,18 @@ class _Epoch:
         for begin, end in pairwise(bounds):
             affected_times = self.affected.between(begin, end)
             stored_rows = (
-                [find_times(file, affected_times) for file in self.left_files] if len(affected_times.hashed) else []
+                [sides.find_times(file, affected_times) for file in self.left_files]
+                if len(affected_times.hashed)
+                else []
             )
             for left in self._lots(stored_rows, self.left_delta.between(begin, end)):
                 yield from self._find_matches(left).difference()
 
-    def _bounds(self) -> list[SidePlace]:
+    def _bounds(self) -> list[sides.SidePlace]:
         """Places in the order of (hash, event time) that cut the left rows into lots of about ``LEFT_ROWS``."""
-        spans = [locate_times(file, self.affected) for file in self.left_files] if len(self.affected.hashed) else []
+        spans = (
+            [sides.locate_times(file, self.affected) for file in self.left_files] if len(self.affected.hashed) else []
+        )
         total = len(self.left_delta.hashes) + sum(int((end - first).sum()) for first, end in spans)
         if total <= LEFT_ROWS:
             return []
@@ -334,16 +325,16 @@ class _Epoch:
         hashes, times = (as_numpy(left.column(name)) for name in (c.HASH, c.EVENT_TIME))
         first, last = self.join.right_interval(times)
         if first is None:
-            partners = count_most_rows([*self.right_files, self.right_delta], _each_key(hashes, times))
+            partners = sides.count_most_rows([*self.right_files, self.right_delta], _each_key(hashes, times))
         else:
-            partners = count_most_rows([self.right_delta], Times.of(hashes, first, last))
+            partners = sides.count_most_rows([self.right_delta], sides.Times.of(hashes, first, last))
             needed_rows = slice(old if self._is_of_changes and not self.join.has_signed_left else 0, None)
-            partners += count_most_rows(
-                self.right_files, Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
+            partners += sides.count_most_rows(
+                self.right_files, sides.Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
             )
         if partners <= RIGHT_ROWS:
             return None
-        order = in_order(hashes, times)
+        order = sides.in_order(hashes, times)
         middle = order[len(order) // 2]
         halves: Flags = (hashes < hashes[middle]) | ((hashes == hashes[middle]) & (times < times[middle]))
         if not halves.any():  # it stands among the first ones
@@ -361,14 +352,14 @@ class _Epoch:
         first, last = self.join.right_interval(times)
         if first is None:
             return self._find_versions(left)
-        new = find_times(self.right_delta, Times.of(hashes, first, last))
+        new = sides.find_times(self.right_delta, sides.Times.of(hashes, first, last))
         needs = left.before != left.after if self._is_of_changes else np.ones(len(hashes), np.bool_)
         parts = [(hashes[needs], first[needs], last[needs])]
         if self.join.has_signed_right:
             own = as_numpy(new.column(c.EVENT_TIME))
             parts.append((as_numpy(new.column(c.HASH)), own, own))
-        wanted_times = Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-        return self._with_right(left, [find_times(file, wanted_times) for file in self.right_files], new)
+        wanted_times = sides.Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return self._with_right(left, [sides.find_times(file, wanted_times) for file in self.right_files], new)
 
     def _with_right(self, left: _Side, stored_rows: Sequence[pa.RecordBatch], new: pa.RecordBatch) -> "_Matches":
         right = _Side.from_stored(stored_rows, new, is_signed=self.join.has_signed_right)
@@ -382,7 +373,7 @@ class _Epoch:
         place = np.searchsorted(wanted_keys.hashed, left.hashed)
         most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS)
         while True:
-            versions = [find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
+            versions = [sides.find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
             bounds = np.maximum.reduce([bound for _, bound in versions])
             *stored_rows, new = (rows for rows, _ in versions)
             matches = self._with_right(left, stored_rows, new)
@@ -392,7 +383,7 @@ class _Epoch:
             most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS
 
 
-def _sampled(file: SideFile, rows: Ints) -> tuple[Words, Ints]:
+def _sampled(file: sides.SideFile, rows: Ints) -> tuple[sides.Words, Ints]:
     """Where some ``rows`` of a ``file`` are in the order of (hash, event time)."""
     times: Ints = as_numpy(file.rows.column(c.EVENT_TIME))
     return file.hashes[rows], times[rows]
@@ -407,14 +398,14 @@ def _every(first: Ints, end: Ints, step: int) -> Ints:
     return every
 
 
-def _each_key(hashes: Words, times: Ints) -> Times:
+def _each_key(hashes: sides.Words, times: Ints) -> sides.Times:
     """From the first to the last of the ``times`` of each hash."""
     groups = group_by_key(hashes, ())
     ordered_times = times if groups.order is None else times[groups.order]
     keys = hashes[groups.first_rows]
     order = np.argsort(keys)
     first, last = (groups.reduce(end, ordered_times, 0)[order] for end in (np.minimum, np.maximum))
-    return Times(keys[order], first, last)
+    return sides.Times(keys[order], first, last)
 
 
 class _Matches:
@@ -422,9 +413,9 @@ class _Matches:
     ones by (key, time, which of them counts).
     """
 
-    def __init__(self, join: CompiledJoin, left: _Side, right: _Side) -> None:
+    def __init__(self, join: sides.CompiledJoin, left: _Side, right: _Side) -> None:
         self.join, self.left, self.right = join, left, right
-        self.is_deleted = true_mask(right.rows.column(DELETED)) if join.join.deleted is not None else None
+        self.is_deleted = true_mask(right.rows.column(sides.DELETED)) if join.join.deleted is not None else None
         keys = [left.rows.column(name) for name in join.keys]
         self.has_key = np.ones(left.rows.num_rows, np.bool_)
         for column in keys:
@@ -442,10 +433,10 @@ class _Matches:
         self.times = right.times[self.order]
         end = np.where(self.has_key, end, begin)
         first, last = join.right_interval(left.times)
-        self.first = begin if first is None else search_within(self.times, begin, end, first, after=False)
-        self.after = search_within(self.times, begin, end, last, after=True)
+        self.first = begin if first is None else sides.search_within(self.times, begin, end, first, after=False)
+        self.after = sides.search_within(self.times, begin, end, last, after=True)
 
-    def _settle_ties(self, order: Ints, codes: Words, times: Ints) -> Ints:
+    def _settle_ties(self, order: Ints, codes: sides.Words, times: Ints) -> Ints:
         """``order`` with right rows of one key and moment in the order in which they count; where all count there is
         none.
         """
@@ -470,7 +461,7 @@ class _Matches:
         ranks = [_rank_values(of_row.column(name).take(places)) for name in self.join.carried][::-1]
         ranks += [] if self.is_deleted is None else [self.is_deleted[rows].astype(np.int64)]
         if self.join.join.order is not None:
-            ranks.append(_rank_values(of_row.column(ORDER).take(places)))
+            ranks.append(_rank_values(of_row.column(sides.ORDER).take(places)))
         return ranks
 
     def difference(self) -> Iterator[pa.RecordBatch]:
@@ -504,7 +495,7 @@ class _Matches:
             stop = max(int(np.searchsorted(sums, pairs_before + PIECE_ROWS, "right")), begin + 1)
             lot = slice(begin, stop)
             left = np.repeat(np.arange(begin, stop), end[lot] - first[lot])
-            right_rows = self.order[places[expand_ranges(first[lot], end[lot])]]
+            right_rows = self.order[places[sides.expand_ranges(first[lot], end[lot])]]
             number = self._difference(left, right_rows)
             if present_sums:
                 had, has = (counts[self.after[lot]] > counts[self.first[lot]] for counts in present_sums)
@@ -584,7 +575,7 @@ class _Matches:
         if self.join.join.meets is Meets.FIRST:
             times = self.times[present]
             begin = np.minimum(first, len(present) - 1)
-            last = np.maximum(search_within(times, begin, end, times[begin], after=True) - 1, 0)
+            last = np.maximum(sides.search_within(times, begin, end, times[begin], after=True) - 1, 0)
         chosen_rows: Ints = self.order[present[last]]
         return chosen_rows
 
@@ -629,18 +620,18 @@ def _passed(flags: Flags) -> Ints:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
 
 
-def _order_by_word(of_left: Words, of_right: Words, times: Ints) -> tuple[Ints, Ints, Ints]:
+def _order_by_word(of_left: sides.Words, of_right: sides.Words, times: Ints) -> tuple[Ints, Ints, Ints]:
     """The places of right rows in the order of (word, time), and from where to where in it those of each left one's
     word stand.
     """
-    order = in_order(of_right, times)
+    order = sides.in_order(of_right, times)
     ordered_words = of_right[order]
     begin, end = (np.searchsorted(ordered_words, of_left, side).astype(np.int64) for side in ("left", "right"))
     return order, begin, end
 
 
 def _are_mixed(
-    keys: Sequence[pa.Array], others: Sequence[pa.Array], hashes: Words, word_order: tuple[Ints, Ints, Ints]
+    keys: Sequence[pa.Array], others: Sequence[pa.Array], hashes: sides.Words, word_order: tuple[Ints, Ints, Ints]
 ) -> bool:
     """Whether different keys of left and right rows, whose ``word_order`` is that of hashes, have one hash."""
     order, begin, end = word_order

@@ -40,18 +40,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from headrace.connections import Connection
 from headrace.errors import FixConfigError
 from headrace.ext.sinks import EPOCH, ID, NUMBER, SIGN, ChangeRecords, ChangeSource, FillReason, FinalRows
+from headrace.model import time
 from headrace.model.accumulation import WINDOW_END, WINDOW_START
 from headrace.model.expressions.data_types import DataType, ValueType
-from headrace.model.time import (
-    GLOBAL_WINDOW_END,
-    MAX_INSTANT,
-    MIN_INSTANT,
-    Instant,
-    is_finite,
-    iso_8601,
-    parse_instant,
-    render,
-)
 from headrace.model.windows import CalendarWindows, FixedWindows, ShiftedOutputTime, Window, WindowFn, window_at
 from headrace.read.diff import changes as diff_changes
 from headrace.read.diff.layered_tables import LaterPanes
@@ -326,12 +317,12 @@ def final_rows_between(
         yield StoredFinalRows(sink, before, after.snapshot_id, columns, number, connection, parts)
 
 
-def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
+def _final_until(catalog: Catalog, manifest: Manifest) -> time.Instant:
     """Windows that end no later than that have expired."""
     stage = LastStage.from_manifest(manifest)
     if stage is not None and stage.gives_rows:
         if ViewColumns.from_json(manifest.schema).folding is Folding.NOTHING:
-            return MAX_INSTANT
+            return time.MAX_INSTANT
         raise NeverFinalError(
             f"rows of pipeline {catalog.pipeline} can be withdrawn at any time, so none is ever final: give it another "
             "sink, which can take back"
@@ -344,9 +335,9 @@ def _final_until(catalog: Catalog, manifest: Manifest) -> Instant:
     return stage.expired_until(manifest)
 
 
-def _ended_by(end_time: Instant) -> str:
+def _ended_by(end_time: time.Instant) -> str:
     """SQL: whether a window has expired. One without an end does at the end of the input alone."""
-    if end_time >= MAX_INSTANT:
+    if end_time >= time.MAX_INSTANT:
         return "true"
     return f"coalesce(epoch_us({sql_identifier(WINDOW_END)}) <= {int(end_time)}, false)"
 
@@ -387,16 +378,16 @@ class AnnouncedWindows:
     """
 
     snapshot: str | None
-    until: Instant
+    until: time.Instant
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         """The inverse of ``to_json``."""
-        return cls(value["snapshot"], parse_instant(value["until"]))
+        return cls(value["snapshot"], time.parse_instant(value["until"]))
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
-        return {"snapshot": self.snapshot, "until": render(self.until)}
+        return {"snapshot": self.snapshot, "until": time.render(self.until)}
 
 
 @dataclass(frozen=True)
@@ -416,7 +407,7 @@ class WindowNews:
         (``2026-11-20T09:00:00``).
         """
         starts = {window.start for window in (*self.completed, *self.corrected)}
-        return [iso_8601(start).removesuffix("Z") for start in sorted(starts)]
+        return [time.iso_8601(start).removesuffix("Z") for start in sorted(starts)]
 
 
 def window_news(
@@ -431,9 +422,9 @@ def window_news(
     catalog = reader.catalog
     published_id = catalog.head().refs.get(PUBLISHED)
     published_manifest = None if published_id is None else catalog.manifest(published_id)
-    complete_time = Instant(MIN_INSTANT) if published_manifest is None else complete_until(published_manifest)
+    complete_time = time.Instant(time.MIN_INSTANT) if published_manifest is None else complete_until(published_manifest)
     now = AnnouncedWindows(published_id, complete_time)
-    since_time = Instant(MIN_INSTANT) if announced is None else announced.until
+    since_time = time.Instant(time.MIN_INSTANT) if announced is None else announced.until
     completed_windows = {
         *_completed_windows(reader, published_id, since_time, complete_time),
         *_regular_windows(where, since_time, complete_time),
@@ -449,7 +440,7 @@ def window_news(
 
 
 def _completed_windows(
-    reader: "PipelineReader", snapshot: str | None, since_time: Instant, until_time: Instant
+    reader: "PipelineReader", snapshot: str | None, since_time: time.Instant, until_time: time.Instant
 ) -> Iterator[Window]:
     """Windows of rows of ``snapshot`` that end after ``since_time``, and at ``until_time`` or before."""
     if snapshot is None or until_time <= since_time:
@@ -457,14 +448,14 @@ def _completed_windows(
     bounds = [
         f"{WINDOW_END} {sign} {_timestamp_sql(bound)}"
         for sign, bound in ((">", since_time), ("<=", until_time))
-        if is_finite(bound)
+        if time.is_finite(bound)
     ]
     condition = " and ".join([f"{WINDOW_START} is not null", f"{WINDOW_END} is not null", *bounds])
     rows = reader.current(at=snapshot, where=condition, columns=[WINDOW_START, WINDOW_END]).to_arrow()
     return _read_windows(rows.group_by([WINDOW_START, WINDOW_END]).aggregate([]))
 
 
-def _timestamp_sql(instant: Instant) -> str:
+def _timestamp_sql(instant: time.Instant) -> str:
     return f"make_timestamptz({int(instant)})"
 
 
@@ -473,7 +464,7 @@ def _read_windows(rows: "pa.Table") -> Iterator[Window]:
 
     ends = (rows.column(name).cast(pa.timestamp("us", "UTC")).cast(pa.int64()) for name in (WINDOW_START, WINDOW_END))
     for start, end in zip(*(column.to_pylist() for column in ends), strict=True):
-        yield Window(Instant(start), Instant(end))
+        yield Window(time.Instant(start), time.Instant(end))
 
 
 def _touched_windows(
@@ -489,19 +480,19 @@ def _touched_windows(
     else:
         start_id = announcement.snapshot
     with diff_changes.changes_between(catalog, start_id, new_manifest) as changes:
-        windows = [Window(Instant(start), Instant(end)) for start, end in changes.changed_windows()]
+        windows = [Window(time.Instant(start), time.Instant(end)) for start, end in changes.changed_windows()]
         return windows, start_id is not None and changes.source is ChangeSource.ALL_ROWS
 
 
-def _regular_windows(where: WindowFn | None, since_time: Instant, until_time: Instant) -> Iterator[Window]:
+def _regular_windows(where: WindowFn | None, since_time: time.Instant, until_time: time.Instant) -> Iterator[Window]:
     """The windows that end between, where those of all keys are the same and follow one another."""
     inner = where.inner if isinstance(where, ShiftedOutputTime) else where
     follow = isinstance(inner, CalendarWindows) or (isinstance(inner, FixedWindows) and inner.phase is None)
-    if inner is None or not follow or not (is_finite(since_time) and is_finite(until_time)):
+    if inner is None or not follow or not (time.is_finite(since_time) and time.is_finite(until_time)):
         return
     window = window_at(inner, since_time)
     for _ in range(MOST_QUIET):
-        if window is None or window.end > until_time or window.end >= GLOBAL_WINDOW_END:
+        if window is None or window.end > until_time or window.end >= time.GLOBAL_WINDOW_END:
             return
         if window.end > since_time:
             yield window

@@ -25,20 +25,10 @@ import pyarrow.parquet as pq
 
 from headrace.program import columns as c
 from headrace.read.shown_values import json_value
+from headrace.read.views import row_files
 from headrace.read.views.arrow_types import python_rows
 from headrace.read.views.columns import View, ViewColumns
 from headrace.read.views.database import open_database, sql_columns, sql_identifier, sql_types, working_folder
-from headrace.read.views.row_files import (
-    GONE,
-    PLACE,
-    NamedFile,
-    local_paths,
-    number_of,
-    number_standing,
-    row_of,
-    rows_of,
-    same_identity,
-)
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -115,18 +105,18 @@ class RecordFold:
     types: Mapping[str, str] = field(default_factory=dict)
     rows_as_they_are: ViewColumns | None = None
 
-    def records_sql(self, files: Sequence[NamedFile]) -> str:
+    def records_sql(self, files: Sequence[row_files.NamedFile]) -> str:
         """The records in ``files`` (SQL)."""
-        return rows_of(files, self.types)
+        return row_files.rows_of(files, self.types)
 
-    def count_rows(self, connection: duckdb.DuckDBPyConnection, files: Sequence[NamedFile]) -> int:
+    def count_rows(self, connection: duckdb.DuckDBPyConnection, files: Sequence[row_files.NamedFile]) -> int:
         """How many rows there are in ``files``."""
         if not files:
             return 0
         if self.rows_as_they_are is not None:
-            query = number_standing(self.records_sql(files), self.rows_as_they_are)
+            query = row_files.number_standing(self.records_sql(files), self.rows_as_they_are)
         else:
-            query = number_of(self.records_sql(files), self.identity, place=self.place, gone=self.gone)
+            query = row_files.number_of(self.records_sql(files), self.identity, place=self.place, gone=self.gone)
         ((rows,),) = connection.sql(query).fetchall()
         return int(rows)
 
@@ -137,8 +127,8 @@ class ComparedTable:
     another, reissued if one of ``others`` is. Both sides have them all, with one type.
     """
 
-    before: Sequence[NamedFile]
-    after: Sequence[NamedFile]
+    before: Sequence[row_files.NamedFile]
+    after: Sequence[row_files.NamedFile]
     fold: RecordFold
     values: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -216,7 +206,7 @@ class ComparedTable:
             f"when {_differs_sql(self.values)} then '{ChangeKind.CHANGED}' "
             f"when {_differs_sql(self.others)} then '{ChangeKind.REISSUED}' end"
         )
-        both, place = [*self.values, *self.others], row_of(self.fold.place)
+        both, place = [*self.values, *self.others], row_files.row_of(self.fold.place)
         newest = ", ".join(
             f"arg_max(rowid, {place}) filter (where {side}) as {side}" for side in (_IN_BEFORE, _IN_AFTER)
         )
@@ -239,7 +229,7 @@ class ComparedTable:
             (files_before - files_after, "true", "false"),
             (files_after - files_before, "false", "true"),
         ]
-        same = same_identity("f", "t", self.fold.identity)
+        same = row_files.same_identity("f", "t", self.fold.identity)
         selects = (
             f"select {columns}, ({self.fold.gone}) as {_GONE}, {in_before} as {_IN_BEFORE}, {in_after} as {_IN_AFTER} "
             f"from {self.fold.records_sql(sorted(files, key=str))} f semi join touched t on {same}"
@@ -249,7 +239,7 @@ class ComparedTable:
         return " union all ".join(selects)
 
 
-def shared_columns(files: Sequence[NamedFile]) -> dict[str, pa.DataType]:
+def shared_columns(files: Sequence[row_files.NamedFile]) -> dict[str, pa.DataType]:
     """Names and types of the columns that all ``files`` have; none without files. Layers that were written before the
     last aggregate was dropped have more than newer ones.
     """
@@ -278,13 +268,13 @@ def files_of(manifest: Manifest, table: str) -> list[DataFile]:
 def fold_of_current(columns: ViewColumns, others: Sequence[str]) -> RecordFold:
     """A fold to ``current`` over key, window and ``others``; of rows over all their columns."""
     types = sql_types(columns.column_types(View.CURRENT))
-    names = dict.fromkeys((*columns.identity, *others, *PLACE, GONE))
+    names = dict.fromkeys((*columns.identity, *others, *row_files.PLACE, row_files.GONE))
     as_they_are = columns if columns.are_rows else None
     known_types = {name: types[name] for name in names}
-    return RecordFold(tuple(columns.identity), PLACE, GONE, known_types, as_they_are)
+    return RecordFold(tuple(columns.identity), row_files.PLACE, row_files.GONE, known_types, as_they_are)
 
 
-def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[NamedFile]:
+def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: RecordFold) -> list[row_files.NamedFile]:
     """The files of ``current`` where they are ``local``, each with the names that it has for the columns of ``fold``;
     none without a manifest.
     """
@@ -292,7 +282,9 @@ def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: Re
         return []
     columns = ViewColumns.from_json(manifest.schema)
     return [
-        NamedFile.from_path(local[file.path], columns.names_in_epoch(View.CURRENT, layer.last_epoch), [*fold.types])
+        row_files.NamedFile.from_path(
+            local[file.path], columns.names_in_epoch(View.CURRENT, layer.last_epoch), [*fold.types]
+        )
         for layer in manifest.tables.get(UNNAMED.current, ())
         for file in layer.files
     ]
@@ -318,19 +310,19 @@ def current_rows(store: ObjectStore, manifest: Manifest) -> int | None:
 def open_windows(store: ObjectStore, manifest: Manifest, stage: int) -> int | None:
     """Open windows of the aggregation ``stage``, counted from 0. None, and an error, as of ``current_rows``."""
     files = files_of(manifest, UNNAMED.state_table(stage))
-    return _count_folded_rows(store, files, _OPEN, lambda local: [NamedFile(path) for path in local.values()])
+    return _count_folded_rows(store, files, _OPEN, lambda local: [row_files.NamedFile(path) for path in local.values()])
 
 
 def _count_folded_rows(
     store: ObjectStore,
     files: Sequence[DataFile],
     fold: RecordFold,
-    name_files: Callable[[Mapping[str, Path]], Sequence[NamedFile]],
+    name_files: Callable[[Mapping[str, Path]], Sequence[row_files.NamedFile]],
 ) -> int | None:
     if sum(file.bytes for file in files) > MOST_BYTES:
         return None
     with working_folder() as folder:
-        local = dict(zip((file.path for file in files), local_paths(store, files, folder), strict=True))
+        local = dict(zip((file.path for file in files), row_files.local_paths(store, files, folder), strict=True))
         with open_database(folder, [*local.values()], is_for_us=True) as connection:
             return fold.count_rows(connection, name_files(local))
 
@@ -358,7 +350,9 @@ class LaterPanes:
     def panes_sql(self, local: Mapping[str, Path], fold: RecordFold) -> str:
         """The panes (SQL) in the columns of ``fold``, if there are files, which are where ``local`` says."""
         named_files = [
-            NamedFile.from_path(local[file.path], self.columns.names_in_epoch(View.PANES, epoch), [*fold.types])
+            row_files.NamedFile.from_path(
+                local[file.path], self.columns.names_in_epoch(View.PANES, epoch), [*fold.types]
+            )
             for epoch, file in self.by_epoch
         ]
         return fold.records_sql(named_files)
