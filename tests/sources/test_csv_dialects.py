@@ -56,6 +56,11 @@ def values(found: ScannedRecords) -> list[tuple[Any, ...]]:
         ('id,amount,note\n"a,1,b\nb",2,\n', {"quote": None}, [('"a', 1.0, "b"), ('b"', 2.0, None)]),
         ('id,amount,note\n"a\\"\n,b",1,\\,c\\\\\n', {"escape": "\\"}, [('a"\n,b', 1.0, ",c\\")]),
         ('id,amount,note\na\\\nb,1,"\\""" "\n', {"escape": "\\"}, [("a\nb", 1.0, '"" ')]),
+        (
+            "id,amount,note\na\\\nb,1,c\nd,2,e\\\r\n\nf,3,g\n",
+            {"escape": "\\"},
+            [("a\nb", 1.0, "c"), ("d", 2.0, "e\r"), ("f", 3.0, "g")],
+        ),
         ("Report\n\nid,amount,note\na,1,b\n", {"skip_lines": 2}, [("a", 1.0, "b")]),
         ('"Report\r\nid,amount,note\ra,1,b\n', {"skip_lines": 1}, [("a", 1.0, "b")]),
         (
@@ -70,6 +75,8 @@ def test_options_say_how_files_are_written(text: str, options: dict[str, Any], e
     begun = len(text.encode()) + 10
     pieces = [read(text.encode(), Span(number, number + 1, begun), **options) for number in range(begun)]
     assert [row for piece in pieces for row in values(piece)] == expected
+    whole_positions = read(text.encode(), **options).position.tolist()
+    assert [position for piece in pieces for position in piece.position.tolist()] == whole_positions
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "utf-16", "utf-16-le", "utf-16-be", "shift_jis", "gb18030"])
@@ -229,6 +236,27 @@ def test_what_python_writes_in_a_dialect_is_read(options: dict[str, Any], record
     pieces = [read(data, Span(n, n + 1, of), schema, **options) for n in range(of)]
     expected = [(a or None, b or None) for a, b in records if [a, b] != ["a", "b"]]
     assert [row for piece in pieces for row in values(piece)] == expected
+    whole_positions = read(data, schema=schema, **options).position.tolist()
+    assert [position for piece in pieces for position in piece.position.tolist()] == whole_positions
+
+
+ESCAPED = st.lists(
+    st.sampled_from(['"', ",", "\n", "\r\n", "\r", "x", " ", "\\", "\\\\", "\\\r\n", '",']), max_size=40
+).map("".join)
+
+
+@given(ESCAPED, st.integers(2, 7))
+@examples(300)
+def test_pieces_of_a_file_with_escapes_say_what_all_of_it_says(text: str, of: int) -> None:
+    data = ("id,note\n" + text).encode()
+    schema = {"id": str, "note": str}
+
+    def said(found: ScannedRecords) -> list[tuple[Any, ...]]:
+        columns = [found.position, found.raw(np.arange(len(found))), found.unparsed, *found.columns.values()]
+        return [*zip(*(column.tolist() for column in columns), strict=True)]
+
+    pieces = [read(data, Span(n, n + 1, of), schema, escape="\\") for n in range(of)]
+    assert [record for piece in pieces for record in said(piece)] == said(read(data, schema=schema, escape="\\"))
 
 
 def test_an_option_is_part_of_what_a_definition_means() -> None:

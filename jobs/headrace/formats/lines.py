@@ -377,7 +377,7 @@ def split_lines(text: bytes, piece: tuple[int, int] | None = None, layout: TextL
     if piece is None:
         text = text.removeprefix(codecs.BOM_UTF8)
     begin, end = (layout.first_line_begin(text), len(text)) if piece is None else piece
-    return _lines_from_bytes(layout.decode_piece(text[begin:end]), _count_lines(text, begin), layout)
+    return _lines_from_bytes(layout.decode_piece(text[begin:end]), _count_lines_before(text, begin, layout), layout)
 
 
 def first_line(text: bytes, layout: TextLayout = LINES) -> TextLines:
@@ -387,6 +387,16 @@ def first_line(text: bytes, layout: TextLayout = LINES) -> TextLines:
     while size < len(text) - begin and len(split_lines(text, (begin, begin + size), layout)) < 2:
         size *= 4
     return split_lines(text, (begin, begin + size), layout).first(1)
+
+
+def _count_lines_before(text: bytes, end: int, layout: TextLayout) -> int:
+    """How many lines ``text`` has before ``end``, where one ends; a line break that is escaped ends none."""
+    quotes = layout.quotes
+    if quotes is None or quotes.escape is None:
+        return _count_lines(text, end)
+    first_begin = min(layout.first_line_begin(text), end)  # what is skipped before it has no escapes
+    marks = quotes.mask_escapes(text[first_begin:end])
+    return _count_lines(text, first_begin) + _count_lines(marks, len(marks))
 
 
 def _count_lines(text: bytes, end: int) -> int:
@@ -420,6 +430,8 @@ def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     whole = pa.Array.from_buffers(pa.string(), len(starts), buffers)  # bytes, whatever they are, until they are checked
     text = pc.ascii_rtrim(whole, "\r\n")
+    if marks is not data:
+        text = _with_escaped_ends(text, data, marks, starts, ends)
     is_utf8 = _are_utf8(data, starts)
     is_filled_line = _is_filled(text, layout.blanks)
     if not is_filled_line.all():
@@ -429,6 +441,20 @@ def _lines_from_bytes(data: bytes, first: int, layout: TextLayout) -> TextLines:
             is_utf8[is_filled_line],
         )
     return TextLines(text.cast(pa.binary()), position, is_utf8)
+
+
+def _with_escaped_ends(text: pa.Array, data: bytes, marks: bytes, starts: Ints, ends: Ints) -> pa.Array:
+    """``text`` where a line ends with a line break that is escaped, and was trimmed with its own."""
+    octets, masked = (np.frombuffer(content, np.uint8) for content in (data, marks))
+    before = np.maximum(ends - 1, 0)
+    stops = ends - ((masked[np.minimum(ends, len(masked) - 1)] == _NEWLINE) & (masked[before] == _RETURN))
+    last = np.maximum(stops - 1, 0)
+    ends_escaped = (stops > starts) & (masked[last] == _OTHER) & np.isin(octets[last], (_NEWLINE, _RETURN))
+    if not ends_escaped.any():
+        return text
+    values = [data[starts[line] : stops[line]] for line in np.flatnonzero(ends_escaped)]
+    replaced = pc.replace_with_mask(text.cast(pa.binary()), pa.array(ends_escaped), pa.array(values, pa.binary()))
+    return replaced.view(pa.string())
 
 
 def _is_filled(text: pa.Array, blanks: str) -> NDArray[np.bool_]:
