@@ -542,8 +542,8 @@ MUTATIONS = (
     Mutation(
         "the last event is met in place of the next",
         "kernel/joins/step.py",
-        "if self.join.join.meets is Meets.FIRST:",
-        "if self.join.join.meets is None:",
+        "case Meets.FIRST:",
+        "case None:",
         Case("own_joins", "own_joins_next_event"),
     ),
     Mutation(

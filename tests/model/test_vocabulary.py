@@ -100,11 +100,11 @@ def forgot_trigger(trigger: hr.Trigger) -> Iterator[str]:
     """The places that do not know ``trigger``."""
     kind = type(trigger)
     if kind not in WORDS:
-        yield "its class: a word (model/vocabulary)"
+        yield "its class: a word (@word)"
     if kind not in condition.registry:
-        yield "its class: its condition (model/triggers/words)"
+        yield "its class: its condition (model/triggers/elementary)"
     if kind not in (open_windows.condition.registry if trigger.children else missing.registry):
-        yield "read/explain/waiting" if trigger.children else "its class: what is missing (model/triggers/words)"
+        yield "read/open_windows" if trigger.children else "its class: what is missing (model/triggers/elementary)"
     reads = any(_holds(value, hr.Expr | hr.Aggregate) for value in _values(trigger))
     if reads and not {kind} <= inputs.registry.keys() & predicates.registry.keys():
         yield "its class: what it reads (model/triggers/reads)"
@@ -139,7 +139,7 @@ def forgot_windows(where: hr.WindowFn) -> Iterator[str]:
     """The places that do not know ``where``."""
     kind = type(where)
     if kind not in WORDS:
-        yield "its class: a word (model/vocabulary)"
+        yield "its class: a word (@word)"
     if kind not in describe_windows.registry:
         yield "its class: the windows in one line (describe_windows)"
     if kind not in touching.registry:
@@ -149,7 +149,7 @@ def forgot_windows(where: hr.WindowFn) -> Iterator[str]:
     try:
         assign_windows(where, pa.array([0], pa.int64()), {}, {})
     except PipelineError:
-        yield "kernel/windows/assignment"
+        yield "kernel/windows"
     try:
         assign(where, Instant(0))
     except PipelineError:
@@ -162,7 +162,7 @@ def forgot_combiner(aggregate: hr.Aggregate) -> Iterator[str]:
     """The places that do not know the combiner of ``aggregate``."""
     combiner = aggregate.combiner
     if not hasattr(hr.Expr, METHODS.get(combiner.value, combiner.value)):
-        yield "model/expressions/methods/aggregates"
+        yield "model/expressions/methods"
     if combiner not in TRAITS:
         yield "model/combiners: TRAITS"
         return
@@ -242,9 +242,9 @@ def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         NEW = "of today"
 
     assert [*forgot_trigger(AfterNothing(col("end")))] == [
-        "its class: a word (model/vocabulary)",
-        "its class: its condition (model/triggers/words)",
-        "its class: what is missing (model/triggers/words)",
+        "its class: a word (@word)",
+        "its class: its condition (model/triggers/elementary)",
+        "its class: what is missing (model/triggers/elementary)",
         "its class: what it reads (model/triggers/reads)",
         "__init__",
         "program/triggers",
@@ -252,19 +252,19 @@ def test_a_forgotten_place_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         "lab: conformance/words",
     ]
     assert [*forgot_windows(NoWindows())] == [
-        "its class: a word (model/vocabulary)",
+        "its class: a word (@word)",
         "its class: the windows in one line (describe_windows)",
         "its class: the event times that a range depends on (touching)",
         "__init__",
-        "kernel/windows/assignment",
+        "kernel/windows",
         "reference/windows",
         "lab: conformance/words",
     ]
     new = hr.Aggregate(NewCombiner.NEW, col("n"))  # type: ignore[arg-type]
-    assert [*forgot_combiner(new)] == ["model/expressions/methods/aggregates", "model/combiners: TRAITS"]
+    assert [*forgot_combiner(new)] == ["model/expressions/methods", "model/combiners: TRAITS"]
     monkeypatch.setitem(TRAITS, NewCombiner.NEW, CombinerTraits(ResultType.INPUT))  # type: ignore[arg-type]
     assert [*forgot_combiner(new)] == [
-        "model/expressions/methods/aggregates", "kernel/aggregates/accumulators", "reference/contents"
+        "model/expressions/methods", "kernel/aggregates/accumulators", "reference/contents"
     ]  # fmt: skip
     assert [*forgot_functions(["lower", "reverse"])] == [
         "model/expressions/typing: reverse", "kernel/expressions/evaluation: reverse", "reference/evaluate: reverse"

@@ -13,12 +13,13 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from headrace.cli import output as cli_output
 from headrace.cli.deployments import STARTED_BY, handle_to_run, say_what_is_due
 from headrace.cli.parameters import given_options
 from headrace.errors import HeadraceError
+from headrace.model.accumulation import FIRING_COLUMNS
 from headrace.pipeline.loading.registry import output_named
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import LineListener, Listener, Where, number_of, result_lines, wrap_listener
@@ -300,13 +301,13 @@ def _input_rows(inputs: "Mapping[str, InputDiff]") -> Iterator[tuple[str, str, i
 def _print_rows(rows: "Sequence[RowChange]") -> None:
     """Key and window, and values: the old and the new one where they differ."""
     keys = [*rows[0].key]
-    values = [name for name in _row_sides(rows[0])[0] if name not in _OF_A_PANE]
+    values = [name for name in _row_sides(rows[0])[0] if name not in _UNSHOWN]
     table = [[row.kind.value, *row.key.values(), *(_value_change(row, name) for name in values)] for row in rows]
     cli_output.print_table(["", *keys, *values], table)
 
 
-_OF_A_PANE = {"pane_time", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch"}
-"""Of the columns that every pane has, those that are not shown."""
+_UNSHOWN: Final = {*FIRING_COLUMNS} - {"timing"}
+"""Columns that a difference does not show: those of the firing, but for its timing."""
 
 
 def _value_change(row: "RowChange", name: str) -> Any:

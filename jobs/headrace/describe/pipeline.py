@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from itertools import pairwise
+from typing import assert_never
 
 from headrace.model import event_time as model_event_time
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner
@@ -181,9 +182,12 @@ def _describe_match(join: Join) -> str:
             return f"the last version of {join.name} that is not later{age}{order_text}"
         case Meets.FIRST:
             return f"the next row of {join.name} within {render_duration(join.end)}{order_text}"
-    assert join.begin is not None
-    ends = " to ".join(render_duration(end) for end in (join.begin, join.end))
-    return f"all rows of {join.name} from {ends} after it"
+        case Meets.ALL:
+            assert join.begin is not None
+            ends = " to ".join(render_duration(end) for end in (join.begin, join.end))
+            return f"all rows of {join.name} from {ends} after it"
+        case unknown:
+            assert_never(unknown)
 
 
 def _describe_sink(sink: Sink) -> str:

@@ -60,6 +60,11 @@ PANE_COLUMNS: tuple[str, ...] = (
 """Columns of every pane, after the key's and the aggregates': timestamps in UTC (NULL for the global window's ends),
 ``epoch`` the micro-batch that emitted it, ``sequence`` its order within (epoch, key)."""
 
+FIRING_COLUMNS: tuple[str, ...] = tuple(
+    name for name in PANE_COLUMNS if name not in (WINDOW_START, WINDOW_END, "is_retraction", "sequence")
+)
+"""Of these, what a row of ``current`` says of the firing that made it."""
+
 EVENT_TIME = "event_time"
 ROW_COLUMNS: tuple[str, ...] = (EVENT_TIME, "timing", "is_retraction", "epoch", "sequence")
 """Columns of every row of an output of rows, after its own: the instant that it is of, in UTC; whether it came behind

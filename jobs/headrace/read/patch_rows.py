@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import duckdb
 
-from headrace.model.accumulation import WINDOW_END, WINDOW_START, Timing
+from headrace.model.accumulation import FIRING_COLUMNS, WINDOW_END, WINDOW_START, Timing
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.read.diff.layered_tables import ChangeKind, LaterPanes, RowChange, RowCounts, files_of
@@ -36,9 +36,6 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:
     import pyarrow as pa
 
-
-PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch")
-"""What is said of a pane in a row that is shown."""
 
 _BEFORE, _AFTER, _LIVE, _THERE = (f"_headrace_{name}" for name in ("before", "after", "live", "there"))
 FATE, KIND = (f"_headrace_{name}" for name in ("fate", "kind"))
@@ -212,7 +209,7 @@ class PatchRows:
         return dict(self.connection.sql(query).fetchall())
 
     def _row_changes(self, table: str, condition: str, limit: int) -> list[RowChange]:
-        columns = [*self.columns.values, *PANE]
+        columns = [*self.columns.values, *FIRING_COLUMNS]
 
         def packed_columns(side: str) -> str:
             fields = ", ".join(f"{sql_identifier(name)} := {_struct_field(side, name)}" for name in columns)

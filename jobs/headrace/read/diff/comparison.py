@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 import duckdb
 
+from headrace.model.accumulation import FIRING_COLUMNS
 from headrace.model.time import NEVER, Instant, render
 from headrace.program import columns as c
 from headrace.read.diff import layered_tables
@@ -385,10 +386,6 @@ def _deadline_text(due: Instant) -> str | None:
     return None if due >= NEVER else render(due)
 
 
-_PANE = ("pane_time", "timing", "pane_index", "nonspeculative_index", "is_first", "is_last", "epoch")
-"""What a row of ``current`` says of its pane."""
-
-
 def diff_snapshots(catalog: Catalog, before: Manifest | None, after: Manifest | None, *, limit: int) -> SnapshotDiff:
     """What a reader would see change from ``before`` to ``after`` (None: no snapshot yet), and what lies under it; at
     most ``limit`` rows are given, all are counted.
@@ -508,9 +505,9 @@ class _Tables:
         if left.are_rows or right.are_rows:
             return self._rows_apart(left, right, limit)
         shared_columns = tuple(name for name, kind in left.values.items() if right.values.get(name) == kind)
-        fold = layered_tables.fold_of_current(left, (*shared_columns, *_PANE))
+        fold = layered_tables.fold_of_current(left, (*shared_columns, *FIRING_COLUMNS))
         if left.keys != right.keys:
-            other = layered_tables.fold_of_current(right, _PANE)
+            other = layered_tables.fold_of_current(right, FIRING_COLUMNS)
             files_before, files_after = (
                 layered_tables.current_files(self.before, self.local, fold),
                 layered_tables.current_files(self.after, self.local, other),
@@ -523,7 +520,7 @@ class _Tables:
             layered_tables.current_files(self.before, self.local, fold),
             layered_tables.current_files(self.after, self.local, fold),
         )
-        table = layered_tables.ComparedTable(files_before, files_after, fold, shared_columns, _PANE)
+        table = layered_tables.ComparedTable(files_before, files_after, fold, shared_columns, FIRING_COLUMNS)
         rows = table.row_counts(self.connection)
         first = table.first_changes(self.connection, limit, left.row_order(View.CURRENT))
         return OutputDiff(rows, tuple(first), _columns_apart(left, right))
