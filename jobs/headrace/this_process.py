@@ -1,4 +1,6 @@
-"""This process: its garbage, what stays in it, what its terminal shows, and sizes as people write them."""
+"""This process: its garbage, what stays in it, what its terminal shows, sizes as people write them, and those of code
+that a test sets.
+"""
 
 import codecs
 import gc
@@ -9,11 +11,24 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from io import TextIOWrapper
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from headrace.errors import FixConfigError
 
 _NEW_OBJECTS = 50_000
+
+Number = TypeVar("Number")
+
+
+class Size(Generic[Number]):
+    """A size, a pace or a patience: code asks for its ``value`` when it needs it, and tests set it (``headrace_lab``).
+    All threads have the same one: an epoch is computed by many.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Number) -> None:
+        self.value = value
 
 
 def collect_seldom() -> None:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from headrace.this_process import Size
 from headrace_snapshots import names
 from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError, checksum
@@ -163,7 +164,7 @@ def _broken_object_error(store: ObjectStore, file: DataFile, problem: str) -> Br
     return BrokenObjectError(f"{store.uri}/{file.path} {problem}: {remedy}")
 
 
-_CACHED = 256
+CACHED_OBJECTS: Final = Size(256)
 _SMALL = 128
 """A leaf that names no more files is remembered when it is written: names files are made of it soon after."""
 Immutable = TypeVar("Immutable")
@@ -218,7 +219,7 @@ class Objects:
         return records_after_files(log, files, self._read_nodes)
 
     def _read_nodes(self, ids: Sequence[str]) -> list[IndexNode]:
-        return do_all(self.store, self.read_node, ids, RADIX)
+        return do_all(self.store, self.read_node, ids, RADIX.value)
 
     def layers(self, manifest: Manifest, tables: Iterable[str]) -> list[Layer]:
         """The layers of ``tables`` that a manifest has, with their files at hand: nodes are read several at once.
@@ -308,7 +309,7 @@ class Objects:
     def _cache_object(self, objects: dict[str, Immutable], name: str, value: Immutable) -> None:
         with self._lock:
             objects[name] = value
-            if len(objects) > _CACHED:
+            if len(objects) > CACHED_OBJECTS.value:
                 del objects[next(iter(objects))]
 
     def _manifest_path(self, snapshot_id: str) -> str:

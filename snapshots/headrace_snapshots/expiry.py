@@ -49,8 +49,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
+from typing import Final
 
 from headrace.errors import RestoreError
+from headrace.this_process import Size
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.catalog_reader import seen_until
 from headrace_snapshots.errors import PublishConflictError
@@ -72,7 +74,7 @@ from headrace_snapshots.store import ObjectInfo
 KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
 """What snapshots are made of, in the order in which it is deleted."""
 
-KEPT_ENTRIES = 100
+KEPT_ENTRIES: Final = Size(100)
 """The least number of entries that is kept of the log."""
 
 _ALL = Keep(sys.maxsize)
@@ -307,7 +309,7 @@ class _Expiry:
 
     def _first_entry(self, head: Head, kept_snapshots: KeptSnapshots) -> int:
         """The first entry to keep: at most that with which main's oldest kept snapshot came."""
-        latest = max(head.base, head.entry - KEPT_ENTRIES + 1)
+        latest = max(head.base, head.entry - KEPT_ENTRIES.value + 1)
         return (
             latest
             if kept_snapshots.oldest is None
@@ -440,9 +442,9 @@ def _floor_epoch(kept_snapshots: KeptSnapshots) -> int:
 def _is_news(old_horizon: Horizon | None, now: Horizon) -> bool:
     """Whether what is kept has changed, or enough of the log can be folded to be worth an entry."""
     if old_horizon is None:
-        return bool(now.grafts) or now.folded >= KEPT_ENTRIES
+        return bool(now.grafts) or now.folded >= KEPT_ENTRIES.value
     has_changed = (old_horizon.floor, old_horizon.grafts) != (now.floor, now.grafts)
-    return has_changed or now.folded - old_horizon.folded >= KEPT_ENTRIES
+    return has_changed or now.folded - old_horizon.folded >= KEPT_ENTRIES.value
 
 
 def number_of(objects: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace_snapshots.format import files
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.names import manifest_path, node_path
 from tests.cli.test_upkeep import Live
 
@@ -33,8 +33,7 @@ class Damaged:
 @pytest.fixture(scope="module", autouse=True)
 def small_nodes() -> Iterator[None]:
     """Few records make a node."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "RADIX", 4)
+    with set_sizes(log_radix=4):
         yield
 
 

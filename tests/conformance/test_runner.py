@@ -19,6 +19,7 @@ from headrace_lab.conformance.cases import Case
 from headrace_lab.conformance.on_reference import ReferenceExecutor
 from headrace_lab.conformance.replay import CaseReplay, StepOutcome
 from headrace_lab.conformance.runner import CaseStatus, all_required_passed, conformance, render_text, run_file
+from headrace_lab.sizes import set_sizes
 
 
 def main(arguments: list[str]) -> int:
@@ -308,9 +309,9 @@ def test_a_run_says_on_stderr_how_far_it_is_and_only_there(
 ) -> None:
     path = tmp_path / "cases.json"
     path.write_text(json.dumps({"schema_version": 1, "cases": [CASE, case(name="again")]}))
-    monkeypatch.setattr(runner, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    assert conformance(path, output="json") == 0
+    with set_sizes(conformance_line_seconds=0.0):
+        assert conformance(path, output="json") == 0
     printed = capsys.readouterr()
     assert json.loads(printed.out)["passed"] == 2
     assert words in printed.err

@@ -8,7 +8,6 @@ import pyarrow as pa
 import pytest
 
 from headrace.distribute.epoch import Attempt
-from headrace.distribute.tasks import exchange
 from headrace.distribute.tasks.engine import MAX_RUNS, TasksEngine
 from headrace.distribute.tasks.exchange import ReceivedMessage, TornExchangeError, message_batches, receive_messages
 from headrace.distribute.tasks.levels import level_below, map_level
@@ -21,6 +20,7 @@ from headrace.pipeline.endpoints import OWN
 from headrace.sources.file_planning import VanishedFileError
 from headrace.sources.landing import Landing
 from headrace_lab.conformance.blobs import Blobs, numbers
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land
 
@@ -32,8 +32,8 @@ def for_part(rows: Iterable[pa.RecordBatch], part: int) -> list[pa.RecordBatch]:
     return [row for row in rows if row.column("part")[0].as_py() == part]
 
 
-def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
+@set_sizes(blob_bytes=1000)
+def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order() -> None:
     said = list(message_batches(7, 3, {"found": 1}, b"content", {1: ROWS}))
     assert max(len(row.column("blob")[0].as_py()) for row in said) <= 1000
     (heard,) = receive_messages(reversed(for_part(said, 1)), 0)
@@ -42,8 +42,8 @@ def test_rows_cross_in_blobs_of_bounded_size_whatever_the_order(monkeypatch: pyt
     assert (others.result, others.rows, others.digest) == ({"found": 1}, None, heard.digest)
 
 
-def test_a_blob_that_is_missing_or_of_another_run_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "BLOB_BYTES", 1000)
+@set_sizes(blob_bytes=1000)
+def test_a_blob_that_is_missing_or_of_another_run_is_noticed() -> None:
     said = list(message_batches(0, 1, None, b"one", {0: ROWS}))
     other = list(message_batches(0, 1, None, b"other", {0: ROWS}))
     for rows in (said[:-1], said[1:], [*said[:-1], other[-1]]):

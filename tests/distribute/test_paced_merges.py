@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.distribute.tasks import background
 from headrace.distribute.tasks.background import CROWDED, MOST_LAYERS, PACE, STEP_ROWS, Merges, MergeStep, TableMerges
 from headrace.state.chunks import GROUPS
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge
 from tests.reference.strategies import examples
 
@@ -23,7 +22,7 @@ def layer(rows: int, first: int, last: int | None = None, expires: int | None = 
 
 
 def parts_of(layers: Sequence[Layer]) -> int:
-    return max(2, sum(layer.rows for layer in layers) // STEP_ROWS)
+    return max(2, sum(layer.rows for layer in layers) // STEP_ROWS.value)
 
 
 @dataclass
@@ -70,19 +69,19 @@ def test_epochs_on_many_live_keys_merge_a_little_each() -> None:
     for _ in range(600):
         table.epoch(changed)
     assert table.rows == 10 * 1_000_000 + 600 * changed
-    most_of_a_part = 2 * STEP_ROWS
+    most_of_a_part = 2 * STEP_ROWS.value
     longest = max(table.merged_rows[begun + 16 :])
-    assert longest <= 2 * PACE * changed + most_of_a_part, "no epoch waits for a merge of everything"
+    assert longest <= 2 * PACE.value * changed + most_of_a_part, "no epoch waits for a merge of everything"
     assert max(table.counts) <= MOST_LAYERS
     assert sum(table.merged_rows) <= 4 * table.rows, "a row is written once for each tier"
 
 
 def test_small_merges_are_done_at_once() -> None:
     table = Table()
-    for _ in range(10 * FANOUT):
+    for _ in range(10 * FANOUT.value):
         table.epoch(12)
         assert table.merges.unfinished == ()
-    assert max(table.counts) <= 2 * FANOUT
+    assert max(table.counts) <= 2 * FANOUT.value
 
 
 @given(st.lists(st.sampled_from([0, 1, 50, 3_000, 40_000, 300_000, 2_000_000]), min_size=40, max_size=300))
@@ -94,30 +93,30 @@ def test_layers_stay_few_and_no_row_is_lost_whatever_comes(arrivals: list[int]) 
         spans = [epoch for layer in table.layers for epoch in (layer.first_epoch, layer.last_epoch)]
         assert spans == sorted(spans)
     assert table.rows == sum(arrivals)
-    assert max(table.counts) <= MOST_LAYERS + FANOUT
+    assert max(table.counts) <= MOST_LAYERS + FANOUT.value
 
 
 def test_a_smaller_merge_goes_before_a_larger_one() -> None:
-    old = tuple(layer(2_000_000, number) for number in range(FANOUT))
+    old = tuple(layer(2_000_000, number) for number in range(FANOUT.value))
     merges = TableMerges().with_next(old, parts_of)
-    assert [len(merge.layers) for merge in merges.unfinished] == [FANOUT]
-    layers = (*old, *(layer(10_000, FANOUT + number) for number in range(FANOUT)))
+    assert [len(merge.layers) for merge in merges.unfinished] == [FANOUT.value]
+    layers = (*old, *(layer(10_000, FANOUT.value + number) for number in range(FANOUT.value)))
     merges = merges.with_next(layers, parts_of)
-    assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT, False)]
+    assert [(merge.first_epoch, merge.is_lowest) for merge in merges.unfinished] == [(0, True), (FANOUT.value, False)]
     steps = merges.next_steps(layers)
-    assert steps[0].merge.first_epoch == FANOUT
+    assert steps[0].merge.first_epoch == FANOUT.value
     assert not steps[0].finish_step(files(steps[0])).left, "it is small, and done in a step"
 
 
 def test_many_layers_make_steps_longer() -> None:
     def step_rows(more: int) -> int:
-        layers = tuple(layer(2_000_000, number) for number in range(FANOUT))
-        layers = (*layers, *(layer(1, FANOUT + number) for number in range(more)))
-        merges = TableMerges((UnfinishedMerge.from_layers(layers[:FANOUT], 1000, is_lowest=True),))
+        layers = tuple(layer(2_000_000, number) for number in range(FANOUT.value))
+        layers = (*layers, *(layer(1, FANOUT.value + number) for number in range(more)))
+        merges = TableMerges((UnfinishedMerge.from_layers(layers[: FANOUT.value], 1000, is_lowest=True),))
         return sum(merged(step) for step in merges.next_steps(layers) if step.merge.first_epoch == 0)
 
     few, crowded, too_many = (step_rows(more) for more in (1, CROWDED, MOST_LAYERS))
-    assert few < crowded < too_many == FANOUT * 2_000_000
+    assert few < crowded < too_many == FANOUT.value * 2_000_000
 
 
 def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
@@ -137,18 +136,18 @@ def test_what_is_done_counts_only_for_the_layers_that_it_was_made_of() -> None:
     assert whole.apply_to(others) == others
 
 
-def test_layers_that_are_merged_are_one_for_the_plan_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "STEP_ROWS", 10)
-    layers = tuple(layer(100, number) for number in range(FANOUT))
+@set_sizes(merge_step_rows=10)
+def test_layers_that_are_merged_are_one_for_the_plan_of_the_next() -> None:
+    layers = tuple(layer(100, number) for number in range(FANOUT.value))
     merges = TableMerges().with_next(layers, parts_of)
-    for number in range(FANOUT - 1):
-        layers = (*layers, layer(100, FANOUT + number))
+    for number in range(FANOUT.value - 1):
+        layers = (*layers, layer(100, FANOUT.value + number))
         merges = merges.with_next(layers, parts_of)
         assert len(merges.unfinished) == 1
-    layers = (*layers, layer(100, 2 * FANOUT))
+    layers = (*layers, layer(100, 2 * FANOUT.value))
     first, second = merges.with_next(layers, parts_of).unfinished
-    assert (first.first_epoch, first.last_epoch) == (0, FANOUT - 1)
-    assert (second.first_epoch, second.last_epoch) == (FANOUT, 2 * FANOUT)
+    assert (first.first_epoch, first.last_epoch) == (0, FANOUT.value - 1)
+    assert (second.first_epoch, second.last_epoch) == (FANOUT.value, 2 * FANOUT.value)
 
 
 def test_there_are_no_more_parts_than_groups_of_keys() -> None:

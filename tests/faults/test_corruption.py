@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.tasks import background
 from headrace.errors import HeadraceError
 from headrace.runs.client.handle import open as open_root
 from headrace.runs.publishing.publish import PlannedPublish
-from headrace_snapshots.format import files
+from headrace_lab.sizes import set_sizes
 from tests.faults.corrupting import DAMAGES, NAME, OLDER, PIPELINE, Deployment, deployed, spoil, victims
 
 pytestmark = pytest.mark.slow
@@ -76,10 +75,7 @@ READERS: Mapping[str, Callable[[Deployment], Any]] = {
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """With few records in a node, and few layers in a merge: so there are some of each after a few epochs."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(files, "RADIX", 4)
-        patched.setattr(files, "FANOUT", 4)
-        patched.setattr(background, "FANOUT", 4)
+    with set_sizes(log_radix=4, fanout=4):
         yield deployed(tmp_path_factory.mktemp("corruption"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError
 from scripts.minio_server import client, find_or_build, start, start_again, stop
 from tests.faults.points import Effect, Moment, Point, in_the_middle, watch
@@ -91,9 +92,9 @@ def struck(root: str, faults: dict[Point, Callable[[], None]]) -> None:
         drain(PIPELINES[NAME], root)
 
 
-def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@set_sizes(s3_attempts=100)
+def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path) -> None:
     """However long that takes here: as many attempts as it needs."""
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 100)
     root, expected = landed(tmp_path / "landed"), undisturbed(NAME, tmp_path / "local")
     faults: dict[Point, Callable[[], None]] = {
         Point(Effect("init entry", 0), Moment.MIDDLE): minio.restart,
@@ -108,10 +109,8 @@ def test_a_run_goes_on_once_the_store_is_back(minio: Minio, tmp_path: Path, monk
     check(NAME, root, expected)
 
 
-def test_a_run_whose_store_stays_away_ends_and_the_next_goes_on(
-    minio: Minio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 3)
+@set_sizes(s3_attempts=3)
+def test_a_run_whose_store_stays_away_ends_and_the_next_goes_on(minio: Minio, tmp_path: Path) -> None:
     root, expected = landed(tmp_path / "landed"), undisturbed(NAME, tmp_path / "local")
     with pytest.raises((StoreUnavailableError, UnknownOutcomeError), match="s3://"):
         struck(root, {Point(Effect("commit entry", 1), Moment.MIDDLE): minio.kill})

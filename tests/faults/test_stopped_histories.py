@@ -19,7 +19,7 @@ from headrace.runs.backfill import backfill as filling
 from headrace.runs.client import handle as opening
 from headrace.runs.client import recording
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots import expiry
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import ObjectStore, open_store
 from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
 from tests.process.late_clicks import Live, of_rows, pipeline
@@ -188,8 +188,7 @@ def _rows(view: Any) -> list[tuple[Any, ...]]:
 def test_nothing_is_wrong_whoever_stands_still(
     tmp_path_factory: pytest.TempPathFactory, seed: int, kept_entries: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(expiry, "KEPT_ENTRIES", kept_entries)
+    with pytest.MonkeyPatch.context() as patches, set_sizes(kept_entries=kept_entries):
         history = History(tmp_path_factory.mktemp("history"), seed, patches)
         for _ in range(10):
             history.step()

@@ -10,6 +10,7 @@ import pytest
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError, open_store
@@ -70,11 +71,9 @@ def test_what_the_store_answers_wrong_now_and_then_changes_nothing(proxy: Proxy,
 
 
 @pytest.mark.parametrize("fault", [503, "drop", "lose", "truncate"])
-def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(
-    proxy: Proxy, tmp_path: Path, fault: int | str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@set_sizes(s3_attempts=3)
+def test_a_store_that_goes_away_ends_the_run_with_a_clear_error(proxy: Proxy, tmp_path: Path, fault: int | str) -> None:
     """And the next run ends as if nothing had been, wherever that was."""
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 3)
     root, name = landed(tmp_path / "landed"), "one_stage"
     expected = undisturbed(name, tmp_path / "local")
     for good in (5, 15, 30):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import col
 from headrace.distribute.spark.application import SparkSession
-from headrace.distribute.tasks import plan
 from headrace.errors import PipelineError
 from headrace_lab.reference.evaluate import Record
+from headrace_lab.sizes import set_sizes
 from tests.changelogs.signed_scenarios import signed_scenarios
 from tests.flat_maps.functions import copies
 from tests.process.executors import SparkStandIn
@@ -113,9 +113,8 @@ def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None
 def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule) -> None:
     with pytest.MonkeyPatch.context() as patch:
         SparkStandIn.stand_in(patch)
-        patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
-        patch.setattr(plan, "MOST_OF_A_SHARE", 256)
-        check(flat[0], schedule, ["spark", "local"], made=flat[1])
+        with set_sizes(least_of_a_file=64, most_of_a_share=256):  # so that files of a few records are cut into pieces
+            check(flat[0], schedule, ["spark", "local"], made=flat[1])
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ from headrace.read.open_windows import StateDefinitionError
 from headrace.read.views.arrow_types import ExplainError
 from headrace.state.chunks import KeyGroupRange
 from headrace.state.layers import some_of
+from headrace_lab.sizes import set_sizes
 from tests.joins.trades import RATE, RATES, TRADES, Trades, as_of, rate, rated, trade
 from tests.joins.trades import at as minute
 
@@ -87,22 +88,22 @@ def test_rows_are_looked_for_where_those_of_their_key_can_be(tmp_path: Path, mon
         return some_of(store, schema, layers, part)
 
     monkeypatch.setattr(joined_rows, "some_of", record_part)
-    monkeypatch.setattr(joined_rows, "PART_ROWS", 1)
-    trades, rates = Trades(tmp_path), [rate(0, 1), rate(0, 2, "eur"), rate(0, 3, ccy="USD")]
-    pipeline = rated(
-        as_of(spread=5, outer=True),
-        hr.as_of(RATES.named("upper"), {col("ccy").upper(): "ccy"}, columns={"second": "rate"}, lateness="1h"),
-    )
-    landed = [trade(str(number), 5 + number, ccy) for number in range(8) for ccy in ("usd", "eur", None)]
-    trades.run(pipeline, trades=landed, rates=rates)
-    for ccy, partners in (("usd", [[1], [3]]), ("eur", [[2], []]), (None, [[], []])):
-        parts.clear()
-        for join, values in zip(trades.handle(pipeline).explain({"ccy": ccy}).joins, partners, strict=True):
-            rows = join.rows or ()
-            numbers = range(8) if ccy is not None or join.is_outer else ()
-            assert sorted(row.values["id"] for row in rows) == [str(number) for number in numbers]
-            assert all([value for one in row.partners for value in one.values.values()] == values for row in rows)
-        assert all(part.first == part.last for part in parts), ccy
+    with set_sizes(open_part_rows=1):
+        trades, rates = Trades(tmp_path), [rate(0, 1), rate(0, 2, "eur"), rate(0, 3, ccy="USD")]
+        pipeline = rated(
+            as_of(spread=5, outer=True),
+            hr.as_of(RATES.named("upper"), {col("ccy").upper(): "ccy"}, columns={"second": "rate"}, lateness="1h"),
+        )
+        landed = [trade(str(number), 5 + number, ccy) for number in range(8) for ccy in ("usd", "eur", None)]
+        trades.run(pipeline, trades=landed, rates=rates)
+        for ccy, partners in (("usd", [[1], [3]]), ("eur", [[2], []]), (None, [[], []])):
+            parts.clear()
+            for join, values in zip(trades.handle(pipeline).explain({"ccy": ccy}).joins, partners, strict=True):
+                rows = join.rows or ()
+                numbers = range(8) if ccy is not None or join.is_outer else ()
+                assert sorted(row.values["id"] for row in rows) == [str(number) for number in numbers]
+                assert all([value for one in row.partners for value in one.values.values()] == values for row in rows)
+            assert all(part.first == part.last for part in parts), ccy
 
 
 def test_a_pipeline_that_gets_a_join_says_that_it_is_to_be_replayed(tmp_path: Path) -> None:

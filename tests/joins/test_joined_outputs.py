@@ -117,14 +117,14 @@ def test_an_output_joins_itself_and_others_one_behind_the_other(trades: Trades) 
 
 def test_merges_let_hidden_versions_go_and_keep_what_may_be_asked_for(trades: Trades) -> None:
     pipeline = build_pipeline(join_rates(lateness="20m"))
-    for minute in range(0, 10 * (FANOUT + 2), 10):
+    for minute in range(0, 10 * (FANOUT.value + 2), 10):
         trades.run(pipeline, trades=[rate(minute, minute)])
-    end = 10 * (FANOUT + 1)
+    end = 10 * (FANOUT.value + 1)
     trades.run(pipeline, trades=[deal("a", end - 15)])
     assert trades.current(pipeline, "rated") == Counter({("a", end - 20): 1})
     catalog = Catalog(open_store(trades.root), pipeline.name)
     layers = catalog.manifest(catalog.head().refs[MAIN]).tables[OutputTables("rated").join_right(0)]
-    assert sum(layer.rows for layer in layers) < FANOUT
+    assert sum(layer.rows for layer in layers) < FANOUT.value
 
 
 def test_what_a_row_waits_for_is_said(trades: Trades) -> None:

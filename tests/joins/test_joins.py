@@ -18,6 +18,7 @@ from headrace.kernel.joins.sides import CompiledJoin
 from headrace.model.expressions.data_types import DataType
 from headrace.model.time import Duration, Instant
 from headrace.runs.restore import ChangedPipelineError
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import FANOUT
 from headrace_snapshots.format.manifest import OutputTables
@@ -316,7 +317,7 @@ def test_merges_keep_the_version_that_a_later_join_may_ask_for(trades: Trades) -
     rates = as_of(right=SIGNED_RATES, lateness="0s", history="20m")
     outputs = {"plain": hr.Rows(["id"]), "rated": hr.Rows(["id", "rate"], join=[within, rates])}
     pipeline = hr.Pipeline("merged", TRADES, outputs=outputs, executor="local")
-    versions = {minute: rate(minute, minute, sign=1) for minute in range(0, 10 * (FANOUT + 2), 10)}
+    versions = {minute: rate(minute, minute, sign=1) for minute in range(0, 10 * (FANOUT.value + 2), 10)}
     for minute, version in versions.items():
         visit = {"ccy": "none", "visit": 1, "at": at(minute)}
         trades.run(pipeline, trades=[trade("none", minute, ccy="none")], rates=[version], visits=[visit])
@@ -324,7 +325,7 @@ def test_merges_keep_the_version_that_a_later_join_may_ask_for(trades: Trades) -
     assert trades.current(pipeline, "rated")["a", 120] == 1
     catalog = Catalog(open_store(trades.root), pipeline.name)
     layers = catalog.manifest(catalog.head().refs[MAIN]).tables[OutputTables("rated").join_right(1)]
-    assert sum(layer.rows for layer in layers) < FANOUT  # what is hidden for 20 minutes is let go
+    assert sum(layer.rows for layer in layers) < FANOUT.value  # what is hidden for 20 minutes is let go
     trades.run(pipeline, rates=[{**versions[minute], "sign": -1} for minute in (120, 110, 80)])
     assert trades.current(pipeline, "rated")["a", 100] == 1
     late = trades.handle(pipeline)["rated"].late().to_arrow().to_pylist()
@@ -337,10 +338,10 @@ def test_a_changed_join_is_a_changed_pipeline(trades: Trades) -> None:
         trades.run(rated(as_of(max_age="1h")))
 
 
+@set_sizes(task_bytes=1)
 def test_a_key_that_is_spread_meets_the_same_in_any_number_of_tasks(
     trades: Trades, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.distribute.local.TASK_BYTES", 1)
     rng, options = random.Random(4), {"right": SIGNED_RATES, "order": "seq", "outer": True, "lateness": "1d"}
     plain, spread = (replace(rated(as_of(**options, spread=n)), name=f"over{n}") for n in (1, 5))
     rates: list[dict[str, Any]] = []

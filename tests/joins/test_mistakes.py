@@ -12,6 +12,7 @@ from headrace.kernel.joins.sides import CompiledJoin, Times
 from headrace.kernel.joins.step import _Epoch, _Matches, _Side
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT
 from headrace.program import columns as c
+from headrace_lab.sizes import set_sizes
 from tests.joins.test_step import play
 
 HISTORIES = 400
@@ -117,9 +118,9 @@ MISTAKES: dict[str, tuple[Any, str, Callable[..., Any]]] = {
 def test_a_mistake_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     owner, attribute, mistake = MISTAKES[name]
     monkeypatch.setattr(owner, attribute, mistake)
-    monkeypatch.setattr(step, "ANCHOR_ROWS", 2)  # histories are short
-    if owner is step:
-        monkeypatch.setattr("tests.joins.test_step.newest_kept", mistake)
-    with pytest.raises(AssertionError):
-        for seed in range(HISTORIES):
-            play(seed)
+    with set_sizes(join_anchor_rows=2):  # histories are short
+        if owner is step:
+            monkeypatch.setattr("tests.joins.test_step.newest_kept", mistake)
+        with pytest.raises(AssertionError):
+            for seed in range(HISTORIES):
+                play(seed)

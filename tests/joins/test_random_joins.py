@@ -1,28 +1,33 @@
 """Random pipelines with joins give what the reference gives, computed in the run's own process and by Spark."""
 
+from contextlib import AbstractContextManager, nullcontext
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace.distribute.spark.application import SparkSession
-from headrace.distribute.tasks import background, joins
-from headrace.kernel.joins import step
-from headrace.state import migration
-from headrace_snapshots.format import files
+from headrace_lab.sizes import set_sizes
 from tests.joins.random_joins import join_scenarios, output_join_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.reference.scenarios import Scenario
 from tests.reference.strategies import examples
 from tests.rows.random_rows import check_rows
 
-CUTS = (
-    *((step, name) for name in ("LEFT_ROWS", "RIGHT_ROWS", "PIECE_ROWS", "_SAMPLES")),
-    (joins, "FOLD_ROWS"),
-    *((migration, name) for name in ("RANGE_BYTES", "_SAMPLES")),
-    (background, "STEP_ROWS"),
-    (files, "FANOUT"),
-)
-"""What makes many pieces of what a part of a join does, and merges layers all the time, in many pieces."""
+
+def in_pieces() -> AbstractContextManager[None]:
+    """Inside, a join has many pieces of all that it does, and layers are merged all the time, in many pieces."""
+    return set_sizes(
+        join_left_rows=2,
+        join_right_rows=2,
+        join_piece_rows=2,
+        join_samples=2,
+        join_fold_rows=2,
+        merge_range_bytes=2,
+        merge_samples=2,
+        merge_step_rows=2,
+        fanout=2,
+    )
 
 
 def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], spark: object = None) -> None:
@@ -35,9 +40,7 @@ def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], s
 @given(join_scenarios(), SCHEDULES, st.booleans())
 @settings(examples(60, fewest=10), suppress_health_check=list(HealthCheck))
 def test_joined_rows_are_those_of_the_reference(scenario: Scenario, schedule: Schedule, is_cut: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in CUTS if is_cut else ():
-            patch.setattr(module, name, 2)
+    with in_pieces() if is_cut else nullcontext():
         check_joined(scenario, schedule, ["local"])
 
 
@@ -45,9 +48,7 @@ def test_joined_rows_are_those_of_the_reference(scenario: Scenario, schedule: Sc
 @given(output_join_scenarios(), SCHEDULES, st.booleans())
 @settings(examples(40, fewest=4), suppress_health_check=list(HealthCheck))
 def test_joined_outputs_are_those_of_the_reference(scenario: Scenario, schedule: Schedule, is_cut: bool) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        for module, name in CUTS if is_cut else ():
-            patch.setattr(module, name, 2)
+    with in_pieces() if is_cut else nullcontext():
         check_rows(scenario, schedule, ["local"])
 
 

@@ -17,7 +17,6 @@ import pyarrow as pa
 import pytest
 
 import headrace as hr
-from headrace.kernel import keys
 from headrace.kernel.columns import as_numpy
 from headrace.kernel.joins import step
 from headrace.kernel.joins.sides import CompiledJoin
@@ -29,6 +28,7 @@ from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.joins import Join
 from headrace.program import columns as c
 from headrace_lab.reference.joins import JoinRun, Row
+from headrace_lab.sizes import set_sizes
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "300"))
 LEFT = {"k": DataType.INT, "a": DataType.STRING}
@@ -159,7 +159,7 @@ def play(seed: int) -> int:
         results = [*step_join(compiled, files, (deltas[0], deltas[1]), watermark, after)]
         left = [result.elements for result in results if result.elements is not None]
         assert sum(map(multiset, left), Counter()) == reference_multiset(expected), (seed, number, join)
-        assert all(rows.num_rows <= step.PIECE_ROWS for rows in left)
+        assert all(rows.num_rows <= step.PIECE_ROWS.value for rows in left)
         left_all += len(expected)
         for of_side, added in zip(files, zip(*((r.left, r.right) for r in results), strict=True), strict=False):
             if kept := [rows for rows in added if rows is not None]:
@@ -208,14 +208,13 @@ def test_what_leaves_is_what_the_reference_says() -> None:
 
 
 @pytest.mark.hypothesis
-def test_keys_of_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "KEPT", np.uint64(1))
+@set_sizes(hash_bits=1)
+def test_keys_of_one_hash_are_told_apart() -> None:
     assert sum(play(seed) for seed in range(EXAMPLES // 3)) > 100
 
 
-def test_cut_into_small_lots_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LEFT_ROWS", "RIGHT_ROWS", "PIECE_ROWS", "_SAMPLES"):
-        monkeypatch.setattr(step, name, 2)
+@set_sizes(join_left_rows=2, join_right_rows=2, join_piece_rows=2, join_samples=2)
+def test_cut_into_small_lots_it_is_the_same() -> None:
     assert sum(play(seed) for seed in range(EXAMPLES // 10)) > 30
 
 

@@ -2,17 +2,17 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import strategies as st
 
-from headrace.kernel import keys
 from headrace.kernel.columns import ARROW_TYPES
 from headrace.model.expressions.data_types import DataType, of_billionths
+from headrace_lab.sizes import set_sizes
 
 _FLOATS = (0.0, -0.0, 1.0, -2.5, 7.0, 1e-5, 1e7, 2.0**53, 2.0**63, -(2.0**63), 1e300, math.nan, math.inf, -math.inf)
 _STRINGS = ("", "a", "A", "b", "é", "straße", "ΑΣ", "İx", "-", "\ue000", "12345678", "\U0001f600")
@@ -75,8 +75,6 @@ def alike(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
-def number_all_keys(patch: pytest.MonkeyPatch) -> None:
-    """Give keys numbers even of a few rows that all have another one."""
-    patch.setattr(keys, "LEAST_ROWS", 1)
-    patch.setattr(keys, "ROWS_OF_A_KEY", 0)
-    patch.setattr(keys, "NUMBERS_OF_A_ROW", 1000)
+def numbering_all_keys() -> AbstractContextManager[None]:
+    """Inside, keys get numbers even of a few rows that all have another one."""
+    return set_sizes(numbered_key_rows=1, rows_of_a_key=0, numbers_of_a_row=1000)

@@ -41,7 +41,7 @@ from headrace.model.windows import WindowFn
 from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import attempts_of
 from headrace.sources.landing import Landing
-from headrace.state import file_cache
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store.local import MemoryStore
 from tests.own_combiners import Span
@@ -216,8 +216,8 @@ PIPELINES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PIPELINES)
-def test_calls_do_not_grow_with_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_cache, "RUN_BYTES", 10**9)  # into how many files a layer is cut goes by bytes
+@set_sizes(run_bytes=10**9)  # into how many files a layer is cut goes by bytes
+def test_calls_do_not_grow_with_rows(name: str) -> None:
     calls_of(PIPELINES[name], ROWS)  # what is made once
     few, many = (calls_of(PIPELINES[name], rows) for rows in (ROWS, 8 * ROWS))
     if many > few + 200:

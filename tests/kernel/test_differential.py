@@ -35,7 +35,7 @@ from headrace.model.windows import CalendarWindows, WindowFn
 from headrace_lab.reference import Epoch, run_pipeline
 from tests.kernel import further_scenarios as further
 from tests.kernel import plain_scenarios as plain
-from tests.kernel.columns import number_all_keys
+from tests.kernel.columns import numbering_all_keys
 from tests.kernel.differential import check, run_on_kernel
 from tests.kernel.further_scenarios import GO, Greedy, build, downstream, random_epochs, random_record
 from tests.own_triggers import Jump, Poll, Refusing, Reminder, Rising
@@ -90,9 +90,9 @@ def test_further(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", further.SCENARIOS)
-def test_further_where_keys_have_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    number_all_keys(monkeypatch)
-    compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
+def test_further_where_keys_have_numbers(name: str) -> None:
+    with numbering_all_keys():
+        compare(build(*further.SCENARIOS[name]), random_epochs(sum(name.encode())))
 
 
 @pytest.mark.slow

@@ -19,6 +19,7 @@ from headrace.kernel import keys
 from headrace_lab.conformance.on_local import LocalExecutor
 from headrace_lab.conformance.runner import CaseStatus, run_file
 from headrace_lab.reference import run_pipeline
+from headrace_lab.sizes import set_sizes
 from tests.kernel.differential import check, run_on_kernel
 from tests.kernel.test_distribution import check_parts
 from tests.process.random_runs import SCHEDULES, Schedule
@@ -49,8 +50,7 @@ CASES = [
 @pytest.fixture(autouse=True, scope="module", params=[3, 0], ids=["3 bits", "0 bits"])
 def bits(request: pytest.FixtureRequest) -> Iterator[int]:
     """How many bits the hash of a key has."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keys, "KEPT", np.uint64(0 if request.param == 0 else 7 << 61))
+    with set_sizes(hash_bits=0 if request.param == 0 else 7 << 61):
         yield request.param
 
 

@@ -19,7 +19,8 @@ from headrace.kernel.columns import Groups, NumberedGroups
 from headrace.kernel.delta import KeyHashes
 from headrace.kernel.keys import Keys, group_by_key, hash_keys
 from headrace.model.expressions.data_types import DataType, to_billionths
-from tests.kernel.columns import SPECIAL, VALUES, arrow, number_all_keys
+from headrace_lab.sizes import set_sizes
+from tests.kernel.columns import SPECIAL, VALUES, arrow, numbering_all_keys
 from tests.reference.strategies import examples
 
 TAGS = dict(zip(DataType, (3, 1, 2, 4, 5, 6, 7, 8), strict=True))
@@ -74,8 +75,8 @@ def test_the_hash_is_xxh64_over_the_encoded_key(data: st.DataObject) -> None:
     assert hashed(rows, kinds) == one_by_one(rows, kinds)
 
 
-def test_texts_of_all_lengths(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "BLOCK", 7)
+@set_sizes(hash_block_rows=7)
+def test_texts_of_all_lengths() -> None:
     rows = [("é" * (i % 50) + "x" * (i % 7), None if i % 3 else "y" * i) for i in range(100)]
     kinds = [DataType.STRING, DataType.STRING]
     assert hashed(rows, kinds) == one_by_one(rows, kinds)
@@ -207,8 +208,7 @@ def test_groups_by_the_number_of_a_key_are_those_by_its_hash(data: st.DataObject
     starts = st.lists(st.sampled_from([0, 60, -60, 2**62, -(2**61)]), min_size=len(rows), max_size=len(rows))
     within = [np.array(numbers, np.int64) for numbers in data.draw(st.lists(starts, max_size=2))]
     columns = columns_of(rows, kinds)
-    with pytest.MonkeyPatch.context() as patch:
-        number_all_keys(patch)
+    with numbering_all_keys():
         numbered = Keys(columns, len(rows)).group_rows(*within)
     assert numbered.numbered is not None
     ordered = Keys(columns, len(rows)).group_rows(*within)
@@ -249,14 +249,14 @@ def hashed_rows(patch: pytest.MonkeyPatch, columns: list[pa.Array], *within: Any
 
 
 def test_keys_that_many_rows_have_are_hashed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = np.arange(keys.LEAST_ROWS)
+    rows = np.arange(keys.LEAST_ROWS.value)
     users, hours = pa.array(rows % 1000), rows // 20_000 * 3_600
     assert hashed_rows(monkeypatch, [users], hours) == 1000
     assert hashed_rows(monkeypatch, [users, pa.array(rows % 2 == 0)], hours, hours + 3_600) == 1000
 
 
 def test_keys_get_no_numbers_where_that_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = np.arange(keys.LEAST_ROWS)
+    rows = np.arange(keys.LEAST_ROWS.value)
     users = pa.array(rows % 1000)
     assert hashed_rows(monkeypatch, [pa.array(rows)]) == len(rows)  # all differ
     assert hashed_rows(monkeypatch, [pa.array(rows % 1000 + 0.5)]) == len(rows)  # 0.0 and -0.0 are one key
@@ -266,10 +266,9 @@ def test_keys_get_no_numbers_where_that_does_not_pay(monkeypatch: pytest.MonkeyP
     assert hashed_rows(monkeypatch, [users], rows) == len(rows) + 1000  # each row in a window of its own
 
 
-def test_keys_of_one_hash_get_no_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    number_all_keys(monkeypatch)
-    monkeypatch.setattr(keys, "KEPT", np.uint64(0))
-    names = pa.array(["b", "a", "b"])
-    found = Keys([names], 3).group_rows()
-    assert found.numbered is None
-    assert rows_of(found.groups, 3) == [[1], [0, 2]]
+def test_keys_of_one_hash_get_no_numbers() -> None:
+    with numbering_all_keys(), set_sizes(hash_bits=0):
+        names = pa.array(["b", "a", "b"])
+        found = Keys([names], 3).group_rows()
+        assert found.numbered is None
+        assert rows_of(found.groups, 3) == [[1], [0, 2]]

@@ -11,12 +11,11 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.kernel import keys
-from headrace.kernel import loops as turning
 from headrace.kernel.loops import CompiledLoop, Rounds, in_order_of
 from headrace.kernel.stage import CompiledStage
 from headrace.kernel.state import rows_of
 from headrace.program import columns as c
+from headrace_lab.sizes import set_sizes
 
 WINDOWS = [(0, 10), (10, 20)]
 
@@ -87,24 +86,23 @@ def nearest(edges: Iterable[tuple[Any, Any, int, int]], start: Any) -> dict[tupl
 
 @pytest.mark.parametrize("bits", [64, 3, 0])
 @pytest.mark.parametrize("kind", [int, str])
-def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys, "KEPT", np.uint64((2**bits - 1) << (64 - bits)))
-    monkeypatch.setattr(turning, "PIECE_ROWS", 3)
-    start = hr.if_else(col("vertex") == kind(0), 0, None)
-    loop = compiled(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
-    rolled = random.Random(f"{kind} {bits}")
-    for _ in range(20):
-        store, every = Store(loop), []
-        for _ in range(4):
-            new = [
-                (kind(rolled.randrange(12)), kind(rolled.randrange(12)), rolled.randrange(9), rolled.randrange(2))
-                for _ in range(rolled.randrange(8))
-            ]
-            every += new
-            store.epoch(delta(loop, new), rolled.choice([1, 2, None]))
-        while store.in_flight.num_rows:
-            store.epoch(delta(loop, []), 1)
-        assert store.known() == nearest(every, kind(0))
+def test_vertices_with_one_hash_are_told_apart(kind: type, bits: int) -> None:
+    with set_sizes(hash_bits=(2**bits - 1) << (64 - bits), loop_piece_rows=3):
+        start = hr.if_else(col("vertex") == kind(0), 0, None)
+        loop = compiled(kind, hr.Loop(start=start, step=col("value") + col("w"), combine="least"))
+        rolled = random.Random(f"{kind} {bits}")
+        for _ in range(20):
+            store, every = Store(loop), []
+            for _ in range(4):
+                new = [
+                    (kind(rolled.randrange(12)), kind(rolled.randrange(12)), rolled.randrange(9), rolled.randrange(2))
+                    for _ in range(rolled.randrange(8))
+                ]
+                every += new
+                store.epoch(delta(loop, new), rolled.choice([1, 2, None]))
+            while store.in_flight.num_rows:
+                store.epoch(delta(loop, []), 1)
+            assert store.known() == nearest(every, kind(0))
 
 
 def test_a_long_way_round_ends() -> None:

@@ -22,7 +22,6 @@ from headrace.cli.main import app
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.quality import ExpectationView, expect
 from headrace.read.diff.changes import changes_between
-from headrace.runs import parking
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.client.recording import make_change, rehearse_change
 from headrace.runs.option_kinds import RunOptionsError
@@ -31,6 +30,7 @@ from headrace.runs.publishing.adoption import NotAdoptableError, publish_adopted
 from headrace.runs.publishing.promotion import PartialBranchError
 from headrace.runs.stages import CutOver
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, parked_in, seen_by
@@ -227,10 +227,8 @@ def test_a_branch_that_was_stopped_goes_on(executor: Executed, roots: Roots, tmp
     assert_same(root, roots.whole(VISITED), VISITED)
 
 
-def test_a_new_output_gets_its_history(
-    executor: Executed, roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "AT_ONCE", 1)
+@set_sizes(epochs_computed_again=1)
+def test_a_new_output_gets_its_history(executor: Executed, roots: Roots, tmp_path: Path) -> None:
     root = tmp_path / "root"
     more = with_outputs(more=replace(DAYS, of="visits"))
     roots.history(root, more)

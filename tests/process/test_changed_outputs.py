@@ -14,11 +14,11 @@ from headrace.errors import PipelineError
 from headrace.ext.sinks import ChangeSource
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.diff.changes import changes_between
-from headrace.runs import parking
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.publish import NothingToPublishError, publish_audited
 from headrace.runs.restore import ChangedPipelineError
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import parked_in, seen_by, with_names
 from headrace_snapshots.names import published_of
@@ -60,10 +60,8 @@ def test_a_new_output_is_computed_of_what_was_read_before(executor: Executed, tm
     check_catalog(open_store(root.as_uri()), "shop")
 
 
-def test_a_new_output_waits_where_history_is_long(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "AT_ONCE", 2)
+@set_sizes(epochs_computed_again=2)
+def test_a_new_output_waits_where_history_is_long(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 3)
     executor.process(TWO, tmp_path.as_uri(), RunOptions("two"))
     land(tmp_path, 3, 4)
@@ -73,9 +71,9 @@ def test_a_new_output_waits_where_history_is_long(
     assert (head.epoch, stands(head, "visits")["epoch"], stands(head, "visits")["snapshot"]) == (3, -1, None)
     assert stands(head, "visits")["parked"]["since"] == 3
     assert "parked" not in stands(head, "hourly")
-    monkeypatch.setattr(parking, "AT_ONCE", 4)
-    executor.process(SHOP, tmp_path.as_uri(), RunOptions("again"))
-    assert "parked" not in stands(line(catalog_of(tmp_path))[-1], "visits")
+    with set_sizes(epochs_computed_again=4):
+        executor.process(SHOP, tmp_path.as_uri(), RunOptions("again"))
+        assert "parked" not in stands(line(catalog_of(tmp_path))[-1], "visits")
 
 
 def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(executor: Executed, tmp_path: Path) -> None:
@@ -101,10 +99,8 @@ def test_a_new_output_waits_that_takes_records_whose_ids_nobody_remembers(execut
     assert sorted(seen["user"].to_pylist()) == ["b", "c", "d"]
 
 
-def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "AT_ONCE", 2)
+@set_sizes(epochs_computed_again=2)
+def test_nothing_is_published_of_a_new_output_that_waits_and_others_are(executor: Executed, tmp_path: Path) -> None:
     root = tmp_path.as_uri()
     land(tmp_path, 0, 3)
     executor.process(TWO, root, RunOptions("two"))

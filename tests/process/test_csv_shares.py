@@ -13,6 +13,7 @@ import pytest
 import headrace as hr
 from headrace import Pipeline, col
 from headrace.runs.options import RunOptions
+from headrace_lab.sizes import set_sizes
 from tests.process.executors import Executed, on_both
 from tests.reading import read
 
@@ -35,10 +36,10 @@ def pipeline(options: dict[str, Any]) -> Pipeline:
 
 @on_both
 @pytest.mark.parametrize("options", DIALECTS, ids=str)
+@set_sizes(least_of_a_file=500)
 def test_tasks_share_files_with_line_breaks_in_quotes(
     executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr("headrace.distribute.tasks.plan.LEAST_OF_A_FILE", 500)
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     dice, folder = random.Random(1), tmp_path / "landing"
     folder.mkdir()

@@ -82,27 +82,29 @@ def advised(error: BrokenObjectError) -> str:
 
 
 def test_a_fold_does_not_copy_what_was_damaged(executor: Executed, tmp_path: Path) -> None:
-    land(tmp_path, 0, FANOUT - 1)
+    land(tmp_path, 0, FANOUT.value - 1)
     run(tmp_path, "whole", executor)
-    damaged = tmp_path / head_of(tmp_path).tables["current"][FANOUT - 4].files[0].path
+    damaged = tmp_path / head_of(tmp_path).tables["current"][FANOUT.value - 4].files[0].path
     flip_unnoticed(damaged)
-    land(tmp_path, FANOUT - 1, FANOUT + 1)
+    land(tmp_path, FANOUT.value - 1, FANOUT.value + 1)
     with pytest.raises(BrokenObjectError, match=damaged.name) as raised:
         run(tmp_path, "folding", executor)
-    assert head_of(tmp_path).epoch == FANOUT - 1, "the next one would have taken the fold over"
+    assert head_of(tmp_path).epoch == FANOUT.value - 1, "the next one would have taken the fold over"
     assert "run `headrace backfill clicks` (or the backfill DAG)" in str(raised.value)
 
     catalog_of(tmp_path).rollback("main", advised(raised.value), "as the message says")
-    assert head_of(tmp_path).epoch == FANOUT - 5
+    assert head_of(tmp_path).epoch == FANOUT.value - 5
     run(tmp_path, "after", executor)
-    assert current(CLICKS, tmp_path) == truth(FANOUT + 1)
+    assert current(CLICKS, tmp_path) == truth(FANOUT.value + 1)
 
     folded = tmp_path / head_of(tmp_path).tables["current"][0].files[0].path
     assert folded.name.startswith("current-")
     flip(folded)
     with pytest.raises(BrokenObjectError, match=folded.name) as raised:
         executor.audit(AUDITED, tmp_path.as_uri(), RunOptions("audit"))
-    assert catalog_of(tmp_path).manifest(advised(raised.value)).epoch == FANOUT - 2, "it was begun beside the next one"
+    assert catalog_of(tmp_path).manifest(advised(raised.value)).epoch == FANOUT.value - 2, (
+        "it was begun beside the next one"
+    )
 
 
 @pytest.mark.parametrize("damage", [flip_unnoticed, flip, Path.unlink])

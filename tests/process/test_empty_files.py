@@ -15,6 +15,7 @@ import headrace as hr
 from headrace import DataType, Pipeline, SparkFunction, col
 from headrace.runs.dropped_records import land_late
 from headrace.runs.options import RunOptions
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import open_store
 from tests.faults.scenarios import FILES, land_file, results
 from tests.process.executors import Executed, on_spark
@@ -88,17 +89,17 @@ def test_files_without_records_change_nothing(
     executor: Executed, kind: str, tasks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HEADRACE_TASKS", tasks)
-    monkeypatch.setattr("headrace.distribute.local.TASK_BYTES", 100)
-    pipeline = deduplicating(kind)
-    without = computed(executor, pipeline, kind, tmp_path / "without", ())
-    root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))
-    expected = results(pipeline, without)
-    assert len(expected["late"]) > 10
-    assert results(pipeline, root) == expected
-    landed = landed_late(pipeline, root)
-    assert landed
-    if kind != "parquet":
-        assert landed == landed_late(pipeline, without)
+    with set_sizes(task_bytes=100):
+        pipeline = deduplicating(kind)
+        without = computed(executor, pipeline, kind, tmp_path / "without", ())
+        root = computed(executor, pipeline, kind, tmp_path / "with", (b"", BLANK[kind], WRITTEN[kind]([]), b""))
+        expected = results(pipeline, without)
+        assert len(expected["late"]) > 10
+        assert results(pipeline, root) == expected
+        landed = landed_late(pipeline, root)
+        assert landed
+        if kind != "parquet":
+            assert landed == landed_late(pipeline, without)
 
 
 @on_spark

@@ -4,18 +4,17 @@ import json
 import os
 import random
 from collections import Counter
+from contextlib import nullcontext
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.runs import commits
 from headrace.runs.client.handle import PipelineHandle
-from headrace.sources import known_names, names_file
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 from tests.reference.strategies import examples
 
@@ -120,11 +119,8 @@ class World:
 @examples(80)
 @given(st.tuples(*[st.sampled_from(sorted(LAYOUTS))] * 2), st.integers(0, 2**32))
 def test_every_file_counts_once(layouts: tuple[str, str], seed: int) -> None:
-    with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
-        if MOST < 1_000:  # what a thousand names are to a run is that few here
-            patch.setattr(commits, "AT_LEAST", 8)
-            patch.setattr(names_file, "ROWS", 4)
-            patch.setattr(known_names, "AT_ONCE", 6)
+    few = set_sizes(files_before_names=8, names_file_rows=4, names_looked_up=6)
+    with few if MOST < 1_000 else nullcontext(), TemporaryDirectory() as folder:  # few are to it what a thousand are
         world = World(Path(folder), layouts, seed)
         for _ in range(world.draw.randint(4, 12)):
             step, files = world.draw.choice(STEPS), world.draw.randint(1, MOST // 4)

@@ -27,7 +27,7 @@ from tests.process.clicks import CLICKS, land, truth
 from tests.process.test_process import current
 
 SECONDS = 60.0
-EPOCHS = FANOUT + 8
+EPOCHS = FANOUT.value + 8
 pytestmark = pytest.mark.slow  # runs of many epochs
 
 
@@ -81,12 +81,16 @@ def layers(manifest: Manifest) -> list[tuple[int, int]]:
 
 
 def test_epochs_are_committed_while_a_fold_is_running(tmp_path: Path) -> None:
-    engine, committed = run_held(tmp_path, release_at=FANOUT + 3)
+    engine, committed = run_held(tmp_path, release_at=FANOUT.value + 3)
     assert [manifest.epoch for manifest in committed] == [*range(EPOCHS)]
     assert engine.in_time == [True], "the commits that it waited for came while it was held"
     single = [(epoch, epoch) for epoch in range(EPOCHS)]
-    assert layers(committed[FANOUT + 3]) == single[: FANOUT + 4], "nothing is folded before the fold is done"
-    assert layers(committed[-1]) == [(0, FANOUT - 1), *single[FANOUT:]], "and what came meanwhile stays above it"
+    assert layers(committed[FANOUT.value + 3]) == single[: FANOUT.value + 4], (
+        "nothing is folded before the fold is done"
+    )
+    assert layers(committed[-1]) == [(0, FANOUT.value - 1), *single[FANOUT.value :]], (
+        "and what came meanwhile stays above it"
+    )
     assert current(CLICKS, tmp_path) == truth(EPOCHS)
     check_catalog(open_store(tmp_path.as_uri()), CLICKS.name)
 
@@ -99,31 +103,31 @@ def test_the_last_epoch_of_a_run_waits_for_the_fold(tmp_path: Path) -> None:
                 self.released.set()
             return computed
 
-    land(tmp_path, 0, FANOUT + 1)
+    land(tmp_path, 0, FANOUT.value + 1)
     store = open_store(tmp_path.as_uri())
     catalog = Catalog(store, CLICKS.name)
     made = Waiting(CLICKS, store, Landing(CLICKS, store), attempts_of(catalog))
     committed: list[Manifest] = []
     committer = Committer(made, catalog, catalog.claim("main", "test"), None, committed.append)
     for number, file in enumerate(made.landing.new_files({})[OWN]):
-        committer.submit(made.compute({OWN: [file]}, Instant(0), wait_for_merges=number == FANOUT))
+        committer.submit(made.compute({OWN: [file]}, Instant(0), wait_for_merges=number == FANOUT.value))
     committer.drain()
     committer.close()
-    assert layers(committed[-1]) == [(0, FANOUT - 1), (FANOUT, FANOUT)]
+    assert layers(committed[-1]) == [(0, FANOUT.value - 1), (FANOUT.value, FANOUT.value)]
     assert made.in_time == [True]
 
 
 def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path: Path) -> None:
     with pytest.raises(RetryError, match="the run ends here"):
-        run_held(tmp_path, release_at=-1, epochs=FANOUT + 1, fails=True)
+        run_held(tmp_path, release_at=-1, epochs=FANOUT.value + 1, fails=True)
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("fold")]
     assert not [*tmp_path.rglob("current-*")]
-    land(tmp_path, FANOUT + 1, FANOUT + 2)
+    land(tmp_path, FANOUT.value + 1, FANOUT.value + 2)
     found = process(CLICKS, tmp_path.as_uri(), RunOptions("next", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
     assert layers(manifest)[0][0] == 0
-    assert layers(manifest)[0][1] >= FANOUT - 1, "begun with the run, over what was committed before"
-    assert current(CLICKS, tmp_path) == truth(FANOUT + 2)
+    assert layers(manifest)[0][1] >= FANOUT.value - 1, "begun with the run, over what was committed before"
+    assert current(CLICKS, tmp_path) == truth(FANOUT.value + 2)
 
 
 def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,10 +140,10 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.Monk
             return super().compact_current(layers, *rest, **named)
 
     monkeypatch.setattr(on_local, "LocalEngine", Counted)
-    for number in range(FANOUT + 4):
+    for number in range(FANOUT.value + 4):
         land(tmp_path, number, number + 1)
         found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
-    assert folded == [FANOUT]
+    assert folded == [FANOUT.value]
     assert len(manifest.tables["current"]) == 5
-    assert current(CLICKS, tmp_path) == truth(FANOUT + 4)
+    assert current(CLICKS, tmp_path) == truth(FANOUT.value + 4)

@@ -2,18 +2,16 @@
 
 from pathlib import Path
 
-import pytest
-
 from headrace import Pipeline, col, count
 from headrace.runs.options import RunOptions
-from headrace_snapshots.format import files as planning
+from headrace_lab.sizes import set_sizes
 from tests.process.clicks import CLICKS, land, truth
 from tests.process.executors import LOCAL
 from tests.reading import read
 
 
-def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "FANOUT", 4)
+@set_sizes(fanout=4)
+def test_layers_of_another_definition_alone_are_not_folded(tmp_path: Path) -> None:
     for number in range(4):
         land(tmp_path, number, number + 1)
         LOCAL.process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}"))

@@ -18,6 +18,7 @@ from headrace.cli.main import app
 from headrace.pipeline.loading.registry import resolve_pipeline
 from headrace.read.snapshots.epoch_history import EpochFigures
 from headrace.runs.options import Mode, RunOptions
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -107,12 +108,12 @@ def test_no_cut_into_epochs_shares_and_pieces_changes_a_figure(
     for files_per_epoch, tasks, least in ((1, "1", 2**20), cuts):
         with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
             patch.setenv("HEADRACE_TASKS", tasks)
-            patch.setattr("headrace.distribute.tasks.plan.LEAST_OF_A_FILE", least)
-            root = Path(folder)
-            written(root, left, "left")
-            written(root, right, "right")
-            LOCAL.process(PAIRS, root.as_uri(), RunOptions("run", files_per_epoch=files_per_epoch))
-            told.append((quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"]))
+            with set_sizes(least_of_a_file=least):
+                root = Path(folder)
+                written(root, left, "left")
+                written(root, right, "right")
+                LOCAL.process(PAIRS, root.as_uri(), RunOptions("run", files_per_epoch=files_per_epoch))
+                told.append((quantiles_of(root, PAIRS), manifests(root, "pairs")[-1].progress["newest_event_times"]))
     assert told[0] == told[1]
 
 

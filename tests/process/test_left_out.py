@@ -13,6 +13,7 @@ from headrace.read.snapshots.progress import StoredProgress
 from headrace.runs import parking
 from headrace.runs.option_kinds import RunOptionsError
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 
 pytestmark = pytest.mark.slow  # whole runs
 
@@ -101,10 +102,8 @@ def test_something_is_left_to_compute(tmp_path: Path) -> None:
     assert root.run() == []
 
 
-def test_what_stands_with_an_output_that_is_left_out_holds_no_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "HOLD", 2)
+@set_sizes(parked_epochs=2)
+def test_what_stands_with_an_output_that_is_left_out_holds_no_run(tmp_path: Path) -> None:
     root = Root(tmp_path)
     root.run()
     for _ in range(3):

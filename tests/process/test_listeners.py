@@ -16,7 +16,7 @@ from headrace.application import submit
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.runs.reporting.listener import LineListener
-from headrace_snapshots import datafiles
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 from tests.process.clicks import CLICKS, land
 
@@ -134,8 +134,8 @@ class Counting(LineListener):
 
 
 @pytest.mark.slow
-def test_a_run_holds_few_manifests_however_many_epochs_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(datafiles, "_CACHED", 4)
+@set_sizes(cached_objects=4)
+def test_a_run_holds_few_manifests_however_many_epochs_it_has(tmp_path: Path) -> None:
     land(tmp_path, 0, 40)
     counting = Counting()
     found = process(CLICKS, tmp_path.as_uri(), RunOptions("long", publish=True, executor="local"), listener=counting)

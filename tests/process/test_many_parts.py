@@ -1,16 +1,15 @@
 """Runs whose layers have many files: manifests name nodes, and nobody sees that but who looks for them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from headrace.distribute import local
-from headrace.distribute.tasks import background
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.manifest import MANY
 from headrace_snapshots.fsck import fsck
 from headrace_snapshots.names import ObjectKind, object_folder
@@ -22,7 +21,7 @@ from tests.process.test_process import current
 pytestmark = pytest.mark.slow  # whole runs
 
 NAME = CLICKS.name
-PARTS = MANY + 8
+PARTS = MANY.value + 8
 
 
 def run(root: Path, number: int) -> Catalog:
@@ -34,11 +33,12 @@ def run(root: Path, number: int) -> Catalog:
 
 
 @pytest.fixture
-def _many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def _many_parts(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As many tasks as a cluster has, each with a few keys."""
     monkeypatch.setattr(clicks, "USERS", 10 * PARTS)
-    monkeypatch.setattr(local, "TASK_BYTES", 1)
     monkeypatch.setenv("HEADRACE_TASKS", str(PARTS))
+    with set_sizes(task_bytes=1):
+        yield
 
 
 @pytest.mark.usefixtures("_many_parts")
@@ -71,10 +71,8 @@ def _line(catalog: Catalog, head: str) -> list[str]:
 
 
 @pytest.mark.usefixtures("_many_parts")
-def test_a_merge_goes_on_over_runs_with_its_parts_in_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "FANOUT", 4)
-    monkeypatch.setattr(background, "STEP_ROWS", 1_000)
-    monkeypatch.setattr(background, "PACE", 0)
+@set_sizes(fanout=4, merge_step_rows=1_000, merge_pace=0)
+def test_a_merge_goes_on_over_runs_with_its_parts_in_nodes(tmp_path: Path) -> None:
     merging, epochs = set[int](), 0
     while not merging or epochs < max(merging) + 3:
         catalog = run(tmp_path, epochs)

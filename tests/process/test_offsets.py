@@ -115,7 +115,7 @@ def test_a_manifest_does_not_repeat_the_names_of_files(inputs: tuple[str, ...]) 
     newcomer, before = reader.newcomer(), reader.store.requests.snapshot()
     progress_of(newcomer, manifest)
     nodes = reader.store.requests.since(before)["get"]
-    assert nodes <= LOOK_BACK * len(inputs) // RADIX + 9
+    assert nodes <= LOOK_BACK * len(inputs) // RADIX.value + 9
     progress_of(newcomer, manifest)
     assert reader.store.requests.since(before)["get"] == nodes, "what does not change was read again"
 
@@ -138,7 +138,7 @@ def test_a_snapshot_whose_log_names_too_few_files_is_broken() -> None:
 
 
 def test_a_lost_part_of_the_log_of_inputs_costs_a_fall_back() -> None:
-    reader = Reader(per_epoch=RADIX // 2 - 1)
+    reader = Reader(per_epoch=RADIX.value // 2 - 1)
     ids = [reader.epoch().snapshot_id for _ in range(4)]
     (node,) = (info.path for info in reader.store.list("p/index/"))
     reader.store.delete(node)

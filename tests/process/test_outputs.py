@@ -26,7 +26,7 @@ from headrace.runs.publishing.publish import UpstreamUnpublishedError
 from headrace.runs.recovery_target import with_epochs
 from headrace.runs.reporting.summary import summarize_pipeline
 from headrace_lab.catalog_checks import check_catalog
-from headrace_snapshots.format import codec
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
@@ -119,9 +119,7 @@ def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(
     assert asked[1] == asked[len(SHOP.outputs)]
 
 
-def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(executor: Executed, tmp_path: Path) -> None:
     land(tmp_path, 0, 2)
     executor.process(SHOP, tmp_path.as_uri(), RunOptions("run"))
     head = line(catalog_of(tmp_path))[-1]
@@ -136,8 +134,11 @@ def test_a_snapshot_has_every_output_and_only_its_own_version_reads_it(
     newer = head.replace(progress={**head.progress, "inputs": inputs})
     with pytest.raises(NewerFormatError, match=r"has upstream, which this Headrace does not know: upgrade it"):
         Manifest.from_bytes(newer.to_bytes(), "newer")
-    monkeypatch.setattr(codec, "FORMAT", 2)  # as it was before there were names
-    with pytest.raises(NewerFormatError, match=r"has format [35], this Headrace reads up to 2: upgrade it"):
+    before_names = set_sizes(newest_format=2)
+    with (
+        before_names,
+        pytest.raises(NewerFormatError, match=r"has format [35], this Headrace reads up to 2: upgrade it"),
+    ):
         catalog_of(tmp_path).manifest(head.snapshot_id)
 
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from headrace import Pipeline, col, count
-from headrace.distribute.tasks import background, engine
 from headrace.distribute.tasks.background import MOST_LAYERS
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import expire
-from headrace_snapshots.format import files as planning
 from headrace_snapshots.format.files import UnfinishedMerge
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import fsck
@@ -33,12 +32,10 @@ NAME = CLICKS.name
 
 
 @pytest.fixture(autouse=True)
-def _small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_steps() -> Iterator[None]:
     """A merge takes several epochs although it is small."""
-    monkeypatch.setattr(planning, "FANOUT", 4)
-    monkeypatch.setattr(background, "STEP_ROWS", 25)
-    monkeypatch.setattr(background, "PACE", 0)
-    monkeypatch.setattr(engine, "FOLD_BYTES", 3_000)
+    with set_sizes(fanout=4, merge_step_rows=25, merge_pace=0, fold_bytes=3_000):
+        yield
 
 
 def runs(root: Path, first: int, last: int, executor: Executed = LOCAL) -> Iterator[Manifest]:

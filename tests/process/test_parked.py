@@ -12,12 +12,12 @@ import pytest
 import headrace as hr
 from headrace import Pipeline
 from headrace.errors import PipelineError
-from headrace.runs import parking
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import RunOptions
 from headrace.runs.parking import OutputHeldError
 from headrace.sources.landing import DeadLetterBudgetError
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import published_of
 from headrace_snapshots.store import open_store
@@ -186,10 +186,8 @@ def test_an_output_that_reads_another_fails_again_and_the_other_goes_on(
         assert len(own) == 4
 
 
-def test_others_go_on_only_for_so_long(
-    executor: Executed, tmp_path: Path, mended: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parking, "HOLD", 2)
+@set_sizes(parked_epochs=2)
+def test_others_go_on_only_for_so_long(executor: Executed, tmp_path: Path, mended: Path) -> None:
     shop = breaking(mended)
     land_with_ids(tmp_path, 0, 9)
     with pytest.raises(OutputHeldError, match=r"visits since epoch 5: .*too much to add.*--without visits") as held:

@@ -3,6 +3,7 @@
 import os
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from headrace.pipeline.validation import UpstreamCycleError
 from headrace.read.lineage.cut import RootStores
 from headrace.read.lineage.lineage import neighbours_of, read_lineage
 from headrace.read.upstream import StepKind, UpstreamPanesError, UpstreamPosition, UpstreamStep, upstreams_of
-from headrace.runs import maintenance
 from headrace.runs.epochs import UpstreamMovedError
 from headrace.runs.relanding import LandingAgainError
 from headrace.runs.upstream_holds import UnknownReaderError
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.output_view import UnknownOutputError
 from headrace_snapshots.holds import read_holds
@@ -310,8 +311,8 @@ def test_an_expiry_upstream_keeps_what_readers_may_read_again(pair: Pair) -> Non
     assert held.snapshots == (pair.at.snapshot,)
 
 
-def test_what_runs_of_readers_leave_is_bounded(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "KEPT_RESULTS", 2)
+@set_sizes(kept_results=2)
+def test_what_runs_of_readers_leave_is_bounded(pair: Pair) -> None:
     left: list[dict[str, int]] = []
     for number in range(9):
         pair.land(("a", 1, f"{number:02}:00"))
@@ -418,9 +419,10 @@ def expired(pair: Pair, keep_last: int) -> None:
 
 
 @pytest.fixture
-def short_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_logs() -> Iterator[None]:
     """Logs of files whose leaves are small, so that few epochs are enough for some to be left out."""
-    monkeypatch.setattr("headrace_snapshots.format.files.RADIX", 4)
+    with set_sizes(log_radix=4):
+        yield
 
 
 def discarding(pair: Pair) -> None:

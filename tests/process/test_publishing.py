@@ -227,7 +227,7 @@ def test_an_input_that_moved_is_compared_by_number(root: str) -> None:
 def test_a_broken_head_of_main_does_not_stop_the_cut_over_that_replaces_it(root: str, kind: str) -> None:
     audited = Audited(root)
     whole = audited.commit(1, files=landed("a"))
-    audited.commit(1, files=landed(*"a" * RADIX))
+    audited.commit(1, files=landed(*"a" * RADIX.value))
     for broken in [*audited.store.list(f"p/{kind}/")]:
         if whole not in broken.path:
             audited.store.delete(broken.path)

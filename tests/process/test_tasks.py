@@ -2,6 +2,7 @@
 them; each run continues from the state that another number of tasks has left.
 """
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -11,14 +12,12 @@ from hypothesis import strategies as st
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.local import LocalEngine, Threads
-from headrace.distribute.tasks import plan
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import Mode
-from headrace.state import layers
-from headrace_snapshots.format import files
+from headrace_lab.sizes import set_sizes
 from tests.distribute.blobs import OverBlobs
 from tests.process.executors import SparkStandIn
 from tests.process.random_runs import SCHEDULES, Schedule, check
@@ -60,7 +59,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     def engine(side: LocalExecution, attempts: Attempts) -> TasksEngine:
         cut = next(turns)
-        patch.setattr(layers, "SLICE_ROWS", cut.rows)
+        cuts_of_runs.enter_context(set_sizes(slice_rows=cut.rows))
         if cut.blobs:
             return OverBlobs(
                 TaskEnvironment.from_pipeline(side.pipeline, side.store, side.landing), attempts, cut.tasks
@@ -69,13 +68,10 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
         made.runner = AllThreads(made.work, cut.tasks)
         return made
 
-    with pytest.MonkeyPatch.context() as patch:
+    # layers are merged all the time, folds have several parts, and files of a few records are cut into pieces
+    small = set_sizes(fanout=2, fold_bytes=4000, merge_piece_rows=4, least_of_a_file=64, most_of_a_share=256)
+    with pytest.MonkeyPatch.context() as patch, small, ExitStack() as cuts_of_runs:
         patch.setattr(LocalExecution, "engine", engine)
-        patch.setattr(files, "FANOUT", 2)  # so that layers are merged all the time
-        patch.setattr("headrace.distribute.tasks.engine.FOLD_BYTES", 4000)  # so that folds have several parts
-        patch.setattr("headrace.distribute.tasks.background.PIECE_ROWS", 4)
-        patch.setattr(plan, "LEAST_OF_A_FILE", 64)  # so that files of a few records are cut into pieces
-        patch.setattr(plan, "MOST_OF_A_SHARE", 256)
         check(scenario, schedule, ["local"])
 
 
@@ -91,5 +87,5 @@ def test_runs_that_change_their_executor_give_what_the_reference_gives(scenario:
     with pytest.MonkeyPatch.context() as patch:
         SparkStandIn.stand_in(patch)
         patch.setattr("headrace.runs.executors.choice.fitting_executor", fitting)
-        patch.setattr(files, "FANOUT", 2)  # so that layers are being merged when a run changes it
-        check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])
+        with set_sizes(fanout=2):  # so that layers are being merged when a run changes it
+            check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])

@@ -137,16 +137,16 @@ def test_nothing_grows_from_run_to_run(tmp_path: Path) -> None:
             expire_snapshots(deployment.catalog(), keep_rule(KEPT))
             deployment.look()
             found.append(deployment.figures())
-    steady = max(len(found) // 10, 3 * RADIX // EVERY)  # a leaf goes with the last of its records
+    steady = max(len(found) // 10, 3 * RADIX.value // EVERY)  # a leaf goes with the last of its records
     span = max(len(found) // 10, 3)
     early, late = Figures.typical(found[steady:][:span]), Figures.typical(found[-span:])
     step = max(len(found) // 20, 1)
     print("", *map(str, found[step - 1 :: step]), f"early {early}", f"late  {late}", sep="\n")
-    leaf = 2 * RADIX + 100  # files of panes and their folders, and results of runs up to a hundred
+    leaf = 2 * RADIX.value + 100  # files of panes and their folders, and results of runs up to a hundred
     assert late.objects <= early.objects + leaf
     assert late.bytes <= early.bytes * 1.5 + 200_000
     for name, requests in early.requests.items():
-        assert late.requests[name] <= requests * 1.2 + (RADIX if name == "panes" else 5), name
+        assert late.requests[name] <= requests * 1.2 + (RADIX.value if name == "panes" else 5), name
         if EPOCHS >= 1000:  # else too few to tell anything of time
             assert late.seconds[name] <= early.seconds[name] * 2 + 0.05, name
     assert check(deployment.catalog(), deep=True).problems == ()

@@ -13,11 +13,11 @@ import headrace as hr
 from headrace.errors import FixConfigError
 from headrace.pipeline.loading.registry import UnknownPipelineError
 from headrace.read.pipeline_reader import MissingRootError
-from headrace.read.views import lazy_view
 from headrace.read.views.sources import OutputFiles
 from headrace.runs.client.handle import PipelineHandle
 from headrace.runs.reporting.listener import Silent
 from headrace.testing import TemporaryDeployment
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.manifest import Manifest
 
 LANDED = hr.json("landing/clicks", {"user": str, "at": datetime, "amount": int}).event_time("at", bound="0s")
@@ -107,8 +107,8 @@ def test_only_files_of_the_first_rows_are_read_of_a_log(
 
 
 @pytest.mark.slow
+@set_sizes(html_bytes=1)
 def test_nobody_who_shows_a_large_view_reads_it(clicks: PipelineHandle, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lazy_view, "HTML_BYTES", 1)
 
     def read(self: OutputFiles, folder: Path) -> list[Path]:
         raise AssertionError("it is read")

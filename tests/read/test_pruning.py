@@ -16,13 +16,12 @@ from headrace import Expr, col
 from headrace.kernel.stage import CompiledStage
 from headrace.model.expressions.data_types import of_billionths
 from headrace.read.pipeline_reader import PipelineReader
-from headrace.read.views import row_files
 from headrace.read.views.columns import EarlierColumns, View, ViewColumns
 from headrace.read.views.conditions import ColumnBounds, NeededRows, needed_parts
 from headrace.read.views.lazy_view import LazyView
 from headrace.read.views.sources import OutputFiles
-from headrace.state import chunks, files
 from headrace.state.files import put_rows
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import DataFile
@@ -103,12 +102,10 @@ class Chunked(Deployment):
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
+def small() -> Iterator[None]:
     """Chunks of four rows, and files that are worth reading in part, however small they are."""
-    monkeypatch.setattr(files, "CHUNK_ROWS", 4)
-    monkeypatch.setattr(chunks, "LEAST_FOOTERS", 0)
-    monkeypatch.setattr(chunks, "MOST_OF_A_FILE", 1)
-    monkeypatch.setattr(row_files, "_SMALL", 0)
+    with set_sizes(chunk_rows=4, least_footers=0, most_of_a_file=1, small_file_bytes=0):
+        yield
 
 
 def random_rows(source: random.Random, kind: str, epoch: int) -> list[dict[str, Any]]:

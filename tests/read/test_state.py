@@ -10,12 +10,12 @@ import pytest
 
 import headrace as hr
 from headrace import Pipeline, Trigger, col
-from headrace.read import open_windows as read_state
 from headrace.read.open_windows import StateDefinitionError
 from headrace.read.views.lazy_view import LazyView
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.testing.deployment import TemporaryDeployment
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
 from tests.minio_bucket import BUCKET
@@ -62,20 +62,20 @@ def waiting(view: LazyView) -> str:
 @pytest.mark.parametrize("part_rows", [10**6, 3], ids=["one part", "many parts"])
 @pytest.mark.parametrize("found", [CLICKS, SESSIONS], ids=lambda found: found.name)
 def test_open_windows_hold_what_readers_see_if_every_element_fires(
-    tmp_path: Path, found: Pipeline, part_rows: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, found: Pipeline, part_rows: int
 ) -> None:
-    monkeypatch.setattr(read_state, "PART_ROWS", part_rows)
-    deployment = TemporaryDeployment(tmp_path)
-    for file in range(FILES):
-        land(tmp_path, file, file + 1)
-        deployment.run(found, at="2026-01-01T12:00:00Z")
-    view = hr.open(deployment.root)[found.name].state(pipeline=found)
-    shared = ["user", "clicks", "spent", "window_start", "window_end"]
-    rows = view.to_arrow()
-    assert rows.select(shared) == read(found, deployment.root, "current", "main").select(shared)
-    assert rows.num_rows > FILES
-    assert set(rows["_new_elements"].to_pylist()) == {0}
-    assert min(rows["_panes"].to_pylist()) >= 1
+    with set_sizes(open_part_rows=part_rows):
+        deployment = TemporaryDeployment(tmp_path)
+        for file in range(FILES):
+            land(tmp_path, file, file + 1)
+            deployment.run(found, at="2026-01-01T12:00:00Z")
+        view = hr.open(deployment.root)[found.name].state(pipeline=found)
+        shared = ["user", "clicks", "spent", "window_start", "window_end"]
+        rows = view.to_arrow()
+        assert rows.select(shared) == read(found, deployment.root, "current", "main").select(shared)
+        assert rows.num_rows > FILES
+        assert set(rows["_new_elements"].to_pylist()) == {0}
+        assert min(rows["_panes"].to_pylist()) >= 1
 
 
 def test_a_row_says_what_a_window_holds_and_has_emitted(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 import headrace as hr
 from headrace.ext.sinks import SinkMovedError, SinkRefusedError, SinkUnreachableError
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sizes import set_sizes
 from scripts.iceberg_rest import IcebergRest
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, KafkaWorld, PostgresWorld
@@ -65,8 +66,8 @@ def iceberg(iceberg_rest: IcebergRest, tmp_path: Path, monkeypatch: pytest.Monke
     with wired(iceberg_rest.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", wire.instead_of(iceberg_rest.uri))
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        monkeypatch.setattr("headrace.connectors.iceberg.patient_rest.SECONDS", (1.0, 2.0))
-        yield begun_with
+        with set_sizes(iceberg_rest_seconds=(1.0, 2.0)):
+            yield begun_with
 
 
 @pytest.fixture
@@ -77,8 +78,8 @@ def iceberg_sql(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.Monkey
     with wired(warehouse.uri) as wire:
         monkeypatch.setenv("HEADRACE_CONN_LAKE", f"{wire.instead_of(warehouse.uri)}{files}")
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        monkeypatch.setattr("headrace.connectors.iceberg.sink._CONNECT_SECONDS", 2)
-        yield begun_with
+        with set_sizes(iceberg_connect_seconds=2):
+            yield begun_with
 
 
 @pytest.fixture
@@ -97,12 +98,14 @@ def kafka(topics: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     with wired(topics.address, is_named_in_answers=True) as wire:
         monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
         begun_with = begun(BadServer(wire, deployment := SinkDeployment(world, tmp_path), deployment.sales()))
-        for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
-            monkeypatch.setattr(f"headrace.connectors.kafka.client.{patience}", 0.2)
-        monkeypatch.setattr("headrace.connectors.kafka.client.REQUEST_MS", 1000)
-        monkeypatch.setattr("headrace.connectors.kafka.target.PATIENCE", 2.0)
-        monkeypatch.setattr("headrace.connectors.kafka.target._END_SECONDS", 0.2)
-        yield begun_with
+        with set_sizes(
+            kafka_patience=0.2,
+            kafka_patience_at_first=0.2,
+            kafka_request_ms=1000,
+            kafka_target_patience=2.0,
+            kafka_end_seconds=0.2,
+        ):
+            yield begun_with
 
 
 def begun(server: BadServer) -> BadServer:
@@ -150,10 +153,8 @@ def test_a_server_that_breaks_off_at_any_answer_has_one_state_or_the_other(bad: 
 @pytest.mark.s3
 @each_server
 @pytest.mark.parametrize("answers", [0, 2, 6])
-def test_a_server_that_stops_answering_is_given_up(
-    bad: BadServer, monkeypatch: pytest.MonkeyPatch, answers: int
-) -> None:
-    monkeypatch.setattr("headrace.sinks.postgres_watch.LOOK_SECONDS", 0.2)
+@set_sizes(postgres_look_seconds=0.2)
+def test_a_server_that_stops_answering_is_given_up(bad: BadServer, answers: int) -> None:
     bad.wire.breaks(after=answers, stalls=True)
     began = time.monotonic()
     with suppress(SinkMovedError):
@@ -201,10 +202,10 @@ def test_a_server_that_works_long_is_waited_for(
 
     import psycopg
 
-    monkeypatch.setattr(watch, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(watch, "_is_answering", counted)
-    with psycopg.connect(warehouse.uri) as blocking:
-        blocking.execute(f"lock table {warehouse.schema}.headrace_deliveries in access exclusive mode")
-        bad.deliver()
-    assert looks[:5] == [True] * 5
-    assert bad.is_equal()
+    with set_sizes(postgres_look_seconds=0.1):
+        monkeypatch.setattr(watch, "_is_answering", counted)
+        with psycopg.connect(warehouse.uri) as blocking:
+            blocking.execute(f"lock table {warehouse.schema}.headrace_deliveries in access exclusive mode")
+            bad.deliver()
+        assert looks[:5] == [True] * 5
+        assert bad.is_equal()

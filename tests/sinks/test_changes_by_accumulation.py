@@ -32,8 +32,8 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.read.views.arrow_types import schema_of, zoneless_rows
 from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.errors import RefusedError
-from headrace_snapshots.format import files
 
 Sums = Mapping[tuple[Any, ...], int]
 
@@ -209,10 +209,8 @@ def test_a_move_takes_back_the_panes_that_are_given_up_and_no_others(deployment:
     assert 0 not in {record[0] for record in shown(deployment)}
 
 
-def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(
-    deployment: SinkDeployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(files, "RADIX", 2)  # panes of epochs that have expired are left out by leaves
+@set_sizes(log_radix=2)  # panes of epochs that have expired are left out by leaves
+def test_a_target_of_which_panes_have_expired_gets_those_that_are_left(deployment: SinkDeployment) -> None:
     sales = of(deployment, "discarding")
     handle = deployment.handle(sales)
     for number in range(4):

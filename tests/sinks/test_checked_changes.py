@@ -6,6 +6,7 @@ import pytest
 
 from headrace.model.expressions.data_types import DataType
 from headrace.testing.connectors.worlds import SinkDeployment
+from headrace_lab.sizes import set_sizes
 from tests.sinks.checked import MODES, counts, delivered_twice, how, values_are_right
 from tests.sinks.delivered import delivered
 from tests.sinks.warehouse import Warehouse
@@ -77,21 +78,18 @@ def test_a_change_that_is_there_twice_is_named(
     assert (row["ours"]["user"], row["ours"], row["ours_times"], row["theirs_times"]) == ("bob", row["theirs"], 1, 2)
 
 
-def test_panes_that_have_expired_are_said_to_be_unknown(
-    changes: SinkDeployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headrace_snapshots.format import files
+def test_panes_that_have_expired_are_said_to_be_unknown(changes: SinkDeployment) -> None:
 
-    monkeypatch.setattr(files, "RADIX", 2)
-    held = delivered(changes, how=how("discarding"))
-    for _ in range(8):
-        held.more()
-        for _ in range(2):
-            changes.handle(held.sales).expire(keep_last=1)
-    changes.deliver(held.sales)
-    check = held.check()
-    assert (check.is_right, check.comparison) == (None, None)
-    assert "have expired" in check.describe()
+    with set_sizes(log_radix=2):
+        held = delivered(changes, how=how("discarding"))
+        for _ in range(8):
+            held.more()
+            for _ in range(2):
+                changes.handle(held.sales).expire(keep_last=1)
+        changes.deliver(held.sales)
+        check = held.check()
+        assert (check.is_right, check.comparison) == (None, None)
+        assert "have expired" in check.describe()
 
 
 def test_values_are_what_they_were(changes: SinkDeployment) -> None:

@@ -2,6 +2,7 @@
 same.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,19 +10,19 @@ import pytest
 from headrace.ext.sinks import ChangeSource, FillReason
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors.worlds import SinkDeployment, order
-from headrace_snapshots.format import files
+from headrace_lab.sizes import set_sizes
 from tests.sinks.worlds import DeltaWorld
 
 EPOCHS = 12
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
-    monkeypatch.setattr(files, "RADIX", 4)  # panes of epochs that have expired are left out by leaves
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkDeployment]:
     made = SinkDeployment(DeltaWorld(str(tmp_path / "lake")), tmp_path)
     for name, value in made.world.environment.items():
         monkeypatch.setenv(name, value)
-    return made
+    with set_sizes(log_radix=4):  # panes of epochs that have expired are left out by leaves
+        yield made
 
 
 def run_and_expire(deployment: SinkDeployment, handle: PipelineHandle, first: int) -> None:

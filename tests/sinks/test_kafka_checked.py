@@ -9,6 +9,7 @@ import pytest
 
 from headrace.model.expressions.data_types import DataType
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace_lab.sizes import set_sizes
 from tests.sinks.checked import KINDS, MODES, counts, delivered_twice, values_are_right
 from tests.sinks.delivered import Delivered
 from tests.sinks.worlds import KafkaWorld
@@ -108,18 +109,18 @@ def test_a_topic_of_many_records_is_read_in_parts(
         return typed(connection, fetched, query)
 
     monkeypatch.setattr(target, "_run_query", counted)
-    monkeypatch.setattr(target, "_MOST", 500)
-    topic = f"sales.{secrets.token_hex(4)}"
-    topics.make(topic, 1)
-    deployment = SinkDeployment(KafkaWorld(topics.address, topic), tmp_path)
-    sales = deployment.sales()
-    deployment.land("1", *(order(f"u{number}", number % 600, number) for number in range(3000)))
-    deployment.handle(sales).run()
-    deployment.deliver(sales)
-    held = Delivered(deployment, sales)
-    assert held.check().is_right
-    assert sum(read) == 3000
-    assert max(read) <= 500
+    with set_sizes(kafka_target_offsets=500):
+        topic = f"sales.{secrets.token_hex(4)}"
+        topics.make(topic, 1)
+        deployment = SinkDeployment(KafkaWorld(topics.address, topic), tmp_path)
+        sales = deployment.sales()
+        deployment.land("1", *(order(f"u{number}", number % 600, number) for number in range(3000)))
+        deployment.handle(sales).run()
+        deployment.deliver(sales)
+        held = Delivered(deployment, sales)
+        assert held.check().is_right
+        assert sum(read) == 3000
+        assert max(read) <= 500
 
 
 @pytest.mark.parametrize("kind", KINDS)

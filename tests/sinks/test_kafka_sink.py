@@ -24,6 +24,7 @@ from headrace.formats.fields import as_json
 from headrace.runs.client.handle import PipelineHandle
 from headrace.sinks.failures import SinkTakenError
 from headrace.testing.connectors import ChangeLogConformance
+from headrace_lab.sizes import set_sizes
 from scripts.airflow_env import free_port
 from tests.sinks.worlds import KafkaWorld
 from tests.sources.kafka_topics import Topics
@@ -229,10 +230,10 @@ def test_what_stands_against_it_is_told(
     assert messages(small) == []
     monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://ada:opensesame@127.0.0.1:1/x")
     refused(handle_of(tmp_path, topic), "config.sink_refused")
-    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 0.1)
-    monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
-    with pytest.raises(SinkUnreachableError):
-        handle_of(tmp_path, topic).deliver()
+    with set_sizes(kafka_patience_at_first=0.1):
+        monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://ada:opensesame@127.0.0.1:{free_port()}")
+        with pytest.raises(SinkUnreachableError):
+            handle_of(tmp_path, topic).deliver()
 
 
 def refused(handle: PipelineHandle, code: str) -> None:

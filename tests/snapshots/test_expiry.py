@@ -1,12 +1,13 @@
 """Expiry by example: what each rule keeps, what a second look saves, what is told."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from catalog_helpers import commit_some, manifest_for
 
 from headrace_lab.fault_plans import hold_first
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
@@ -123,7 +124,7 @@ def test_what_readers_could_see_of_a_tag_is_known_once_the_log_is_folded(memory:
     catalog = Catalog(memory, "p")
     claim, seen = catalog.claim("main", "run"), None
     ids: list[str] = []
-    for _ in range(2 * expiry.KEPT_ENTRIES // 4):
+    for _ in range(2 * expiry.KEPT_ENTRIES.value // 4):
         ids += commit_some(catalog, claim, 2)
         catalog.publish(ids[-1], seen)
         seen = ids[-1]
@@ -178,8 +179,8 @@ def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
         catalog.commit(claim, manifest_for(catalog, claim, None))
 
 
-def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 5)
+@set_sizes(kept_entries=5)
+def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore) -> None:
     catalog = Catalog(memory, "p")
     idle = catalog.claim("fix", "a run that hangs")
     memory.write("p/data/00000000-0123456789abcdef/panes.parquet", b"rows")
@@ -197,8 +198,8 @@ def test_a_branch_where_nothing_happens_holds_nothing_up(memory: MemoryStore, mo
         catalog.commit(idle, manifest_for(catalog, idle, None))
 
 
-def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 5)
+@set_sizes(kept_entries=5)
+def test_the_log_is_folded_and_its_history_ends_there(memory: MemoryStore) -> None:
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 20)
     catalog.publish(ids[-1], None)
@@ -255,13 +256,13 @@ def goes_on(catalog: Catalog, branch: str, *, expiries: int = 1, keep: int = 9) 
 
 
 @pytest.fixture
-def begun(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+def begun(memory: MemoryStore) -> Iterator[Catalog]:
     """Two epochs on main; little is kept of the log."""
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
     catalog.publish(ids[0], None)
-    return catalog
+    with set_sizes(kept_entries=2):
+        yield catalog
 
 
 def test_who_was_fenced_after_its_entry_was_stored_is_told_that_it_counts(memory: MemoryStore, begun: Catalog) -> None:
@@ -362,10 +363,8 @@ def test_where_what_would_tell_has_expired_nobody_claims_to_know(memory: MemoryS
     assert type(caught.value) is FencedError
 
 
-def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(
-    memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
+@set_sizes(kept_entries=2)
+def test_an_entry_below_the_fold_is_void_and_its_writer_is_told(memory: MemoryStore) -> None:
     catalog = Catalog(memory, "p")
     ids = commit_some(catalog, catalog.claim("main", "run"), 2)
     held = catalog.claim("main", "a run that is stopped")
@@ -426,7 +425,7 @@ def test_a_crash_between_mark_and_entry_leaves_what_the_next_one_clears(memory: 
 
 def test_two_writers_never_store_the_same_node(memory: MemoryStore) -> None:
     """After a rollback the same files are read again: a late delete of the old node must not hit the new one."""
-    record = FileRecord(0, (InputFile("a", 1, "e", "source"),) * RADIX)
+    record = FileRecord(0, (InputFile("a", 1, "e", "source"),) * RADIX.value)
     one, other = (Catalog(memory, "p").append_record(FileLog.empty(), record) for _ in range(2))
     assert one.levels[0].refs[0].id != other.levels[0].refs[0].id
 

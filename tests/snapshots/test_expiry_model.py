@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -16,7 +16,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invar
 
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.fault_plans import hold_first
-from headrace_snapshots import expiry, names
+from headrace_lab.sizes import set_sizes
+from headrace_snapshots import names
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError, MissingSnapshotError, RefusedError
 from headrace_snapshots.expiry import expire
@@ -518,8 +519,9 @@ class ExpiryMachine(RuleBasedStateMachine):
 
 
 @pytest.fixture(autouse=True)
-def short_log(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 3)
+def short_log() -> Iterator[None]:
+    with set_sizes(kept_entries=3):
+        yield
 
 
 TestExpiry = pytest.mark.slow(ExpiryMachine.TestCase)

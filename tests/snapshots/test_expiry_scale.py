@@ -169,19 +169,19 @@ def test_many_epochs_leave_what_a_thousand_leave() -> None:
     print(f"{'bytes of the manifest':>45} {early.manifest:>10} {late.manifest:>10}")
 
     # Names of input files are never left out: a leaf for RADIX of them, and a node above for as many leaves.
-    input_nodes = (EPOCHS - EARLY) // (RADIX - 1) + (EPOCHS - EARLY) // (RADIX - 1) ** 2 + 2
+    input_nodes = (EPOCHS - EARLY) // (RADIX.value - 1) + (EPOCHS - EARLY) // (RADIX.value - 1) ** 2 + 2
     # A leaf of a file log is kept until the last of its records goes; from expiry to expiry EVERY epochs gather.
-    slack = {"data": len(OUTPUT) * RADIX, "index": input_nodes + 2 * len(OUTPUT), "log": EVERY}
+    slack = {"data": len(OUTPUT) * RADIX.value, "index": input_nodes + 2 * len(OUTPUT), "log": EVERY}
     assert set(late.objects) == set(early.objects)
     for kind, count in late.objects.items():
         assert count <= early.objects[kind] + slack.get(kind, 2), kind
-    assert late.objects["data"] <= (KEPT + 2 * EVERY + RADIX) * (len(OUTPUT) + 2)
-    assert late.objects["log"] <= KEPT_ENTRIES + 2 * EVERY
+    assert late.objects["data"] <= (KEPT + 2 * EVERY + RADIX.value) * (len(OUTPUT) + 2)
+    assert late.objects["log"] <= KEPT_ENTRIES.value + 2 * EVERY
     assert late.bytes["index"] <= early.bytes["index"] + input_nodes * 8_192 + slack["data"] * 256
     assert late.bytes["manifests"] <= early.bytes["manifests"] * 1.5
     assert late.bytes["data"] <= early.bytes["data"] * 1.5
     for name, count in late.requests.items():
-        assert count <= early.requests[name] + len(OUTPUT) * (RADIX + 2), name
+        assert count <= early.requests[name] + len(OUTPUT) * (RADIX.value + 2), name
     assert late_run <= early_run + 10
     assert late_expiry <= early_expiry * 1.2 + 2 * input_nodes
     assert max(early.manifest, late.manifest) < 10_000
@@ -201,7 +201,7 @@ def test_an_expiry_asks_for_what_has_come_since_the_last_one_however_much_is_kep
         expire(Catalog(pipeline.store, "p"), Keep(1_000), NOW)
         asked.append(pipeline.store.requests.since(before).get("get", 0))
     print(f"\nobjects read by expiries, {EVERY} epochs apart: {asked}")
-    nodes = (len(OUTPUT) + 1) * (EVERY // RADIX + 2)
+    nodes = (len(OUTPUT) + 1) * (EVERY // RADIX.value + 2)
     assert max(asked[1:]) <= EVERY + nodes + 30  # the log, by bisection, and the mark
     Catalog(pipeline.store, "p").marks.write(
         DeletionList(current_mark(pipeline), ())

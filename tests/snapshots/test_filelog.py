@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
-from headrace_snapshots.format import files
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import (
     AHEAD,
@@ -62,8 +62,8 @@ def test_what_was_appended_is_listed(appended: list[FileRecord], since: int) -> 
     nodes, log = Nodes(), FileLog.empty()
     for record in appended:
         log = nodes.append(log, record)
-        assert sum(max(1, len(r.files)) for r in log.tail) < RADIX
-        assert all(len(level.refs) < RADIX for level in log.levels)
+        assert sum(max(1, len(r.files)) for r in log.tail) < RADIX.value
+        assert all(len(level.refs) < RADIX.value for level in log.levels)
     assert list(iterate_records(log, nodes.read_all)) == appended
     assert list(iterate_records(log, nodes.read_all, since)) == [r for r in appended if r.epoch > since]
     assert log.files == sum(len(r.files) for r in appended)
@@ -74,7 +74,7 @@ def test_old_logs_stay_valid_while_new_ones_grow() -> None:
     nodes, logs = Nodes(), [FileLog.empty()]
     for epoch in range(300):
         logs.append(nodes.append(logs[-1], one_file(epoch)))
-    for length in (0, 1, RADIX - 1, RADIX, RADIX + 1, 200, 300):
+    for length in (0, 1, RADIX.value - 1, RADIX.value, RADIX.value + 1, 200, 300):
         assert [r.epoch for r in iterate_records(logs[length], nodes.read_all)] == list(range(length))
     fork = nodes.append(logs[100], one_file(999))
     assert [r.epoch for r in iterate_records(fork, nodes.read_all)] == [*range(100), 999]
@@ -85,11 +85,11 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
     for epoch in range(10_000):
         log = nodes.append(log, one_file(epoch))
     assert len(log.levels) == 2
-    assert len(log.tail) + sum(len(level.refs) for level in log.levels) <= (RADIX - 1) * 3
-    assert len(nodes.stored) <= math.ceil(10_000 / (RADIX - 1))
+    assert len(log.tail) + sum(len(level.refs) for level in log.levels) <= (RADIX.value - 1) * 3
+    assert len(nodes.stored) <= math.ceil(10_000 / (RADIX.value - 1))
     nodes.reads.clear()
     assert [r.epoch for r in iterate_records(log, nodes.read_all, since_epoch=9_900)] == list(range(9_901, 10_000))
-    assert len(nodes.reads) <= math.ceil(100 / RADIX) + 2
+    assert len(nodes.reads) <= math.ceil(100 / RADIX.value) + 2
     nodes.rounds = 0
     assert sum(1 for _ in iterate_records(log, nodes.read_all)) == 10_000
     assert nodes.rounds <= len(nodes.stored) / AHEAD + 10
@@ -97,15 +97,15 @@ def test_ten_thousand_records_are_a_few_references_and_a_short_walk() -> None:
 
 def test_a_log_that_an_older_version_wrote_with_more_records_a_level_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     nodes, log = Nodes(), FileLog.empty()
-    monkeypatch.setattr(files, "RADIX", 64)
-    for epoch in range(64 * 40 + 50):
-        log = nodes.append(log, one_file(epoch))
-    assert (len(log.levels[0].refs), len(log.tail)) == (40, 50)
-    monkeypatch.undo()
-    for epoch in range(64 * 40 + 50, 4_000):
-        log = nodes.append(log, one_file(epoch))
-    assert all(len(level.refs) < RADIX for level in log.levels)
-    assert [record.epoch for record in iterate_records(log, nodes.read_all)] == list(range(4_000))
+    with set_sizes(log_radix=64):
+        for epoch in range(64 * 40 + 50):
+            log = nodes.append(log, one_file(epoch))
+        assert (len(log.levels[0].refs), len(log.tail)) == (40, 50)
+        monkeypatch.undo()
+        for epoch in range(64 * 40 + 50, 4_000):
+            log = nodes.append(log, one_file(epoch))
+        assert all(len(level.refs) < RADIX.value for level in log.levels)
+        assert [record.epoch for record in iterate_records(log, nodes.read_all)] == list(range(4_000))
 
 
 def test_a_record_with_many_files_does_not_fill_the_manifest() -> None:

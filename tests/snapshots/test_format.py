@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import RestoreError
-from headrace_snapshots.format import codec
-from headrace_snapshots.format import manifest as manifest_format
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError, encode_object
 from headrace_snapshots.format.files import IndexNode
 from headrace_snapshots.format.manifest import Manifest
@@ -32,8 +31,7 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
 
 @given(manifests())
 def test_a_manifest_that_names_nodes_is_read_as_it_was_written(manifest: Manifest) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(manifest_format, "MANY", 0)
+    with set_sizes(files_in_a_manifest=0):
         stored, nodes = manifest.in_nodes(None, lambda: "writer")
     read = Manifest.from_bytes(stored.to_bytes(), "x")
     by_id = [{node.id: node for node in side.nodes} for side in (read, stored)]
@@ -126,13 +124,15 @@ def test_a_packed_manifest_is_read_as_it_was_written(manifest: Manifest) -> None
     assert Manifest.from_bytes(packed, "x") == manifest
 
 
-def test_a_manifest_is_packed_once_it_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_is_packed_once_it_is_long() -> None:
     assert json.loads(SAMPLE.to_bytes())["format"] == 1
     stored = LONG.to_bytes()
     assert len(stored) * 3 < len(encode_object("manifest", LONG.to_json()))
     assert Manifest.from_bytes(stored, "x") == LONG
-    monkeypatch.setattr(codec, "FORMAT", 4)
-    with pytest.raises(NewerFormatError, match="x has format 5, this Headrace reads up to 4: upgrade it"):
+    with (
+        set_sizes(newest_format=4),
+        pytest.raises(NewerFormatError, match="x has format 5, this Headrace reads up to 4: upgrade it"),
+    ):
         Manifest.from_bytes(stored, "x")
 
 

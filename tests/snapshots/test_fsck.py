@@ -8,7 +8,7 @@ import pytest
 from catalog_helpers import manifest_for
 
 from headrace_lab.fault_plans import hold_first
-from headrace_snapshots import expiry
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.expiry import Expired, Total, expire
 from headrace_snapshots.format.codec import encode_object
@@ -278,11 +278,9 @@ def test_nothing_is_expired_while_something_kept_cannot_be_read(memory: MemorySt
     assert expire(Catalog(memory, "p"), Keep(1), datetime(2026, 1, 1, tzinfo=UTC)).marked.snapshots
 
 
-def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(
-    memory: MemoryStore, snapshots: list[Manifest], monkeypatch: pytest.MonkeyPatch
-) -> None:
+@set_sizes(kept_entries=3)
+def test_what_an_expiry_has_folded_and_not_seen_is_not_lost(memory: MemoryStore, snapshots: list[Manifest]) -> None:
     """It listed before a branch came and went, and folded the entries that say so: what is left is for the next."""
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 3)
     catalog = Catalog(memory, "p")
     lost: list[Manifest] = []
 

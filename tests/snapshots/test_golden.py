@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError, StoredObject
@@ -99,31 +100,31 @@ def test_skips_are_read() -> None:
     ]
 
 
-def test_an_entry_after_a_delivery_is_read_and_refused_by_what_does_not_know_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_entry_after_a_delivery_is_read_and_refused_by_what_does_not_know_it() -> None:
     path = GOLDEN / "format-4" / "objects" / "entry-after-a-delivery.json"
     entry = Entry.from_bytes(path.read_bytes(), path.name)
     assert (entry.format, entry.kind) == (4, Kind.DELIVERED)
     assert entry.refs["delivering/bills"] == entry.refs["delivered/bills"] == entry.refs["published"]
-    monkeypatch.setattr(codec, "FORMAT", 3)
-    with pytest.raises(NewerFormatError, match="has format 4, this Headrace reads up to 3: upgrade it"):
+    with (
+        set_sizes(newest_format=3),
+        pytest.raises(NewerFormatError, match="has format 4, this Headrace reads up to 3: upgrade it"),
+    ):
         Entry.from_bytes(path.read_bytes(), path.name)
 
 
-def test_a_packed_manifest_is_read_and_refused_by_what_does_not_know_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_packed_manifest_is_read_and_refused_by_what_does_not_know_it() -> None:
     path = GOLDEN / "format-5" / "objects" / "manifest-packed.json"
     manifest = Manifest.from_bytes(path.read_bytes(), path.name)
     assert (manifest.pipeline, manifest.epoch, manifest.format) == ("sales", 60, 1)
     assert (manifest.logs["panes"].files, manifest.logs["panes"].rows, len(manifest.tables["current"])) == (61, 366, 16)
-    monkeypatch.setattr(codec, "FORMAT", 4)
-    with pytest.raises(NewerFormatError, match="has format 5, this Headrace reads up to 4: upgrade it"):
+    with (
+        set_sizes(newest_format=4),
+        pytest.raises(NewerFormatError, match="has format 5, this Headrace reads up to 4: upgrade it"),
+    ):
         Manifest.from_bytes(path.read_bytes(), path.name)
 
 
-def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_what_does_not_know_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_what_does_not_know_them() -> None:
     folder = GOLDEN / "format-6" / "objects"
     stored = (folder / "manifest-with-nodes.json").read_bytes()
     manifest = Manifest.from_bytes(stored, "x")
@@ -139,6 +140,8 @@ def test_a_manifest_that_names_nodes_of_layers_is_read_with_them_and_refused_by_
     ]
     assert merge.done == len(of_merge.records) == 36
     assert merge.layers == tuple(at.identity for at in manifest.tables["state"][:4])
-    monkeypatch.setattr(codec, "FORMAT", 5)
-    with pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"):
+    with (
+        set_sizes(newest_format=5),
+        pytest.raises(NewerFormatError, match="has format 6, this Headrace reads up to 5: upgrade it"),
+    ):
         Manifest.from_bytes(stored, "x")

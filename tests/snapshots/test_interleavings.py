@@ -5,6 +5,7 @@ there. HEADRACE_INTERLEAVINGS=all takes larger bounds.
 """
 
 import os
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -34,6 +35,7 @@ from interleaved import (
     takes_back,
 )
 
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots import catalog, catalog_reader, expiry, gc_roots
 from headrace_snapshots.format.codec import StoredObject
 from headrace_snapshots.holds import Marks
@@ -64,13 +66,14 @@ def _read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def _small_quick_and_quiet(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     _read_once(monkeypatch)
     caplog.set_level("ERROR", "headrace_snapshots")
     monkeypatch.setattr(tenacity.nap.time, "sleep", lambda seconds: None)
     for module in (expiry, gc_roots, catalog_reader):
         monkeypatch.setattr(module, "ThreadPoolExecutor", _InTurn)
-    monkeypatch.setattr(expiry, "KEPT_ENTRIES", 2)
+    with set_sizes(kept_entries=2):
+        yield
 
 
 Case = tuple[tuple[Program, ...], Objects, int, int]

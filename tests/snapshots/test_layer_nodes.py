@@ -9,11 +9,11 @@ from catalog_helpers import manifest_for
 
 from headrace.errors import RestoreError
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedError
 from headrace_snapshots.expiry import expire
 from headrace_snapshots.format import codec
-from headrace_snapshots.format import manifest as manifests
 from headrace_snapshots.format.codec import BrokenObjectError, NewerFormatError
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import MANY, Manifest
@@ -86,13 +86,13 @@ def collect_all(line: Line) -> None:
 
 
 def test_few_files_stand_in_the_manifest_as_ever(line: Line) -> None:
-    manifest = line.commit(MANY)
+    manifest = line.commit(MANY.value)
     assert (manifest.format, line.nodes) == (1, [])
     assert "node" not in str(manifest.to_json())
 
 
 def test_a_layer_of_many_files_is_stored_once_and_said_whole(line: Line) -> None:
-    manifest = line.commit(MANY + 1, MANY + 1, 3)
+    manifest = line.commit(MANY.value + 1, MANY.value + 1, 3)
     first, second, third = manifest.tables["state"]
     assert (manifest.format, len(line.nodes)) == (6, 2)
     assert (first.own, second.own, len(third.own)) == ((), (), 3)
@@ -107,17 +107,19 @@ def test_a_layer_of_many_files_is_stored_once_and_said_whole(line: Line) -> None
 
 
 def test_manifests_are_read_without_their_nodes(line: Line) -> None:
-    line.commit(*[MANY + 1] * 4)
+    line.commit(*[MANY.value + 1] * 4)
     line.store.reads.clear()
     catalog = line.reader()
     links = [*catalog.lineage(catalog.head().refs["main"])]
     assert [link.problem for link in links] == [None] * 4
-    assert [layer.rows for layer in catalog.manifest(links[0].snapshot_id).tables["state"]] == [2 * (MANY + 1)] * 4
+    assert [layer.rows for layer in catalog.manifest(links[0].snapshot_id).tables["state"]] == [
+        2 * (MANY.value + 1)
+    ] * 4
     assert line.store.read_of("/index/") == []
 
 
 def test_a_writer_reads_no_node_that_it_wrote_and_a_reader_each_once(line: Line) -> None:
-    manifest = line.commit(MANY + 1, MANY + 1, MANY + 1)
+    manifest = line.commit(MANY.value + 1, MANY.value + 1, MANY.value + 1)
     assert line.store.read_of("/index/") == []
     catalog = line.reader()
     assert manifest.parent is not None
@@ -126,9 +128,9 @@ def test_a_writer_reads_no_node_that_it_wrote_and_a_reader_each_once(line: Line)
     assert sorted(line.store.read_of("/index/")) == line.nodes
 
 
-def test_a_layer_of_very_many_files_has_them_in_several_nodes(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifests, "LEAF", 10)
-    (layer,) = line.commit(MANY + 3).tables["state"]
+@set_sizes(files_in_a_node=10)
+def test_a_layer_of_very_many_files_has_them_in_several_nodes(line: Line) -> None:
+    (layer,) = line.commit(MANY.value + 3).tables["state"]
     assert layer.node is not None
     root = line.catalog.read_node(layer.node.id)
     assert ([ref.files for ref in root.refs], root.records, len(line.nodes)) == ([10, 10, 10, 5], (), 5)
@@ -144,24 +146,24 @@ def test_a_long_node_is_packed(line: Line) -> None:
 
 
 def test_another_process_gets_the_files_with_a_layer(line: Line) -> None:
-    (layer,) = line.commit(MANY + 1).tables["state"]
+    (layer,) = line.commit(MANY.value + 1).tables["state"]
     there = pickle.loads(pickle.dumps(layer))
     line.store.delete(line.nodes[0])
     assert (there, there.files) == (layer, line.layers[0].files)
 
 
-def test_an_older_version_says_that_it_must_be_upgraded(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
-    manifest = line.commit(MANY + 1)
+def test_an_older_version_says_that_it_must_be_upgraded(line: Line) -> None:
+    manifest = line.commit(MANY.value + 1)
     long = manifest.replace(progress={"x": "y" * 10_000})
-    monkeypatch.setattr(codec, "FORMAT", 5)
-    for one in (manifest, long):
-        with pytest.raises(NewerFormatError, match="x has format 6, this Headrace reads up to 5: upgrade it"):
-            Manifest.from_bytes(one.to_bytes(), "x")
+    with set_sizes(newest_format=5):
+        for one in (manifest, long):
+            with pytest.raises(NewerFormatError, match="x has format 6, this Headrace reads up to 5: upgrade it"):
+                Manifest.from_bytes(one.to_bytes(), "x")
 
 
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_node_that_is_gone_or_another_is_named_by_who_asks_for_the_files(line: Line, *, is_there: bool) -> None:
-    head = line.commit(MANY + 1, MANY + 1)
+    head = line.commit(MANY.value + 1, MANY.value + 1)
     other, path = (f"{INDEX}{layer.node.id}.json" for layer in head.tables["state"] if layer.node is not None)
     if is_there:
         line.store.write(path, line.store.read(other))
@@ -177,14 +179,14 @@ def test_a_node_that_is_gone_or_another_is_named_by_who_asks_for_the_files(line:
 
 def test_two_writers_share_no_node(line: Line) -> None:
     """Both prepare the same layer; one is fenced, and its node is its own."""
-    manifest = line.prepared(MANY + 1)
+    manifest = line.prepared(MANY.value + 1)
     late = line.claim
     line.claim = line.catalog.claim("main", "another")
     with pytest.raises(FencedError):
         line.catalog.commit(late, manifest)
     (lost,) = line.nodes
     line.layers = ()
-    line.catalog.commit(line.claim, line.prepared(MANY + 1))
+    line.catalog.commit(line.claim, line.prepared(MANY.value + 1))
     assert len(line.nodes) == 2
     collect_all(line)
     assert lost not in line.nodes
@@ -195,14 +197,14 @@ def test_two_writers_share_no_node(line: Line) -> None:
 @pytest.mark.parametrize("effect", ["/index/", "/manifests/"])
 @pytest.mark.parametrize("fault", [Fault.FAIL, Fault.LOSE_ANSWER])
 def test_what_a_crash_leaves_is_garbage(line: Line, effect: str, fault: Fault) -> None:
-    line.commit(MANY + 1, 2)
+    line.commit(MANY.value + 1, 2)
     faulty = FaultyStore(line.store, lambda one: fault if one.kind == "put" and effect in one.path else None)
     with pytest.raises(StoreUnavailableError, match="on purpose"):
-        Catalog(faulty, "p").commit(line.claim, line.prepared(MANY + 1))
+        Catalog(faulty, "p").commit(line.claim, line.prepared(MANY.value + 1))
     restarted = Line(line.store)
     restarted.head = restarted.catalog.manifest(restarted.claim.snapshot_id or "")
     restarted.layers = restarted.head.tables["state"]
-    restarted.commit(MANY + 1)
+    restarted.commit(MANY.value + 1)
     collect_all(line)
     head = line.reader().manifest(line.reader().head().refs["main"])
     assert {*line.nodes} == {f"{INDEX}{node.id}.json" for node in head.nodes}
@@ -210,9 +212,9 @@ def test_what_a_crash_leaves_is_garbage(line: Line, effect: str, fault: Fault) -
 
 
 def test_a_node_goes_with_the_last_snapshot_that_names_it(line: Line) -> None:
-    line.commit(MANY + 1)
+    line.commit(MANY.value + 1)
     line.layers = ()  # merged into what comes next
-    line.commit(MANY + 1)
+    line.commit(MANY.value + 1)
     expire(line.catalog, Keep(2), NOW)
     assert len(line.nodes) == 2
     for _ in range(2):
@@ -221,11 +223,11 @@ def test_a_node_goes_with_the_last_snapshot_that_names_it(line: Line) -> None:
     (layer,) = line.reader().manifest(line.reader().head().refs["main"]).tables["state"]
     assert layer.node is not None
     assert left == f"{INDEX}{layer.node.id}.json"
-    assert len([*line.store.list("p/data/")]) == MANY + 1
+    assert len([*line.store.list("p/data/")]) == MANY.value + 1
 
 
 def test_a_branch_names_the_nodes_of_main_and_keeps_them(line: Line) -> None:
-    at = line.commit(MANY + 1).snapshot_id
+    at = line.commit(MANY.value + 1).snapshot_id
     line.catalog.fork("fix", at, "to try")
     line.layers = ()
     line.commit(1, 1)
@@ -236,13 +238,13 @@ def test_a_branch_names_the_nodes_of_main_and_keeps_them(line: Line) -> None:
     manifest = manifest_for(line.catalog, claim, at).replace(tables=fixed.tables)
     line.catalog.commit(claim, manifest)
     (layer,) = line.reader().manifest(manifest.snapshot_id).tables["state"]
-    assert len(layer.files) == MANY + 1
+    assert len(layer.files) == MANY.value + 1
     assert line.nodes == [f"{INDEX}{layer.node.id}.json"]  # type: ignore[union-attr]
     check_catalog(line.store, "p")
 
 
 def test_a_lost_node_of_what_is_kept_stops_an_expiry_and_one_of_what_has_expired_does_not(line: Line) -> None:
-    line.commit(MANY + 1)
+    line.commit(MANY.value + 1)
     line.layers = ()
     line.commit(1, 1)
     line.store.delete(line.nodes[0])

@@ -26,7 +26,7 @@ def simulate(arrivals: list[int]) -> tuple[int, int]:
 
 
 def bound(total: int) -> float:
-    return FANOUT * (math.log(max(total, 1), FANOUT) + 2)
+    return FANOUT.value * (math.log(max(total, 1), FANOUT.value) + 2)
 
 
 @examples(300)

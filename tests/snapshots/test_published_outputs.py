@@ -6,10 +6,10 @@ import pytest
 from catalog_helpers import commit_some
 
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import PublishConflictError, RefusedError
 from headrace_snapshots.expiry import expire
-from headrace_snapshots.format import codec
 from headrace_snapshots.format.codec import NewerFormatError
 from headrace_snapshots.format.output_view import as_called_in
 from headrace_snapshots.gc_roots import Keep
@@ -90,14 +90,11 @@ def test_a_commit_gives_readers_what_they_see_under_a_new_name(catalog: Catalog,
     assert [*catalog.commit(claim, again).moves] == ["main"], "a name is given once"
 
 
-def test_what_an_older_version_would_misread_has_a_newer_format(
-    catalog: Catalog, ids: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_an_older_version_would_misread_has_a_newer_format(catalog: Catalog, ids: list[str]) -> None:
     assert {entry.format for entry in catalog.entries()} == {1}
     entry = catalog.publish_outputs({"x": ids[1]}, {"x": None})
     assert entry.format == 3
-    monkeypatch.setattr(codec, "FORMAT", 2)
-    with pytest.raises(NewerFormatError, match="log/7 has format 3"):
+    with set_sizes(newest_format=2), pytest.raises(NewerFormatError, match="log/7 has format 3"):
         Entry.from_bytes(entry.to_bytes(), "log/7")
 
 

@@ -7,6 +7,7 @@ import pytest
 from catalog_helpers import commit_some
 
 from headrace_lab.catalog_checks import check_catalog
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import (
     ObjectNotFoundError,
@@ -115,17 +116,15 @@ def test_answers_that_are_cut_off_are_tried_again(proxy: Proxy, s3: ObjectStore)
     assert [info.path for info in s3.list("")] == ["x"]
 
 
-def test_an_endpoint_that_is_no_s3_service_is_told(
-    proxy: Proxy, s3: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 2)
+@set_sizes(s3_attempts=2)
+def test_an_endpoint_that_is_no_s3_service_is_told(proxy: Proxy, s3: ObjectStore) -> None:
     proxy.spoil = [Answer(200, PAGE, "text/html")] * 2
     with pytest.raises(StoreUnavailableError, match="HTTP 200, text/html, which is not what an S3 service says"):
         list(s3.list(""))
 
 
-def test_a_store_that_stays_down_is_unavailable(proxy: Proxy, s3: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 3)
+@set_sizes(s3_attempts=3)
+def test_a_store_that_stays_down_is_unavailable(proxy: Proxy, s3: ObjectStore) -> None:
     proxy.spoil = [503] * 3
     with pytest.raises(StoreUnavailableError, match="no usable answer for s3"):
         s3.read("x")

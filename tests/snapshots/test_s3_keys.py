@@ -18,6 +18,7 @@ import pytest
 from minio.credentials.providers import AssumeRoleProvider
 
 from headrace.errors import FixConfigError, RetryError
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.scheme import reached_by
 
@@ -198,8 +199,8 @@ def test_keys_of_a_web_identity(
         assert path == "/"  # no token in an address
         assert (form["WebIdentityToken"], form["RoleArn"]) == ([TOKEN], ["arn:aws:iam::1:role/pod"])
         for status, error in ((403, FixConfigError), (503, RetryError)):
-            with pytest.raises(error, match=f"role/pod gives no keys for S3.*{status}") as caught:
-                monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 1)
+            refused = pytest.raises(error, match=f"role/pod gives no keys for S3.*{status}")
+            with set_sizes(s3_attempts=1), refused as caught:
                 open_store("s3://tests/x").read("x")
             assert TOKEN not in str(caught.getrepr(style="long"))
     token.unlink()

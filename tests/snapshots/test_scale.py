@@ -90,5 +90,5 @@ def test_ten_thousand_epochs_cost_what_a_hundred_cost() -> None:
     assert many["requests for the panes of ten epochs"] <= few["requests for the panes of ten epochs"] + 2
     assert many["requests of 100 commits"] <= few["requests of 100 commits"] + 10
     assert many["layers of current"] <= 7 * 8
-    assert many["references and records of file logs"] <= len(FILES) * (RADIX - 1) * 3
+    assert many["references and records of file logs"] <= len(FILES) * (RADIX.value - 1) * 3
     assert many["bytes of the manifest"] < 10_000

@@ -14,6 +14,7 @@ from typing import IO
 import pytest
 
 from headrace.errors import FixConfigError, RetryError
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import (
     ObjectChangedError,
     ObjectExistsError,
@@ -275,8 +276,8 @@ def test_s3_needs_its_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pass@" not in str(caught.value)
 
 
+@set_sizes(s3_attempts=2)
 def test_an_unreachable_s3_is_a_retry(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace_snapshots.store.s3.ATTEMPTS", 2)
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "someone")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hush")

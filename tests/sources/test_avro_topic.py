@@ -22,6 +22,7 @@ from headrace.errors import HeadraceError
 from headrace.pipeline.endpoints import Source
 from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors import SourceConformance, SourceWorld
+from headrace_lab.sizes import set_sizes
 from scripts.airflow_env import free_port
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Topics
@@ -251,20 +252,19 @@ def test_a_registry_that_is_bad_at_any_answer_loses_and_doubles_nothing(
     numbers = [schemas.register(f"{name}-{one}", schema) for one, schema in enumerate((FIRST, SECOND))]
     topics.send(name, [(None, order(numbers[0], "ada")), (None, order(numbers[1], "ada", 7))])
     handle = orders(tmp_path, name)
-    monkeypatch.setattr(reading, "_TRIES", 1)
-    monkeypatch.setattr(reading, "_SECONDS", 0.5)
-    with wired(schemas.uri) as wire:
-        monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", wire.instead_of(schemas.uri))
-        for how in BROKEN:
-            reading._known.clear()
-            wire.breaks(**how)
-            with pytest.raises(RegistryUnreachableError, match="connection schemas"):
-                handle.run()
-            assert wire.is_broken is ("after" in how)
-        wire.breaks()
-        handle.run()
-    assert read(handle) == {"ada": (2, 7)}
-    assert handle.read("rejected", at="main").to_json() == []
+    with set_sizes(registry_tries=1, registry_seconds=0.5):
+        with wired(schemas.uri) as wire:
+            monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", wire.instead_of(schemas.uri))
+            for how in BROKEN:
+                reading._known.clear()
+                wire.breaks(**how)
+                with pytest.raises(RegistryUnreachableError, match="connection schemas"):
+                    handle.run()
+                assert wire.is_broken is ("after" in how)
+            wire.breaks()
+            handle.run()
+        assert read(handle) == {"ada": (2, 7)}
+        assert handle.read("rejected", at="main").to_json() == []
 
 
 # --- what no registry that is right says
@@ -301,8 +301,7 @@ def test_an_answer_that_is_wrong_is_told(answer: str, monkeypatch: pytest.Monkey
     try:
         address = f"http://ada:open%20sesame@127.0.0.1:{server.server_port}/some/where"
         monkeypatch.setenv("HEADRACE_CONN_SCHEMAS", address)
-        monkeypatch.setattr(reading, "_TRIES", 1)
-        with pytest.raises(error, match=why) as failed:
+        with set_sizes(registry_tries=1), pytest.raises(error, match=why) as failed:
             reading.fetch_schemas(reading.connection("schemas"), [7])
     finally:
         server.shutdown()

@@ -15,6 +15,7 @@ import tenacity
 import headrace as hr
 from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaUnreachableError
 from headrace.runs.client.handle import PipelineHandle
+from headrace_lab.sizes import set_sizes
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics
 from tests.sources.test_kafka import as_json, source
@@ -53,21 +54,19 @@ def bad(
 ) -> Iterator[BadBroker]:
     topic = f"topic.{secrets.token_hex(4)}"
     topics.make(topic, 2)
-    for patience in ("_PATIENCE", "_PATIENCE_AT_FIRST"):
-        monkeypatch.setattr(f"headrace.connectors.kafka.client.{patience}", 0.2)
-    monkeypatch.setattr("headrace.connectors.kafka.client.REQUEST_MS", 1000)
-    pipeline = hr.Pipeline(
-        "counted",
-        source(topic, land=request.param).event_time("at", bound="1h"),
-        what={"records": hr.count()},
-        where=hr.FixedWindows("1d"),
-        when=hr.on_update(),
-        executor="local",
-    )
-    with wired(broker.address, is_named_in_answers=True) as wire:
-        monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
-        handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
-        yield BadBroker(wire, topics, topic, handle, 1 if request.param == "always" else 4)
+    with set_sizes(kafka_request_ms=1000, kafka_patience=0.2, kafka_patience_at_first=0.2):
+        pipeline = hr.Pipeline(
+            "counted",
+            source(topic, land=request.param).event_time("at", bound="1h"),
+            what={"records": hr.count()},
+            where=hr.FixedWindows("1d"),
+            when=hr.on_update(),
+            executor="local",
+        )
+        with wired(broker.address, is_named_in_answers=True) as wire:
+            monkeypatch.setenv("HEADRACE_CONN_EVENTS", f"kafka://{wire.address}")
+            handle = hr.open((tmp_path / "root").as_uri(), create=True)[pipeline]
+            yield BadBroker(wire, topics, topic, handle, 1 if request.param == "always" else 4)
 
 
 def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: BadBroker) -> None:
@@ -90,8 +89,8 @@ def test_a_broker_that_breaks_off_at_any_answer_loses_and_doubles_nothing(bad: B
     assert bad.counted() == bad.sent
 
 
-def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 30)
+@set_sizes(kafka_patience_at_first=30)
+def test_a_run_waits_for_a_broker_that_starts_again(bad: BadBroker) -> None:
     bad.send()
     bad.wire.breaks(after=0)
     with ThreadPoolExecutor(1) as pool:

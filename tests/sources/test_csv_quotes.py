@@ -24,6 +24,7 @@ from headrace.formats.file_format import (
     read_file,
 )
 from headrace.model.expressions.data_types import DataType
+from headrace_lab.sizes import set_sizes
 from tests.reference.strategies import examples
 
 SOURCE = FileSource("landing", "csv", {"a": DataType.STRING, "b": DataType.STRING, "c": DataType.STRING})
@@ -94,12 +95,11 @@ def read(data: bytes, span: Span = WHOLE_FILE, path: str = "x.csv") -> ScannedRe
     return read_file(data, SOURCE, RequiredColumns(), path, span)
 
 
-@pytest.mark.parametrize("window", [3, lines._WINDOW])
+@pytest.mark.parametrize("window", [3, lines.WINDOW_BYTES.value])
 @given(text=st.one_of(ANYTHING, WHOLE), header=st.sampled_from(["a,b,c\n", '"a",b,"c"\r\n']))
 @examples(300)
 def test_records_begin_and_end_where_python_says(text: str, header: str, window: int) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_WINDOW", window)
+    with set_sizes(line_window_bytes=window):
         found = read((header + text).encode())
     expected = records_of(header + text)
     assert found.position.tolist() == [record.line for record in expected]
@@ -118,13 +118,12 @@ def test_records_begin_and_end_where_python_says(text: str, header: str, window:
             assert reason in REASONS
 
 
-@pytest.mark.parametrize("window", [3, lines._WINDOW])
+@pytest.mark.parametrize("window", [3, lines.WINDOW_BYTES.value])
 @given(text=st.one_of(ANYTHING, WHOLE), of=st.integers(2, 9), joined=st.integers(1, 3))
 @examples(300)
 def test_shares_begin_outside_quotes(text: str, of: int, joined: int, window: int) -> None:
     data = ("a,b,c\n" + text).encode()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_WINDOW", window)
+    with set_sizes(line_window_bytes=window):
         pieces = [read(data, Span(first, min(first + joined, of), of)) for first in range(0, of, joined)]
     assert rows(pieces) == rows([read(data)])
 

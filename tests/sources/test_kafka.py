@@ -43,6 +43,7 @@ from headrace.runs.reporting.listener import Silent
 from headrace.sources.landed.ranges import LandedDamagedError
 from headrace.sources.landing import Landing
 from headrace.testing.connectors import SourceConformance, SourceWorld
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
@@ -669,13 +670,13 @@ def test_what_cannot_be_reached_or_is_not_there_is_said(
 ) -> None:
     with pytest.raises(KafkaRefusedError, match=f"there is no topic {name}"):
         numbers(source(name))
-    monkeypatch.setattr("headrace.connectors.kafka.client._PATIENCE_AT_FIRST", 0.1)
-    monkeypatch.setenv("HEADRACE_CONN_EVENTS", "kafka://127.0.0.1:1")
-    with pytest.raises(KafkaUnreachableError, match=r"connection events \(kafka://127\.0\.0\.1:1/\)"):
-        numbers(source(name))
-    monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://127.0.0.1:1")
-    with pytest.raises(KafkaRefusedError, match="needs kafka://"):
-        numbers(source(name))
+    with set_sizes(kafka_patience_at_first=0.1):
+        monkeypatch.setenv("HEADRACE_CONN_EVENTS", "kafka://127.0.0.1:1")
+        with pytest.raises(KafkaUnreachableError, match=r"connection events \(kafka://127\.0\.0\.1:1/\)"):
+            numbers(source(name))
+        monkeypatch.setenv("HEADRACE_CONN_EVENTS", "postgresql://127.0.0.1:1")
+        with pytest.raises(KafkaRefusedError, match="needs kafka://"):
+            numbers(source(name))
 
 
 @pytest.mark.parametrize(
@@ -714,11 +715,9 @@ def test_mistakes_are_found_when_the_source_is_written(wrong: dict[str, Any], wh
 
 
 @pytest.mark.parametrize("land", ["always", "never"])
-def test_a_run_lands_as_much_at_once_as_an_epoch_takes(
-    topics: Topics, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, land: str
-) -> None:
+@set_sizes(kafka_split_offsets=10)
+def test_a_run_lands_as_much_at_once_as_an_epoch_takes(topics: Topics, name: str, tmp_path: Path, land: str) -> None:
     """The topic has 12 splits beside the one that says which partitions there are; an epoch takes three."""
-    monkeypatch.setattr("headrace.connectors.kafka.source.MOST_OFFSETS", 10)
     topics.make(name, 2)
     for partition in range(2):
         topics.send(name, as_json(*range(60)), partition)
@@ -786,19 +785,17 @@ def test_a_range_is_as_long_as_its_records_let_it_be(topics: Topics, name: str, 
 
 
 @pytest.mark.parametrize("values", [None, hr.avro(schema=IN_AVRO)])
-def test_many_messages_become_columns_part_by_part(
-    topics: Topics, name: str, monkeypatch: pytest.MonkeyPatch, values: Any
-) -> None:
+def test_many_messages_become_columns_part_by_part(topics: Topics, name: str, values: Any) -> None:
     topics.make(name)
     written = as_json if values is None else as_avro
     topics.send(name, [*written(*range(7)), (b"k", None), (b"k", b"\xff"), *written(*range(7, 12))])
     given = source(name, values=values, columns={"n": int, "kafka_key": str})
     (whole,) = read(given)
-    monkeypatch.setattr("headrace.connectors.kafka.messages._AT_ONCE", 64)
-    (parts,) = read(given)
-    assert parts.columns == whole.columns
-    assert parts.unparsed == whole.unparsed
-    assert parts.position.tolist() == whole.position.tolist() == [*range(14)]
-    rows = np.array([13, 0, 8, 7])
-    assert parts.raw(rows) == whole.raw(rows)
-    assert parts.lacks == whole.lacks
+    with set_sizes(kafka_message_bytes=64):
+        (parts,) = read(given)
+        assert parts.columns == whole.columns
+        assert parts.unparsed == whole.unparsed
+        assert parts.position.tolist() == whole.position.tolist() == [*range(14)]
+        rows = np.array([13, 0, 8, 7])
+        assert parts.raw(rows) == whole.raw(rows)
+        assert parts.lacks == whole.lacks

@@ -12,6 +12,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from aiokafka.record.util import calc_crc32c
 
 from headrace.connectors.kafka.offsets import UnreadableBatchError, as_table, batches_of
+from headrace_lab.sizes import set_sizes
 
 _ATTRIBUTES, _SUM, _PAYLOAD = 21, 17, 61
 
@@ -105,13 +106,13 @@ def test_a_name_of_a_header_that_is_no_text_stops_nobody() -> None:
     ]
 
 
-def test_batches_that_are_too_large_at_once_are_read_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_that_are_too_large_at_once_are_read_one_after_the_other() -> None:
     draw = random.Random(9)
     data = b"".join(batch(draw, 20 * number, 20, headers=True) for number in range(8))
-    monkeypatch.setattr("headrace.connectors.kafka.offsets._MOST_BYTES", len(data) // 3)
-    assert rows_of(as_table(batches_of(data, "here"), 3, 0, 160, "here")) == record_by_record(data)
-    with pytest.raises(UnreadableBatchError, match="offset 0: the batch has more than"):
-        as_table(batches_of(batch(draw, 0, 2_000, headers=False), "here"), 3, 0, 160, "here")
+    with set_sizes(kafka_batch_bytes=len(data) // 3):
+        assert rows_of(as_table(batches_of(data, "here"), 3, 0, 160, "here")) == record_by_record(data)
+        with pytest.raises(UnreadableBatchError, match="offset 0: the batch has more than"):
+            as_table(batches_of(batch(draw, 0, 2_000, headers=False), "here"), 3, 0, 160, "here")
 
 
 def test_a_batch_that_is_not_what_it_was_is_refused() -> None:

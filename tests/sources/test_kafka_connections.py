@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace.connectors.kafka import source as planning
 from headrace.connectors.kafka.source import CLIENTS
 from headrace.errors import FixDataError
+from headrace_lab.sizes import set_sizes
 from tests.sources.kafka_topics import Message, Topics
 
 PARTITIONS, SPLITS = 2, 20
@@ -29,8 +29,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return transport, protocol
 
     monkeypatch.setattr(BaseEventLoop, "create_connection", counted)
-    monkeypatch.setattr(planning, "MOST_OFFSETS", 10)
-    yield transports
+    with set_sizes(kafka_split_offsets=10):
+        yield transports
 
 
 def messages(last: bytes) -> list[Message]:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.ext.sources import SourceSplit
-from headrace.sources import known_names, names_file
 from headrace.sources.file_planning import ChangedFileError, is_input, listed_inputs, unread_names
 from headrace.sources.known_names import KnownNames
 from headrace.sources.names_file import group_bounds, merge_tables, names_table, table_of, to_bytes
 from headrace.sources.progress import KnownVersion
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import LocalStore, ObjectInfo, open_store
 from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
@@ -29,9 +29,7 @@ def splits(files: dict[str, tuple[int, str]]) -> list[SourceSplit]:
 @examples(400)
 @given(stored=st.lists(FILES, max_size=4), recent=FILES, listed=FILES, order=st.randoms(use_true_random=False))
 def test_news_are_what_has_no_known_name_and_what_is_listed_otherwise(stored, recent, listed, order) -> None:  # type: ignore[no-untyped-def]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(names_file, "ROWS", 3)
-        patch.setattr(known_names, "AT_ONCE", 4)
+    with set_sizes(names_file_rows=3, names_looked_up=4):
         contents = [to_bytes(names_table(splits(files))) for files in stored if files]
         known = KnownNames({file.path: file for file in splits(recent)}, contents)
         infos = [ObjectInfo(path, *version) for path, version in listed.items()]

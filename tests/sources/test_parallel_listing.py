@@ -15,6 +15,7 @@ from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import RequestCounts, sort_key
 from headrace.sources import parallel_listing
 from headrace.sources.file_planning import inputs_of, listed_inputs, missing_splits
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store import ObjectInfo, ObjectStore, open_store
 from headrace_snapshots.store.local import MemoryStore
 from tests.minio_bucket import BUCKET
@@ -45,9 +46,13 @@ NAMES = st.sets(st.one_of(ANY, SKEWED), max_size=120)
 @pytest.fixture(scope="module", autouse=True)
 def small_pages() -> Iterator[None]:
     """So that few names are many pages."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"PAGE": 3, "AT_ONCE": 4, "_AHEAD": 3, "_PAGES_BEFORE_CUT": 1, "_SOUGHT": 4}.items():
-            patch.setattr(parallel_listing, name, value)
+    with set_sizes(
+        listing_page=3,
+        listing_requests=4,
+        listing_pages_ahead=3,
+        listing_pages_before_cut=1,
+        listing_few_sought=4,
+    ):
         yield
 
 
@@ -97,9 +102,8 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_requests_are_under_way_together_whatever_the_layout(layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_listing, "_AHEAD", 100)
-    monkeypatch.setattr(parallel_listing, "_PAGES_BEFORE_CUT", 8)
+@set_sizes(listing_pages_ahead=100, listing_pages_before_cut=8)
+def test_requests_are_under_way_together_whatever_the_layout(layout: str) -> None:
     names = LAYOUTS[layout]
     store = Meeting({*names})
     assert [info.path for info in listed_inputs(store, "landing", ())] == sorted(names, key=sort_key)
@@ -107,8 +111,8 @@ def test_requests_are_under_way_together_whatever_the_layout(layout: str, monkey
     assert store.requests.snapshot()["list"] < 450
 
 
-def test_who_stops_reading_stops_the_requests_and_they_do_not_run_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel_listing, "_PAGES_BEFORE_CUT", 8)
+@set_sizes(listing_pages_before_cut=8)
+def test_who_stops_reading_stops_the_requests_and_they_do_not_run_away() -> None:
     store = Listed({*LAYOUTS["uuid"]})
     listing = listed_inputs(store, "landing", ())
     assert len([*islice(listing, 20)]) == 20
@@ -149,17 +153,17 @@ def bucket(minio: str) -> ObjectStore:
     return store
 
 
-def test_on_a_server_too(bucket: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_server_too(bucket: ObjectStore) -> None:
     whole = [*bucket.list("landing/")]
     assert [info.path for info in whole] == sorted((info.path for info in whole), key=sort_key)
     assert len(whole) > 140
     draw = random.Random(7)
     for _ in range(5):
-        monkeypatch.setattr(parallel_listing, "AT_ONCE", draw.randint(1, 8))
-        monkeypatch.setattr(parallel_listing, "PAGE", draw.randint(4, 30))
+        small = set_sizes(listing_requests=draw.randint(1, 8), listing_page=draw.randint(4, 30))
         bounds = sorted((info.path for info in draw.sample(whole, draw.choice([0, 0, 2]))), key=sort_key)
         after = draw.choice(["", draw.choice(whole).path])
-        listed = [*parallel_listing.listed_in_parallel(bucket, "landing/", after, bounds)]
+        with small:
+            listed = [*parallel_listing.listed_in_parallel(bucket, "landing/", after, bounds)]
         assert listed == [info for info in whole if sort_key(info.path) > sort_key(after)]
 
 

@@ -19,6 +19,7 @@ from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span, 
 from headrace.model.expressions.data_types import DataType
 from headrace.pipeline.endpoints import OWN, OnUnreadable
 from headrace.sources.landing import Landing
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store.local import MemoryStore
 from tests.process.clicks import CLICKS
 from tests.sources.landed import NOW, Landed, pipeline
@@ -90,7 +91,10 @@ def test_parquet_in_pieces_is_the_whole_file(group: int, of: int) -> None:
 
 
 SIZES = st.lists(
-    st.sampled_from([0, 1, LEAST_OF_A_FILE, 3 * LEAST_OF_A_FILE + 1, 10 * LEAST_OF_A_FILE, 3 * 2**30]), max_size=40
+    st.sampled_from(
+        [0, 1, LEAST_OF_A_FILE.value, 3 * LEAST_OF_A_FILE.value + 1, 10 * LEAST_OF_A_FILE.value, 3 * 2**30]
+    ),
+    max_size=40,
 )
 
 
@@ -99,7 +103,7 @@ def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], 
     files = [SourceSplit(f"landing/{place:03}", size, "e") for place, size in enumerate(sizes)]
     found = divide_into_shares(CLICKS, Landing(CLICKS, MemoryStore()), {OWN: files}, number)
     total = sum(sizes)
-    assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE)
+    assert 1 <= len(found) <= max(number, total // MOST_OF_A_SHARE.value)
     left: list[Piece] = [piece for share in found for piece in share]
     for file in files:
         own = [left.pop(0)]
@@ -111,10 +115,10 @@ def test_shares_hold_every_piece_once_in_the_order_of_arrival(sizes: list[int], 
         assert all(span_bytes(piece) <= 2**30 for piece in own)
     assert not left
     largest = max((span_bytes(piece) for share in found for piece in share), default=0)
-    if total >= number * MOST_OF_A_SHARE:  # a piece belongs where its middle is
-        assert max(size_of(share) for share in found) <= 2 * MOST_OF_A_SHARE + largest
-    elif max(sizes, default=0) > LEAST_OF_A_FILE:
-        assert max(size_of(share) for share in found) <= total / number + max(LEAST_OF_A_FILE * 5, total / number)
+    if total >= number * MOST_OF_A_SHARE.value:  # a piece belongs where its middle is
+        assert max(size_of(share) for share in found) <= 2 * MOST_OF_A_SHARE.value + largest
+    elif max(sizes, default=0) > LEAST_OF_A_FILE.value:
+        assert max(size_of(share) for share in found) <= total / number + max(LEAST_OF_A_FILE.value * 5, total / number)
 
 
 def span_bytes(piece: Piece) -> int:
@@ -126,9 +130,9 @@ def size_of(share: Share) -> int:
     return sum(map(span_bytes, share))
 
 
+@set_sizes(least_of_a_file=100)
 def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first row groups are sound, and count no more than in a file that is read as a whole."""
-    monkeypatch.setattr("headrace.distribute.tasks.plan.LEAST_OF_A_FILE", 100)
     monkeypatch.setenv("HEADRACE_TASKS", "3")
     landed = Landed(tmp_path)
     tested = pipeline("parquet", on_unreadable=OnUnreadable.DEAD_LETTER)
@@ -141,9 +145,9 @@ def test_a_torn_file_is_one_dead_letter_however_it_is_read(tmp_path: Path, monke
     at = pq.ParquetFile(io.BytesIO(data)).metadata.row_group(8).column(0).data_page_offset
     data[at : at + 20] = bytes(20)
     landed.write("torn.parquet", bytes(data))
-    monkeypatch.setattr("headrace.distribute.local.TASK_BYTES", 100)
-    assert landed.compute(tested).counts["accepted"] == 90
-    (dead,) = landed.rejected(tested)
-    assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)
-    with pytest.raises(UnreadableFileError, match="torn"):
-        landed.compute(pipeline("parquet"))
+    with set_sizes(task_bytes=100):
+        assert landed.compute(tested).counts["accepted"] == 90
+        (dead,) = landed.rejected(tested)
+        assert (dead["file"], dead["position"], dead["raw"]) == ("landing/torn.parquet", None, None)
+        with pytest.raises(UnreadableFileError, match="torn"):
+            landed.compute(pipeline("parquet"))

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import FileSource
-from headrace.formats import lines
 from headrace.formats.file_format import LargeFileError, RequiredColumns, ScannedRecords, UnreadableFileError, read_file
 from headrace.formats.lines import split_lines
 from headrace.model.expressions.data_types import DataType
 from headrace.model.expressions.expr import col
+from headrace_lab.sizes import set_sizes
 from tests.corpus import SCHEMA, BrokenFile, Line, csv_lines, files, json_lines, positions
 from tests.reference.strategies import examples
 
@@ -160,7 +160,7 @@ def test_quotes_that_enclose_no_field_are_part_of_it(line: str, fields: list[str
     assert [found.columns[name].to_pylist() for name in "ab"] == [["1", fields[0], "3"], ["2", fields[1], "4"]]
 
 
-def test_more_text_than_offsets_count_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "MOST_BYTES", 100)
+@set_sizes(line_bytes=100)
+def test_more_text_than_offsets_count_is_an_error() -> None:
     with pytest.raises(LargeFileError, match="holds 103 bytes"):
         read(b"{}\n" * 34 + b"\n", "json")

@@ -17,6 +17,7 @@ from headrace.distribute.spark.application import DataFrame, SparkSession
 from headrace.distribute.tasks.exchange import SCHEMA
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, FILES, land, truth
@@ -131,10 +132,8 @@ def test_each_output_has_tasks_of_its_own_in_the_steps_of_an_epoch(spark: SparkS
     assert tasks == [[1, 3, 1], [1, 1], [2, 1]], "shares of files; hourly, visits, daily; its second aggregation; ..."
 
 
-def test_layers_merge_in_jobs_beside_the_epochs(
-    spark: SparkSession, tmp_path: Path, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("headrace_snapshots.format.files.FANOUT", 2)
+@set_sizes(fanout=2)
+def test_layers_merge_in_jobs_beside_the_epochs(spark: SparkSession, tmp_path: Path, plans: list[Plan]) -> None:
     land(tmp_path)
     assert run(tmp_path, spark, "merging") == FILES, "an epoch is one job, whatever is merged"
     catalog = Catalog(open_store(tmp_path.as_uri()), CLICKS.name)

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from headrace.state import files
 from headrace.state.files import encode_parquet, put_rows, read_rows
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.store import open_store
 from headrace_snapshots.store.local import MemoryStore
@@ -57,9 +57,8 @@ def cut(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-1])
 
 
-def test_what_is_written_is_read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FILE_BYTES", 1)
-    monkeypatch.setattr(files, "_BATCH_ROWS", 2)
+@set_sizes(file_bytes=1, file_batch_rows=2)
+def test_what_is_written_is_read_back() -> None:
     store = MemoryStore()
     written = put_rows(store, "p/data/0/state", [batch()])
     assert [file.rows for file in written] == [2, 1]

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,7 @@ from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers, open_rows
 from headrace.state.migration import merge_layers
 from headrace.state.sorted_file import SortedFile, StateLayer
-from headrace_snapshots.format import files as planning
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
@@ -43,7 +42,7 @@ EPOCHS = st.lists(
 
 
 def parts_of(layers: Sequence[Layer]) -> int:
-    return max(1, sum(layer.rows for layer in layers) // background.STEP_ROWS)
+    return max(1, sum(layer.rows for layer in layers) // background.STEP_ROWS.value)
 
 
 @dataclass
@@ -108,12 +107,7 @@ class Table:
 def test_layers_hold_the_newest_rows_whenever_they_are_merged(
     epochs: list[tuple[list[Row], int, str]], fanout: int, step_rows: int
 ) -> None:
-    with (
-        mock.patch.object(planning, "FANOUT", fanout),
-        mock.patch.object(background, "STEP_ROWS", step_rows),
-        mock.patch.object(background, "PACE", 1),
-        tempfile.TemporaryDirectory() as folder,
-    ):
+    with set_sizes(fanout=fanout, merge_step_rows=step_rows, merge_pace=1), tempfile.TemporaryDirectory() as folder:
         table = Table(Path(folder))
         expected: dict[tuple[str, int], int] = {}
         watermark = 0
@@ -139,7 +133,7 @@ def test_layers_hold_the_newest_rows_whenever_they_are_merged(
 def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
     rows = [Row("key 1", 0), Row("key 2", 0)]
     gone = [Row("key 1", 0, status=c.DELETED), Row("key 2", 0, status=c.DELETED)]
-    with mock.patch.object(planning, "FANOUT", 2):
+    with set_sizes(fanout=2):
         table = Table(tmp_path)
         table.grow(batch(rows, 0), 0, Instant(0))
         table.grow(batch(gone, 1), 1, Instant(0))
@@ -150,7 +144,7 @@ def test_a_merge_that_leaves_nothing_leaves_no_layer(tmp_path: Path) -> None:
 
 
 def test_layers_that_expired_while_they_were_merged_stay_away(tmp_path: Path) -> None:
-    with mock.patch.object(planning, "FANOUT", 2):
+    with set_sizes(fanout=2):
         table = Table(tmp_path)
         for epoch in range(3):
             table.grow(batch([Row("key 1", epoch)], epoch), epoch, Instant(0))

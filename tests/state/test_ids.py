@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from unittest import mock
 
 import pyarrow as pa
 from hypothesis import given, settings
@@ -21,7 +20,7 @@ from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import RememberedIds, open_rows
 from headrace.state.migration import merge_ids
-from headrace_snapshots.format import files as planning
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge, plan_merge
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
@@ -62,7 +61,7 @@ def expected(first: dict[str, list[int]], records: list[tuple[str, int]], waterm
 def test_fates_are_those_of_the_first_of_each_id(
     epochs: list[tuple[list[tuple[str, int]], int, bool]], fanout: int, number: int
 ) -> None:
-    with mock.patch.object(planning, "FANOUT", fanout), tempfile.TemporaryDirectory() as folder:
+    with set_sizes(fanout=fanout), tempfile.TemporaryDirectory() as folder:
         store, cache = MemoryStore(), LayerCache(Path(folder), 10**9)
         stored: tuple[Layer, ...] = ()
         first: dict[str, list[int]] = {}

@@ -14,6 +14,7 @@ from headrace.program import columns as c
 from headrace.state import migration
 from headrace.state.migration import merge_ids, merge_layers
 from headrace.state.sorted_file import SortedFile, StateLayer
+from headrace_lab.sizes import set_sizes
 from tests.reference.strategies import examples
 from tests.state.rows import BATCHES, STAGE, Row, batch, layer, together
 
@@ -22,7 +23,7 @@ ORDER = [(c.HASH, "ascending"), (c.WINDOW_START, "ascending"), ("user", "ascendi
 
 
 def merged(layers: list[StateLayer], range_bytes: int, *, is_lowest: bool) -> list[pa.RecordBatch]:
-    with mock.patch.object(migration, "RANGE_BYTES", range_bytes):
+    with set_sizes(merge_range_bytes=range_bytes):
         return list(merge_layers(STAGE, layers, is_lowest=is_lowest))
 
 
@@ -80,6 +81,6 @@ def test_ids_that_still_count_are_put_in_order(range_bytes: int) -> None:
     whole = together([each.runs[0].rows for each in layers])
     whole = whole.filter(pc.greater(whole.column("at"), 50))
     order = np.argsort(whole.column(c.HASH).to_numpy(), kind="stable")
-    with mock.patch.object(migration, "RANGE_BYTES", range_bytes):
+    with set_sizes(merge_range_bytes=range_bytes):
         pieces = list(merge_ids(schema, layers, lambda rows: rows.column("at").to_numpy() > 50))
     assert together(pieces, schema).equals(whole.take(pa.array(order)))

@@ -12,10 +12,11 @@ from headrace.kernel.step import Counts, StageResult, step_stage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
-from headrace.state import file_cache, layers
+from headrace.state import layers
 from headrace.state.file_cache import RowsInMemory, RunWriter
 from headrace.state.layers import Layers, StageEpoch
 from headrace.state.sorted_file import SortedFile, StateLayer
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.store.local import MemoryStore
 from tests.state.rows import HOUR, STAGE, many
 
@@ -48,8 +49,9 @@ def epoch() -> StageEpoch:
 
 
 @pytest.fixture
-def in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layers, "SLICE_ROWS", 50)
+def in_slices() -> Iterator[None]:
+    with set_sizes(slice_rows=50):
+        yield
 
 
 def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, Counts | None]:
@@ -62,14 +64,14 @@ def content(results: Sequence[StageResult]) -> tuple[pa.RecordBatch, pa.Table, C
     )
 
 
-def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_epoch_computed_again_or_in_slices_is_the_same(epoch: StageEpoch) -> None:
     (whole,), (again,) = epoch.compute_results(), epoch.compute_results()
     assert content([whole]) == content([again])
-    monkeypatch.setattr(layers, "SLICE_ROWS", 50)
-    slices = [*epoch.compute_results()]
-    assert len(slices) > 5
-    assert content(slices) == content([whole])
-    assert whole.counts.on_time == KEYS
+    with set_sizes(slice_rows=50):
+        slices = [*epoch.compute_results()]
+        assert len(slices) > 5
+        assert content(slices) == content([whole])
+        assert whole.counts.on_time == KEYS
 
 
 def test_parts_of_the_keys_are_the_whole(epoch: StageEpoch) -> None:
@@ -104,16 +106,16 @@ def test_a_result_that_is_let_go_is_gone_before_the_next_one_is_computed(
     assert all(were_gone)
 
 
-def test_a_writer_stores_files_while_rows_come(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_stores_files_while_rows_come() -> None:
     rows = many(0, 1000)
-    monkeypatch.setattr(file_cache, "RUN_BYTES", rows.nbytes // 4)
-    store = MemoryStore()
-    given = RunWriter(store, RowsInMemory(), "p/state")
-    counts = []
-    for begin in range(0, 1000, 100):
-        given.add(rows[begin : begin + 100])
-        counts.append(len([*store.list("p/")]))
-    stored = given.finish()
-    assert (counts[0], counts[-1] + 1) == (0, len(stored))
-    assert pa.concat_batches([one.run.rows for one in stored]) == rows
-    assert RunWriter(store, RowsInMemory(), "p/none").finish() == ()
+    with set_sizes(run_bytes=rows.nbytes // 4):
+        store = MemoryStore()
+        given = RunWriter(store, RowsInMemory(), "p/state")
+        counts = []
+        for begin in range(0, 1000, 100):
+            given.add(rows[begin : begin + 100])
+            counts.append(len([*store.list("p/")]))
+        stored = given.finish()
+        assert (counts[0], counts[-1] + 1) == (0, len(stored))
+        assert pa.concat_batches([one.run.rows for one in stored]) == rows
+        assert RunWriter(store, RowsInMemory(), "p/none").finish() == ()

@@ -2,7 +2,6 @@
 
 import tempfile
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +13,11 @@ from headrace.model.time import NEVER, Instant
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks
 from headrace.state import file_cache
-from headrace.state import layers as growing
 from headrace.state.chunks import key_group_ranges
 from headrace.state.file_cache import LayerCache, put_runs
 from headrace.state.layers import Layers, open_rows
 from headrace.state.sorted_file import StateLayer
+from headrace_lab.sizes import set_sizes
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.store.local import MemoryStore
 from tests.reference.strategies import examples
@@ -29,7 +28,7 @@ INSTANTS = st.integers(0, 10)
 
 
 def stored(store: MemoryStore, cache: LayerCache, rows: pa.RecordBatch, run_bytes: int) -> Layer:
-    with mock.patch.object(file_cache, "RUN_BYTES", run_bytes):
+    with set_sizes(run_bytes=run_bytes):
         files = tuple(each.file for each in put_runs(store, cache, "state", [rows]))
     return Layer(files, rows.num_rows, 3, 5, 77)
 
@@ -84,7 +83,7 @@ def test_the_earliest_hold_is_that_of_an_open_window(
     layers = Layers(STAGE, tuple(StateLayer((run,), epoch, epoch) for epoch, run in enumerate(runs)))
     newest = {(row.key, row.start): row for rows in batches for row in rows}
     holds = [row.hold for row in newest.values() if row.status == c.OPEN and row.hold is not None]
-    with mock.patch.object(growing, "FEW", few):
+    with set_sizes(hold_rows=few):
         assert layers.earliest_hold(Instant(watermark)) == min([watermark, *holds])
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop, stated_tasks
@@ -24,9 +24,10 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import Landing
 from headrace.state.file_cache import RowCache
+from headrace.this_process import Size
 from headrace_snapshots.store import ObjectStore
 
-TASK_BYTES = 2**22
+TASK_BYTES: Final = Size(2**22)
 """Work on fewer bytes is not shared."""
 
 
@@ -60,7 +61,7 @@ class Threads:
 
     def task_count(self, size: int) -> int:
         """One task for each ``TASK_BYTES`` begun, at most ``most``."""
-        return min(self.most, 1 + size // TASK_BYTES)
+        return min(self.most, 1 + size // TASK_BYTES.value)
 
     def run_epoch(self, plan: EpochPlan) -> Sequence[ReceivedMessage]:
         """What the tasks of the last level say."""

@@ -26,12 +26,13 @@ from headrace.formats import file_format
 from headrace.formats.compression import is_packed_by_name, unpack_file, unpacked_by_name
 from headrace.kernel.columns import Ints, arrow_scalar, as_numpy
 from headrace.model.expressions.columns import SourceFields
+from headrace.this_process import Size
 from headrace_snapshots.names import relanded_file
 
 Octets = NDArray[np.uint8]
 
 _LINE_FEED, _CARRIAGE_RETURN, _OTHER = 10, 13, ord("x")
-_WINDOW: Final = 2**18
+WINDOW_BYTES: Final = Size(2**18)
 """How many bytes are looked at together: as many as fit into a cache of the processor."""
 
 
@@ -60,7 +61,7 @@ class Quotes:
         """At which ``places`` of a text, which ascend, quotes are open; none is where it begins."""
         is_open, window_start, was_open = np.zeros(len(places), np.bool_), 0, False
         while window_start < len(octets):
-            stop = self._behind_run(octets, min(window_start + _WINDOW, len(octets)))
+            stop = self._behind_run(octets, min(window_start + WINDOW_BYTES.value, len(octets)))
             runs, states = self._quote_states(octets, window_start, stop, was_open)
             chosen_places = slice(*np.searchsorted(places, (window_start, stop)))
             is_open[chosen_places] = np.append(was_open, states)[np.searchsorted(runs, places[chosen_places])]
@@ -92,7 +93,7 @@ class Quotes:
         if position == 0 or (octets[position - 1] == _LINE_FEED and not is_open):
             return position
         while position < len(octets):
-            stop = self._behind_run(octets, min(position + _WINDOW, len(octets)))
+            stop = self._behind_run(octets, min(position + WINDOW_BYTES.value, len(octets)))
             runs, states = self._quote_states(octets, position, stop, is_open)
             newlines = position + np.flatnonzero(octets[position:stop] == _LINE_FEED)
             newlines_outside = newlines[~np.append(is_open, states)[np.searchsorted(runs, newlines)]]
@@ -104,7 +105,7 @@ class Quotes:
     def _open_behind(self, data: bytes, octets: Octets, begin: int, end: int) -> bool:
         turns = 0
         while (end := data.rfind(self.quote, begin, end) + 1) > 0:
-            start = self._run_begin(octets, max(end - _WINDOW, begin))
+            start = self._run_begin(octets, max(end - WINDOW_BYTES.value, begin))
             runs, begins = self._odd_runs(octets, start, end)
             closing = np.flatnonzero(~begins)
             if len(closing):
@@ -116,7 +117,7 @@ class Quotes:
     def _run_begin(self, octets: Octets, position: int) -> int:
         """Where the run of quotes begins that ``position`` would cut; ``position`` if none does."""
         while position > 0 and octets[position - 1] == self.quote:
-            start = max(position - _WINDOW, 0)
+            start = max(position - WINDOW_BYTES.value, 0)
             others = np.flatnonzero(octets[start:position] != self.quote)
             position = start + int(others[-1]) + 1 if len(others) else start
         return position
@@ -124,8 +125,8 @@ class Quotes:
     def _behind_run(self, octets: Octets, position: int) -> int:
         """Where the run of quotes ends that ``position`` would cut; ``position`` if none does."""
         while position < len(octets) and octets[position - 1] == octets[position] == self.quote:
-            others = np.flatnonzero(octets[position : position + _WINDOW] != self.quote)
-            position = position + int(others[0]) if len(others) else min(position + _WINDOW, len(octets))
+            others = np.flatnonzero(octets[position : position + WINDOW_BYTES.value] != self.quote)
+            position = position + int(others[0]) if len(others) else min(position + WINDOW_BYTES.value, len(octets))
         return position
 
     def _odd_runs(self, octets: Octets, begin: int, end: int) -> tuple[Ints, NDArray[np.bool_]]:
@@ -483,7 +484,7 @@ def _are_utf8(data: bytes, starts: Ints) -> NDArray[np.bool_]:
     return is_utf8
 
 
-MOST_BYTES = 2**31 - 16
+MOST_BYTES: Final = Size(2**31 - 16)
 """How much text is cut into lines as one piece: offsets of Arrow's strings have 32 bits."""
 
 
@@ -560,7 +561,7 @@ class TextFormat(file_format.FileFormat):
             span = file_format.WHOLE_FILE
         text = self.layout.decode_file(text, path)
         begin, end = line_bounds(text, span, self.layout)
-        if end - begin > MOST_BYTES:
+        if end - begin > MOST_BYTES.value:
             raise file_format.LargeFileError(path, end - begin)
         lines = split_lines(text, (begin, end), self.layout)
         first = lines.first(1) if span.first == 0 and len(lines) else first_line(text, self.layout)

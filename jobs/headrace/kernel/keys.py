@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,7 @@ from headrace.kernel.expressions.casts import days_of
 from headrace.kernel.expressions.decimals import words_of
 from headrace.kernel.expressions.string_bytes import Octets, Words, to_octets
 from headrace.model.expressions.data_types import DataType
+from headrace.this_process import Size
 
 UInt64s = NDArray[np.uint64]
 
@@ -136,10 +137,10 @@ _OCTETS = (pa.string(), pa.binary())
 _COMPARED = (*_OCTETS, DECIMAL)
 """Types whose values no single word tells apart."""
 _TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
-BLOCK = 1 << 15
+BLOCK: Final = Size(1 << 15)
 """Rows that are hashed at a time: few enough to stay in the processor's cache."""
 
-KEPT = np.uint64(2**64 - 1)
+HASH_BITS: Final = Size(2**64 - 1)
 """The bits of a key's hash that count: fewer only in tests of keys whose hashes are equal."""
 
 _SAMPLE, _FEW = 1024, 256
@@ -153,7 +154,7 @@ _NAN = np.uint64(0x7FF8000000000000)
 
 def hash_keys(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     """The hash of the key in each row of ``columns``; where there may be none of them, of so many ``rows``."""
-    return whole_hashes(columns, rows) & KEPT
+    return whole_hashes(columns, rows) & np.uint64(HASH_BITS.value)
 
 
 def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
@@ -161,7 +162,7 @@ def whole_hashes(columns: Sequence[pa.Array], rows: int | None = None) -> Words:
     length = len(columns[0]) if rows is None else rows
     if not columns:
         return np.full(length, _OF_NOTHING)
-    blocks = [[column[i : i + BLOCK] for column in columns] for i in range(0, length, BLOCK)]
+    blocks = [[column[i : i + BLOCK.value] for column in columns] for i in range(0, length, BLOCK.value)]
     return np.concatenate([_hash_columns(block) for block in blocks]) if blocks else np.zeros(0, np.uint64)
 
 
@@ -370,7 +371,9 @@ def _rank_numbers(numbers: Ints, bits: np.uint64) -> tuple[Words, int]:
 
 # --- keys that many rows have
 
-LEAST_ROWS, ROWS_OF_A_KEY, NUMBERS_OF_A_ROW = 1 << 16, 4, 2
+LEAST_ROWS: Final = Size(1 << 16)
+ROWS_OF_A_KEY: Final = Size(4)
+NUMBERS_OF_A_ROW: Final = Size(2)
 """Keys get numbers where there are so many rows, and so many of a key; of these there may be some for each row."""
 
 _LOOKED_AT = 1 << 14
@@ -417,7 +420,7 @@ class _DifferentKeys:
             codes, values = _encode_numbers(column)
             numbers, count = numbers * len(values) + codes, count * len(values)
         limit = len(self.order) * count
-        if limit > NUMBERS_OF_A_ROW * len(self.of_row):
+        if limit > NUMBERS_OF_A_ROW.value * len(self.of_row):
             return None
         first, row_of = np.empty(len(self.order), np.int64), np.zeros(count, np.int64)
         first[self.order] = np.arange(0, limit, count)
@@ -473,11 +476,11 @@ class Keys:
 
 def _keys_repeat(columns: Sequence[pa.Array], rows: int) -> bool:
     """Whether keys have ROWS_OF_A_KEY on average, about: some rows tell, by how many of their keys they repeat."""
-    if rows < LEAST_ROWS or not columns or pa.float64() in [column.type for column in columns]:  # 0.0 equals -0.0
+    if rows < LEAST_ROWS.value or not columns or pa.float64() in [column.type for column in columns]:  # 0.0 equals -0.0
         return False
     looked_at = pa.array(np.arange(0, rows, rows // _LOOKED_AT + 1))
     (first, *_), _ = _encode_keys([column.take(looked_at) for column in columns])
-    return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY * len(looked_at) ** 2)
+    return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY.value * len(looked_at) ** 2)
 
 
 def _encode_keys(columns: Sequence[pa.Array]) -> tuple[list[pa.Array], NDArray[np.int32]]:

@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +40,7 @@ from headrace.model.time import Instant
 from headrace.pipeline.loops import VALUE, VERTEX, Loop
 from headrace.pipeline.stages import Stage
 from headrace.program import columns as c
+from headrace.this_process import Size
 
 NOWHERE = -1
 """The place of a vertex that is not in memory."""
@@ -410,7 +412,7 @@ def _opposite_places(order: Ints) -> Ints:
     return opposites
 
 
-PIECE_ROWS = 1 << 18
+PIECE_ROWS: Final = Size(1 << 18)
 """So many edges are followed at a time: a vertex may have millions."""
 
 StoredValues = Callable[[Hashes], Iterable[pa.RecordBatch]]
@@ -455,8 +457,8 @@ class Rounds:
         targets = self._take_up_all(self.loop.targets_of(edges)) if opposites is None else sources[opposites]
         messages.append(self._start_messages(sources, targets))
         terms = edges.select([*self.loop.terms])
-        for begin in range(0, edges.num_rows, PIECE_ROWS):
-            piece = slice(begin, begin + PIECE_ROWS)
+        for begin in range(0, edges.num_rows, PIECE_ROWS.value):
+            piece = slice(begin, begin + PIECE_ROWS.value)
             messages.append(self._send_over_edges(sources[piece], targets[piece], terms[piece]))
         return self._merge_messages(messages)
 
@@ -474,10 +476,10 @@ class Rounds:
         self._load_edges(changed)
         rows, sources = self._known_edges.out_of(changed)
         messages = []
-        for begin in range(0, len(rows), PIECE_ROWS):
-            piece = rows[begin : begin + PIECE_ROWS]
+        for begin in range(0, len(rows), PIECE_ROWS.value):
+            piece = rows[begin : begin + PIECE_ROWS.value]
             targets, terms = self._known_edges.edges_at(piece)
-            messages.append(self._send_over_edges(sources[begin : begin + PIECE_ROWS], targets, terms))
+            messages.append(self._send_over_edges(sources[begin : begin + PIECE_ROWS.value], targets, terms))
         return self._merge_messages(messages)
 
     def improving_rows(self, messages: Messages) -> pa.RecordBatch:
@@ -598,9 +600,9 @@ def _join_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
     """All rows, in few pieces: what is looked up for a piece is looked up in all layers."""
     pieces: list[pa.RecordBatch] = []
     for batch in batches:
-        for begin in range(0, batch.num_rows, PIECE_ROWS):
-            piece = batch.slice(begin, PIECE_ROWS)
-            if pieces and sum(rows.num_rows for rows in pieces) + piece.num_rows > PIECE_ROWS:
+        for begin in range(0, batch.num_rows, PIECE_ROWS.value):
+            piece = batch.slice(begin, PIECE_ROWS.value)
+            if pieces and sum(rows.num_rows for rows in pieces) + piece.num_rows > PIECE_ROWS.value:
                 yield pa.concat_batches(pieces)
                 pieces = []
             pieces.append(piece)

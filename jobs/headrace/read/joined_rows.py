@@ -284,7 +284,7 @@ class _Kept:
             return sorted({_groups_of(hashes[[place]]) for place in range(len(hashes))}, key=lambda part: part.first)
         layers = self._layers(table)
         rows, size = sum(layer.rows for layer in layers), sum(layer.bytes for layer in layers)
-        return key_group_ranges(1 + max(rows // PART_ROWS, size // PART_BYTES))
+        return key_group_ranges(1 + max(rows // PART_ROWS.value, size // PART_BYTES))
 
     def _within(self, part: KeyGroupRange, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The part of ``rows``, which are in the order of hashes, that is in ``part``: a file may give others, too."""

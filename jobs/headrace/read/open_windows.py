@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, singledispatch
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,7 @@ from headrace.sources.source_clock import SourceClock
 from headrace.state.chunks import KeyGroupRange, key_group_ranges
 from headrace.state.file_cache import LayerCache, RowCache
 from headrace.state.layers import open_rows
+from headrace.this_process import Size
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import UNNAMED, Manifest
@@ -65,7 +66,8 @@ if TYPE_CHECKING:
     from headrace.read.views.conditions import RowCondition
 
 
-PART_ROWS, PART_BYTES = 200_000, 16 * 2**20
+PART_ROWS: Final = Size(200_000)
+PART_BYTES: Final = 16 * 2**20
 """Rows, and bytes of their files, that are looked at at a time."""
 
 
@@ -151,7 +153,7 @@ class StageState:
     def parts(self) -> tuple[KeyGroupRange, ...]:
         """All keys, in parts that fit into memory."""
         rows = sum(layer.rows for layer in self.layers)
-        return key_group_ranges(1 + max(rows // PART_ROWS, self.bytes // PART_BYTES))
+        return key_group_ranges(1 + max(rows // PART_ROWS.value, self.bytes // PART_BYTES))
 
     def read_windows(self, cache: RowCache, part: KeyGroupRange) -> pa.RecordBatch:
         """The rows of the windows of ``part``, open and closed. Raises BrokenObjectError."""

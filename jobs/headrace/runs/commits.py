@@ -42,6 +42,7 @@ from headrace.read.snapshots.read_names import NO_NAMES, NamesSeen, logged_split
 from headrace.read.views.columns import View, ViewColumns, schema_of
 from headrace.sources.landing import ByInput
 from headrace.state.files import WrittenState
+from headrace.this_process import Size
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.errors import MissingSnapshotError
@@ -53,7 +54,7 @@ from headrace_snapshots.names import MAIN
 from headrace_snapshots.protocol import coordinator
 from headrace_snapshots.protocol.barriers import SnapshotId
 
-AT_LEAST: Final = 512
+AT_LEAST: Final = Size(512)
 """A names file is written once the log has so many files more: before that a few of its nodes say the same."""
 
 _RATIO = 4
@@ -76,7 +77,7 @@ class NamesFiles:
         names = log.names or NO_NAMES
         if any(one.file.path in self.seen.lost for one in names.files):
             names = NO_NAMES
-        if log.files - names.of + sum(map(len, self.seen.confirmed.values())) < AT_LEAST:
+        if log.files - names.of + sum(map(len, self.seen.confirmed.values())) < AT_LEAST.value:
             return log
         try:
             return self._write_names(log, names, folder)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from typing import Final
 from urllib.parse import unquote
 
 from headrace.audit.store import AuditDamagedError, HistoryDamagedError, read_audit, read_history
@@ -25,6 +26,7 @@ from headrace.runs.reporting.results import ResultDamagedError, RunResult, from_
 from headrace.runs.upstream_holds import let_go
 from headrace.sources.landed import ranges
 from headrace.sources.landed.files import as_fetched
+from headrace.this_process import Size
 from headrace_snapshots import expiry, fsck
 from headrace_snapshots import names as object_names
 from headrace_snapshots.catalog import Catalog
@@ -308,7 +310,7 @@ class _InputCheck:
         )
 
 
-KEPT_RESULTS = 100
+KEPT_RESULTS: Final = Size(100)
 """The least number of results of runs that is kept."""
 
 _READERS = 16
@@ -438,7 +440,7 @@ def _live_results(
     for path in [path for path in notes if path not in paths]:
         del notes[path]
     end_by_path = {path: datetime.fromisoformat(end_text) for path, end_text in notes.items()}
-    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS), end_by_path, key=end_by_path.__getitem__)
+    newest = heapq.nlargest(max(keep.last, KEPT_RESULTS.value), end_by_path, key=end_by_path.__getitem__)
     young = [path for path, end in end_by_path.items() if keep.younger is not None and end >= now - keep.younger]
     return {*newest, *young} | (paths - notes.keys())
 

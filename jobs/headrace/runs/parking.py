@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from pathlib import PurePosixPath
+from typing import Final
 
 from headrace.distribute.epoch import ComputedEpoch, DivergedError, RecomputedEpoch
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RetryError
@@ -37,6 +38,7 @@ from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.reporting.listener import number_of
 from headrace.runs.restore import ChangedPipelineError, changed_outputs, definition_change
 from headrace.sources.progress import ChainClocks, ParkedChain, PipelineProgress
+from headrace.this_process import Size
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import IDS, INPUTS, REJECTED, Manifest, OutputTables
 from headrace_snapshots.format.output_view import as_called_in, called_since, outputs_of, seen_by
@@ -65,11 +67,11 @@ def check_left_out(run: RunContext) -> None:
         )
 
 
-HOLD = 64
+HOLD: Final = Size(64)
 """So many epochs go on without an output that is parked; then the run ends, and says who holds it."""
 
 
-AT_ONCE = 1_000
+AT_ONCE: Final = Size(1_000)
 """So many epochs a run computes again for an output before it goes on with the others."""
 
 
@@ -207,7 +209,7 @@ class _MissedEpochs:
     def _missed_epochs(self) -> Iterable[tuple[RecordedEpoch, Manifest, RecomputedEpoch]]:
         """The missed epochs with their manifests, and what was recorded of each."""
         epochs = epochs_since(self.run.catalog, self.head.snapshot_id, self.snapshot)
-        if len(epochs) > AT_ONCE:
+        if len(epochs) > AT_ONCE.value:
             raise LongHistoryError(
                 f"{len(epochs):,} epochs are too many to compute while other outputs wait. Run `headrace backfill "
                 f"{self.run.pipeline.name}.{min(self.outputs)} --promote`, which computes it in a branch of its own"
@@ -338,7 +340,7 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
     held_outputs = {
         output: where
         for output, where in progress.parked.items()
-        if epoch + 1 - where.since >= HOLD and output not in left_out(run)
+        if epoch + 1 - where.since >= HOLD.value and output not in left_out(run)
     }
     if not held_outputs:
         return
@@ -348,8 +350,8 @@ def check_held(run: RunContext, progress: PipelineProgress, epoch: int) -> None:
     )
     flags = " ".join(f"--without {output}" for output in held_outputs)
     raise OutputHeldError(
-        f"pipeline {name} has gone on for {HOLD} epochs without an output that is parked ({reasons}). Mend what it "
-        "says, and run again: the run computes first what the output has missed. Or take the output out of the "
+        f"pipeline {name} has gone on for {HOLD.value} epochs without an output that is parked ({reasons}). Mend what "
+        "it says, and run again: the run computes first what the output has missed. Or take the output out of the "
         f"pipeline. Or `headrace run {name} {flags}` goes on, which keeps all history since then from expiring"
     )
 

@@ -14,8 +14,9 @@ from psycopg.errors import ConnectionTimeout
 
 from headrace.errors import HeadraceError
 from headrace.ext.sinks import SinkUnreachableError
+from headrace.this_process import Size
 
-LOOK_SECONDS: Final = 30.0
+LOOK_SECONDS: Final = Size(30.0)
 """How long a delivery lasts before somebody looks, and between two looks."""
 LOOKS: Final = 3
 """So many in a row have no answer from a server that is given up."""
@@ -33,7 +34,7 @@ def watch_servers(servers: Callable[[], Iterable[Server]], connect: Callable[[],
     def watch_until_over() -> None:
         silent = 0
         while silent < LOOKS:
-            if is_over.wait(LOOK_SECONDS):
+            if is_over.wait(LOOK_SECONDS.value):
                 return
             silent = 0 if _is_answering(connect) else silent + 1
         was_given_up.set()

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.ext.sources import SourceSplit
 from headrace.sources.progress import KnownVersion
+from headrace.this_process import Size
 from headrace_snapshots.store import ObjectInfo
 
 if TYPE_CHECKING:  # with Arrow, which an input of few files does without
     from headrace.sources.names_file import NamesLookup
 
-AT_ONCE: Final = 10_000
+AT_ONCE: Final = Size(10_000)
 """So many names of a listing are looked up together."""
 
 
@@ -36,7 +37,7 @@ class KnownNames:
         """What in a ``listing`` was never read, with None; and what is listed otherwise than it was, with that."""
         lookup = self._open_lookup()
         remaining = iter(listing)
-        while infos := [*islice(remaining, AT_ONCE)]:
+        while infos := [*islice(remaining, AT_ONCE.value)]:
             left = [info for info in infos if info.path not in self.recent]
             old = (info for info in infos if info.path in self.recent) if len(left) < len(infos) else ()
             changed_versions = {info.path: was for info in old if (was := self._version_if_changed(info)) is not None}

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +13,11 @@ from headrace.ext.sources import SourceSplit
 from headrace.ext.stores import sort_key
 from headrace.kernel.columns import as_numpy
 from headrace.sources.progress import KnownVersion, hashed
+from headrace.this_process import Size
 from headrace_snapshots.store import ObjectInfo
 
 SCHEMA = pa.schema([("path", pa.binary()), ("size", pa.int64()), ("etag", pa.uint64()), ("digest", pa.uint64())])
-ROWS = 32_768
+ROWS: Final = Size(32_768)
 """Rows of one group: so many are decoded at a time, and a listing is cut where they end."""
 
 
@@ -121,7 +123,7 @@ def to_bytes(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     encodings = {"path": "DELTA_BYTE_ARRAY", "size": "PLAIN", "etag": "PLAIN", "digest": "PLAIN"}
     pq.write_table(
-        table, sink, row_group_size=ROWS, compression="zstd", use_dictionary=False, column_encoding=encodings
+        table, sink, row_group_size=ROWS.value, compression="zstd", use_dictionary=False, column_encoding=encodings
     )
     return sink.getvalue()
 
@@ -139,7 +141,7 @@ def group_bounds(data: bytes) -> list[str]:
 
 
 def _row_batches(data: bytes) -> Iterator[pa.RecordBatch]:
-    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS):
+    for batch in pq.ParquetFile(pa.BufferReader(data)).iter_batches(ROWS.value):
         if batch.num_rows:
             yield batch
 

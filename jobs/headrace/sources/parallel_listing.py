@@ -16,21 +16,22 @@ from itertools import islice, pairwise, takewhile
 from typing import Final
 
 from headrace.ext.stores import sort_key
+from headrace.this_process import Size
 from headrace_snapshots.store import ObjectInfo, ObjectStore
 
-PAGE: Final = 1_000
+PAGE: Final = Size(1_000)
 """So many names are a page."""
 
-AT_ONCE: Final = 8
+AT_ONCE: Final = Size(8)
 """So many requests are under way together."""
 
-_AHEAD: Final = 256
+PAGES_AHEAD: Final = Size(256)
 """So many pages wait at most for those before them."""
 
-_PAGES_BEFORE_CUT: Final = 8
+PAGES_BEFORE_CUT: Final = Size(8)
 """A range of fewer is not worth the requests that look for a place to cut it."""
 
-_SOUGHT: Final = 100
+FEW_SOUGHT: Final = Size(100)
 """So few names are looked for one page after the other."""
 
 _LAST_ASCII: Final = 0x7E
@@ -53,7 +54,7 @@ def listed_in_parallel(
     if not bounds:  # most listings are one page, which needs no thread
         page = _list_page(store, folder, start_after)
         yield from page
-        if len(page) < PAGE:
+        if len(page) < PAGE.value:
             return
         start_after = page[-1].path
     yield from _Listing(store, folder, start_after, bounds).list_infos()
@@ -62,10 +63,10 @@ def listed_in_parallel(
 def listed_of(store: ObjectStore, folder: str, wanted: Collection[str]) -> dict[str, ObjectInfo]:
     """Look up which of the ``wanted`` names below ``folder`` are listed; passes over pages that have none of them."""
     names_in_order = sorted(wanted, key=sort_key)
-    share = max(_SOUGHT, -(-len(names_in_order) // AT_ONCE))
+    share = max(FEW_SOUGHT.value, -(-len(names_in_order) // AT_ONCE.value))
     shares = [names_in_order[begin : begin + share] for begin in range(0, len(names_in_order), share)]
     infos_by_path: dict[str, ObjectInfo] = {}
-    with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
+    with ThreadPoolExecutor(AT_ONCE.value, thread_name_prefix="listing") as pool:
         for infos_of_share in pool.map(lambda names: _look_up_names(store, folder, names), shares):
             infos_by_path |= infos_of_share
     return infos_by_path
@@ -78,7 +79,7 @@ def _look_up_names(store: ObjectStore, folder: str, names: Sequence[str]) -> dic
     while position < len(names):
         page = _list_page(store, folder, max(last_path, names[position][:-1], key=sort_key))
         infos_by_path |= {info.path: info for info in page if info.path in wanted_names}
-        if len(page) < PAGE:
+        if len(page) < PAGE.value:
             break
         last_path = page[-1].path
         position = bisect_right(names, sort_key(last_path), key=sort_key)
@@ -86,7 +87,7 @@ def _look_up_names(store: ObjectStore, folder: str, names: Sequence[str]) -> dic
 
 
 def _list_page(store: ObjectStore, folder: str, start_after: str) -> list[ObjectInfo]:
-    return [*islice(store.list(folder, start_after), PAGE)]
+    return [*islice(store.list(folder, start_after), PAGE.value)]
 
 
 def _infos_until(infos: list[ObjectInfo], end: str | None) -> list[ObjectInfo]:
@@ -107,7 +108,7 @@ class _Range:
     pages: deque[list[ObjectInfo]] = field(default_factory=deque)
     newest: list[ObjectInfo] = field(default_factory=list)
     listed: int = 0
-    cut_at: int = _PAGES_BEFORE_CUT
+    cut_at: int = field(default_factory=lambda: PAGES_BEFORE_CUT.value)
     is_busy: bool = False
     is_being_cut: bool = False
     is_listed: bool = False
@@ -115,7 +116,7 @@ class _Range:
     def take_page(self, infos: list[ObjectInfo]) -> None:
         """Take a page that was listed after ``after``."""
         page = _infos_until(infos, self.end)
-        self.is_listed = len(page) < PAGE
+        self.is_listed = len(page) < PAGE.value
         if page:
             self.after, self.newest = page[-1].path, page
             self.pages.append(page)
@@ -136,9 +137,9 @@ class _Listing:
 
     def list_infos(self) -> Iterator[ObjectInfo]:
         """All, in order."""
-        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="listing") as pool:
+        with ThreadPoolExecutor(AT_ONCE.value, thread_name_prefix="listing") as pool:
             try:
-                for _ in range(AT_ONCE):
+                for _ in range(AT_ONCE.value):
                     pool.submit(self._work_until_done)
                 while (page := self._next_page()) is not None:
                     yield from page
@@ -182,7 +183,7 @@ class _Listing:
                 left = [one for one in self._ranges if not one.is_listed]
                 if not left:
                     return None
-                has_room = sum(len(one.pages) for one in self._ranges) < _AHEAD
+                has_room = sum(len(one.pages) for one in self._ranges) < PAGES_AHEAD.value
                 for one in left if has_room else self._awaited_ranges():
                     if not one.is_busy:
                         one.is_busy = True

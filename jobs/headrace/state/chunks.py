@@ -14,6 +14,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from headrace.kernel.columns import Ints
 from headrace.model.accumulation import EVENT_TIME, ROW_COLUMNS, WINDOW_END, WINDOW_START
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import verified_range
 from headrace_snapshots.format.codec import JsonRecord, checksum
 from headrace_snapshots.format.files import DataFile
@@ -91,10 +93,10 @@ def groups_of(hashes: Hashes) -> tuple[int, int] | None:
     return int(hashes[0] >> _SHIFT), int(hashes[-1] >> _SHIFT)
 
 
-CHUNK_ROWS = 1 << 14
-LEAST_FOOTERS = 4
+CHUNK_ROWS: Final = Size(1 << 14)
+LEAST_FOOTERS: Final = Size(4)
 """So many times as long as its footer is a file whose footer is read first."""
-MOST_OF_A_FILE = 0.5
+MOST_OF_A_FILE: Final = Size(0.5)
 """Where more of it is needed, a file is read whole, with one request."""
 KEY = b"headrace.chunks"
 
@@ -162,7 +164,7 @@ def some_rows(
     as well to read all of the file. Raises BrokenObjectError.
     """
     footer = file.footer
-    if footer is None or file.bytes < LEAST_FOOTERS * footer.bytes:
+    if footer is None or file.bytes < LEAST_FOOTERS.value * footer.bytes:
         return None
     start = file.bytes - footer.bytes
     tail = verified_range(store, file, [(start, footer.bytes, footer.sha256)])
@@ -171,7 +173,7 @@ def some_rows(
     parquet_file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
     chunks = [Chunk.from_json(chunk) for chunk in json.loads(parquet_file.metadata.metadata[KEY])]
     wanted_chunks = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
-    if sum(chunks[number].bytes for number in wanted_chunks) > MOST_OF_A_FILE * file.bytes:
+    if sum(chunks[number].bytes for number in wanted_chunks) > MOST_OF_A_FILE.value * file.bytes:
         return None
     for run in _consecutive_runs(wanted_chunks):
         parts = [(chunks[number].start, chunks[number].bytes, chunks[number].sha256) for number in run]

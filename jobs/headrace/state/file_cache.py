@@ -28,7 +28,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -39,6 +39,7 @@ from headrace.kernel.columns import as_numpy
 from headrace.program import columns as c
 from headrace.state.files import decode_parquet, encode_parquet
 from headrace.state.sorted_file import DeadlineIndex, Deadlines, SortedFile, release_pages
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import info_of, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectInfo, ObjectStore
@@ -400,7 +401,7 @@ def _folder_errors(folder: Path) -> Iterator[None]:
         ) from error
 
 
-RUN_BYTES = 32 * 1024 * 1024
+RUN_BYTES: Final = Size(32 * 1024 * 1024)
 """What the rows of one file take in memory: three times as much is held while it is written, or read."""
 
 
@@ -426,7 +427,7 @@ class RunWriter:
     def add(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
         for part in _split_by_size(rows):
-            if self._held and self._size + part.nbytes > RUN_BYTES:
+            if self._held and self._size + part.nbytes > RUN_BYTES.value:
                 self._put_file()
             self._held.append(part)
             self._size += part.nbytes
@@ -461,5 +462,5 @@ def put_runs(store: ObjectStore, cache: RowCache, name: str, pieces: Iterable[pa
 
 
 def _split_by_size(piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    rows = max(1, int(RUN_BYTES * piece.num_rows / max(piece.nbytes, 1)))
+    rows = max(1, int(RUN_BYTES.value * piece.num_rows / max(piece.nbytes, 1)))
     return (piece.slice(begin, rows) for begin in range(0, piece.num_rows, rows))

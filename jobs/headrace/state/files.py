@@ -6,7 +6,7 @@ The files that one epoch stored: the same for every executor.
 import io
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +16,7 @@ from headrace.kernel.columns import Names, as_now, as_numpy
 from headrace.kernel.state import concat_rows
 from headrace.program import columns as c
 from headrace.state.chunks import CHUNK_ROWS, KEY, Chunk, Hashes, chunk_at, enclosing_range, encode_chunks, in_order
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.codec import checksum
 from headrace_snapshots.format.files import DataFile, Footer, Layer, UnfinishedMerge
@@ -35,8 +36,8 @@ class WrittenState:
     merges: Mapping[str, tuple[UnfinishedMerge, ...]] = field(default_factory=dict)
 
 
-FILE_BYTES = 128 * 1024 * 1024
-_BATCH_ROWS = 512 * 1024
+FILE_BYTES: Final = Size(128 * 1024 * 1024)
+BATCH_ROWS: Final = Size(512 * 1024)
 _SOME_ROWS = 64 * 1024
 _MANY_ROWS, _OF_ONE_TIME = 1024, 16
 """A dictionary of times pays from so many rows on, of each time."""
@@ -60,10 +61,10 @@ class ParquetWriter:
 
     def add_rows(self, rows: pa.RecordBatch) -> None:
         """These, too; no rows are fine."""
-        for start in range(0, rows.num_rows, _BATCH_ROWS):
+        for start in range(0, rows.num_rows, BATCH_ROWS.value):
             self._open = self._open or _Parquet(rows, self._hashed)
-            self._open.add(rows.slice(start, _BATCH_ROWS))
-            if self._open.size >= FILE_BYTES:
+            self._open.add(rows.slice(start, BATCH_ROWS.value))
+            if self._open.size >= FILE_BYTES.value:
                 self._put_file()
 
     def finish(self) -> tuple[DataFile, ...]:
@@ -131,7 +132,7 @@ class _Parquet:
             first.schema,
             compression="zstd",
             write_page_checksum=True,
-            **_column_encodings(first[:CHUNK_ROWS]),
+            **_column_encodings(first[: CHUNK_ROWS.value]),
         )
 
     @property
@@ -142,8 +143,8 @@ class _Parquet:
         hashes = None
         if self._hashed is not None:
             rows, hashes = in_order(rows, self._hashed(rows))
-        for start in range(0, rows.num_rows, CHUNK_ROWS):
-            chunk = slice(start, start + CHUNK_ROWS)
+        for start in range(0, rows.num_rows, CHUNK_ROWS.value):
+            chunk = slice(start, start + CHUNK_ROWS.value)
             self._add_chunk(rows[chunk], None if hashes is None else hashes[chunk])
         self._rows += rows.num_rows
 

@@ -12,7 +12,7 @@ how many windows are due at once. Nothing is stored here.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +38,7 @@ from headrace.state.chunks import WHOLE, KeyGroupRange, in_part, some_rows
 from headrace.state.file_cache import RowCache
 from headrace.state.files import as_stored, decode_parquet
 from headrace.state.sorted_file import SortedFile, StateLayer, in_turn
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import IDS, OutputTables
@@ -206,7 +207,7 @@ def state_schemas(pipeline: Pipeline) -> Mapping[str, pa.Schema]:
     return schemas
 
 
-FEW = 64
+FEW: Final = Size(64)
 """Rows of a run that are looked at for the earliest hold at first."""
 
 
@@ -305,7 +306,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
     """The hashes of rows whose hold is before ``watermark``, the earliest first: a few, among which are all whose hold
     is before a bound, and then, since newer rows may supersede all of them, ever more up to the next bound.
     """
-    indexes, few = [run.deadlines.hold for run in runs], FEW
+    indexes, few = [run.deadlines.hold for run in runs], FEW.value
     last = [int(np.searchsorted(run.deadlines.hold.times, watermark)) for run in in_turn(runs)]
     begins = [0] * len(runs)
     while begins != last:
@@ -321,7 +322,7 @@ def _by_hold(runs: Sequence[SortedFile], watermark: Instant) -> Iterator[tuple[i
         begins, few = ends, few * 8
 
 
-SLICE_ROWS = 2**16
+SLICE_ROWS: Final = Size(2**16)
 """Of so many rows an epoch is computed at a time, about: each takes 600 bytes meanwhile."""
 
 
@@ -368,7 +369,7 @@ class StageEpoch:
     def _key_slices(self) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:
         """The layers and the delta of each slice."""
         rows = sum(delta.num_rows for delta in self.deltas) + self.layers.most_found(self.clocks, self.signals)
-        slices = self.keys.split_evenly(-(-rows // SLICE_ROWS)) if rows > SLICE_ROWS else ()
+        slices = self.keys.split_evenly(-(-rows // SLICE_ROWS.value)) if rows > SLICE_ROWS.value else ()
         if not slices:
             yield self.layers, one_below_the_other(self.deltas)
         for keys in slices:

@@ -12,6 +12,7 @@ that is new has nothing stored of it, which is NULL: what its state is before th
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,14 +27,15 @@ from headrace.state.chunks import Hashes
 from headrace.state.file_cache import RowCache, put_runs
 from headrace.state.files import decode_table
 from headrace.state.sorted_file import SortedFile, StateLayer
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import read_verified
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.store import ObjectStore
 
-RANGE_BYTES = 16 * 1024 * 1024
+RANGE_BYTES: Final = Size(16 * 1024 * 1024)
 """What a range holds of all runs, about; it takes some times as much to merge it."""
 
-_SAMPLES = 32
+SAMPLES: Final = Size(32)
 """Rows by which a range is measured, in all runs together."""
 
 
@@ -128,11 +130,11 @@ def _range_bounds(runs: Sequence[_OrderedRun]) -> Iterator[_Place | None]:
     """The last places of ranges of about RANGE_BYTES; None: the last range has all that is left."""
     total = sum(len(run.hashes) for run in runs)
     width = sum(run.rows.nbytes for run in runs) / max(total, 1)
-    step = max(int(RANGE_BYTES / max(width, 1)) // _SAMPLES, 1)
+    step = max(int(RANGE_BYTES.value / max(width, 1)) // SAMPLES.value, 1)
     samples = [run.sample_places(step) for run in runs]
     hashes, within_values = (np.concatenate(arrays) for arrays in zip(*samples, strict=True)) if samples else ((), ())
     order = np.lexsort([within_values, hashes])
-    for place in order[_SAMPLES - 1 :: _SAMPLES]:
+    for place in order[SAMPLES.value - 1 :: SAMPLES.value]:
         yield hashes[place], within_values[place]
     yield None
 

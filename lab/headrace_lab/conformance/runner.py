@@ -15,14 +15,14 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from pathlib import Path
 from textwrap import shorten
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.progress import Progress
 
 from headrace.errors import FixConfigError
 from headrace.installed import require_extra
-from headrace.this_process import escape_invisible
+from headrace.this_process import Size, escape_invisible
 from headrace_lab.conformance.cases import Case, ExpectState
 from headrace_lab.conformance.fields import CaseFormatError
 from headrace_lab.conformance.on_reference import ReferenceExecutor
@@ -31,7 +31,7 @@ from headrace_lab.conformance.schema import is_dialect, read_case
 from headrace_lab.conformance.words import UnsupportedCaseError
 
 SCHEMA_VERSION = 1
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES: Final = Size(10.0)
 """How often a run that nobody watches in a terminal says how far it is."""
 
 Watch = Callable[[Iterable[CaseReplay], int], Iterable[CaseReplay]]
@@ -87,7 +87,7 @@ def watched(replays: Iterable[CaseReplay], total: int) -> Iterator[CaseReplay]:
     last_line_at = time.monotonic()
     for number, replay in enumerate(replays, start=1):
         yield replay
-        if time.monotonic() - last_line_at >= SECONDS_BETWEEN_LINES:
+        if time.monotonic() - last_line_at >= SECONDS_BETWEEN_LINES.value:
             print(f"{number} of {total} cases", file=sys.stderr)
             last_line_at = time.monotonic()
 

@@ -20,13 +20,14 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
 from headrace.errors import RestoreError
+from headrace.this_process import Size
 
-FORMAT = 6
+FORMAT: Final = Size(6)
 """The newest that is read. Written is the lowest that holds what there is to say: 2 since there is expiry, 3 of a
 manifest whose outputs have names, and of an entry that publishes such. It is 4 of an entry after rows were handed over
 to a sink that cannot take back, 5 where the content is packed, and 6 of a manifest that names nodes of layers, or of
@@ -81,10 +82,10 @@ def decode_object(kind: str, data: bytes, name: str, parse: Callable[[JSON], Res
     """
     try:
         envelope = Fields(json.loads(data), "object")
-        if envelope.integer("format") > FORMAT:
+        if envelope.integer("format") > FORMAT.value:
             raise NewerFormatError(
-                f"{name} has format {envelope.integer('format')}, this Headrace reads up to {FORMAT}: upgrade it. Or "
-                "if no newer one ever wrote here, the object is damaged: restore it from a backup"
+                f"{name} has format {envelope.integer('format')}, this Headrace reads up to {FORMAT.value}: upgrade "
+                "it. Or if no newer one ever wrote here, the object is damaged: restore it from a backup"
             )
         if envelope.text("kind") != kind:
             raise MalformedError(f"it is a {envelope.text('kind')}, not a {kind}")

@@ -31,10 +31,11 @@ it; manifests name the node and say what is needed without it. So are those of a
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import accumulate, chain
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
 
 import msgspec
 
+from headrace.this_process import Size
 from headrace_snapshots.format.codec import JSON, JsonRecord, StoredObject, canonical_json, checksum, stated_checksum
 
 
@@ -202,7 +203,7 @@ class Layer(JsonRecord, frozen=True, omit_defaults=True):
             raise ValueError(f"a layer of {self.rows} rows, and of {rows_in_files} in its files")
 
 
-FANOUT = 16
+FANOUT: Final = Size(16)
 
 
 def size_tier(rows: int) -> int:
@@ -216,7 +217,7 @@ def plan_merge(rows: Sequence[int]) -> int | None:
     ``rows``: rows of each layer, oldest first. Meant to be asked after each new layer.
     """
     start, sizes = None, list(rows)
-    while (begin := _newest_group(sizes)) <= len(sizes) - FANOUT:
+    while (begin := _newest_group(sizes)) <= len(sizes) - FANOUT.value:
         start = begin
         # Merged it may complete a group of the next tier: then that is rewritten once instead of twice.
         sizes = [*sizes[:begin], sum(sizes[begin:])]
@@ -320,7 +321,7 @@ def _newest_group(sizes: Sequence[int]) -> int:
     return begin
 
 
-RADIX = 32
+RADIX: Final = Size(32)
 AHEAD = 8
 """Nodes that a reader of records requests together."""
 
@@ -451,12 +452,12 @@ def append(log: FileLog, record: FileRecord, writer: str = "") -> tuple[FileLog,
     if last is not None and record.epoch < last:
         raise ValueError(f"a record of epoch {record.epoch} cannot follow one of epoch {last}")
     tail = (*log.tail, record)
-    if sum(max(1, len(r.files)) for r in tail) < RADIX:
+    if sum(max(1, len(r.files)) for r in tail) < RADIX.value:
         return log.replace(tail=tail), ()
     nodes, levels = [IndexNode(tail, (), writer)], list(log.levels)
     for number in range(len(levels) + 1):
         refs = (*(levels[number].refs if number < len(levels) else ()), nodes[-1].ref)
-        is_full = len(refs) >= RADIX  # more where older versions stored it, by another number
+        is_full = len(refs) >= RADIX.value  # more where older versions stored it, by another number
         levels[number : number + 1] = [Level(() if is_full else refs)]
         if not is_full:
             break
@@ -521,8 +522,8 @@ def _records_after_files(
         if begin + ref.files > files:
             left.append((begin, ref.id))
         begin += ref.files
-    for first in range(0, len(left), RADIX):
-        batch = left[first : first + RADIX]
+    for first in range(0, len(left), RADIX.value):
+        batch = left[first : first + RADIX.value]
         for (start, _), node in zip(batch, read_nodes([node_id for _, node_id in batch]), strict=True):
             yield from _records_after_files(node.refs, start, files, read_nodes)
             files_before = accumulate((len(record.files) for record in node.records), initial=start)

@@ -18,8 +18,9 @@ tables and logs of its own. Their names begin with the name of the output, where
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
-from typing import ClassVar, Never, Self
+from typing import ClassVar, Final, Never, Self
 
+from headrace.this_process import Size
 from headrace_snapshots.format.codec import JSON, JsonRecord, NewerFormatError, StoredObject
 from headrace_snapshots.format.files import (
     FileLog,
@@ -219,12 +220,12 @@ class Continuing:
     patch: Patch | None
 
 
-MANY = 32
+MANY: Final = Size(32)
 """A layer of more files has them in a node: the manifests that name it say as much of 32 files again and again as the
 node says once.
 """
 
-LEAF = 4096
+LEAF: Final = Size(4096)
 """Files of a node, about; of more a node names nodes, which are read together."""
 
 
@@ -245,12 +246,12 @@ class NodeMaker:
 
     def stored_layer(self, layer: Layer, before: Sequence[Layer]) -> Layer:
         """``layer`` as it is stored: with the node that it has among the layers of ``before``, or a new one."""
-        if len(layer.own) <= MANY:
+        if len(layer.own) <= MANY.value:
             return layer
         for one in before:
             if one.node is not None and one.is_like(layer) and one.files == layer.own:
                 return layer.replace(own=(), node=one.node)
-        cut = (layer.own[begin : begin + LEAF] for begin in range(0, len(layer.own), LEAF))
+        cut = (layer.own[begin : begin + LEAF.value] for begin in range(0, len(layer.own), LEAF.value))
         node = self._new_node([FileRecord(layer.last_epoch, files) for files in cut], layer.identity)
         return layer.replace(own=(), node=node)
 
@@ -276,7 +277,7 @@ class NodeMaker:
         writer = self._new_writer()
         files = tuple(files_in(record) for record in records)
         files_before = accumulate(map(len, files), initial=0)
-        leaves = groupby(zip(files_before, records, strict=False), key=lambda place: place[0] // LEAF)
+        leaves = groupby(zip(files_before, records, strict=False), key=lambda place: place[0] // LEAF.value)
         nodes: list[IndexNode] = [LayerNode(tuple(record for _, record in leaf), (), writer) for _, leaf in leaves]
         if len(nodes) > 1:
             nodes.append(LayerNode((), tuple(node.ref for node in nodes), writer))
@@ -288,7 +289,7 @@ class NodeMaker:
 
 
 def _are_many(parts: FilesByRecord) -> bool:
-    return sum(map(len, parts)) > MANY
+    return sum(map(len, parts)) > MANY.value
 
 
 class Manifest(StoredObject, frozen=True, omit_defaults=True, weakref=True):

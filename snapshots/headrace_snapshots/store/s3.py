@@ -40,6 +40,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from headrace.errors import FixConfigError
 from headrace.ext import stores as store_ports
+from headrace.this_process import Size
 from headrace_snapshots.store.scheme import store_variables
 
 _ATTEMPTS: Final = 3
@@ -239,7 +240,7 @@ def ca_certificates() -> str:
 
 
 PAGE = 1000
-ATTEMPTS = 6
+ATTEMPTS: Final = Size(6)
 _FOUND_NOTHING = {"NoSuchKey", "NoSuchObject", "ResourceNotFound"}
 _TRANSIENT_CODES = {"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"}
 """What a service says, with a status of 400, of a request that did not arrive as it was sent."""
@@ -462,7 +463,7 @@ class S3Store:
         retrying = Retrying(
             retry=retry_if_exception_type(store_ports.StoreUnavailableError),
             wait=wait_random_exponential(multiplier=0.1, max=5),
-            stop=stop_after_attempt(ATTEMPTS),
+            stop=stop_after_attempt(ATTEMPTS.value),
             reraise=True,
         )
         result: Result = retrying(self._request_once, key, operation, conditional)

@@ -6,7 +6,9 @@ from typing import Any, Final
 from pyiceberg.catalog.rest import RestCatalog
 from requests import PreparedRequest, Response, Session
 
-SECONDS: Final = (10.0, 120.0)
+from headrace.this_process import Size
+
+SECONDS: Final = Size((10.0, 120.0))
 """To connect, and between two parts of an answer."""
 
 
@@ -24,7 +26,7 @@ def _with_time_limit(send: Callable[..., Response]) -> Callable[..., Response]:
     """``send`` of an adapter, which gives requests that have no time limit one."""
 
     def send_with_limit(request: PreparedRequest, **named: Any) -> Response:
-        named["timeout"] = named.get("timeout") or SECONDS
+        named["timeout"] = named.get("timeout") or SECONDS.value
         return send(request, **named)
 
     return send_with_limit

@@ -16,6 +16,7 @@ from headrace.installed import require_extra
 from headrace.model.arguments import Arguments, check_keywords
 from headrace.pipeline.endpoints import Sink, connection_name, sink_name
 from headrace.sinks.failures import check_columns, refuses_for_good
+from headrace.this_process import Size
 
 if TYPE_CHECKING:
     import psycopg
@@ -75,7 +76,7 @@ _CATALOG_CLASS: Final = "py-catalog-impl"
 _PATIENT_REST: Final = "headrace.connectors.iceberg.patient_rest.PatientRestCatalog"
 _PATIENT_SQL: Final = "headrace.connectors.iceberg.patient_sql.PatientSqlCatalog"
 _SIGNED: Final = "rest.sigv4-enabled"
-_CONNECT_SECONDS: Final = 10
+CONNECT_SECONDS: Final = Size(10)
 _SQLITE_PASSES: Final = re.compile(r"is locked|is busy|disk I/O error|disk is full|interrupted")
 """What SQLite says that passes."""
 _PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
@@ -122,7 +123,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
         place = f"{user}{connection.host}{port}/{connection.database}"
-        uri = f"postgresql+psycopg://{place}?connect_timeout={_CONNECT_SECONDS}&client_encoding=utf8"
+        uri = f"postgresql+psycopg://{place}?connect_timeout={CONNECT_SECONDS.value}&client_encoding=utf8"
         return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
     if connection.scheme == "sqlite":
         uri = f"sqlite:////{connection.database}"

@@ -29,6 +29,7 @@ from aiokafka.protocol.offset import OffsetRequest
 from headrace.connections import Connection, variable_name
 from headrace.connectors.kafka import definition
 from headrace.connectors.kafka.offsets import SCHEMA, OffsetRange, RecordBatch, as_table, batches_of
+from headrace.this_process import Size
 
 _PASSING: Final = (
     kafka_errors.BrokerNotAvailableError,
@@ -185,13 +186,13 @@ _EARLIEST, _LATEST = -2, -1
 _UNKNOWN_TOPIC, _OUT_OF_RANGE = 3, 1
 MOST_BYTES: Final = 2**24
 _WAIT_MS: Final = 500
-REQUEST_MS: Final = 20_000
+REQUEST_MS: Final = Size(20_000)
 """So long one request has."""
 
-_PATIENCE: Final = 30.0
+PATIENCE: Final = Size(30.0)
 """For so many seconds a leader that moves, or a broker that starts again, is waited for."""
 
-_PATIENCE_AT_FIRST: Final = 10.0
+PATIENCE_AT_FIRST: Final = Size(10.0)
 """For so many seconds one that cannot be reached at all, which may be a mistake."""
 
 _OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstrap")
@@ -249,7 +250,7 @@ class KafkaClient:
     def __enter__(self) -> Self:
         self._thread.start()
         try:
-            self._client = self._run_with_retries(self._connect_client, _PATIENCE_AT_FIRST)
+            self._client = self._run_with_retries(self._connect_client, PATIENCE_AT_FIRST.value)
         except BaseException:
             self._stop_loop()
             raise
@@ -300,7 +301,7 @@ class KafkaClient:
     # --- in the loop
 
     async def _connect_client(self) -> AIOKafkaClient:
-        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=REQUEST_MS)
+        client = AIOKafkaClient(**settings_of(self._connection), request_timeout_ms=REQUEST_MS.value)
         try:
             await client.bootstrap()
         except kafka_errors.KafkaConnectionError:
@@ -314,7 +315,7 @@ class KafkaClient:
         settings = settings_of(self._connection)
         del settings["bootstrap_servers"]
         host, port, _ = hosts[0]
-        connection = await create_conn(host, port, **settings, request_timeout_ms=REQUEST_MS)
+        connection = await create_conn(host, port, **settings, request_timeout_ms=REQUEST_MS.value)
         connection.close()
 
     async def _request_topic(self, name: str) -> Topic:
@@ -359,7 +360,7 @@ class KafkaClient:
     ) -> Result:
         """What ``request`` gives, tried again while leaders move or brokers start again."""
         for attempt in tenacity.Retrying(
-            stop=tenacity.stop_after_delay(_PATIENCE if seconds is None else seconds),
+            stop=tenacity.stop_after_delay(PATIENCE.value if seconds is None else seconds),
             wait=tenacity.wait_exponential(0.05, max=2),
             retry=tenacity.retry_if_exception_type(definition.KafkaUnreachableError),
             reraise=True,

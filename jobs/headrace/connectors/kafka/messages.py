@@ -37,6 +37,7 @@ from headrace.kernel.expressions.string_bytes import text_of
 from headrace.model.changelog import TOMBSTONE_AT, Versions
 from headrace.model.expressions.columns import ColumnType, SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
+from headrace.this_process import Size
 
 _logger = logging.getLogger(__name__)
 logging.getLogger("urllib3").setLevel(logging.INFO)
@@ -47,8 +48,8 @@ _ASKED: Final = b"headrace.avro"
 """What was fetched says so that a registry was asked."""
 
 _NO_SUCH_SCHEMA: Final = 40403
-_SECONDS: Final = 10.0
-_TRIES: Final = 4
+REGISTRY_SECONDS: Final = Size(10.0)
+REGISTRY_TRIES: Final = Size(4)
 
 _known: dict[tuple[str, int], str] = {}
 """Schemas of this process, by the place of their registry and their number."""
@@ -114,14 +115,14 @@ def _connection_pool(registry: Connection) -> urllib3.PoolManager:
         pair = f"{registry.user}:{registry.password}".encode()
         headers["Authorization"] = f"Basic {b64encode(pair).decode()}"
     retry = Retry(
-        _TRIES,
+        REGISTRY_TRIES.value,
         backoff_factor=0.2,
         status_forcelist=(429, 500, 502, 503, 504),
         raise_on_status=False,
         respect_retry_after_header=False,  # whatever it says is waited for
     )
     ca = registry.options.get("cafile")
-    return urllib3.PoolManager(headers=headers, retries=retry, timeout=_SECONDS, ca_certs=ca)
+    return urllib3.PoolManager(headers=headers, retries=retry, timeout=REGISTRY_SECONDS.value, ca_certs=ca)
 
 
 def _fetch_schema(pool: urllib3.PoolManager, registry: Connection, number: int) -> str | None:
@@ -163,7 +164,7 @@ def _says_none(answer: urllib3.BaseHTTPResponse) -> bool:
 _WITH_SCHEMA: Final = {"schema", "payload"}
 """What an object has that carries its schema."""
 
-_AT_ONCE: Final = 2**30
+MESSAGE_BYTES: Final = Size(2**30)
 """So many bytes of messages become columns at once: places in them have 32 bits."""
 
 
@@ -175,7 +176,7 @@ def scan_messages(
     """
     if not len(fetched):
         return nothing(source.fields)
-    if len(fetched) > 1 and fetched.nbytes > _AT_ONCE:
+    if len(fetched) > 1 and fetched.nbytes > MESSAGE_BYTES.value:
         middle = len(fetched) // 2
         first, second = (fetched.slice(0, middle), fetched.slice(middle))
         first_records = scan_messages(first, source, required, path, rules)

@@ -25,13 +25,14 @@ from headrace.ext.sources import SourceSplit
 from headrace.formats.avro_datums import Octets, read_varints, slice_bytes
 from headrace.kernel.columns import Ints
 from headrace.kernel.expressions.string_bytes import are_text
+from headrace.this_process import Size
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _MAGIC: Final = 2
 _CODECS: Final = {1: "gzip", 2: "snappy", 3: "lz4", 4: "zstd"}
 _CODEC, _LOG_APPEND, _TRANSACTIONAL, _CONTROL = 0x07, 0x08, 0x10, 0x20
 _XERIAL: Final = b"\x82SNAPPY\0"
-_MOST_BYTES: Final = 2**31 - 1
+BATCH_BYTES: Final = Size(2**31 - 1)
 """So many bytes of records become columns at once: places in them have 32 bits."""
 
 _NO_TIME: Final = -1
@@ -117,11 +118,11 @@ def as_table(batches: Sequence[RecordBatch], partition: int, begin: int, end: in
     parts = [_decompress_batch(batch, where) for batch in batches]
     if not sum(batch.count for batch in batches):
         return SCHEMA.empty_table()
-    if sum(map(len, parts)) > _MOST_BYTES:
+    if sum(map(len, parts)) > BATCH_BYTES.value:
         middle = len(batches) // 2
         if not middle:
             raise UnreadableBatchError(
-                f"{where}, offset {batches[0].base}: the batch has more than {_MOST_BYTES:,} bytes"
+                f"{where}, offset {batches[0].base}: the batch has more than {BATCH_BYTES.value:,} bytes"
             )
         halves = (batches[:middle], batches[middle:])
         return pa.concat_tables(as_table(half, partition, begin, end, where) for half in halves)

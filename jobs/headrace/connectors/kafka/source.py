@@ -18,7 +18,7 @@ from headrace.ext import sources as source_ports
 from headrace.installed import require_extra
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import Source
-from headrace.this_process import Staying
+from headrace.this_process import Size, Staying
 from headrace_snapshots.store import ObjectStore
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ T = TypeVar("T")
 RULES: Final = 1
 """The number of the rules of messages: those of lines of JSON (``formats.json_lines``), which planning does without."""
 
-MOST_OFFSETS: Final = 100_000
+MOST_OFFSETS: Final = Size(100_000)
 """So many offsets a split has at most, fewer where records are long."""
 
 MOST_BYTES: Final = 2**25
@@ -154,7 +154,7 @@ class TopicEnumerator(source_ports.SplitEnumerator):
             )  # of a topic that was replaced
             new = NewPartitions(topic_position.partitions, partition_count, begins | lost_partitions)
             yield source_ports.SourceSplit(new.split_path(topic.name), _ABOUT, topic.id)
-        for one in in_turns(unread, max(1, min(MOST_OFFSETS, MOST_BYTES // record_bytes))):
+        for one in in_turns(unread, max(1, min(MOST_OFFSETS.value, MOST_BYTES // record_bytes))):
             yield source_ports.SourceSplit(one.split_path(topic.name), record_bytes * (one.end - one.begin), topic.id)
 
     def count_unread(self, position: source_ports.SourcePosition) -> int:

@@ -52,6 +52,7 @@ from headrace.model.expressions.data_types import (
 from headrace.read.diff.target_comparison import ComparedColumnsError, text_as
 from headrace.read.views.arrow_types import schema_of
 from headrace.read.views.database import sql_identifier, sql_literal, sql_types, without_rows
+from headrace.this_process import Size
 
 if TYPE_CHECKING:
     import duckdb
@@ -63,7 +64,7 @@ _AT_FIRST: Final = 100
 _BYTES: Final = 2**24
 """About so many bytes of records become columns at once."""
 
-_MOST: Final = 50_000
+MOST_OFFSETS: Final = Size(50_000)
 
 
 def stored_changes(
@@ -98,7 +99,7 @@ def _fetch_records(client: KafkaClient, topic: Topic, number: int, partition: Pa
         if records.num_rows:
             yield records
         by_offset = max(1, records.nbytes // (end - offset))
-        many = max(1, min(_BYTES // by_offset, 4 * many, _MOST))
+        many = max(1, min(_BYTES // by_offset, 4 * many, MOST_OFFSETS.value))
         offset = end
 
 
@@ -160,13 +161,13 @@ def _value_expression(name: str, kind: ValueType, text: str) -> str:
     return f"try_cast({text_as(text, kind)} as {sql_type})"
 
 
-PATIENCE: Final = 60.0
+PATIENCE: Final = Size(60.0)
 """For so many seconds a cluster may acknowledge nothing at all."""
 
 _TRANSACTION_MS: Final = 900_000
 """A transaction may take so long: what brokers allow at most, unless they are told otherwise."""
 
-_END_SECONDS: Final = 5.0
+END_SECONDS: Final = Size(5.0)
 """So long a producer has to end."""
 
 Result = TypeVar("Result")
@@ -181,12 +182,12 @@ class Patience:
     async def wait_for(self, step: Awaitable[Result]) -> Result:
         """What ``step`` gives. Raises KafkaUnreachableError if that takes too long."""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(PATIENCE.value):
                 return await step
         except TimeoutError:
             raise KafkaUnreachableError(
-                f"{self._connection}: it has acknowledged nothing for {PATIENCE:g} seconds. Nothing was delivered, or "
-                "all of it if the last answer was lost"
+                f"{self._connection}: it has acknowledged nothing for {PATIENCE.value:g} seconds. Nothing was "
+                "delivered, or all of it if the last answer was lost"
             ) from None
 
     async def wait_for_acks(self, records: Sequence[asyncio.Future[Any]]) -> None:
@@ -208,7 +209,7 @@ async def start_producer(
         **settings_of(connection),
         transactional_id=transactional_id,
         transaction_timeout_ms=_TRANSACTION_MS,
-        request_timeout_ms=client.REQUEST_MS,
+        request_timeout_ms=client.REQUEST_MS.value,
     )
     try:
         await patience.wait_for(producer.start())
@@ -237,7 +238,7 @@ async def transaction(producer: AIOKafkaProducer, patience: Patience) -> AsyncIt
 async def _stop_producer(producer: AIOKafkaProducer) -> None:
     """Stop it, though its cluster may not answer: what it has not sent then is of a transaction that has failed."""
     try:
-        async with asyncio.timeout(_END_SECONDS):
+        async with asyncio.timeout(END_SECONDS.value):
             await producer.stop()
     except TimeoutError:
         await producer.client.close()
@@ -418,7 +419,7 @@ def _looked_at(record: asyncio.Future[Any]) -> None:
 
 async def _create_topic(deliveries: str, settings: Mapping[str, Any]) -> None:
     """Make the topic of what a topic holds, if there is none."""
-    admin = AIOKafkaAdminClient(**settings, request_timeout_ms=client.REQUEST_MS)
+    admin = AIOKafkaAdminClient(**settings, request_timeout_ms=client.REQUEST_MS.value)
     try:
         await admin.start()
         brokers = (await admin.describe_cluster())["brokers"]

@@ -11,7 +11,7 @@ task does for it, and what the tables are with the layer that came of it.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,10 +32,11 @@ from headrace.state.chunks import GROUPS, KeyGroupRange, in_part, some_rows
 from headrace.state.chunks import key_group_ranges as cut
 from headrace.state.files import as_stored, put_rows, read_some
 from headrace.state.layers import RememberedIds
+from headrace.this_process import Size
 from headrace_snapshots.format.files import FANOUT, DataFile, Layer, UnfinishedMerge, plan_next_merge
 from headrace_snapshots.format.manifest import IDS
 
-PIECE_ROWS = 1 << 18
+PIECE_ROWS: Final = Size(1 << 18)
 """Rows of all layers in a piece, about."""
 
 
@@ -76,7 +77,7 @@ def _fold_part(work: TaskEnvironment, plan: FoldPlan, part: int, stop: Stop) -> 
     if stage.stage.gives_rows and not stage.stage.withdraws:
         return _one_after_another(work, plan, part, stop)
     files = [file for file in plan.files if keys.overlaps(file.groups)]
-    pieces = keys.split_evenly(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS))
+    pieces = keys.split_evenly(1 + sum(file.rows for file in plan.files) // (plan.parts * PIECE_ROWS.value))
     by_piece: list[list[pa.RecordBatch]] = [[] for _ in pieces]
     for file in stop.check_each(files):
         for panes in _panes_of(work, plan, file, keys):
@@ -125,16 +126,16 @@ def _newest_rows(stage: CompiledStage, batches: Sequence[pa.RecordBatch], *, bot
 
 Tables = Mapping[str, tuple[Layer, ...]]
 
-STEP_ROWS = 1 << 18
+STEP_ROWS: Final = Size(1 << 18)
 """Rows that are merged in a step at least, where there are so many; and about those of a part."""
 
-PACE = 3
+PACE: Final = Size(3)
 """So many times the rows of the newest layer are merged in a step: more than come to all tiers in the long run."""
 
 CROWDED = 32
 """With more layers steps are twice as long."""
 
-MOST_LAYERS = 4 * FANOUT
+MOST_LAYERS = 4 * FANOUT.value
 """Epochs wait for a merge where a table has more layers, and its steps are as long as it takes."""
 
 
@@ -173,7 +174,9 @@ class TableMerges:
 
     def next_steps(self, layers: Sequence[Layer]) -> tuple[MergeStep, ...]:
         """What to do of them beside one epoch, the smallest first: its like comes up again soonest."""
-        rows_left = max(STEP_ROWS, PACE * layers[-1].rows if layers else 0) * (2 if len(layers) > CROWDED else 1)
+        rows_left = max(STEP_ROWS.value, PACE.value * layers[-1].rows if layers else 0) * (
+            2 if len(layers) > CROWDED else 1
+        )
         steps: list[MergeStep] = []
         for merge, own in sorted(
             ((m, m.source_layers(layers)) for m in self.unfinished), key=lambda merge: _row_count(merge[1])
@@ -334,7 +337,8 @@ class Merges:
 
     def _parts_of(self, layers: Sequence[Layer]) -> int:
         return max(
-            self._runner.task_count(sum(layer.bytes for layer in layers)), min(_row_count(layers) // STEP_ROWS, GROUPS)
+            self._runner.task_count(sum(layer.bytes for layer in layers)),
+            min(_row_count(layers) // STEP_ROWS.value, GROUPS),
         )
 
     @property

@@ -7,7 +7,7 @@ epoch; ``compact_current`` may run beside it in another.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from headrace.distribute.chain import ChainState, StageClocks, with_downstream, with_upstream
 from headrace.distribute.epoch import Attempts, ComputedEpoch, RecomputedEpoch
@@ -37,6 +37,7 @@ from headrace.sources.progress import ChainClocks, InputProgress, ParkedChain, P
 from headrace.sources.source_clock import newest_read
 from headrace.state.chunks import GROUPS
 from headrace.state.files import WrittenState
+from headrace.this_process import Size
 from headrace_snapshots.format.files import DataFile, Layer, UnfinishedMerge
 from headrace_snapshots.format.manifest import IDS, file_stem
 
@@ -45,7 +46,7 @@ MAX_RUNS = 3
 
 NOT_RENAMED: Mapping[str, Sequence[Formerly]] = {}
 
-FOLD_BYTES = 2**24
+FOLD_BYTES: Final = Size(2**24)
 """What a task of a fold merges, at most about, as it is stored: several times as much once it is decoded."""
 
 
@@ -391,7 +392,7 @@ class TasksEngine:
 
     def parts_of_fold(self, size: int) -> int:
         """How many parts of the keys layers of ``current`` of so many bytes are folded in."""
-        return max(self.runner.task_count(size), min(1 + size // FOLD_BYTES, GROUPS))
+        return max(self.runner.task_count(size), min(1 + size // FOLD_BYTES.value, GROUPS))
 
 
 def _total_bytes(tables: Mapping[str, Sequence[Layer]]) -> int:

@@ -15,7 +15,7 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -34,8 +34,9 @@ from headrace.program import columns as c
 from headrace.sources.changelogs import rows_at
 from headrace.sources.validation import JudgedRecords
 from headrace.state.chunks import key_group_ranges, part_of
+from headrace.this_process import Size
 
-BLOB_BYTES = 1024 * 1024
+BLOB_BYTES: Final = Size(1024 * 1024)
 SCHEMA = pa.schema(
     [
         ("part", pa.int32()),
@@ -73,7 +74,9 @@ def message_batches(
     stamp, header = digest.digest(), pickle.dumps(result)
     for part in range(parts):
         stream = streams.get(part, pa.py_buffer(b""))
-        blobs = [stream[start : start + BLOB_BYTES].to_pybytes() for start in range(0, len(stream), BLOB_BYTES)]
+        blobs = [
+            stream[start : start + BLOB_BYTES.value].to_pybytes() for start in range(0, len(stream), BLOB_BYTES.value)
+        ]
         head = len(blobs).to_bytes(4, "little") + header
         for number, blob in enumerate([head, *blobs]):
             yield _blob_row(part, task, number, stamp, blob)

@@ -6,6 +6,7 @@ that leave, which are stored so; or left rows of the next join. Right rows of jo
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +29,12 @@ from headrace.kernel.step import Counts
 from headrace.kernel.windows import folded
 from headrace.model.time import Instant
 from headrace.program import columns as c
+from headrace.this_process import Size
 from headrace_snapshots.format.manifest import REJECTED
 
 LEFT = 0
 
-FOLD_ROWS = 1 << 17
+FOLD_ROWS: Final = Size(1 << 17)
 """A delta that has grown by so many rows is folded, if that is twice what it was."""
 
 
@@ -255,7 +257,7 @@ class _GrowingDelta:
         """These rows, too."""
         self.pieces.append(rows)
         self.rows += rows.num_rows
-        if self.rows > self.folded + max(self.folded, FOLD_ROWS):
+        if self.rows > self.folded + max(self.folded, FOLD_ROWS.value):
             self.pieces = [self.finish()]
             self.rows = self.folded = self.pieces[0].num_rows
 

@@ -30,6 +30,7 @@ from headrace.sources.validation import ParkedChains
 from headrace.state.chunks import CHUNK_ROWS
 from headrace.state.file_cache import RowCache, default_cache
 from headrace.state.files import ParquetWriter, put_rows
+from headrace.this_process import Size
 from headrace_snapshots.format.files import DataFile, Layer
 from headrace_snapshots.format.manifest import file_stem
 from headrace_snapshots.store import ObjectStore
@@ -40,10 +41,10 @@ if TYPE_CHECKING:
 Share = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
 
-LEAST_OF_A_FILE = 2**22
+LEAST_OF_A_FILE: Final = Size(2**22)
 """A file is divided into pieces of so many bytes, or more."""
 
-MOST_OF_A_SHARE = 2**24
+MOST_OF_A_SHARE: Final = Size(2**24)
 """Where tasks would have more bytes than that to read there are more of them, one after another: the memory of one does
 not grow with the epoch.
 """
@@ -112,14 +113,14 @@ def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, num
     """
     whole_files = in_arrival_order(pipeline, files)
     total = sum(piece.file.size for piece in whole_files)
-    least = LEAST_OF_A_FILE if total < number * MOST_OF_A_SHARE else 2 * MOST_OF_A_SHARE
+    least = LEAST_OF_A_FILE.value if total < number * MOST_OF_A_SHARE.value else 2 * MOST_OF_A_SHARE.value
     counts = [min(number, 1 + whole.file.size // least) for whole in whole_files]
     pieces = [
         piece
         for whole, number_of_pieces in zip(whole_files, counts, strict=True)
         for piece in divide_file(landing, whole, number_of_pieces)
     ]
-    number = max(number, total // MOST_OF_A_SHARE)
+    number = max(number, total // MOST_OF_A_SHARE.value)
     by_share: dict[int, list[Piece]] = {}
     bytes_before = 0
     for piece in pieces:
@@ -153,7 +154,7 @@ def pane_shares(chain: int, files: Sequence[DataFile], number: int) -> list[Pane
     much to read.
     """
     total = sum(file.bytes for file in files)
-    number = max(number, total // MOST_OF_A_SHARE)
+    number = max(number, total // MOST_OF_A_SHARE.value)
     by_share: dict[int, list[DataFile]] = {}
     bytes_before = 0
     for file in files:
@@ -329,7 +330,9 @@ class EpochTask:
         as records are, are put in the order of their keys, once they are many.
         """
         first = self.chain.of_records
-        hashes_of_rows = first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS else None
+        hashes_of_rows = (
+            first.record_hashes_of if keyed and rows is not None and rows.num_rows > CHUNK_ROWS.value else None
+        )
         name = file_name(self.plan.prefix, table, self.number)
         return put_rows(self.work.store, name, [] if rows is None else [rows], hashes_of_rows)
 

@@ -30,22 +30,23 @@ from headrace.model.expressions.data_types import DataType
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.joins import Meets
 from headrace.program import columns as c
+from headrace.this_process import Size
 
 Flags = NDArray[np.bool_]
 
-ANCHOR_ROWS: Final = 4
+ANCHOR_ROWS: Final = Size(4)
 """So many rows before the first one that is asked for are read of each file at first, to find the version that held."""
 
-LEFT_ROWS: Final = 1 << 16
+LEFT_ROWS: Final = Size(1 << 16)
 """So many left rows are computed at a time, about."""
 
-RIGHT_ROWS: Final = 1 << 18
+RIGHT_ROWS: Final = Size(1 << 18)
 """So many right rows are looked up at a time, unless rows of one key and moment alone may meet more."""
 
-PIECE_ROWS: Final = 1 << 17
+PIECE_ROWS: Final = Size(1 << 17)
 """So many rows leave at a time."""
 
-_SAMPLES: Final = 32
+SAMPLES: Final = Size(32)
 """Rows by which a lot of left rows is measured, in all files together."""
 
 
@@ -89,9 +90,9 @@ def kept_rows(
     """Rows of one side that count at ``watermark``, of ``rows`` in the order of (hash, event time)."""
     times = as_numpy(rows.column(c.EVENT_TIME))
     counts = ~join.late_mask(join.left_completion(times) if is_left else join.right_completion(times), watermark)
-    for start in range(0, len(counts) if counts.any() else 0, PIECE_ROWS):
-        piece = counts[start : start + PIECE_ROWS]
-        kept_slice = rows.slice(start, PIECE_ROWS)
+    for start in range(0, len(counts) if counts.any() else 0, PIECE_ROWS.value):
+        piece = counts[start : start + PIECE_ROWS.value]
+        kept_slice = rows.slice(start, PIECE_ROWS.value)
         yield kept_slice if piece.all() else kept_slice.filter(pa.array(piece))
 
 
@@ -294,14 +295,14 @@ class _Epoch:
             [sides.locate_times(file, self.affected) for file in self.left_files] if len(self.affected.hashed) else []
         )
         total = len(self.left_delta.hashes) + sum(int((end - first).sum()) for first, end in spans)
-        if total <= LEFT_ROWS:
+        if total <= LEFT_ROWS.value:
             return []
-        step = max(LEFT_ROWS // _SAMPLES, 1)
+        step = max(LEFT_ROWS.value // SAMPLES.value, 1)
         samples = [_sampled(self.left_delta, np.arange(step - 1, len(self.left_delta.hashes), step))]
         for file, (first, end) in zip(self.left_files, spans, strict=bool(spans)):
             samples.append(_sampled(file, _every(first, end, step)))
         hashes, times = (np.concatenate(columns) for columns in zip(*samples, strict=True))
-        order = np.lexsort([times, hashes])[_SAMPLES - 1 :: _SAMPLES]
+        order = np.lexsort([times, hashes])[SAMPLES.value - 1 :: SAMPLES.value]
         return [(hashes[place], times[place]) for place in order]
 
     def _lots(self, stored_rows: Sequence[pa.RecordBatch], delta: pa.RecordBatch) -> Iterator[_Side]:
@@ -332,7 +333,7 @@ class _Epoch:
             partners += sides.count_most_rows(
                 self.right_files, sides.Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
             )
-        if partners <= RIGHT_ROWS:
+        if partners <= RIGHT_ROWS.value:
             return None
         order = sides.in_order(hashes, times)
         middle = order[len(order) // 2]
@@ -371,7 +372,7 @@ class _Epoch:
         """
         wanted_keys = _each_key(left.hashed, left.times)
         place = np.searchsorted(wanted_keys.hashed, left.hashed)
-        most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS)
+        most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS.value)
         while True:
             versions = [sides.find_versions(file, wanted_keys, most) for file in (*self.right_files, self.right_delta)]
             bounds = np.maximum.reduce([bound for _, bound in versions])
@@ -380,7 +381,7 @@ class _Epoch:
             is_unsettled = matches.unsettled_left_rows(bounds[place])
             if not is_unsettled.any():
                 return matches
-            most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS
+            most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS.value
 
 
 def _sampled(file: sides.SideFile, rows: Ints) -> tuple[sides.Words, Ints]:
@@ -492,7 +493,7 @@ class _Matches:
         begin = 0
         while begin < len(sums):
             pairs_before = int(sums[begin - 1]) if begin else 0
-            stop = max(int(np.searchsorted(sums, pairs_before + PIECE_ROWS, "right")), begin + 1)
+            stop = max(int(np.searchsorted(sums, pairs_before + PIECE_ROWS.value, "right")), begin + 1)
             lot = slice(begin, stop)
             left = np.repeat(np.arange(begin, stop), end[lot] - first[lot])
             right_rows = self.order[places[sides.expand_ranges(first[lot], end[lot])]]
@@ -528,8 +529,10 @@ class _Matches:
     def _elements(self, left: Ints, right_rows: Ints, number: Ints) -> Iterator[pa.RecordBatch]:
         """Pairs of a left row and what it met (-1: nothing), each so many times, as elements."""
         ends = np.cumsum(np.abs(number))
-        for start in range(0, int(ends[-1]) if len(ends) else 0, PIECE_ROWS):
-            pair_numbers = np.searchsorted(ends, np.arange(start, min(start + PIECE_ROWS, int(ends[-1]))), "right")
+        for start in range(0, int(ends[-1]) if len(ends) else 0, PIECE_ROWS.value):
+            pair_numbers = np.searchsorted(
+                ends, np.arange(start, min(start + PIECE_ROWS.value, int(ends[-1]))), "right"
+            )
             of_left, of_right = (
                 pa.array(left[pair_numbers]),
                 pa.array(right_rows[pair_numbers], mask=right_rows[pair_numbers] < 0),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from headrace.installed import require_extra, require_library
 from headrace.model.arguments import Arguments, Suggesting, short_repr
@@ -24,6 +24,7 @@ from headrace.read.views.database import (
     working_folder,
 )
 from headrace.read.views.sources import OutputFiles, RowSource
+from headrace.this_process import Size
 from headrace_snapshots.format.manifest import Manifest
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class RowsShown(Suggesting, Sequence[Mapping[str, Any]]):
 
 
 BATCH_ROWS = 8_192
-HTML_ROWS, HTML_BYTES = 10, 16 * 2**20
+HTML_ROWS: Final = 10
+HTML_BYTES: Final = Size(16 * 2**20)
 """Rows that a notebook shows of a view, and about how many bytes may be read for them."""
 
 _ZONED = " WITH TIME ZONE"
@@ -340,7 +342,7 @@ class LazyView(Suggesting):
 
     def _repr_html_(self) -> str:
         """The first rows; of a view that takes long to read a note, since nobody has asked for its rows."""
-        if self._source_of_first_rows(HTML_ROWS).bytes_to_read > HTML_BYTES:
+        if self._source_of_first_rows(HTML_ROWS).bytes_to_read > HTML_BYTES.value:
             from headrace.read.shown_values import html_note  # of notebooks
 
             return html_note(f"{self!r} is read when you ask for its rows, such as .head()")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headrace.read.views.columns import Folding, ViewColumns
 from headrace.read.views.conditions import ALL, NeededRows
 from headrace.read.views.database import check_room, in_memory, sql_columns, sql_identifier, sql_literal
+from headrace.this_process import Size
 from headrace_snapshots.datafiles import check_data_file, local_copy, read_verified
 from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import LocalStore, ObjectStore
@@ -84,7 +85,7 @@ def escape_pattern(path: str) -> str:
     return path.translate(_LITERALLY)
 
 
-_SMALL: Final = 2**18
+SMALL_BYTES: Final = Size(2**18)
 """Bytes of a file that is read with one request, whatever is needed of it."""
 
 _AT_ONCE, _SMALL_AT_ONCE = 4, 16
@@ -118,7 +119,7 @@ def _at_once(
     """What ``function`` gives for each of ``pairs``: in threads, unless there is little to wait for."""
     if little_to_wait_for(store, [file for file, _ in pairs]):
         return [*map(function, pairs)]
-    threads = _SMALL_AT_ONCE if all(file.bytes < _SMALL for file, _ in pairs) else _AT_ONCE
+    threads = _SMALL_AT_ONCE if all(file.bytes < SMALL_BYTES.value for file, _ in pairs) else _AT_ONCE
     with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
         return [*pool.map(function, pairs)]
 
@@ -134,12 +135,12 @@ def _whole_file(store: ObjectStore, pair: tuple[DataFile, Path]) -> Path:
 
 def little_to_wait_for(store: ObjectStore, files: Iterable[DataFile]) -> bool:
     """Whether ``files`` are read as fast one after another: they are small, and on this machine."""
-    return isinstance(store, LocalStore) and all(file.bytes < _SMALL for file in files)
+    return isinstance(store, LocalStore) and all(file.bytes < SMALL_BYTES.value for file in files)
 
 
 def has_parts(file: DataFile) -> bool:
     """Whether ``file`` says where its rows are, and is too large to be read whole for some of them."""
-    return file.footer is not None and file.bytes >= _SMALL
+    return file.footer is not None and file.bytes >= SMALL_BYTES.value
 
 
 def _write_needed_rows(store: ObjectStore, needed_rows: NeededRows, pair: tuple[DataFile, Path]) -> Path | None:
