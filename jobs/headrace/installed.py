@@ -12,7 +12,8 @@ one of Headrace's own, which nobody can take over.
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
@@ -155,6 +156,16 @@ class EntryPointGroup(Generic[T]):
             part for (group, name), part in [*_LOADED.items()] if group == self.group and name not in self.built_in
         ]
         return [*(self[name] for name in self.built_in), *others]
+
+    @contextmanager
+    def replace_part(self, name: str, part: T) -> "Iterator[None]":
+        """Inside, this process has ``part`` for the one called ``name``: so a test gives a fake of Headrace's own."""
+        own = self[name]
+        _LOADED[self.group, name] = part
+        try:
+            yield
+        finally:
+            _LOADED[self.group, name] = own
 
     def _declared_entry_points(self) -> "Sequence[EntryPoint]":
         """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""

@@ -2,8 +2,8 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
 
@@ -118,3 +118,12 @@ def _without_answer(request: Callable[[], object]) -> None:
         store_ports.ObjectExistsError
     ):  # a server's "exists already" is an answer too, and nobody is there to hear it
         request()
+
+
+@contextmanager
+def disturb_stores(plan: Plan, scheme: str = "file") -> Iterator[None]:
+    """Inside, each store of a ``scheme`` that this process opens does what ``plan`` says."""
+    own = store_ports.SCHEMES[scheme]
+    disturbed = replace(own, open=lambda uri: FaultyStore(own.open(uri), plan))
+    with store_ports.SCHEMES.replace_part(scheme, disturbed):
+        yield

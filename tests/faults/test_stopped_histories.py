@@ -5,6 +5,7 @@ while others go on: fsck finds nothing wrong, and the catalog is as it has to be
 import random
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,11 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace.errors import HeadraceError
-from headrace.runs import process as running
-from headrace.runs.backfill import backfill as filling
-from headrace.runs.client import handle as opening
-from headrace.runs.client import recording
 from headrace_lab.catalog_checks import check_catalog
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing import FaultyStore, HoldRequest, Operation
+from headrace_snapshots.testing import HoldRequest, Operation, disturb_stores
 from tests.process.late_clicks import Live, of_rows, pipeline
 from tests.reference.strategies import examples
-
-OPENS = (running, filling, opening, recording)
-"""Modules that open stores."""
 
 MOMENTS = (
     ("create", "/log/"), ("put", "/manifests/"), ("put", "/audits/"), ("put", "/runs/"), ("put", "log-hint"),
@@ -64,8 +57,8 @@ class Killed(BaseException):
 class History:
     """What is done to one root."""
 
-    def __init__(self, folder: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.drawn, self.patches = random.Random(seed), monkeypatch
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.drawn = random.Random(seed)
         self.live = Live(folder, self.drawn.choice(PIPELINES))
         self.done: list[str] = []
         self._depth = 0
@@ -147,7 +140,7 @@ class History:
 
         def meanwhile() -> None:
             self._depth += 1
-            self._open(open_store)
+            standing.close()
             for _ in range(self.drawn.randint(1, 4)):
                 self.step()
             self._depth -= 1
@@ -162,20 +155,9 @@ class History:
             passed += 1
             return HoldRequest(meanwhile)
 
-        def opened(*arguments: Any, **options: Any) -> ObjectStore:
-            return FaultyStore(open_store(*arguments, **options), plan)
-
-        self._open(opened)
-        try:
+        with ExitStack() as standing, suppress(Killed):
+            standing.enter_context(disturb_stores(plan))
             act()
-        except Killed:
-            pass
-        finally:
-            self._open(open_store)
-
-    def _open(self, opened: Callable[..., ObjectStore]) -> None:
-        for module in OPENS:
-            self.patches.setattr(module, "open_store", opened)
 
 
 def _rows(view: Any) -> list[tuple[Any, ...]]:
@@ -188,8 +170,8 @@ def _rows(view: Any) -> list[tuple[Any, ...]]:
 def test_nothing_is_wrong_whoever_stands_still(
     tmp_path_factory: pytest.TempPathFactory, seed: int, kept_entries: int
 ) -> None:
-    with pytest.MonkeyPatch.context() as patches, set_sizes(kept_entries=kept_entries):
-        history = History(tmp_path_factory.mktemp("history"), seed, patches)
+    with set_sizes(kept_entries=kept_entries):
+        history = History(tmp_path_factory.mktemp("history"), seed)
         for _ in range(10):
             history.step()
         check_catalog(history.live.catalog.store, "clicks")

@@ -118,8 +118,8 @@ def test_duplicates_are_told_of_what_was_made(executor: Executed, tmp_path: Path
     assert result.counts["duplicates"] == 2
 
 
-def test_what_was_made_of_a_record_stays_in_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    SparkStandIn.stand_in(monkeypatch)  # which has three parts of the ids
+@SparkStandIn.stand_in()  # which has three parts of the ids
+def test_what_was_made_of_a_record_stays_in_its_order(tmp_path: Path) -> None:
     land(tmp_path, "1", said(" ".join(f"word{number}" for number in range(60))))
     kept = counted_words(
         key=None,

@@ -111,10 +111,9 @@ def test_rows_are_those_of_the_reference(flat: Flat, schedule: Schedule) -> None
 @given(_WIDER | _SIGNED, SCHEDULES)
 @settings(examples(30, fewest=5), suppress_health_check=list(HealthCheck))
 def test_many_tasks_give_what_the_reference_gives(flat: Flat, schedule: Schedule) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        SparkStandIn.stand_in(patch)
-        with set_sizes(least_of_a_file=64, most_of_a_share=256):  # so that files of a few records are cut into pieces
-            check(flat[0], schedule, ["spark", "local"], made=flat[1])
+    in_pieces = set_sizes(least_of_a_file=64, most_of_a_share=256)  # files of a few records are cut
+    with SparkStandIn.stand_in(), in_pieces:
+        check(flat[0], schedule, ["spark", "local"], made=flat[1])
 
 
 @pytest.mark.slow

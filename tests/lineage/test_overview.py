@@ -13,8 +13,8 @@ from headrace.model.time import to_instant
 from headrace.read.lineage.cut import KeptCatalogs, PlacedPipeline
 from headrace.read.lineage.lineage import read_lineage
 from headrace.read.lineage.waits import LineageOverview, WaitKind, lineage_overview
-from headrace_snapshots.log import CatalogLog
 from headrace_snapshots.store import LocalStore, open_store
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.lineage.test_lineage import chain_in
 from tests.process.chains import Chain
 
@@ -64,21 +64,15 @@ def test_what_cannot_be_read_hides_nothing_else(chain: Chain) -> None:
     assert [at.name for at in graph.problems] == ["third"]
 
 
-def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    heads: Counter[str] = Counter()
+def test_head_and_manifest_of_a_pipeline_are_read_once(chain: Chain) -> None:
+    listed: Counter[str] = Counter()
     manifests: Counter[str] = Counter()
-    last, read = CatalogLog.last_entry, LocalStore.read
 
-    def counted_last(self: CatalogLog) -> Any:
-        heads[self._pipeline] += 1
-        return last(self)
+    def count(operation: Operation) -> None:
+        listed[operation.path] += operation.kind == "list" and operation.path.endswith("/log/")
+        manifests[operation.path] += operation.kind == "get" and "/manifests/" in operation.path
 
-    def counted_read(self: LocalStore, path: str) -> bytes:
-        manifests[path] += "/manifests/" in path
-        return read(self, path)
-
-    monkeypatch.setattr(CatalogLog, "last_entry", counted_last)
-    monkeypatch.setattr(LocalStore, "read", counted_read)
-    seen(chain)
-    assert heads == {"first": 1, "second": 1, "third": 1}
-    assert set(manifests.values()) <= {0, 1}
+    with disturb_stores(count):
+        seen(chain)
+    assert +listed == {"first/log/": 1, "second/log/": 1, "third/log/": 1}
+    assert set(manifests.values()) == {0, 1}

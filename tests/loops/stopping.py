@@ -3,12 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-import pytest
-
 from headrace.errors import RetryError
-from headrace.runs import process as processing
-from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import Fault, FaultyStore, Operation
+from headrace_snapshots.testing import Fault, Operation, disturb_stores
 
 
 @contextmanager
@@ -22,6 +18,5 @@ def stopped_after(writes: int) -> Iterator[None]:
             left -= 1
         return Fault.FAIL if left < 0 else None
 
-    with pytest.MonkeyPatch.context() as patch, suppress(RetryError):
-        patch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), fail))
+    with disturb_stores(fail), suppress(RetryError):
         yield

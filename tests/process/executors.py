@@ -1,6 +1,7 @@
 """The executor that a test's runs are computed by: ``local``, and ``spark`` too for a few tests (``on_both``)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -9,6 +10,7 @@ import pytest
 from headrace import Pipeline
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.tasks.plan import TaskEnvironment
+from headrace.ext.executors import EXECUTORS, Execution, ExecutorRun
 from headrace.runs.backfill.backfill import backfill
 from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import RunOptions
@@ -65,7 +67,22 @@ class SparkStandIn(LocalExecution):
         return OverBlobs(TaskEnvironment.from_pipeline(self.pipeline, self.store, self.landing), attempts, 3)
 
     @classmethod
-    def stand_in(cls, patch: pytest.MonkeyPatch) -> None:
-        """Let runs take it for Spark."""
-        patch.setattr("headrace.runs.executors.on_spark.SparkExecution", lambda *given: cls(*given[:3]))
-        patch.setattr(cls, "begun", [])
+    @contextmanager
+    def stand_in(cls) -> Iterator[list[str]]:
+        """Inside, runs take it for Spark; when it began."""
+        begun: list[str] = []
+        cls.begun = begun
+        fake = replace(EXECUTORS["spark"], open=lambda run, _: cls(run.pipeline, run.store, run.landing))
+        with EXECUTORS.replace_part("spark", fake):
+            yield begun
+
+
+@contextmanager
+def no_executor(name: str) -> Iterator[None]:
+    """Inside, nothing may be computed by the executor of a name."""
+
+    def refuse(run: ExecutorRun, _: object) -> Execution:
+        raise AssertionError(f"the run {run.run_id} with nothing to compute started an executor")
+
+    with EXECUTORS.replace_part(name, replace(EXECUTORS[name], open=refuse)):
+        yield

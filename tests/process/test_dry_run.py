@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -11,7 +10,7 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace.cli.main import app
 from headrace.runs.restore import ChangedPipelineError
-from headrace_snapshots.store.local import LocalStore
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.cli.deployments import PIPELINE_FILE
 from tests.process.clicks import CLICKS, clicks, land
 
@@ -23,36 +22,27 @@ def files(root: Path) -> dict[str, tuple[bytes, int]]:
 
 
 @pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LocalStore]]:
-    """The stores that are opened in a test."""
-    opened: list[LocalStore] = []
-    begin = LocalStore.__init__
+def written() -> Iterator[list[str]]:
+    """The paths that stores are asked to write in a test, or to delete."""
+    paths: list[str] = []
 
-    def noted(self: LocalStore, *args: Any, **kwargs: Any) -> None:
-        opened.append(self)
-        begin(self, *args, **kwargs)
+    def note(operation: Operation) -> None:
+        if operation.kind in WRITING:
+            paths.append(operation.path)
 
-    monkeypatch.setattr(LocalStore, "__init__", noted)
-    return iter([opened])
-
-
-def written(opened: list[LocalStore]) -> int:
-    """How many requests of a kind that writes the stores have made."""
-    return sum(store.requests.snapshot()[kind] for store in opened for kind in WRITING)
+    with disturb_stores(note):
+        yield paths
 
 
-def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(
-    tmp_path: Path, requests: Iterator[list[LocalStore]]
-) -> None:
-    opened = next(requests)
+def test_a_dry_run_says_what_the_run_does_then_and_writes_nothing(tmp_path: Path, written: list[str]) -> None:
     land(tmp_path, 0, 2)
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     handle.run(executor="local")
     land(tmp_path, 2, 5)
-    before, count = files(tmp_path), written(opened)
+    before, count = files(tmp_path), len(written)
     assert count > 0, "a run is seen to write"
     looked = handle.run(executor="local", dry_run=True)
-    assert written(opened) == count
+    assert len(written) == count
     assert files(tmp_path) == before
     at = handle.show("main").snapshot_id
     assert [*looked.lines()] == [
@@ -117,16 +107,15 @@ def test_the_command_prints_each_stage_on_a_line(tmp_path: Path, monkeypatch: py
     assert [*Path("root").iterdir()] == []
 
 
-def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, requests: Iterator[list[LocalStore]]) -> None:
-    opened = next(requests)
+def test_a_backfill_and_a_recovery_say_what_they_do_then(tmp_path: Path, written: list[str]) -> None:
     land(tmp_path, 0, 2)
     handle = hr.open(tmp_path.as_uri())[CLICKS]
     first = handle.run(executor="local", max_epochs=1)
     second = handle.run(executor="local")
-    before, count = files(tmp_path), written(opened)
+    before, count = files(tmp_path), len(written)
     backfill = handle.backfill(executor="local", branch="again", promote=True, dry_run=True)
     recovery = handle.recover(str(first.snapshot), executor="local", dry_run=True)
-    assert written(opened) == count
+    assert len(written) == count
     assert files(tmp_path) == before
     assert [*backfill.lines()] == [
         "begin branch again with nothing: all input is read again",

@@ -1,6 +1,7 @@
 """Which executor a run takes: the decision itself, what it is made of, and what a run tells of it."""
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from click.testing import CliRunner
 from headrace import Pipeline, SparkFunction
 from headrace.cli.main import app
 from headrace.errors import NotInstalledError, PipelineError
+from headrace.ext.executors import EXECUTORS, Execution
 from headrace.installed import EXTRAS
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.views.columns import View
@@ -214,11 +216,11 @@ def test_too_much_input_goes_to_spark(tmp_path: Path, monkeypatch: pytest.Monkey
     class StopError(Exception):
         pass
 
-    def on_spark(*_: object) -> None:
+    def on_spark(*_: object) -> Execution:
         raise StopError
 
-    monkeypatch.setattr("headrace.runs.executors.on_spark.SparkExecution", on_spark)
-    with pytest.raises(StopError):
+    stopping = EXECUTORS.replace_part("spark", replace(EXECUTORS["spark"], open=on_spark))
+    with stopping, pytest.raises(StopError):
         process(AUTO, tmp_path.as_uri(), RunOptions("first"), listener=LineListener(taken.append))
     assert taken[0].startswith("executor spark: auto: ")
     assert "of new input are more than 1 KB" in taken[0]
@@ -245,11 +247,11 @@ def assert_equal_views(one: Path, other: Path) -> None:
 
 
 @pytest.fixture
-def spark_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def spark_begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """When Spark began, in runs of this test."""
-    SparkStandIn.stand_in(monkeypatch)
     monkeypatch.setenv("HEADRACE_AUTO_INPUT", "12k")
-    return SparkStandIn.begun
+    with SparkStandIn.stand_in() as begun:
+        yield begun
 
 
 def test_spark_starts_before_the_first_epoch_that_needs_it(tmp_path: Path, spark_begun: list[str]) -> None:

@@ -19,7 +19,6 @@ from headrace.observe.pane_history import PaneHistory
 from headrace.pipeline.parts import SeveralOutputsError
 from headrace.read.pipeline_reader import PipelineReader
 from headrace.read.snapshots.snapshot_refs import snapshot_at
-from headrace.runs import process as processing
 from headrace.runs.options import RunOptions
 from headrace.runs.publishing.promotion import rehearse_for_readers
 from headrace.runs.publishing.publish import UpstreamUnpublishedError
@@ -33,7 +32,7 @@ from headrace_snapshots.format.output_view import UnknownOutputError, seen_by
 from headrace_snapshots.names import published_of
 from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import FaultyStore, Operation
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.process.clicks import CLICKS, FILES, land, records
 from tests.process.executors import LOCAL, Executed, on_both
 from tests.process.outputs import DAILY, HOURLY, SHOP, VISITS, catalog_of, digests, expecting, line
@@ -77,9 +76,7 @@ def test_each_output_is_byte_for_byte_what_a_pipeline_of_its_own_gives(
     check_catalog(open_store(roots["together"].as_uri()), shop.name)
 
 
-def test_landing_files_are_read_once_however_many_outputs_there_are(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_landing_files_are_read_once_however_many_outputs_there_are(executor: Executed, tmp_path: Path) -> None:
     asked: dict[int, Counter[tuple[str, str]]] = {}
     for number in range(len(SHOP.outputs) + 1):
         requests = asked[number] = Counter[tuple[str, str]]()
@@ -88,18 +85,16 @@ def test_landing_files_are_read_once_however_many_outputs_there_are(
             if operation.path.startswith("landing/"):
                 requests[operation.kind, operation.path] += 1
 
-        monkeypatch.setattr(processing, "open_store", lambda uri, told=counting: FaultyStore(open_store(uri), told))
         root = tmp_path / str(number)
         land(root)
         outputs = dict(list(SHOP.outputs.items())[:number])
-        executor.process(replace(SHOP, outputs=outputs) if outputs else CLICKS, root.as_uri(), RunOptions("run"))
+        with disturb_stores(counting):
+            executor.process(replace(SHOP, outputs=outputs) if outputs else CLICKS, root.as_uri(), RunOptions("run"))
     assert sum(times for (kind, _), times in asked[0].items() if kind == "get") >= FILES
     assert asked[1] == asked[2] == asked[3] == asked[0], "as a pipeline with one output without a name"
 
 
-def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(
-    executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(executor: Executed, tmp_path: Path) -> None:
     asked: dict[int, Counter[str]] = {}
     for number in (1, len(SHOP.outputs)):
         requests = asked[number] = Counter[str]()
@@ -109,12 +104,12 @@ def test_manifests_and_the_log_are_read_no_more_often_for_more_outputs(
             if operation.kind in ("get", "list", "stat") and folder in ("log", "manifests", "index", "log-hint.json"):
                 requests[f"{operation.kind} {folder}"] += 1
 
-        monkeypatch.setattr(processing, "open_store", lambda uri, told=counting: FaultyStore(open_store(uri), told))
         root = tmp_path / str(number)
         outputs = dict(list(SHOP.outputs.items())[:number])
         for last in (2, 4):
             land(root, 0, last)
-            executor.process(replace(SHOP, outputs=outputs), root.as_uri(), RunOptions(f"{last}", publish=True))
+            with disturb_stores(counting):
+                executor.process(replace(SHOP, outputs=outputs), root.as_uri(), RunOptions(f"{last}", publish=True))
     assert asked[1].total() > 0
     assert asked[1] == asked[len(SHOP.outputs)]
 

@@ -95,6 +95,7 @@ def with_unfinished(root: Path) -> tuple[int, Manifest]:
     raise AssertionError("no merge takes several runs")
 
 
+@SparkStandIn.stand_in()
 def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     number, _ = with_unfinished(tmp_path)
     fits = iter([True, True, False])  # the plan asks, and then two epochs
@@ -102,7 +103,6 @@ def test_merges_go_on_where_a_run_turns_to_spark(tmp_path: Path, monkeypatch: py
         "headrace.runs.executors.choice.fitting_executor",
         lambda *_: ExecutorDecision("local" if next(fits) else "spark", "as the test says"),
     )
-    SparkStandIn.stand_in(monkeypatch)
     land(tmp_path, number, number + 6)
     found = process(CLICKS, tmp_path.as_uri(), RunOptions("turning", executor="auto"))
     line = [*catalog(tmp_path).ancestry(str(found.snapshot))][5::-1]

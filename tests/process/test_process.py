@@ -18,7 +18,6 @@ from headrace.ext.stores import StoreUnavailableError
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import OWN
 from headrace.pipeline.sources import NameOrder
-from headrace.runs import process as processing
 from headrace.runs.commits import Committer, IncompleteEpochError, attempts_of
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.publishing.promotion import BranchBehindError
@@ -29,10 +28,10 @@ from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation
+from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, Operation, disturb_stores
 from tests.building import changed
 from tests.process.clicks import CLICKS, FILES, MODEST, SESSIONS, USERS, clicks, land, records, truth
-from tests.process.executors import Executed, on_both
+from tests.process.executors import Executed, no_executor, on_both
 from tests.reading import read
 
 SECONDS = 120.0
@@ -178,32 +177,23 @@ def test_applications_hand_state_to_each_other(executor: Executed, tmp_path: Pat
     assert current(SESSIONS, tmp_path) == current(SESSIONS, tmp_path / "whole")
 
 
-def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every prefix that runs list from now on."""
+def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path) -> None:
+    land(tmp_path, 0, 1)
     prefixes: list[str] = []
 
     def remember(operation: Operation) -> None:
         if operation.kind == "list":
             prefixes.append(operation.path)
 
-    monkeypatch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), remember))
-    return prefixes
-
-
-def test_nothing_to_do_starts_no_executor(executor: Executed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    land(tmp_path, 0, 1)
-    prefixes = looked_at(monkeypatch)
-    executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True))
+    with disturb_stores(remember):
+        executor.process(CLICKS, tmp_path.as_uri(), RunOptions("first", publish=True))
     assert prefixes.count("landing/clicks/") == 1, "a run looks once at what has landed"
     places = {"clicks/", "landing/log/0000"}  # whether input lies where pipelines store; the first only once
     assert set(prefixes) == {"landing/clicks/", "clicks/log/", *places}
 
-    def refuse(*_: object) -> None:
-        raise AssertionError("a run with nothing to do started an executor")
-
-    monkeypatch.setattr(LocalEngine, "__init__", refuse)
     log = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry
-    result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("second", publish=True))
+    with no_executor(executor.executor):
+        result = executor.process(CLICKS, tmp_path.as_uri(), RunOptions("second", publish=True))
     assert result.epochs == ()
     assert result.status == "succeeded"
     assert Catalog(open_store(tmp_path.as_uri()), CLICKS.name).head().entry == log

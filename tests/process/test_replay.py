@@ -1,7 +1,7 @@
 """A replay gives what was recorded, a changed pipeline what it would have given, a set clock the same every time."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from headrace import AfterAny, AfterCount, AfterProcessingTime, AfterWatermark, Pipeline, col, retracting
-from headrace.distribute.local import LocalEngine
 from headrace.model.event_time import BoundedOutOfOrderness, EventTime
 from headrace.model.time import Duration, to_instant
 from headrace.model.triggers import Signal
@@ -32,7 +31,7 @@ from headrace_snapshots.store import open_store
 from tests.building import changed
 from tests.manifests import new_manifest
 from tests.process.clicks import CLICKS, FILES, START, land, records
-from tests.process.executors import LOCAL, Executed, on_both
+from tests.process.executors import LOCAL, Executed, no_executor, on_both
 from tests.reading import read
 from tests.stored_progress import progress_to_json, written
 
@@ -184,16 +183,12 @@ def test_a_replay_that_was_stopped_goes_on_with_itself_alone(executor: Executed,
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recorded(tmp_path: Path) -> Iterator[Path]:
     """A root where main has recorded two epochs; no executor starts."""
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("a replay that cannot be done started an executor")
-
-    monkeypatch.setattr(LocalEngine, "__init__", refuse)
     land(tmp_path, 0, 2)
     commit_by_hand(tmp_path)
-    return tmp_path
+    with no_executor("local"):
+        yield tmp_path
 
 
 def commit_by_hand(root: Path) -> None:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from headrace.runs.reporting.listener import wrap_listener
 from headrace.runs.stages import AuditBranch, ComputeEpochs, RestoreState, RunStage, TakeBranch
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import ObjectStore, open_store
-from headrace_snapshots.testing import FaultyStore, Operation
+from headrace_snapshots.testing import FaultyStore, Operation, disturb_stores
 from tests.process.clicks import CLICKS, land
 from tests.process.test_process import current, truth
 
@@ -127,17 +128,18 @@ def before_the_first(kind: str, below: str, do: Callable[[], object]) -> Callabl
     return plan
 
 
-def test_what_another_run_read_after_the_plan_is_not_read_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_run_read_after_the_plan_is_not_read_again(tmp_path: Path) -> None:
     """It takes the branch and drains all input just before this run claims what it has planned from."""
     land(tmp_path, 0, 2)
     root = tmp_path.as_uri()
-    faults = before_the_first("create", "clicks/log/", lambda: process(CLICKS, root, options("other")))
-    opened = [FaultyStore(open_store(root), faults), open_store(root)]
-    monkeypatch.setattr(processing, "open_store", lambda uri: opened.pop(0))
-    ran = process(CLICKS, root, options("this"))
-    assert not opened, "the other run came between"
+    others: list[Any] = []
+
+    def run_other() -> None:
+        others.append(process(CLICKS, root, options("other")))
+
+    with disturb_stores(before_the_first("create", "clicks/log/", run_other)):
+        ran = process(CLICKS, root, options("this"))
+    assert len(others) == 1, "the other run came between"
     assert ran.epochs == ()
     assert Catalog(open_store(root), CLICKS.name).manifest(str(ran.snapshot)).epoch == 1
     assert current(CLICKS, tmp_path) == truth(2)

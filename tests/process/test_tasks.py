@@ -84,8 +84,7 @@ def test_runs_that_change_their_executor_give_what_the_reference_gives(scenario:
     def fitting(*_: object) -> ExecutorDecision:
         return ExecutorDecision("local" if next(turns) else "spark", "by lot")
 
-    with pytest.MonkeyPatch.context() as patch:
-        SparkStandIn.stand_in(patch)
+    merging = set_sizes(fanout=2)  # layers are being merged when a run changes it
+    with pytest.MonkeyPatch.context() as patch, SparkStandIn.stand_in(), merging:
         patch.setattr("headrace.runs.executors.choice.fitting_executor", fitting)
-        with set_sizes(fanout=2):  # so that layers are being merged when a run changes it
-            check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])
+        check(scenario, Schedule([False] * 5, Mode.MICRO_BATCH), ["auto"])

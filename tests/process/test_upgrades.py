@@ -15,7 +15,6 @@ from headrace import Pipeline, col, count
 from headrace.errors import HeadraceError
 from headrace.read.views.columns import View
 from headrace.read.views.conditions import QueryError
-from headrace.runs import process as processing
 from headrace.runs.maintenance import check, expire_snapshots, keep_rule
 from headrace.runs.options import RunOptions
 from headrace.runs.restore import ChangedPipelineError
@@ -23,7 +22,7 @@ from headrace.testing.deployment import TemporaryDeployment
 from headrace.testing.results import Row
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.store import open_store
-from headrace_snapshots.testing import Fault, FaultyStore, Operation
+from headrace_snapshots.testing import Fault, Operation, disturb_stores
 from tests.process.executors import Executed, on_spark
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -259,9 +258,7 @@ def test_what_is_not_told_or_cannot_be_migrated_is_refused(
 
 
 @pytest.mark.slow
-def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_migrates(tmp_path: Path) -> None:
     old, new, _ = RENAMINGS[0]
     before = deployed(tmp_path / "before", old)
     before.land(clicks(WIDER), *records(1))
@@ -275,8 +272,7 @@ def test_a_run_that_fails_at_any_put_leaves_the_old_snapshot_and_another_one_mig
             return None
 
         puts.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(processing, "open_store", lambda uri: FaultyStore(open_store(uri), plan))
+        with disturb_stores(plan):
             deployment.run(new, at=clock(1))
 
     def copied(name: str) -> TemporaryDeployment:

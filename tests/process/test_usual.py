@@ -21,7 +21,7 @@ from headrace.runs.reporting.results import RunResult, from_json, to_json
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED, history_path, published_of
 from headrace_snapshots.store import open_store
-from headrace_snapshots.store.local import LocalStore
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.process.executors import LOCAL, Executed, on_both
 
 START = datetime(2026, 11, 20, tzinfo=UTC)
@@ -360,18 +360,11 @@ def test_input_that_has_ended_or_stands_still_has_no_rate(deployed: Deployed) ->
 # --- what it costs ----------------------------------------------------------------------------------------------------
 
 
-def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(
-    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(deployed: Deployed) -> None:
     made: list[tuple[str, str]] = []
-    for name in ("read", "write", "list"):
-        real = getattr(LocalStore, name)
 
-        def counted(self: LocalStore, path: str, *more: Any, name: str = name, real: Any = real) -> Any:
-            made.append((name, path))
-            return real(self, path, *more)
-
-        monkeypatch.setattr(LocalStore, name, counted)
+    def count(operation: Operation) -> None:
+        made.append((operation.kind, operation.path))
 
     def audits_of_an_hour(pipeline: hr.Pipeline) -> list[tuple[str, str]]:
         deployed.land()
@@ -379,9 +372,10 @@ def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(
         made.clear()
         path = f"orders/audits/{deployed.refs[PUBLISHED]}--{deployed.refs[MAIN]}/result.json"
         deployed.catalog.store.delete(path)
-        result = audit(pipeline, deployed.root, deployed.options())
+        with disturb_stores(count):
+            result = audit(pipeline, deployed.root, deployed.options())
         assert result.audit is not None
-        return [(name, path) for name, path in made if "/audits/" in path]
+        return [(kind, path) for kind, path in made if "/audits/" in path]
 
     deployed.run_hours(2)
     assert fingerprint(ORDERS) == fingerprint(orders())
@@ -390,7 +384,7 @@ def test_checks_cost_a_read_and_a_put_and_nothing_where_there_are_none(
     checked = audits_of_an_hour(ORDERS)
     end = deployed.refs[MAIN]
     history = [(name, path) for name, path in checked if (name, path) not in plain and path.endswith("history.json")]
-    assert history == [("read", history_path("orders", begin)), ("write", history_path("orders", end))]
+    assert history == [("get", history_path("orders", begin)), ("put", history_path("orders", end))]
     assert len(checked) == len(plain) + 2
 
 

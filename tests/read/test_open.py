@@ -3,7 +3,7 @@
 import random
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from headrace.read.views.conditions import QueryError
 from headrace.read.views.lazy_view import LazyView
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.store import LocalStore
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.cli.deployments import Deployment, Row, hour, pane
 
 LATE = {"user": "ann", "event_time": hour(1), "reason": "r", "input": "source", "file": "f", "raw": "{}"}
@@ -174,29 +174,26 @@ def test_a_view_stays_at_its_snapshot(deployment: Deployment) -> None:
     assert clicks(view) == [("ann", 1)]
 
 
-def test_nothing_but_control_objects_is_read_until_rows_are_asked_for(
-    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_but_control_objects_is_read_until_rows_are_asked_for(deployment: Deployment) -> None:
     deployment.commit(panes=[pane("ann", 1, 1)])
     read: list[str] = []
-    for method in ("read", "sha256"):
-        real = getattr(LocalStore, method)
 
-        def spied(store: LocalStore, path: str, real: Callable[..., Any] = real) -> Any:
-            read.append(path)
-            return real(store, path)
+    def note(operation: Operation) -> None:
+        if operation.kind == "get":
+            read.append(operation.path)
 
-        monkeypatch.setattr(LocalStore, method, spied)
-    view = results(deployment).current(at="main", where=col("clicks") > 0, columns=["clicks"])
-    panes = results(deployment).panes(at="main")
-    assert view.schema.names == ["clicks"]
-    assert len(view.files()) == 1
-    assert panes.count() == 1
-    assert "current of clicks at" in repr(view)
-    assert "folded from 1 panes" in repr(view)
-    assert "1 rows" in repr(panes)
-    assert not [path for path in read if path.endswith(".parquet")]
-    view.to_arrow()
+    with disturb_stores(note):
+        view = results(deployment).current(at="main", where=col("clicks") > 0, columns=["clicks"])
+        panes = results(deployment).panes(at="main")
+        assert view.schema.names == ["clicks"]
+        assert len(view.files()) == 1
+        assert panes.count() == 1
+        assert "current of clicks at" in repr(view)
+        assert "folded from 1 panes" in repr(view)
+        assert "1 rows" in repr(panes)
+        assert read, "a manifest"
+        assert not [path for path in read if path.endswith(".parquet")]
+        view.to_arrow()
     assert [path for path in read if path.endswith(".parquet")]
 
 
