@@ -17,7 +17,7 @@ from headrace.cli.main import app
 from headrace.runs.dropped_records import LandedLate, land_late
 from headrace.runs.relanding import LandingAgainError
 from headrace_snapshots.format.codec import BrokenObjectError
-from headrace_snapshots.store import ObjectStore, open_store
+from headrace_snapshots.testing import Operation, disturb_stores
 from tests.building import changed
 from tests.cli.deployments import PIPELINE_FILE, Deployment, hour
 
@@ -248,26 +248,22 @@ def test_nothing_late_lands_nothing(deployment: Deployment) -> None:
     assert landed(deployment) == {}
 
 
-def test_a_file_appears_whole_or_not_at_all(deployment: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_appears_whole_or_not_at_all(deployment: Deployment) -> None:
     """CSV with two headers: the file that says that the epoch is done is created last."""
     pipeline = changed(deployment.pipeline, source=replace(deployment.pipeline.source, format="csv"))
     deployment.store.write("landing/clicks/a.csv", b"user,at,amount\n")
     deployment.store.write("landing/clicks/b.csv", b"amount,user,at\n")
     deployment.commit(late=[late("1", file=f"landing/clicks/{name}.csv") for name in "ab"])
-    store = type(open_store(deployment.root))
     created: list[str] = []
-    create = store.create
 
-    def once(self: ObjectStore, path: str, data: bytes) -> Any:
-        if created:
+    def stop_at_the_second(operation: Operation) -> None:
+        if operation.kind == "create" and created:
             raise KeyboardInterrupt
-        created.append(path)
-        return create(self, path, data)
+        created.extend([operation.path] * (operation.kind == "create"))
 
-    monkeypatch.setattr(store, "create", once)
-    with pytest.raises(KeyboardInterrupt):
+    with disturb_stores(stop_at_the_second), pytest.raises(KeyboardInterrupt):
         land(deployment, pipeline)
-    monkeypatch.undo()
+    assert len(created) == 1
     assert len(landed(deployment)) == 1
     assert land(deployment, pipeline) == LandedLate(
         f"{deployment.root}/late/landing/clicks", files=1, records=1, already_landed=1, beside=f"{deployment.root}/late"

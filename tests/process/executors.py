@@ -9,6 +9,7 @@ import pytest
 
 from headrace import Pipeline
 from headrace.distribute.epoch import Attempts
+from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.ext.executors import EXECUTORS, Execution, ExecutorRun
 from headrace.runs.backfill.backfill import backfill
@@ -75,6 +76,19 @@ class SparkStandIn(LocalExecution):
         fake = replace(EXECUTORS["spark"], open=lambda run, _: cls(run.pipeline, run.store, run.landing))
         with EXECUTORS.replace_part("spark", fake):
             yield begun
+
+
+@contextmanager
+def computing(engine: Callable[[LocalExecution, Attempts], TasksEngine]) -> Iterator[None]:
+    """Inside, runs on ``local`` have the engine that ``engine`` makes."""
+
+    class Computing(LocalExecution):
+        def engine(self, attempts: Attempts) -> Any:
+            return engine(self, attempts)
+
+    made = replace(EXECUTORS["local"], open=lambda run, _: Computing(run.pipeline, run.store, run.landing))
+    with EXECUTORS.replace_part("local", made):
+        yield
 
 
 @contextmanager

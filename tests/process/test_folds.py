@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from headrace.distribute.epoch import ComputedEpoch
+from headrace.distribute.epoch import Attempts, ComputedEpoch
 from headrace.distribute.local import LocalEngine
 from headrace.distribute.process import Stop
 from headrace.errors import RetryError
 from headrace.model.time import Instant
 from headrace.pipeline.endpoints import OWN
 from headrace.runs.commits import Committer, attempts_of
-from headrace.runs.executors import on_local
+from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from headrace.sources.landing import Landing
@@ -24,6 +24,7 @@ from headrace_snapshots.format.files import FANOUT, DataFile, Layer
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import open_store
 from tests.process.clicks import CLICKS, land, truth
+from tests.process.executors import computing
 from tests.process.test_process import current
 
 SECONDS = 60.0
@@ -130,7 +131,7 @@ def test_a_fold_ends_with_the_run_that_failed_and_the_next_run_does_it(tmp_path:
     assert current(CLICKS, tmp_path) == truth(FANOUT.value + 2)
 
 
-def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_runs_of_one_epoch_fold_as_well(tmp_path: Path) -> None:
     """Each begins with what is to be folded, and its only commit takes it over."""
     folded: list[int] = []
 
@@ -139,10 +140,13 @@ def test_runs_of_one_epoch_fold_as_well(tmp_path: Path, monkeypatch: pytest.Monk
             folded.append(len(layers))
             return super().compact_current(layers, *rest, **named)
 
-    monkeypatch.setattr(on_local, "LocalEngine", Counted)
+    def counted(run: LocalExecution, attempts: Attempts) -> LocalEngine:
+        return Counted(run.pipeline, run.store, run.landing, attempts)
+
     for number in range(FANOUT.value + 4):
         land(tmp_path, number, number + 1)
-        found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
+        with computing(counted):
+            found = process(CLICKS, tmp_path.as_uri(), RunOptions(f"run-{number}", executor="local"))
     manifest = Catalog(open_store(tmp_path.as_uri()), CLICKS.name).manifest(str(found.snapshot))
     assert folded == [FANOUT.value]
     assert len(manifest.tables["current"]) == 5

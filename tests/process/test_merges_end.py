@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from headrace.distribute import local as local_engine
-from headrace.distribute.local import Threads
+from headrace.distribute.epoch import Attempts
+from headrace.distribute.local import LocalEngine, Threads, available_cores
 from headrace.distribute.process import BackgroundThread, Stop
 from headrace.distribute.tasks.background import MergePlan
 from headrace.distribute.tasks.exchange import ReceivedMessage
 from headrace.errors import HeadraceError
+from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from tests.process.clicks import CLICKS, land
+from tests.process.executors import computing
 
 SECONDS = 60.0
 
@@ -66,16 +68,20 @@ class Held(Threads):
 
 
 @pytest.mark.slow
-def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_ends_with_the_run_that_failed(tmp_path: Path) -> None:
     Held.root, Held.ended = tmp_path, []
-    monkeypatch.setattr(local_engine, "Threads", Held)
+
+    def held(run: LocalExecution, attempts: Attempts) -> LocalEngine:
+        engine = LocalEngine(run.pipeline, run.store, run.landing, attempts)
+        engine.runner = Held(engine.work, available_cores())
+        return engine
+
     land(tmp_path, 0, 24)
-    with pytest.raises(HeadraceError, match="landing/clicks"):
+    with computing(held), pytest.raises(HeadraceError, match="landing/clicks"):
         process(CLICKS, tmp_path.as_uri(), RunOptions("fails", executor="local"))
     assert Held.ended == [True], "the run ended without the merge"
     assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("merge")]
     assert not [*tmp_path.rglob("*-merged-*")]
-    monkeypatch.setattr(local_engine, "Threads", Threads)
     land(tmp_path, 22, 24)
     process(CLICKS, tmp_path.as_uri(), RunOptions("again", executor="local"))
     assert [*tmp_path.rglob("*-merged-*")], "what the first run began is done by the next one"

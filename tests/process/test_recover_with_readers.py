@@ -21,6 +21,7 @@ from headrace.runs.recovery_target import ReadersCannotFollowError
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.names import MAIN, PUBLISHED
 from headrace_snapshots.protocol import BeginDelivery
+from headrace_snapshots.testing import Fault, Operation, disturb_stores
 from tests.process.chains import FINE, Chain, pipelines, rows
 from tests.process.test_published import LATENESS, MANY, SEEDS, check_equal, deployed, line
 
@@ -253,25 +254,18 @@ def test_a_reader_with_nothing_from_before_is_named_and_nothing_moves(chains: Gr
     check_equal(chain, tmp_path / "one", "retracting", "0s")
 
 
-def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(
-    chains: Grown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from headrace.ext.stores import StoreUnavailableError
-
+def test_a_reader_that_may_not_be_written_is_said_and_others_go_back(chains: Grown) -> None:
     chain = chains.chain(0)
     first, second, third = chain.handles
     to, before, newest = line(first)[2], head(second), head(third)
-    real = Catalog.rollback
 
-    def rollback(self: Catalog, *args: Any, **options: Any) -> Any:
-        if self.pipeline == "second":
-            raise StoreUnavailableError("access denied")
-        return real(self, *args, **options)
+    def deny(operation: Operation) -> Fault | None:
+        return Fault.FAIL if operation.kind == "create" and operation.path.startswith("second/log/") else None
 
-    monkeypatch.setattr(Catalog, "rollback", rollback)
-    result = first.recover(to, with_readers=True)
+    with disturb_stores(deny):
+        result = chain.handles[0].recover(to, with_readers=True)
     assert head(second) == before
-    assert any("second could not go back" in warning and "access denied" in warning for warning in result.warnings)
+    assert any("second could not go back" in warning and "on purpose" in warning for warning in result.warnings)
     assert head(third) != newest, "who reads it as well goes back to what it had of the first then"
 
 

@@ -19,7 +19,7 @@ from headrace.runs.executors.on_local import LocalExecution
 from headrace.runs.options import Mode
 from headrace_lab.sizes import set_sizes
 from tests.distribute.blobs import OverBlobs
-from tests.process.executors import SparkStandIn
+from tests.process.executors import SparkStandIn, computing
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.wider import wider_scenarios
 from tests.reference.scenarios import Scenario
@@ -70,8 +70,7 @@ def test_runs_by_any_tasks_give_what_the_reference_gives(
 
     # layers are merged all the time, folds have several parts, and files of a few records are cut into pieces
     small = set_sizes(fanout=2, fold_bytes=4000, merge_piece_rows=4, least_of_a_file=64, most_of_a_share=256)
-    with pytest.MonkeyPatch.context() as patch, small, ExitStack() as cuts_of_runs:
-        patch.setattr(LocalExecution, "engine", engine)
+    with computing(engine), small, ExitStack() as cuts_of_runs:
         check(scenario, schedule, ["local"])
 
 

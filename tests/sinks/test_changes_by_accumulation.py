@@ -18,7 +18,6 @@ import headrace as hr
 from headrace.ext.sinks import (
     NUMBER,
     SIGN,
-    SINKS,
     ChangeRecords,
     ChangeSource,
     FillReason,
@@ -34,6 +33,7 @@ from headrace.testing.connectors import ChangeLogWorld
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from headrace_lab.sizes import set_sizes
 from headrace_snapshots.errors import RefusedError
+from tests.sinks.given_target import delivering_to
 
 Sums = Mapping[tuple[Any, ...], int]
 
@@ -76,17 +76,12 @@ class ListedWorld(ChangeLogWorld):
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SinkDeployment:
+def deployment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SinkDeployment]:
     world = ListedWorld()
-
-    @contextmanager
-    def opened(*_: object) -> Iterator[ListedLog]:
-        yield world.log
-
-    monkeypatch.setattr(SINKS["postgres"], "open", opened)
     for name, value in world.environment.items():
         monkeypatch.setenv(name, value)
-    return SinkDeployment(world, tmp_path)
+    with delivering_to(world.log):
+        yield SinkDeployment(world, tmp_path)
 
 
 def row_of(record: Mapping[str, Any]) -> tuple[Any, ...]:
