@@ -2,8 +2,8 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
 from tests.changelogs.signed_scenarios import signed_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.process.several import several_outputs

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import StoreUnavailableError, UnknownOutcomeError
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.store import StoreUnavailableError, UnknownOutcomeError
 from scripts.minio_server import client, find_or_build, start, start_again, stop
 from tests.faults.points import Effect, Moment, Point, in_the_middle, watch
 from tests.faults.scenarios import PIPELINES

@@ -78,6 +78,13 @@ _numbers: Iterator[int] = itertools.count()
 _seen: set[str] = set()
 
 
+def forget_calls() -> None:
+    """Let functions answer as in a new process."""
+    global _numbers  # noqa: PLW0603
+    _numbers = itertools.count()
+    _seen.clear()
+
+
 def counted(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Rows with a number that goes on from call to call."""
     numbers = [next(_numbers) for _ in range(batch.num_rows)]

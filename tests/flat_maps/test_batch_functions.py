@@ -297,9 +297,8 @@ def test_what_is_wrong_stops_the_run(executor: Executed, tmp_path: Path, name: s
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_numbers", iter(range(100)))
-    monkeypatch.setattr(functions, "_seen", set())
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, name: str) -> None:
+    functions.forget_calls()
     land(tmp_path, "1", "{torn", said("a"), said("b"), said("c"))
     with pytest.raises(BatchFunctionError, match=WRONG[name]) as raised:
         Executed("local").process(rows(name), tmp_path.as_uri(), RunOptions("run"))

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
 import headrace as hr
 from headrace import col
-from headrace.distribute.spark.application import SparkSession
 from headrace.errors import PipelineError
 from headrace_lab.reference.evaluate import Record
 from headrace_lab.sizes import set_sizes

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from headrace.errors import FixConfigError, FixDataError
-from headrace_snapshots.store import open_store
+from headrace.ext.stores import open_store
 
 pytestmark = pytest.mark.slow
 

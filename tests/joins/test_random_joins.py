@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager, nullcontext
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
 from headrace_lab.sizes import set_sizes
 from tests.joins.random_joins import join_scenarios, output_join_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check

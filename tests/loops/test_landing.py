@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.errors import FixConfigError, FixDataError
-from headrace_snapshots.store import open_store
+from headrace.ext.stores import open_store
 from scripts.land_history import land, main
 
 ANN, BOB = ("Ann", "ann@example.org"), ("Bob Bø", "Bob@example.org")

@@ -4,8 +4,8 @@ same ones.
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
 from tests.loops.pipelines import scenarios, several
 from tests.process.random_runs import SCHEDULES, Schedule, check
 from tests.reference.scenarios import Scenario

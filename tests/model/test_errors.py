@@ -4,10 +4,15 @@ import pickle
 
 import pytest
 
-from headrace.errors import FixDataError, HeadraceError
-from headrace.formats.file_format import FileColumnsError, LargeFileError, UnreadableFileError
-from headrace.sources.file_planning import VanishedFileError
-from headrace_snapshots.format.codec import BrokenObjectError
+from headrace.errors import (
+    BrokenObjectError,
+    FileColumnsError,
+    FixDataError,
+    HeadraceError,
+    LargeFileError,
+    UnreadableFileError,
+    VanishedFileError,
+)
 
 
 @pytest.mark.parametrize(

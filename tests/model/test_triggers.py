@@ -2,21 +2,26 @@
 
 import pytest
 
-from headrace.errors import PipelineError
-from headrace.model.expressions.expr import col
-from headrace.model.triggers import Trigger
-from headrace.model.triggers.composites import AfterAll, AfterAny, AfterEach, AfterWatermark, OrFinally, Repeatedly
-from headrace.model.triggers.data_driven import AfterPunctuation
-from headrace.model.triggers.elementary import (
+from headrace import (
+    AfterAll,
+    AfterAny,
     AfterBytes,
     AfterCount,
+    AfterEach,
     AfterPercentileWatermark,
     AfterProcessingTime,
+    AfterPunctuation,
     AfterSynchronizedProcessingTime,
+    AfterWatermark,
     Always,
     Default,
     Never,
+    OrFinally,
+    Repeatedly,
+    Trigger,
+    col,
 )
+from headrace.errors import PipelineError
 
 COUNT = AfterCount(3)
 FOREVER = Repeatedly(COUNT)

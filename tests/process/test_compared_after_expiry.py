@@ -7,8 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.errors import HeadraceError
-from headrace.runs.publishing.promotion import ForkGivenUpError
+from headrace.errors import ForkGivenUpError, HeadraceError
 from tests.process.late_clicks import Live, pipeline
 
 pytestmark = pytest.mark.slow

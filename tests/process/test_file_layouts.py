@@ -13,9 +13,8 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace.runs.client.handle import PipelineHandle
+from headrace.types import Manifest, PipelineHandle
 from headrace_lab.sizes import set_sizes
-from headrace_snapshots.format.manifest import Manifest
 from tests.reference.strategies import examples
 
 MOST = 5_000 if "HEADRACE_EXAMPLES" in os.environ else 120

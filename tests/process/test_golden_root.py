@@ -200,11 +200,9 @@ def test_a_root_of_which_some_has_expired_goes_on_and_expires(tmp_path: Path) ->
     assert values(clicks, CLICKS) == values(from_nothing(root, tmp_path / "nothing", CLICKS)["clicks"], CLICKS)
 
 
-def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_were_handed_over_come_with_their_ids_and_stay_delivered(tmp_path: Path) -> None:
     root = copied("format-4", tmp_path)
-    monkeypatch.setattr(golden_bills, "SENT", [])
+    golden_bills.SENT.clear()
     bills = hr.open(root.as_uri())[BILLS]
     assert [(row["user"], row["window_start"].hour, row["amount"]) for row in values(bills, BILLS)] == [
         ("ann", 0, 2),

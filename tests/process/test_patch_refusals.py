@@ -6,11 +6,18 @@ import pytest
 
 import headrace as hr
 from headrace import col, expect
-from headrace.audit.store import AuditFailedError
-from headrace.errors import HeadraceError
-from headrace.runs.publishing.patch import OpenWindowsError, OtherDefinitionError, UnpatchableError, UnpublishedError
-from headrace.runs.publishing.promotion import BranchBehindError, ForkGivenUpError, PatchedSinceError
-from headrace.runs.publishing.publish import AuditMissingError
+from headrace.errors import (
+    AuditFailedError,
+    AuditMissingError,
+    BranchBehindError,
+    ForkGivenUpError,
+    HeadraceError,
+    OpenWindowsError,
+    OtherDefinitionError,
+    PatchedSinceError,
+    UnpatchableError,
+    UnpublishedError,
+)
 from tests.own_windows import Validity
 from tests.process.late_clicks import SESSIONS, Live, late_for_main, pipeline
 

@@ -14,8 +14,8 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.read.snapshots.snapshot_refs import UnknownBranchError
-from headrace.runs.client.handle import PipelineHandle
+from headrace.errors import UnknownBranchError
+from headrace.types import PipelineHandle
 from tests.process.chains import BEGIN, CLICKS, FINE, FIRST, UPSTREAM, Chain
 
 SEEDS = int(os.environ.get("HEADRACE_CHAINS", "0"))

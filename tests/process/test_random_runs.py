@@ -5,8 +5,8 @@ CI runs a seeded part; ``make fuzz EXAMPLES=1000`` runs as many fresh ones as on
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
 from tests.process.random_runs import SCHEDULES, Schedule, check, check_cut
 from tests.process.several import LAST, cut_chains, several_outputs
 from tests.process.wider import wider_scenarios

@@ -9,8 +9,8 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.runs.client.handle import PipelineHandle
-from headrace_snapshots.format.output_view import UnknownOutputError
+from headrace.errors import UnknownOutputError
+from headrace.types import PipelineHandle
 
 pytestmark = pytest.mark.slow  # whole runs
 

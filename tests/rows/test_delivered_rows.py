@@ -12,14 +12,12 @@ import pytest
 
 import headrace as hr
 from headrace.ext.sinks import (
-    SINKS,
     AppliedCounts,
     ChangeRecords,
     Changes,
     ChangeSource,
     OpenChangeLog,
     OpenSink,
-    OpenTarget,
     SinkRefusedError,
     SinkState,
     UndeliverableError,
@@ -27,6 +25,7 @@ from headrace.ext.sinks import (
 from headrace.read.views.arrow_types import zoneless_rows
 from headrace_snapshots.errors import RefusedError
 from tests.rows.orders import ORDERS, Orders, minute, order, rows, signed
+from tests.sinks.given_target import delivering_to
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld
 
@@ -92,15 +91,10 @@ class Log(OpenChangeLog):
         raise NotImplementedError
 
 
-def deliver_to(target: OpenTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the sink be ``target``."""
-
-    @contextmanager
-    def opened(*_: object) -> Iterator[OpenTarget]:
-        yield target
-
+@pytest.fixture(autouse=True)
+def nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection that nobody uses."""
     monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
-    monkeypatch.setattr(SINKS["postgres"], "open", opened)
 
 
 def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -> None:
@@ -132,9 +126,7 @@ def move(orders: Orders, pipeline: hr.Pipeline, rng: random.Random, step: int) -
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("pipeline", [rows(), signed(), rows(id="id")], ids=["appended", "signed", "known"])
-def test_a_table_and_a_log_hold_what_readers_see(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pipeline: hr.Pipeline, seed: int
-) -> None:
+def test_a_table_and_a_log_hold_what_readers_see(tmp_path: Path, pipeline: hr.Pipeline, seed: int) -> None:
     orders, rng = Orders(tmp_path), random.Random(seed)
     pipeline = hr.Pipeline("orders", pipeline.input, rows=pipeline.rows, id=pipeline.id, sinks=[SINK], executor="local")
     table, log = Table(), Log()
@@ -142,8 +134,8 @@ def test_a_table_and_a_log_hold_what_readers_see(
         move(orders, pipeline, rng, step)
         if rng.random() < 0.6:
             for target in (table, log):
-                deliver_to(target, monkeypatch)
-                orders.handle(pipeline).deliver()
+                with delivering_to(target):
+                    orders.handle(pipeline).deliver()
             seen = orders.current(pipeline)
             held = Counter(tuple(row[name] for name in ("id", "shop", "double", "event_time")) for row in table.rows())
             assert held == seen
@@ -151,47 +143,48 @@ def test_a_table_and_a_log_hold_what_readers_see(
             assert min(log.sums.values(), default=0) >= 0
 
 
-def test_what_comes_later_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_comes_later_is_read_alone(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    deliver_to(table, monkeypatch)
     pipeline = rows(sinks=[SINK])
     orders.run(pipeline, order("a"))
-    orders.handle(pipeline).deliver()
+    with delivering_to(table):
+        orders.handle(pipeline).deliver()
     orders.run(pipeline, order("a"))
-    orders.handle(pipeline).deliver()
+    with delivering_to(table):
+        orders.handle(pipeline).deliver()
     assert (len(table.there), table.source) == (2, ChangeSource.PANES)
     assert [*table.there] == [(0, 0), (1, 0)]
 
 
-def test_a_row_takes_the_place_of_that_with_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_takes_the_place_of_that_with_its_id(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    deliver_to(table, monkeypatch)
     pipeline = signed(sinks=[SINK], id="id")
     orders.run(pipeline, order("a", 1, sign=1), order("b", 2, sign=1), order("c", 3, sign=1))
-    orders.handle(pipeline).deliver()
+    with delivering_to(table):
+        orders.handle(pipeline).deliver()
     orders.run(pipeline, order("a", 1, sign=-1), order("a", 5, 90, sign=1), order("b", 2, sign=-1))
-    orders.handle(pipeline).deliver()
+    with delivering_to(table):
+        orders.handle(pipeline).deliver()
     assert {key: row["double"] for key, row in table.there.items()} == {("a",): 10, ("c",): 6}
 
 
-def test_two_rows_of_one_id_are_not_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_rows_of_one_id_are_not_delivered(tmp_path: Path) -> None:
     orders, table = Orders(tmp_path), Table()
-    deliver_to(table, monkeypatch)
     known = rows(sinks=[SINK], id="id")
     orders.run(rows(), order("a", 1), order("a", 2))
     orders.run(known, order("b"))
-    with pytest.raises(UndeliverableError, match=r"two rows have the same id \(id='a'\)"):
+    with pytest.raises(UndeliverableError, match=r"two rows have the same id \(id='a'\)"), delivering_to(table):
         orders.handle(known).deliver()
 
 
-def test_records_of_a_row_have_its_content_or_id_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_of_a_row_have_its_content_or_id_in_common(tmp_path: Path) -> None:
     for number, (pipeline, identity) in enumerate(
         [(rows(sinks=[SINK]), ("id", "shop", "double", "event_time")), (rows(sinks=[SINK], id="id"), ("id",))]
     ):
         orders, log = Orders(tmp_path / str(number)), Log()
-        deliver_to(log, monkeypatch)
         orders.run(pipeline, order("a"))
-        orders.handle(pipeline).deliver()
+        with delivering_to(log):
+            orders.handle(pipeline).deliver()
         assert log.identity == identity
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.audit.store import LimitExceededError, UnusualDataError
+from headrace.errors import LimitExceededError, UnusualDataError
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, Orders, order
 
 EARLY: dict[str, Any] = {"min_versions": 2, "min_rows": 5}

@@ -2,8 +2,8 @@
 
 import pytest
 from hypothesis import HealthCheck, given, settings
+from pyspark.sql import SparkSession
 
-from headrace.distribute.spark.application import SparkSession
 from tests.process.random_runs import SCHEDULES, Schedule
 from tests.reference.scenarios import Scenario
 from tests.reference.strategies import examples

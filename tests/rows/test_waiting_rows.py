@@ -11,9 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.errors import PipelineError
-from headrace.read.explanation import ExplainError
-from headrace.runs.restore import ChangedPipelineError
+from headrace.errors import ChangedPipelineError, ExplainError, PipelineError
 from tests.rows.orders import CHANGES, COLUMNS, ORDERS, SCHEMA, Orders, minute, order, rows
 
 A_DAY_LATE: dict[str, Any] = {"how": hr.retracting(allowed_lateness="1d")}

@@ -19,13 +19,10 @@ from click.testing import CliRunner
 import headrace as hr
 from headrace import DataType
 from headrace.cli.main import app
-from headrace.connections import MissingConnectionError
-from headrace.ext.sinks import SinkRefusedError, SinkUnreachableError, UndeliverableError
-from headrace.pipeline.endpoints import Sink
-from headrace.read.diff.target_comparison import ComparedColumnsError
-from headrace.runs.delivering.checking import ComparedTableError
+from headrace.errors import ComparedColumnsError, ComparedTableError, MissingConnectionError
+from headrace.ext.sinks import Sink, SinkRefusedError, SinkUnreachableError, UndeliverableError
+from headrace.ext.stores import open_store
 from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
-from headrace_snapshots.store import open_store
 from tests.sinks.warehouse import Warehouse
 from tests.sinks.worlds import DeltaWorld, IcebergWorld, PostgresWorld
 

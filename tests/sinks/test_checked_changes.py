@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.model.expressions.data_types import DataType
+from headrace import DataType
 from headrace.testing.connectors.worlds import SinkDeployment
 from headrace_lab.sizes import set_sizes
 from tests.sinks.checked import MODES, counts, delivered_twice, how, values_are_right

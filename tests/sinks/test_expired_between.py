@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from headrace.ext.sinks import ChangeSource, FillReason
-from headrace.runs.client.handle import PipelineHandle
 from headrace.testing.connectors.worlds import SinkDeployment, order
+from headrace.types import PipelineHandle
 from headrace_lab.sizes import set_sizes
 from tests.sinks.worlds import DeltaWorld
 

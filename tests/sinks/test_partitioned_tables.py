@@ -8,11 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from headrace import DataType
+from headrace.errors import ComparedColumnsError, ComparedTableError
 from headrace.ext.sinks import SinkRefusedError
-from headrace.read.diff.target_comparison import ComparedColumnsError
-from headrace.runs.client.handle import PipelineHandle
-from headrace.runs.delivering.checking import ComparedTableError
 from headrace.testing.connectors.worlds import VALUES, SinkDeployment, order
+from headrace.types import PipelineHandle
 from tests.sinks.worlds import DeltaWorld
 
 TEXTS = ("007", "7", "a/b c=%41", "é", "+1", "__x")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import headrace as hr
+from headrace.errors import SinkTakenError
 from headrace.ext.sinks import ChangeSource, FillReason
-from headrace.sinks.failures import SinkTakenError
 from headrace.testing.connectors.worlds import SinkDeployment, order
 from tests.sinks.worlds import DeltaWorld
 

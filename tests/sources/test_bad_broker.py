@@ -13,8 +13,8 @@ import pytest
 import tenacity
 
 import headrace as hr
-from headrace.connectors.kafka.definition import KafkaRefusedError, KafkaUnreachableError
-from headrace.runs.client.handle import PipelineHandle
+from headrace.errors import KafkaRefusedError, KafkaUnreachableError
+from headrace.types import PipelineHandle
 from headrace_lab.sizes import set_sizes
 from scripts.kafka import Kafka
 from tests.sources.kafka_topics import Topics

@@ -15,12 +15,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 
 import headrace as hr
-from headrace.connectors.kafka.definition import PartitionsAddedError
-from headrace.pipeline.endpoints import Source
-from headrace.runs.client.handle import PipelineHandle
+from headrace.errors import PartitionsAddedError
+from headrace.ext.sources import Source
 from headrace.testing import rows, run
 from headrace.testing.connectors import VersionsConformance, VersionsWorld
 from headrace.testing.steps import UnitTestError
+from headrace.types import PipelineHandle
 from scripts.schema_registry import SchemaRegistry
 from tests.sources.kafka_topics import Message, Topics
 from tests.sources.test_avro_topic import message

@@ -11,7 +11,7 @@ import pytest
 
 import headrace as hr
 from headrace import col
-from headrace.pipeline.endpoints import Source
+from headrace.ext.sources import Source
 from headrace.testing.connectors import VersionsConformance, VersionsWorld
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-
-from headrace.distribute.spark.application import SparkSession
+from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
