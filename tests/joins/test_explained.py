@@ -13,7 +13,7 @@ from headrace.read.views.arrow_types import ExplainError
 from headrace.state.chunks import KeyGroupRange
 from headrace.state.layers import some_of
 from headrace_lab.sizes import set_sizes
-from tests.joins.trades import RATE, RATES, TRADES, Trades, as_of, rate, rated, trade
+from tests.joins.trades import RATE, RATES, TRADE, TRADES, Trades, as_of, rate, rated, trade
 from tests.joins.trades import at as minute
 
 pytestmark = pytest.mark.slow  # whole runs
@@ -47,8 +47,9 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
     trades.run(pipeline, news=[rate(41, 7), rate(80, 1)], rates=[rate(200, 1)], trades=[trade("e", 210)])
     rates, news = trades.handle(pipeline).explain({"ccy": "usd"}).joins
     assert [(row.values["id"], [met.values for met in row.partners]) for row in rates.rows or ()] == [
-        ("a", [{"rate": 1}]), ("c", [{"rate": 2}]), ("e", [{"rate": 1}])
-    ]  # fmt: skip
+        ("c", [{"rate": 2}]),
+        ("e", [{"rate": 1}]),
+    ]  # fmt: skip - a stands for good
     (of_c,) = trades.handle(pipeline).explain(window=minute(40)).to_json()["joins"][1]["rows"]
     assert of_c["partners"] == [{"event_time": minute(41), "values": {"next": 7}}]
     words = [[*row.lines(news)][-1] for row in news.rows or ()]
@@ -61,6 +62,20 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
         trades.handle(pipeline).explain({"rate": 1})
     with pytest.raises(StateDefinitionError, match="headrace explain"):
         trades.handle(pipeline).state()
+
+
+def test_a_row_that_is_withdrawn_in_the_epoch_in_which_it_comes_to_stand_for_good_is_not_shown(tmp_path: Path) -> None:
+    trades, changes = Trades(tmp_path), {**TRADE, "sign": int}
+    signed = hr.json("landing/trades", changes, changelog=col("sign")).event_time("at", bound="0s")
+    pipeline = rated(as_of(max_age="20m", lateness="10m"), input=signed, id="id")
+    trades.run(pipeline, trades=[trade("a", 5, sign=1), trade("b", 90, sign=1)], rates=[rate(0, 1)])
+    (row,) = trades.handle(pipeline).explain("a").joins[0].rows or ()
+    assert row.values["id"] == "a"
+    trades.run(pipeline, trades=[trade("a", 5, sign=-1)], rates=[rate(90, 2)])
+    assert trades.current(pipeline) == {("b", 2): 1}
+    (join,) = trades.handle(pipeline).explain("a").joins
+    assert not join.rows
+    assert [*join.lines()][-1] == "  keeps no such row: none came in time, or what it met stands for good"
 
 
 def test_windows_behind_a_join_say_which_rows_it_keeps_of_their_key(tmp_path: Path) -> None:

@@ -73,10 +73,8 @@ class LeftRow:
                 f"waits for {join.name} until the watermark {_exceeds(self.complete)}: what comes on time may still "
                 f"change what it meets{progress}"
             )
-        if join.watermark <= self.final:
-            ends = "for ever" if self.final >= NEVER else f"until the watermark {_exceeds(self.final)}"
-            return f"waits for nothing on time; what comes late still changes what it meets, {ends}"
-        return "stands for good: its lateness is over"
+        ends = "for ever" if self.final >= NEVER else f"until the watermark {_exceeds(self.final)}"
+        return f"waits for nothing on time; what comes late still changes what it meets, {ends}"
 
     def to_json(self) -> dict[str, Any]:
         """A JSON value."""
@@ -244,12 +242,16 @@ class _Kept:
             name,
             join.made_by,
             join.outer,
-            self.joins.watermark_of(self.join.number + 1, self.state.watermark_above_joins),
+            self._watermark,
             None if join.is_of_output else self.state.watermark_of(name),
             self.state.inputs_held_back,
             rows,
             earlier,
         )
+
+    @property
+    def _watermark(self) -> Instant:
+        return self.joins.watermark_of(self.join.number + 1, self.state.watermark_above_joins)
 
     def _layers(self, table: str) -> tuple[Layer, ...]:
         return self.state.manifest.tables.get(table, ())
@@ -260,7 +262,7 @@ class _Kept:
         newest, number = self.join.left_schema.empty_table(), 0
         for part in self._parts(table, asked_rows):
             pieces = some_of(self.state.catalog.store, self.join.left_schema, self._layers(table), part)
-            rows_asked = [self._within(part, asked_rows.among(self.join, rows)) for rows in pieces]
+            rows_asked = [self._within(part, self._open(asked_rows.among(self.join, rows))) for rows in pieces]
             if not any(rows.num_rows for rows in rows_asked):
                 continue
             rows = newest_kept(self.join, pa.concat_batches(rows_asked), MIN_INSTANT)
@@ -272,6 +274,11 @@ class _Kept:
         if not len(shown_rows):
             return [], 0
         return self._with_partners(shown_rows.to_batches()[0]), number - len(shown_rows)
+
+    def _open(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """``rows`` without those that stand for good: what withdrew them last, or what they met, is not stored."""
+        completed = self.join.left_completion(as_numpy(rows.column(c.EVENT_TIME)))
+        return rows.filter(pa.array(~self.join.late_mask(completed, self._watermark)))
 
     def _order(self, direction: str) -> list[tuple[str, str]]:
         """By event time, then by their columns, whatever order files have them in."""
