@@ -101,6 +101,7 @@ _HOMES = {
     "least": "headrace.model.expressions.columns",
     "limit": "headrace.pipeline.quality",
     "lit": "headrace.model.expressions.expr",
+    "lookup": "headrace.pipeline.joins",
     "merge_distinct_sketches": "headrace.kernel.aggregates.sketches",
     "merge_quantile_sketches": "headrace.kernel.aggregates.sketches",
     "newest": "headrace.pipeline.rows",

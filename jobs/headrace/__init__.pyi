@@ -95,6 +95,7 @@ from headrace.pipeline.endpoints import Input as Input
 from headrace.pipeline.endpoints import OnMissing, OnUnreadable, OwnFunction
 from headrace.pipeline.endpoints import SparkFunction as SparkFunction
 from headrace.pipeline.joins import as_of as as_of
+from headrace.pipeline.joins import lookup as lookup
 from headrace.pipeline.joins import next_event as next_event
 from headrace.pipeline.joins import same_window as same_window
 from headrace.pipeline.joins import within as within

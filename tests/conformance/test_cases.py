@@ -12,9 +12,12 @@ FILES = sorted((Path(__file__).parent / "cases").glob("*.json"))
 
 
 def land_joined_outputs(folder: Path) -> Path:
-    """A file of the cases of joins with each side as an output of rows, which changes nothing (16.8)."""
+    """A file of the cases of joins with each side as an output of rows, which changes nothing (16.8). There are no
+    lookups of outputs.
+    """
     whole = json.loads((Path(__file__).parent / "cases" / "own_joins.json").read_text())
-    whole["cases"] = [{**case, "join": {**case["join"], "outputs": True}} for case in whole["cases"]]
+    cases = [case for case in whole["cases"] if case["join"]["type"] != "lookup"]
+    whole["cases"] = [{**case, "join": {**case["join"], "outputs": True}} for case in cases]
     path = folder / "joined_outputs.json"
     path.write_text(json.dumps(whole))
     return path

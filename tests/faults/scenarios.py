@@ -147,6 +147,21 @@ PIPELINES: Mapping[str, hr.Pipeline] = {
         ],
         how=hr.retracting("30m"),
     ),
+    "looked_up": pipeline(
+        "looked_up",
+        what={"spent": (col("price") * col("cost")).sum(), "met": col("cost").count()},
+        join=[
+            hr.lookup(
+                hr.json("landing/orders", {"who": str, "at": datetime, "cents": int}, max_files=1)
+                .arrival_time()
+                .named("orders"),
+                {"user": "who"},
+                columns={"cost": "cents"},
+                order="at",
+                outer=True,
+            )
+        ],
+    ),
     "several_outputs": with_outputs("several_outputs"),
     "waiting_rows": hr.Pipeline(
         "waiting_rows",

@@ -46,7 +46,7 @@ _RETRACTING = st.builds(hr.retracting, st.none() | lengths(0, 30))
 
 @st.composite
 def joins(draw: st.DrawFn, right: Input) -> Join:
-    """One of any kind. What comes along has names of its own."""
+    """One of any kind; a lookup of what goes by arrival. What comes along has names of its own."""
     names = draw(st.lists(st.sampled_from(["x", "word", "part", "price", "day"]), min_size=1, max_size=3, unique=True))
     options: dict[str, Any] = {
         "columns": {f"{right.name}_{name}": name for name in names},
@@ -55,7 +55,9 @@ def joins(draw: st.DrawFn, right: Input) -> Join:
         "where": draw(_WHERE),
         "spread": draw(st.sampled_from([1, 1, 3])),
     }
-    on = draw(_ON)
+    on, deleted = draw(_ON), draw(st.sampled_from([None, col("end")]))
+    if right.event_time.expr is None:
+        return hr.lookup(right, on, order=draw(_ORDERS), deleted=deleted, **options)
     match draw(st.sampled_from(["within", "window", "next", "as_of", "as_of"])):
         case "within":
             return hr.within(right, on, between=draw(_SPANS), **options)
@@ -63,7 +65,6 @@ def joins(draw: st.DrawFn, right: Input) -> Join:
             return hr.same_window(right, on, window=draw(_WINDOWS), **options)
         case "next":
             return hr.next_event(right, on, within=draw(lengths(0, 20)), order=draw(_ORDERS), **options)
-    deleted = draw(st.sampled_from([None, col("end")]))
     age = draw(st.none() | lengths(0, 20))
     history = draw(st.none() | lengths(0, 20)) if age is None and right.source.changelog else None
     return hr.as_of(right, on, max_age=age, order=draw(_ORDERS), deleted=deleted, history=history, **options)
@@ -75,6 +76,8 @@ def _rights(draw: st.DrawFn, name: str) -> Input:
         source = FileSource(f"{name}ly", "json", _SIGNED, changelog=col("sign"))
     else:
         source = FileSource(f"{name}ly", draw(st.sampled_from(["json", "parquet"])), SCHEMA)
+        if draw(st.integers(0, 3)) == 0:
+            return source.arrival_time().named(name)
     return Input(source, draw(_PARTS["event_time"]), name)
 
 

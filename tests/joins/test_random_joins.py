@@ -1,12 +1,14 @@
 """Random pipelines with joins give what the reference gives, computed in the run's own process and by Spark."""
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from headrace.runs.options import Mode
 from headrace_lab.sizes import set_sizes
 from tests.joins.random_joins import join_scenarios, output_join_scenarios
 from tests.process.random_runs import SCHEDULES, Schedule, check
@@ -31,8 +33,10 @@ def in_pieces() -> AbstractContextManager[None]:
 
 
 def check_joined(scenario: Scenario, schedule: Schedule, executors: list[str], spark: object = None) -> None:
-    """Rows as rows, panes as panes."""
+    """Rows as rows, panes as panes. A batch of lookups is refused."""
     pipeline = scenario.pipeline
+    if any(join.by_arrival for join in pipeline.joins_of_inputs):
+        schedule = replace(schedule, mode=Mode.MICRO_BATCH)
     (check_rows if pipeline.rows or pipeline.outputs else check)(scenario, schedule, executors, spark)
 
 

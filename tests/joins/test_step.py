@@ -40,10 +40,13 @@ def right_input(*, signed: bool) -> hr.Input:
     return hr.json("landing/right", RIGHT, **changelog).event_time("at", bound="0s").named("right")
 
 
-def any_join(rng: random.Random, right: hr.Input) -> Join:
+def any_join(rng: random.Random, right: hr.Input, *, looks_up: bool) -> Join:
     late = None if rng.random() < 0.1 else f"{rng.choice([0, 0, 2, 7])}s"
     outer = rng.random() < 0.5
     options: dict[str, Any] = {"columns": ["v"], "outer": outer, "lateness": late, "spread": rng.choice([1, 1, 3])}
+    if looks_up:
+        arriving = right.source.arrival_time().named("right")
+        return hr.lookup(arriving, {"k": "k2"}, order="seq", deleted=hr.col("gone"), **options)
     match rng.randrange(5):
         case 0:
             begin = rng.randrange(-6, 5)
@@ -115,8 +118,9 @@ def drawn(rng: random.Random, around: int, side: tuple[list[Row], list[Row]], ma
 
 def play(seed: int) -> int:
     rng = random.Random(seed)
-    signed_left, signed_right = rng.random() < 0.4, rng.random() < 0.4
-    join = any_join(rng, right_input(signed=signed_right))
+    looks_up = rng.random() < 0.2
+    signed_left, signed_right = (not looks_up and rng.random() < 0.4 for _ in range(2))
+    join = any_join(rng, right_input(signed=signed_right), looks_up=looks_up)
     compiled = CompiledJoin(0, join, LEFT, join.lateness, signed_left)
     reference = JoinRun(join, LEFT, join.lateness)
     files: tuple[list[File], list[File]] = ([], [])

@@ -203,6 +203,7 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
         hr.same_window(replace(RATES, name="more"), {"user": "name"}, window=hr.FixedWindows("1h"), columns=["seq"]),
     ),
     "the next event": lambda: joining(hr.next_event(RATES, {"user": "name"}, within="1d", columns=["rate"])),
+    "a lookup": lambda: joining(hr.lookup(RATES.source.arrival_time().named("rates"), {"user": "name"}, order="seq")),
     "outputs that are joined": lambda: hr.Pipeline("clicks", CLICKS, outputs={
         "all": hr.Rows(["user", "amount"]), "ends": hr.Rows(["user", "share"], filter=col("end")),
         "ended": hr.Rows(["user", "share"], of="all", join=[hr.as_of("ends", "user", lateness="1h", outer=True)]),

@@ -29,6 +29,7 @@ WHAT = {"flights": hr.count()}
 HOURLY = hr.FixedWindows("1h")
 COUNT = hr.AfterCount(1)
 RIGHT = FLIGHTS.event_time("at", bound="1h").named("right")
+ARRIVING = FLIGHTS.arrival_time().named("right")
 N, S, T = col("delay"), col("origin"), col("at")
 
 GOOD: dict[str, dict[str, Any]] = {
@@ -91,6 +92,10 @@ GOOD: dict[str, dict[str, Any]] = {
     },
     "next_event": {
         "right": RIGHT, "on": "origin", "within": "1h", "columns": ["delay"], "order": "at", "where": N > 0,
+        "outer": True, "lateness": "1h", "spread": 4,
+    },
+    "lookup": {
+        "right": ARRIVING, "on": "origin", "columns": ["delay"], "order": "at", "deleted": N > 3, "where": N > 0,
         "outer": True, "lateness": "1h", "spread": 4,
     },
     "newest": {"order": "n", "deleted": hr.col("n") > 1},

@@ -161,6 +161,9 @@ def _join_lines(join: Join, lateness: Duration | None) -> Iterator[str]:
     if join.spread > 1:
         yield f"the rows of a key are spread over {join.spread} places, at each of which is all of {join.name}"
     lateness_text = "for ever" if lateness is None else f"until {render_duration(lateness)} behind the watermark"
+    if join.by_arrival:
+        yield f"a row that comes late is still joined, {lateness_text}; what left is never corrected"
+        return
     yield f"what comes late still corrects what left, {lateness_text}"
     if join.history is not None and lateness is not None:
         history_text = render_duration(Duration(lateness + join.history))
@@ -174,6 +177,8 @@ def _describe_match(join: Join) -> str:
         if join.order is None
         else f", of several at one moment that with the greatest {render_expression(join.order)}"
     )
+    if join.by_arrival:
+        return f"the version of {join.name} that came last, in the same epoch or before{order_text}"
     if join.window is not None:
         return f"all rows of {join.name} in its window ({describe_windows(join.window)})"
     match join.meets:

@@ -225,7 +225,10 @@ def _encode_join(join: Join) -> dict[str, Any]:
     names = ("on", "columns", "meets", "begin", "end", "window", "order", "deleted", "where", "lateness", "history")
     parts = _encode_if_used(**{name: getattr(join, name) for name in names})
     parts |= _encode_if_used(
-        outer=join.outer or None, spread=join.spread if join.spread > 1 else None, computed=join.computed or None
+        outer=join.outer or None,
+        spread=join.spread if join.spread > 1 else None,
+        computed=join.computed or None,
+        by_arrival=join.by_arrival or None,
     )
     return parts if join.is_of_output else {"input": join.name, **parts}
 

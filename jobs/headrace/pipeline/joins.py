@@ -1,9 +1,10 @@
 """Joins of records with those of other inputs: for each row on the left an interval of event times on the right, and
 which of the rows there it meets.
 
-The version of a table that held (as of), all events within an interval, those of the same window, the next event: one
-operator. What comes out is a multiset of rows at the time of the left row, and after each epoch the function of all
-rows that were accepted: an older version that comes late corrects what it should have met (design note 0023).
+The version of a table that held (as of), all events within an interval, those of the same window, the next event, what
+is known when a row comes (lookup): one operator. What comes out is a multiset of rows at the time of the left row, and
+after each epoch the function of all rows that were accepted: an older version that comes late corrects what it should
+have met (design note 0023). A lookup alone goes by when input was read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -107,6 +108,7 @@ class Join(Suggesting):
     are spread, at each of which are all right rows. ``history``: for how long beyond the lateness versions can be
     withdrawn; None: for ever. ``computed``: what is compared of left rows that is no column, under its text, by which
     ``on`` knows it. ``takes_rest``: what comes along of an output is not said, and known with its columns.
+    ``by_arrival``: in place of an interval, a left row meets what has come up to the epoch in which it comes itself.
     ``made_by`` is the function that users wrote.
     """
 
@@ -126,6 +128,7 @@ class Join(Suggesting):
     history: Duration | None = None
     computed: Mapping[str, Expr] = field(default_factory=dict)
     takes_rest: bool = False
+    by_arrival: bool = False
     made_by: str = "join"
 
     @property
@@ -162,7 +165,7 @@ class Join(Suggesting):
     @property
     def withdraws(self) -> bool:
         """Whether rows that left can be withdrawn again, though no record can."""
-        return self.outer or self.meets is not Meets.ALL
+        return not self.by_arrival and (self.outer or self.meets is not Meets.ALL)
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:
         """What is computed of right rows, each with its purpose."""
@@ -246,6 +249,53 @@ def as_of(
     join = replace(join, meets=Meets.LAST, begin=begin, order=order_expr, deleted=is_deleted, history=history_length)
     if not join.is_of_output:
         join.check_history()
+    return _of_versions(join)
+
+
+@check_keywords
+def lookup(
+    right: Input,
+    on: On,
+    *,
+    columns: Columns = None,
+    order: Read | None = None,
+    deleted: Expr | None = None,
+    where: Expr | None = None,
+    outer: bool = False,
+    lateness: Length | None = None,
+    spread: int = 1,
+) -> Join:
+    """Join each record with what is known of ``right`` when it is read: the version that came last, in the same epoch
+    or before. What left is never corrected. A replay repeats it; a batch, in which all comes at once, is refused.
+
+    :param right: versions by the time of their arrival: a named input with ``.arrival_time()``.
+    :param on: columns that both sides have, or ``{"left column": "right column"}``, either of which may be computed.
+    :param columns: what comes along, names or expressions by name; None: all but those of ``on``.
+    :param order: which of several versions that came at one moment counts: the greatest.
+    :param deleted: TRUE of a version that says that there is nothing from its arrival on. Where the source of ``right``
+        has ``versions=``, these say both.
+    :param where: right rows that it is not TRUE of are left out.
+    :param outer: whether a record that meets no version leaves with NULLs.
+    :param lateness: how late a record may be by its own event time; None: as the aggregation behind it says.
+    :param spread: over so many places the records of a key are spread, where one key has a large part of them; all of
+        ``right`` is kept at each. What comes out is the same.
+    :raises PipelineError: an argument is wrong.
+
+    >>> shops = hr.json("landing/shops", {"id": int, "country": str}).arrival_time().named("shops")
+    >>> hr.lookup(shops, {"shop": "id"}, outer=True).by_arrival
+    True
+    """
+    arguments = Arguments("lookup")
+    join = _make_join(arguments, right, on, columns=columns, where=where, lateness=lateness, outer=outer, spread=spread)
+    if join.is_of_output:
+        why = "panes of an output come with what they are made of; as_of(...) joins them by their times"
+        raise arguments.refusal("right", right, why)
+    if join.right.event_time.expr is not None:
+        why = "it has an event time, by which as_of(...) joins; write .arrival_time() in place of .event_time(...)"
+        raise join.wrong("right", why)
+    order_expr = None if order is None else column_or_expression(arguments, "order", order)
+    is_deleted = None if deleted is None else require_expression(arguments, "deleted", deleted)
+    join = replace(join, meets=Meets.LAST, begin=None, by_arrival=True, order=order_expr, deleted=is_deleted)
     return _of_versions(join)
 
 
@@ -533,7 +583,23 @@ def wrong_beside_joins(joins: Sequence[Join], left: Sequence[Input], *, has_loop
     if duplicates := [name for name in names if names.count(name) > 1]:
         return f"join: two joins are of input {duplicates[0]}; name the second one otherwise, .named(...)"
     by_arrival = any(input_.event_time.expr is None for input_ in left)
-    return next((wrong for join in joins if (wrong := _wrong_right(join, by_arrival=by_arrival)) is not None), None)
+    wrong_rights = (_wrong_right(join, by_arrival=by_arrival) for join in joins)
+    return next((wrong for wrong in (*wrong_rights, _wrong_left_of_lookup(joins, left)) if wrong is not None), None)
+
+
+def _wrong_left_of_lookup(joins: Sequence[Join], left: Sequence[Input]) -> str | None:
+    """Why rows on the left of a lookup can be withdrawn, and what to write; None if none can."""
+    withdrawing = next((f"records of input {given.name}" for given in left if given.source.changelog is not None), None)
+    for join in joins:
+        if join.by_arrival and withdrawing is not None:
+            return (
+                f"join: {withdrawing} can be withdrawn, and {join.made_by} of {join.name} keeps no row that it has "
+                "joined, so a withdrawal would meet another version; give that an event time and take as_of(...), or "
+                f"put {join.made_by}(...) before what withdraws"
+            )
+        if join.withdraws or join.right.source.changelog is not None:
+            withdrawing = f"rows of {join.made_by} of {join.name}"
+    return None
 
 
 def _wrong_right(join: Join, *, by_arrival: bool) -> str | None:
@@ -544,10 +610,11 @@ def _wrong_right(join: Join, *, by_arrival: bool) -> str | None:
             f"join: {join.name} has versions of rows, and {join.made_by} would meet several of one; as_of(...) takes "
             "the one that held"
         )
-    if arrives and not by_arrival:
+    if arrives and not by_arrival and not join.by_arrival:
         return (
             f"join: {join.name} goes by the time of arrival, and the rows that it is joined to by their own: what had "
-            f"arrived would depend on how input is cut; give {join.name} an event time"
+            f"arrived would depend on how input is cut; give {join.name} an event time, or take lookup(...) if just "
+            "that is meant"
         )
     if changelog is not None and arrives:
         return f"join: records of {join.name} can be withdrawn, and go by the time of arrival; give it an event time"

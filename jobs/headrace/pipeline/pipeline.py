@@ -86,7 +86,8 @@ class Pipeline(PipelineParts["Pipeline"]):
     ``union`` are further inputs, united with ``input`` (12.9). ``deduplicate`` applies to all inputs together, after
     the filter (12.10).
     ``join`` brings rows of further inputs along, one join behind the other: ``as_of``, ``within``, ``same_window``,
-    ``next_event``. What comes after it (filter, key, aggregates, columns of rows) reads columns of both sides.
+    ``next_event``, ``lookup``. What comes after it (filter, key, aggregates, columns of rows) reads columns of both
+    sides.
     ``rows`` in place of ``key``, ``what``, ``where``, ``when`` and ``how``: each record that passes ``filter`` leaves
     as a row of these columns, and ``id`` names those that are unique; with ``take`` some rows of each ``key`` leave
     (see ``Rows``).

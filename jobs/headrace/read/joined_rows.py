@@ -93,7 +93,7 @@ class JoinExplained:
     """A join with the input ``name``, at its ``watermark``, which ``held_back_by`` holds back; that input has come to
     ``right_watermark`` (None: it is an output, and the snapshot of another does not say it). ``rows``: the newest left
     rows that it keeps of those that were asked for, None where they cannot be told by what was asked; ``earlier``: how
-    many others it keeps.
+    many others it keeps. ``looks_up``: it keeps none.
     """
 
     name: str
@@ -104,6 +104,7 @@ class JoinExplained:
     held_back_by: str | None
     rows: Sequence[LeftRow] | None
     earlier: int = 0
+    looks_up: bool = False
 
     def lines(self) -> Iterator[str]:
         """In words."""
@@ -114,6 +115,9 @@ class JoinExplained:
                 f"  {self.name} has given no event time yet: all that waits for the watermark waits for it, until it "
                 "does or is idle (idle= of its event_time)"
             )
+        if self.looks_up:
+            yield "  keeps no rows: what each met when it was read stands for good"
+            return
         if self.rows is None:
             yield "  which of its rows are of this key is known behind it alone: explain another output by its columns"
             return
@@ -237,7 +241,7 @@ class _Kept:
 
     def explained(self, asked: AskedRows | None) -> JoinExplained:
         join, name = self.join.join, self.join.join.name
-        rows, earlier = (None, 0) if asked is None else self._left_rows(asked)
+        rows, earlier = ((), 0) if join.by_arrival else (None, 0) if asked is None else self._left_rows(asked)
         return JoinExplained(
             name,
             join.made_by,
@@ -247,6 +251,7 @@ class _Kept:
             self.state.inputs_held_back,
             rows,
             earlier,
+            join.by_arrival,
         )
 
     @property

@@ -10,7 +10,8 @@ row. With ``deduplicate``, in ticks, one element of each ``id`` counts, and ids 
 
 ``join`` (semantics 16) says what elements meet of those with ``"side": "right"``, by key, which may be null: ``{"type":
 "as_of", "max_age": 5, "order": "order", "deleted": "gone"}``, ``{"type": "within", "between": [0, 5]}``, ``{"type":
-"same_window", "window": {...}}``, ``{"type": "next_event", "within": 5, "order": "order"}``, each with ``outer`` and
+"same_window", "window": {...}}``, ``{"type": "next_event", "within": 5, "order": "order"}``, ``{"type": "lookup",
+"order": "order", "deleted": "gone"}``, whose right elements have no ``ts`` that counts, each with ``outer`` and
 ``lateness``. Behind it panes have the column ``met``, the value of the right element. ``order`` is an integer of right
 elements; in ``deleted`` an attribute.
 
@@ -34,7 +35,7 @@ from headrace.model.expressions.typing import columns_of
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Duration, Instant, render
 from headrace.model.windows import Window
 from headrace.pipeline.endpoints import OWN, Input
-from headrace.pipeline.joins import Join, as_of, next_event, same_window, within
+from headrace.pipeline.joins import Join, as_of, lookup, next_event, same_window, within
 from headrace.pipeline.output import Rows
 from headrace.pipeline.pipeline import Pipeline
 from headrace.pipeline.rows import Every, Take, distinct, newest, top
@@ -86,7 +87,7 @@ def _join(raw: Json, right: Input | str) -> Join:
         "outer": field(raw, "outer", flag, False),
         "lateness": field(raw, "lateness", ticks, Duration(0)),
     }
-    match field(raw, "type", one_of("as_of", "within", "same_window", "next_event")):
+    match field(raw, "type", one_of("as_of", "within", "same_window", "next_event", "lookup")):
         case "within":
             begin, end = field(raw, "between", list_of(ticks, "length"))
             return within(right, KEY, between=(begin, end), **shared)
@@ -96,7 +97,15 @@ def _join(raw: Json, right: Input | str) -> Join:
             return next_event(right, KEY, within=field(raw, "within", ticks), order=order, **shared)
     age = field(raw, "max_age", ticks, None)
     is_deleted = None if deleted is None else col(deleted)
+    if _looks_up(raw):
+        if not isinstance(right, Input):
+            raise CaseFormatError("outputs are not looked up: leave outputs out")
+        return lookup(right, KEY, order=order, deleted=is_deleted, **shared)
     return as_of(right, KEY, max_age=age, order=order, deleted=is_deleted, **shared)
+
+
+def _looks_up(raw: Json) -> bool:
+    return bool(raw["type"] == "lookup")
 
 
 def _joins_outputs(rows: CaseRows) -> bool:
@@ -155,6 +164,8 @@ def rows_pipeline(case: Case) -> Pipeline:
         parts |= {"key": KEY, "where": stage.where, "take": made.take}
     try:
         right: Input | str = RIGHT if are_outputs else landed(RIGHT).named(RIGHT)
+        if isinstance(right, Input) and made.join is not None and _looks_up(made.join):
+            right = right.source.arrival_time().named(RIGHT)
         joins = [] if made.join is None else [_join(made.join, right)]
         of_rows: dict[str, Any] = {
             "rows": {name: col(name) for name in (KEY, VALUE, *(column for join in joins for column in join.columns))},

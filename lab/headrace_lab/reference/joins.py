@@ -1,5 +1,5 @@
 """A join, row by row: every row that was accepted is kept for ever, and after each epoch each left row that does not
-stand for good yet is joined again (semantics 16).
+stand for good yet is joined again (semantics 16). A row that looks up meets what has come, once and for good (16.9).
 """
 
 import math
@@ -86,7 +86,7 @@ class JoinRun:
                 late_right.append(row)
             else:
                 self._right[kept] += -1 if row.is_retraction else 1
-        leaving = self._differences()
+        leaving = self._looked_up() if self.join.by_arrival else self._differences()
         self.watermark = max(self.watermark, watermark)
         return leaving, late_left, late_right
 
@@ -146,6 +146,21 @@ class JoinRun:
             return None
         carried = tuple(_one_nan(value(expr)) for expr in self.join.columns.values())
         return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, carried)
+
+    def _looked_up(self) -> list[Row]:
+        """What the left rows of the epoch meet of all that has come, which nothing changes any more."""
+        leaving: list[Row] = []
+        for (timestamp, values), count in self._left.items():
+            key = key_of(self.join, dict(zip(self.schema, values, strict=True)), self.schema)
+            known = [right for right in self._right if right.key == key and None not in key]
+            newest = max(known, key=lambda right: (right.timestamp, right.rank), default=None)
+            carried: Values | None = None if newest is None or newest.is_deleted else newest.carried
+            if carried is None and self.join.outer:
+                carried = tuple(None for _ in self.join.columns)
+            if carried is not None:
+                leaving += [self._row(timestamp, (*values, *carried), is_retraction=False)] * count
+        self._left.clear()
+        return leaving
 
     def _differences(self) -> list[Row]:
         """What left rows meet now and did not before, and what no more; of those past their bound nothing."""

@@ -189,6 +189,8 @@ class CompiledJoin:
 
     def held_from(self, watermark: Instant) -> int:
         """The event time from which on versions can be withdrawn yet: of those before it the newest holds for good."""
+        if self.join.by_arrival:
+            return int(MAX_INSTANT)
         if not self.has_signed_right:
             return self.first_open(watermark) + 1
         first = self.first_open(watermark)
@@ -255,13 +257,21 @@ class CompiledJoin:
 
     def right_interval(self, times: Ints) -> tuple[Ints | None, Ints]:
         """The first and the last event time of right rows that left rows at these times may meet; None: any before."""
+        if self.join.by_arrival:
+            return None, self.version_times(times)
         if self.join.window is not None:
             start, end = self._window_bounds(self.join.window, times)
             return start, end - 1
         return None if self.join.begin is None else times + int(self.join.begin), times + int(self.join.end)
 
+    def version_times(self, times: Ints) -> Ints:
+        """Up to which time versions count for left rows at ``times``: of a lookup all that have come."""
+        return np.full(len(times), int(MAX_INSTANT)) if self.join.by_arrival else times
+
     def left_interval(self, times: Ints) -> tuple[Ints, Ints]:
-        """The first and the last event time of left rows that right rows at these times may be met by."""
+        """The first and the last event time of stored left rows that right rows at these times may be met by."""
+        if self.join.by_arrival:  # none is stored: the first is after the last
+            return np.full(len(times), int(MAX_INSTANT)), np.full(len(times), int(MIN_INSTANT))
         if self.join.window is not None:
             start, end = self._window_bounds(self.join.window, times)
             return start, end - 1

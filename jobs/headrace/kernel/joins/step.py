@@ -88,6 +88,8 @@ def kept_rows(
     join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Instant, *, is_left: bool
 ) -> Iterator[pa.RecordBatch]:
     """Rows of one side that count at ``watermark``, of ``rows`` in the order of (hash, event time)."""
+    if is_left and join.join.by_arrival:
+        return
     times = as_numpy(rows.column(c.EVENT_TIME))
     counts = ~join.late_mask(join.left_completion(times) if is_left else join.right_completion(times), watermark)
     for start in range(0, len(counts) if counts.any() else 0, PIECE_ROWS.value):
@@ -326,7 +328,8 @@ class _Epoch:
         hashes, times = (as_numpy(left.column(name)) for name in (c.HASH, c.EVENT_TIME))
         first, last = self.join.right_interval(times)
         if first is None:
-            partners = sides.count_most_rows([*self.right_files, self.right_delta], _each_key(hashes, times))
+            keys = _each_key(hashes, self.join.version_times(times))
+            partners = sides.count_most_rows([*self.right_files, self.right_delta], keys)
         else:
             partners = sides.count_most_rows([self.right_delta], sides.Times.of(hashes, first, last))
             needed_rows = slice(old if self._is_of_changes and not self.join.has_signed_left else 0, None)
@@ -370,7 +373,7 @@ class _Epoch:
         """Versions at the times of left rows, and of each key the one that held before: as many older ones are read as
         it takes to find it, since some have been withdrawn, and another key may have the same hash.
         """
-        wanted_keys = _each_key(left.hashed, left.times)
+        wanted_keys = _each_key(left.hashed, self.join.version_times(left.times))
         place = np.searchsorted(wanted_keys.hashed, left.hashed)
         most = np.full(len(wanted_keys.hashed), ANCHOR_ROWS.value)
         while True:
