@@ -468,11 +468,6 @@ def late_for_main(folder: Path, pipeline: hr.Pipeline) -> Any:
     return handle
 
 
-def test_joined_rows_are_not_patched(tmp_path: Path) -> None:
-    with pytest.raises(UnpatchableError, match="gives joined rows, which what has not come yet may still correct"):
-        late_for_main(tmp_path, rated(as_of())).promote("fix", patch=True)
-
-
 def test_rows_of_groups_behind_a_join_are_patched(tmp_path: Path) -> None:
     groups = rated(as_of(), rows=["id", "rate"], key="ccy", take=hr.top(1, by="rate"), **HOUR)
     handle = late_for_main(tmp_path, groups)

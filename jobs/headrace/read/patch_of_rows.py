@@ -117,9 +117,15 @@ class RowsPatch(PatchRows):
 
     @property
     def _unit(self) -> list[str]:
-        """What a patch leaves or takes as a whole: a group; a row by itself."""
-        is_grouped = self.compared.stage.made_of is RowOrigin.GROUPS
-        return [*self._keys, WINDOW_START, WINDOW_END] if is_grouped else self._identity
+        """What a patch leaves or takes as a whole: a group; joined rows of one moment, of which some are of one left
+        row; a row by itself.
+        """
+        match self.compared.stage.made_of:
+            case RowOrigin.GROUPS:
+                return [*self._keys, WINDOW_START, WINDOW_END]
+            case RowOrigin.JOINED:
+                return [EVENT_TIME]
+        return self._identity
 
     @property
     def _apart(self) -> tuple[list[NamedFile], list[NamedFile]]:

@@ -351,7 +351,8 @@ class LastStage:
         if made_of in (RowOrigin.RECORDS, RowOrigin.JOINED, RowOrigin.PANES):
             ids = manifest.definition.get("deduplicate")
             horizon = None if ids is None else Duration(ids["horizon"])
-            return cls(retracting, Duration(0), None, None, table, is_first, made_of, horizon=horizon)
+            lateness = _longest_lateness(manifest.definition) if made_of is RowOrigin.JOINED else Duration(0)
+            return cls(retracting, lateness, None, None, table, is_first, made_of, horizon=horizon)
         where = _inner_windows(stages[-1]["where"])
         merging = MergingWindows(bool(where.get("touching_merges", False))) if where.get("is") == "sessions" else None
         return cls(
@@ -377,7 +378,8 @@ class LastStage:
 
     def expired_until(self, manifest: Manifest) -> Instant:
         """Windows that end no later than that have expired (semantics 5.2): no element can change them any more. Rows
-        of records are over with their instant, as far as ids older than that are not remembered (12.10).
+        of records are over with their instant, as far as ids older than that are not remembered (12.10); joined rows
+        once they stand for good (16.5).
         """
         if self.is_never_late:
             return MAX_INSTANT
@@ -414,7 +416,7 @@ def takes_patches(manifest: Manifest) -> bool:
     stage = LastStage.from_manifest(manifest)
     if stage is None or stage.own is not None or stage.merging is not None or stage.lateness is None:
         return False
-    is_left_open = stage.made_of in (RowOrigin.JOINED, RowOrigin.PANES, RowOrigin.ALL_TIME)
+    is_left_open = stage.made_of in (RowOrigin.PANES, RowOrigin.ALL_TIME)
     return not is_left_open and stage.accumulation is not Accumulation.DISCARDING
 
 
@@ -440,6 +442,21 @@ def _last_lateness(hows: list[Mapping[str, Any]]) -> Duration | None:
     """The lateness of the last aggregation: downstream it never shrinks (5.2). Zero where none is written."""
     bounds = [how.get("allowed_lateness", 0) for how in hows]
     return None if None in bounds else Duration(max(bounds))
+
+
+def _longest_lateness(definition: Mapping[str, Any]) -> Duration | None:
+    """The longest lateness of a join, or of what gives its sides; the last join is as patient as any of these (16.4,
+    16.8). None: one has no limit.
+    """
+    bounds = [*_latenesses(definition)]
+    return None if None in bounds else Duration(max(bounds))
+
+
+def _latenesses(definition: Mapping[str, Any]) -> Iterator[int | None]:
+    yield from (join.get("lateness", 0) for join in definition.get("joins", ()))
+    yield from (stage["how"].get("allowed_lateness", 0) for stage in definition["stages"] if "how" in stage)
+    for one in definition.get("of", ()):
+        yield from _latenesses(one)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,9 @@ records have no state, and none is late: main may give a row again of whatever i
 far as main has read too, and what main refused and could still take is in the way. Where duplicates are told, a record
 is dropped that is older than the ids which are remembered: then rows are over with those.
 
+Joined rows (16) are over once they stand for good: by their event time alone, behind the watermark and the lateness of
+the last join. What main still keeps for its joins belongs to later rows. Those of one moment are replaced together.
+
 *Why it is refused.* In discarding mode a row of ``current`` is only the last pane, no result to be replaced. Without
 a limit of lateness nothing expires, nor do groups for all time, and rows of panes may still be withdrawn. Another
 definition's rows mean something else. Where windows merge, a row may have become part of one that is still open, here
@@ -97,6 +100,8 @@ class PatchOutput:
         output_text = f" of output {self.output}" if self.output else ""
         stage = LastStage.from_manifest(self.main)
         is_over = "both have read the records" if stage and stage.is_never_late else "windows have expired on both"
+        if stage and stage.made_of is RowOrigin.JOINED:
+            is_over = "they stand for good on both"
         rows = f"replace rows{output_text} by those of branch {self.facts.branch} where {is_over}"
         return f"{rows}, as epoch {self.whole.epoch + 1} of main; the branch stays"
 
@@ -465,11 +470,6 @@ def _check_last_stage(main: Manifest) -> None:
             f"{name} gives rows of groups for all time (without where=), any of which may change with the next record: "
             "only a whole branch can be promoted (without --patch)"
         )
-    if stage.made_of is RowOrigin.JOINED:
-        raise UnpatchableError(
-            f"{name} gives joined rows, which what has not come yet may still correct: only a whole branch can be "
-            "promoted (without --patch)"
-        )
     if stage.made_of is RowOrigin.PANES:
         raise UnpatchableError(
             f"{name} gives rows of panes, and what gives these may still withdraw them: only a whole branch can be "
@@ -484,6 +484,11 @@ def _check_last_stage(main: Manifest) -> None:
         raise UnpatchableError(
             f"{name} accumulates in mode DISCARDING: a row of current is only the last pane of its window, and no "
             "result that can be replaced. Only a whole branch can be promoted (without --patch)"
+        )
+    if stage.lateness is None and stage.made_of is RowOrigin.JOINED:
+        raise UnpatchableError(
+            f"a join of {name} has no limit of lateness: none of its rows ever stands for good, so there is nothing to "
+            "patch. Only a whole branch can be promoted (without --patch)"
         )
     if stage.lateness is None:
         raise UnpatchableError(
