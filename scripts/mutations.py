@@ -561,6 +561,24 @@ MUTATIONS = (
         Test("tests.joins.test_step", "test_what_leaves_is_what_the_reference_says"),
     ),
     Mutation(
+        "a lookup meets the version that came by the event time of its row",
+        "kernel/joins/sides.py",
+        "return np.full(len(times), int(MAX_INSTANT)) if self.join.by_arrival else times",
+        "return times",
+        Case("own_joins", "own_joins_lookup"),
+    ),
+    Mutation(
+        "joined rows are patched before they stand for good",
+        "read/snapshots/progress.py",
+        "lateness = _longest_lateness(manifest.definition) if made_of is RowOrigin.JOINED else Duration(0)",
+        "lateness = Duration(0)",
+        Test(
+            "tests.joins.test_patched_joins",
+            "test_after_random_patches_what_is_over_is_the_branchs_and_main_goes_on",
+            ("as_of", 0),
+        ),
+    ),
+    Mutation(
         "a right row is late before the rows that it reaches are",
         "kernel/joins/sides.py",
         "return times - int(self.join.begin) + self.reach",

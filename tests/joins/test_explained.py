@@ -66,8 +66,8 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
 
 def test_a_row_that_is_withdrawn_in_the_epoch_in_which_it_comes_to_stand_for_good_is_not_shown(tmp_path: Path) -> None:
     trades, changes = Trades(tmp_path), {**TRADE, "sign": int}
-    signed = hr.json("landing/trades", changes, changelog=col("sign")).event_time("at", bound="0s")
-    pipeline = rated(as_of(max_age="20m", lateness="10m"), input=signed, id="id")
+    trade_changes = hr.json("landing/trades", changes, changelog=col("sign")).event_time("at", bound="0s")
+    pipeline = rated(as_of(max_age="20m", lateness="10m"), input=trade_changes, id="id")
     trades.run(pipeline, trades=[trade("a", 5, sign=1), trade("b", 90, sign=1)], rates=[rate(0, 1)])
     (row,) = trades.handle(pipeline).explain("a").joins[0].rows or ()
     assert row.values["id"] == "a"

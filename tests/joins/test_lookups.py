@@ -100,8 +100,8 @@ def test_it_says_what_it_does(trades: Trades) -> None:
     )
     assert not any("input rates" in note for note in pipeline_notes(pipeline))  # whose clock goes on by itself
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 1)])
-    told = str(trades.handle(pipeline).explain("a"))
-    assert "  keeps no rows: what each met when it was read stands for good" in told
+    text = str(trades.handle(pipeline).explain("a"))
+    assert "  keeps no rows: what each met when it was read stands for good" in text
     assert trades.handle(pipeline).explain("a").to_json()["joins"][0]["rows"] == []
 
 
@@ -132,9 +132,9 @@ def test_it_says_what_it_does(trades: Trades) -> None:
     ],
 )
 def test_what_cannot_be_looked_up_is_refused_with_what_to_write(make: Any, says: str) -> None:
-    with pytest.raises(PipelineError) as raised:
+    with pytest.raises(PipelineError) as error:
         make()
-    assert says in str(raised.value)
+    assert says in str(error.value)
 
 
 def test_a_batch_and_a_clock_of_its_own_are_refused_before_anything_moves(trades: Trades) -> None:
@@ -152,9 +152,11 @@ def test_a_batch_and_a_clock_of_its_own_are_refused_before_anything_moves(trades
 
 def test_it_can_stand_before_other_joins_and_behind_those_that_withdraw_nothing(trades: Trades) -> None:
     more = hr.json("landing/more", RATE).event_time("at", bound="0s").named("more")
-    near = hr.within(more, "ccy", between=("0s", "1h"), columns={"near": "rate"}, lateness="1h")
-    held = hr.as_of(more.source.event_time("at", bound="0s").named("held"), "ccy", columns={"held": "rate"}, outer=True)
-    pipeline = rated(near, lookup(), held)
+    near_rows = hr.within(more, "ccy", between=("0s", "1h"), columns={"near": "rate"}, lateness="1h")
+    held_versions = hr.as_of(
+        more.source.event_time("at", bound="0s").named("held"), "ccy", columns={"held": "rate"}, outer=True
+    )
+    pipeline = rated(near_rows, lookup(), held_versions)
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(0, 1)], held=[])
     trades.land("more", rate(10, 7))
     trades.run(pipeline, rates=[rate(0, 2)])  # the row of the first join comes to the lookup now
@@ -224,9 +226,9 @@ def test_a_range_goes_on_from_the_versions_that_main_held_then(trades: Trades) -
     handle, stands = trades.handle(pipeline), trades.current(pipeline)
     handle.backfill(branch="range", start=(now + timedelta(minutes=90)).isoformat())
     refs = handle.catalog.head().refs
-    forked = handle.catalog.common_ancestor(refs[MAIN], refs["range"])
-    assert forked is not None
-    assert forked.epoch == 1
+    fork = handle.catalog.common_ancestor(refs[MAIN], refs["range"])
+    assert fork is not None
+    assert fork.epoch == 1
     handle.promote("range")
     assert trades.current(pipeline) == stands == Counter({("0", 0): 1, ("1", 1): 1, ("2", 1): 1, ("3", 1): 1})
 
@@ -261,8 +263,8 @@ def test_a_mended_file_is_read_again_in_the_epoch_that_read_it(trades: Trades) -
     pipeline = rated(lookup())
     for number in range(3):
         trades.run(pipeline, trades=[trade(str(number), number)], rates=[rate(0, number)])
-    mended: Mapping[str, Any] = rate(0, 7)
-    (trades.folder / "landing" / "rates" / "0001.json").write_text(json.dumps(mended) + "\n")
+    version: Mapping[str, Any] = rate(0, 7)
+    (trades.folder / "landing" / "rates" / "0001.json").write_text(json.dumps(version) + "\n")
     trades.handle(pipeline).backfill(promote=True)
     assert trades.current(pipeline) == Counter({("0", 0): 1, ("1", 7): 1, ("2", 2): 1})
 
@@ -275,9 +277,9 @@ def test_where_epochs_have_expired_a_backfill_of_all_is_refused(trades: Trades) 
     for _ in range(2):  # what the first one marks the second one deletes
         expire(handle.catalog, Keep(2), datetime.max.replace(tzinfo=UTC))
     entry = handle.catalog.head().entry
-    with pytest.raises(NotRepeatableError, match="of the epochs up to snapshot") as raised:
+    with pytest.raises(NotRepeatableError, match="of the epochs up to snapshot") as error:
         handle.backfill(branch="whole")
-    assert isinstance(raised.value, FixConfigError)
+    assert isinstance(error.value, FixConfigError)
     assert handle.catalog.head().entry == entry
     trades.run(pipeline, trades=[trade("next", 9)])
     assert trades.current(pipeline)["next", 4] == 1

@@ -56,8 +56,8 @@ Rows = Counter[tuple[Any, ...]]
 
 def moment(row: tuple[Any, ...]) -> datetime:
     """The event time of a row."""
-    at: datetime = row[-1]
-    return at
+    event_time: datetime = row[-1]
+    return event_time
 
 
 @dataclass
@@ -92,16 +92,16 @@ class History:
         rows = reader.current(columns=names, at=ref).to_arrow()
         return Counter(tuple(row.values()) for row in zoneless_rows(rows))
 
-    def ago(self) -> int:
+    def some_minute(self) -> int:
         return max(0, self.minute - self.rolled.choice([0, 0, 20, 60, 200]))
 
     def files(self) -> dict[str, list[dict[str, Any]]]:
-        ids, rates = "abcd", [rate(self.ago(), self.rolled.randrange(4), seq=1, sign=1) for _ in range(2)]
+        ids, rates = "abcd", [rate(self.some_minute(), self.rolled.randrange(4), seq=1, sign=1) for _ in range(2)]
         return {
-            "trades": [trade(self.rolled.choice(ids), self.ago(), sign=1, amount=self.rolled.randrange(9))
+            "trades": [trade(self.rolled.choice(ids), self.some_minute(), sign=1, amount=self.rolled.randrange(9))
                        for _ in range(3)],
             "rates": rates,
-            "more": [rate(self.ago(), self.rolled.randrange(9))],
+            "more": [rate(self.some_minute(), self.rolled.randrange(9))],
         }  # fmt: skip
 
     def step(self) -> None:
@@ -124,11 +124,11 @@ class History:
         bound, rows = self.frozen
         stands = self.current(self.pipeline)
         assert Counter({row: n for row, n in stands.items() if moment(row) < bound}) == rows
-        after = {row: n for row, n in self.current(self.shadow).items() if moment(row) >= bound}
-        assert Counter({row: n for row, n in stands.items() if moment(row) >= bound}) == Counter(after)
+        others = {row: n for row, n in self.current(self.shadow).items() if moment(row) >= bound}
+        assert Counter({row: n for row, n in stands.items() if moment(row) >= bound}) == Counter(others)
         assert fsck(self.handle().catalog).damage == ()
 
-    def over(self, ref: str) -> datetime:
+    def over_until(self, ref: str) -> datetime:
         """Before which event time rows stand for good: by the watermark behind the joins that a snapshot has."""
         catalog = self.handle().catalog
         progress = catalog.manifest(catalog.head().refs[ref]).progress
@@ -152,25 +152,26 @@ class History:
         catalog = self.handle().catalog
         refs = catalog.head().refs
         fork = catalog.common_ancestor(refs["main"], refs[branch])
-        kept = {at for epoch, moments in self.patches.items() if fork and epoch > fork.epoch for at in moments}
-        bound = min(self.over("main"), self.over(branch))
-        before, others = self.current(self.pipeline), self.current(self.pipeline, branch)
+        newer = [moments for epoch, moments in self.patches.items() if fork and epoch > fork.epoch]
+        patched_moments = set[datetime]().union(*newer)
+        bound = min(self.over_until("main"), self.over_until(branch))
+        old_rows, others = self.current(self.pipeline), self.current(self.pipeline, branch)
 
         def is_replaced(row: tuple[Any, ...]) -> bool:
-            return moment(row) < bound and moment(row) not in kept
+            return moment(row) < bound and moment(row) not in patched_moments
 
-        wanted = Counter({row: n for row, n in before.items() if not is_replaced(row)})
-        wanted += Counter({row: n for row, n in others.items() if is_replaced(row)})
+        expected_rows = Counter({row: n for row, n in old_rows.items() if not is_replaced(row)})
+        expected_rows += Counter({row: n for row, n in others.items() if is_replaced(row)})
         options: dict[str, Any] = {"patch": True, "output": self.output or None}
         rehearsal = self.handle().promote(branch, dry_run=True, **options)
         result = self.handle().promote(branch, **options)
         stands = self.current(self.pipeline)
-        assert stands == wanted, (kind, branch, bound)
+        assert stands == expected_rows, (kind, branch, bound)
         assert rehearsal.output.rows.after == stands.total()
-        changed = {moment(row) for row in ((before - stands) + (stands - before))}
-        assert bool(result.epochs) == bool(changed)
-        if changed:
-            self.patches[catalog.manifest(catalog.head().refs["main"]).epoch] = changed
+        changes = {moment(row) for row in ((old_rows - stands) + (stands - old_rows))}
+        assert bool(result.epochs) == bool(changes)
+        if changes:
+            self.patches[catalog.manifest(catalog.head().refs["main"]).epoch] = changes
             bound = max(self.frozen[0], bound)
             self.frozen = bound, Counter({row: n for row, n in stands.items() if moment(row) < bound})
         self.check()
@@ -214,10 +215,10 @@ def test_joined_rows_that_stand_for_good_are_patched(tmp_path: Path, outer: bool
     handle = trades.handle(pipeline)
     assert "where they stand for good on both" in str(handle.promote("fix", patch=True, dry_run=True))
     handle.promote("fix", patch=True)
-    wanted = Counter({("a", 1): 1, ("b", 2): 1, ("open", 3): 1, ("end", 7): 1})
-    assert trades.current(pipeline) == wanted
+    expected_rows = Counter({("a", 1): 1, ("b", 2): 1, ("open", 3): 1, ("end", 7): 1})
+    assert trades.current(pipeline) == expected_rows
     trades.run(pipeline, rates=[rate(12, 9), rate(285, 4)])
-    assert trades.current(pipeline) == wanted - Counter([("open", 3)]) + Counter([("open", 4)])
+    assert trades.current(pipeline) == expected_rows - Counter([("open", 3)]) + Counter([("open", 4)])
 
 
 def test_joined_rows_that_are_never_over_are_not_patched(tmp_path: Path) -> None:

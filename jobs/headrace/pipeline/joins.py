@@ -589,7 +589,7 @@ def wrong_beside_joins(joins: Sequence[Join], left: Sequence[Input], *, has_loop
 
 def _wrong_left_of_lookup(joins: Sequence[Join], left: Sequence[Input]) -> str | None:
     """Why rows on the left of a lookup can be withdrawn, and what to write; None if none can."""
-    withdrawing = next((f"records of input {given.name}" for given in left if given.source.changelog is not None), None)
+    withdrawing = next((f"records of input {own.name}" for own in left if own.source.changelog is not None), None)
     for join in joins:
         if join.by_arrival and withdrawing is not None:
             return (

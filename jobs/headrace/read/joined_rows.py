@@ -282,8 +282,8 @@ class _Kept:
 
     def _open(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """``rows`` without those that stand for good: what withdrew them last, or what they met, is not stored."""
-        completed = self.join.left_completion(as_numpy(rows.column(c.EVENT_TIME)))
-        return rows.filter(pa.array(~self.join.late_mask(completed, self._watermark)))
+        completions = self.join.left_completion(as_numpy(rows.column(c.EVENT_TIME)))
+        return rows.filter(pa.array(~self.join.late_mask(completions, self._watermark)))
 
     def _order(self, direction: str) -> list[tuple[str, str]]:
         """By event time, then by their columns, whatever order files have them in."""

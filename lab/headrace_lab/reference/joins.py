@@ -152,13 +152,13 @@ class JoinRun:
         leaving: list[Row] = []
         for (timestamp, values), count in self._left.items():
             key = key_of(self.join, dict(zip(self.schema, values, strict=True)), self.schema)
-            known = [right for right in self._right if right.key == key and None not in key]
-            newest = max(known, key=lambda right: (right.timestamp, right.rank), default=None)
-            carried: Values | None = None if newest is None or newest.is_deleted else newest.carried
-            if carried is None and self.join.outer:
-                carried = tuple(None for _ in self.join.columns)
-            if carried is not None:
-                leaving += [self._row(timestamp, (*values, *carried), is_retraction=False)] * count
+            versions = [right for right in self._right if right.key == key and None not in key]
+            newest = max(versions, key=lambda right: (right.timestamp, right.rank), default=None)
+            partner: Values | None = None if newest is None or newest.is_deleted else newest.carried
+            if partner is None and self.join.outer:
+                partner = tuple(None for _ in self.join.columns)
+            if partner is not None:
+                leaving += [self._row(timestamp, (*values, *partner), is_retraction=False)] * count
         self._left.clear()
         return leaving
 

@@ -449,7 +449,8 @@ def _longest_lateness(definition: Mapping[str, Any]) -> Duration | None:
     16.8). None: one has no limit.
     """
     bounds = [*_latenesses(definition)]
-    return None if None in bounds else Duration(max(bounds))
+    limits = [bound for bound in bounds if bound is not None]
+    return Duration(max(limits)) if len(limits) == len(bounds) else None
 
 
 def _latenesses(definition: Mapping[str, Any]) -> Iterator[int | None]:

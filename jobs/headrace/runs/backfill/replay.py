@@ -137,10 +137,10 @@ class MainsReading:
                 return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in epochs]
         return []
 
-    def _known_epochs(self, until: str | None) -> list[RecordedEpoch]:
-        """All epochs after ``until``, each as it was recorded: by them records met what had come."""
+    def _known_epochs(self, ancestor: str | None) -> list[RecordedEpoch]:
+        """All epochs after that of ``ancestor``, each as it was recorded: by them records met what had come."""
         try:
-            return recorded_epochs(self.catalog, self.head.snapshot_id, until)
+            return recorded_epochs(self.catalog, self.head.snapshot_id, ancestor)
         except (ExpiredError, BrokenObjectError, MissingSnapshotError) as error:
             raise NotRepeatableError(
                 f"{self.catalog.pipeline} has a lookup, in which each row meets what had come when main read it, and "
