@@ -188,7 +188,7 @@ _PAGE = """# What snapshots cost
 <!-- Made by `make figures` (scripts/abs_figures.py). -->
 
 *Lightweight Asynchronous Snapshots for Distributed Dataflows* (Carbone et al., arXiv:1506.08603), section 7, measures
-what snapshots cost while a job runs: asynchronous barrier snapshots (ABS) beside synchronous ones, which stop
+what snapshots cost while a job runs. It compares asynchronous barrier snapshots (ABS) with synchronous ones, which stop
 everything. These are its figures 6 and 7 from [the protocol](../protocol.md) in the simulator.
 
 The job is that of its figure 5: six operators with a task on every node, three full shuffles between them, a billion
@@ -227,11 +227,11 @@ Both lines fall alike: snapshots do not get in the way of scaling.
 
 ## On to 10,000 nodes
 
-More nodes than the paper's would have the billion done before the first snapshot, so here each node has the same
+More nodes than the paper's would have the billion done before the first snapshot. So here each node has the same
 work, {share} million records, however many there are: a flat line is perfect. In a shuffle a task sends to {fan_out}
 others, since a full one among 10,000 has a hundred million channels. A simulated batch is {coarser} times as large as
-above, and since so few are not spread evenly, tasks have half of their time to spare here, sources too: they make up
-for a stop to copy. What is left to see is whether barriers that wait for each other across 60,000 tasks hold the job
+above. So few batches are not spread evenly, so tasks have half of their time to spare here, sources too: they make up
+for a stop to copy. The open question is whether barriers that wait for each other across 60,000 tasks hold the job
 up. They do not.
 
 ![Run time stays the same up to 60,000 tasks](abs_more_nodes.svg)
@@ -240,8 +240,8 @@ up. They do not.
 
 ## The real engine
 
-Headrace's own epochs end in a snapshot each. `make bench-abs` measures what that costs: a job with three shuffles and
-per-key aggregates, as one epoch and so with one snapshot at its end, and cut into more and more epochs.
+Headrace's own epochs end in a snapshot each. `make bench-abs` measures what that costs. A job with three shuffles and
+per-key aggregates runs as one epoch, with one snapshot at its end. Then it is cut into more and more epochs.
 
 {engine_table}
 

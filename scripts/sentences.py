@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 MOST_WORDS = 45
+LONG_WORDS = 25
+MOST_LONG = 50
+"""Sentences of documents that may have more than ``LONG_WORDS`` words. Only ever made smaller."""
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs", "examples", "benchmarks")
 HABITS = {
     r"anew": "again",
@@ -39,11 +42,16 @@ Place = tuple[str, int]
 
 
 def bad_sentences(root: Path, trees: dict[str, ast.Module]) -> Iterator[str]:
-    """What breaks a habit's rule in the documents below ``root`` and in the modules ``trees``, each with its place."""
+    """What breaks a habit's rule in the documents below ``root`` and in the modules ``trees``, each with its place; and
+    whether more sentences of documents are long than ``MOST_LONG``.
+    """
     for (file, line), text in [*_documents(root), *_of_modules(trees)]:
         for sentence in _END.split(text):
             for wrong in _wrong(sentence):
                 yield f"{file}:{line}: {wrong}: {sentence!r}"
+    long = longer_sentences(root, LONG_WORDS)
+    if len(long) > MOST_LONG:
+        yield f"{len(long)} sentences of documents have more than {LONG_WORDS} words (at most {MOST_LONG}: list them)"
 
 
 def _wrong(sentence: str) -> Iterator[str]:
@@ -115,7 +123,7 @@ def longer_sentences(root: Path, words: int) -> list[tuple[int, str, str]]:
 
 if __name__ == "__main__":
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--longer", type=int, default=25, metavar="WORDS")
+    parser.add_argument("--longer", type=int, default=LONG_WORDS, metavar="WORDS")
     parser.add_argument("documents", nargs="*", help="beginnings of names, such as docs/how-to")
     options = parser.parse_args()
     listed = longer_sentences(Path(__file__).resolve().parents[1], options.longer)
