@@ -134,6 +134,8 @@ def accumulating(
 ) -> How:
     """Each pane holds everything so far.
 
+    ``allowed_lateness`` and the further arguments (``behaviour``) are those of ``How``.
+
     >>> hr.accumulating("2d").accumulation.value
     'ACCUMULATING'
     """
@@ -163,7 +165,8 @@ def csv(
     changelog: WrittenChangelog | None = None,
     versions: Versions | None = None,
 ) -> FileSource:
-    """CSV files under ``path``, each with a header.
+    """CSV files under ``path``, each with a header. ``schema`` gives the columns to read with their types; the further
+    arguments (``reading``) are those of ``FileSource``.
 
     Files that are written otherwise than with commas, quotes and in UTF-8: ``delimiter`` parts fields (";", "\\t");
     ``quote`` encloses them, and is doubled in them (None: nothing does); ``escape``, such as a backslash, takes the
@@ -187,6 +190,8 @@ def discarding(
 ) -> How:
     """Each pane holds only what came since the last one.
 
+    ``allowed_lateness`` and the further arguments (``behaviour``) are those of ``How``.
+
     >>> hr.discarding("2d").accumulation.value
     'DISCARDING'
     """
@@ -208,7 +213,8 @@ def json(
     changelog: WrittenChangelog | None = None,
     versions: Versions | None = None,
 ) -> FileSource:
-    """Files of JSON lines, one object each, under ``path``.
+    """Files of JSON lines, one object each, under ``path``. ``schema`` gives the columns to read with their types; the
+    further arguments (``reading``) are those of ``FileSource``.
 
     >>> hr.json("landing/flights", {"origin": str, "delay": int}).format
     'json'
@@ -245,7 +251,7 @@ def kafka(
     ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
     row and -1 of one which withdraws it. A tombstone behind an envelope says nothing. ``versions``: records are
     versions of rows, ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its
-    key names.
+    key names. The other arguments of ``reading`` are those of ``FileSource``.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'
@@ -268,7 +274,8 @@ def parquet(
     changelog: WrittenChangelog | None = None,
     versions: Versions | None = None,
 ) -> FileSource:
-    """Parquet files under ``path``.
+    """Parquet files under ``path``. ``schema`` gives the columns to read with their types; the further arguments
+    (``reading``) are those of ``FileSource``.
 
     >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format
     'parquet'
@@ -284,6 +291,8 @@ def retracting(
     keep_last: int | None = None,
 ) -> How:
     """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3).
+
+    ``allowed_lateness``, ``elide_unchanged`` and the further arguments (``behaviour``) are those of ``How``.
 
     >>> hr.retracting("2d").accumulation.value
     'RETRACTING'
@@ -313,7 +322,7 @@ def spark_source(
     DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run lands
     what is new as files in the folder of its pipeline first, and reads it from there: replays and backfills ask for no
     range again. ``connection`` is the name of one. ``name`` is what the source is called, by default as the function;
-    where records have been landed, it stays.
+    where records have been landed, it stays. The further arguments (``reading``) are those of ``FileSource``.
 
     >>> hr.spark_source("orders:Orders", {"shop": str, "at": datetime}, connection="orders_db").place
     'orders_db/orders:Orders'

@@ -50,7 +50,11 @@ class MissingConnectionError(FixConfigError, code="config.connection"):
 
 @dataclass(frozen=True)
 class Connection:
-    """How a system is reached: the parts of a URI. Its text has neither password nor options."""
+    """How a system is reached: the parts of a URI. Its text has neither password nor options.
+
+    ``name`` is that of the connection, ``scheme`` the kind of system. ``host``, ``port``, ``user``, ``password`` and
+    ``database`` are empty (``port`` None) where the URI has none; ``options`` are those behind "?".
+    """
 
     name: str
     scheme: str

@@ -112,7 +112,7 @@ class BrokenEntryPointError(FixConfigError, code="config.entry_point"):
 
 @dataclass(frozen=True)
 class EntryPointGroup(Generic[T]):
-    """The parts of one kind, by name; ``kind`` is what messages call one of them.
+    """The parts of one kind, by name. ``group`` is the group of entry points, ``kind`` what messages call one part.
 
     It knows neither Headrace's own nor the class of its parts: so it may stand below their modules, and naming a part
     imports none of them.

@@ -316,8 +316,9 @@ class FinalRows(ABC):
 
 @dataclass(frozen=True)
 class SinkState:
-    """What a target says it holds: whose rows, of which snapshot (None: of none), and their columns with their types
-    in words. ``number``: of the last record of a target that only appends; None: it holds rows.
+    """What a target says it holds: whose rows (``root``, ``pipeline``, ``output``), of which ``snapshot`` (None: of
+    none), and their ``columns`` with their types in words. ``number``: of the last record of a target that only
+    appends; None: it holds rows.
 
     ``identity`` tells the topic or table that was delivered to from another one of its name, ``at`` is when, in ISO
     8601; None if that is not known. What is held is the same whichever they are.

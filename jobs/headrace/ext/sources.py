@@ -507,7 +507,7 @@ class WritingReader(SourceReader):
 
 @dataclass(frozen=True)
 class OpenSource:
-    """What finds the splits of a source, and what reads them."""
+    """What finds the splits of a source (``enumerator``), and what reads them (``reader``)."""
 
     enumerator: SplitEnumerator
     reader: SourceReader

@@ -151,7 +151,8 @@ class S3KeysError(FixConfigError, code="config.s3_keys"):
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """One object: ``size`` in bytes; ``etag`` changes whenever the content does (and maybe when it does not).
+    """One object at ``path``, relative to the root: ``size`` in bytes; ``etag`` changes whenever the content does (and
+    maybe when it does not).
 
     How often it changes without the content is the store's affair: see ``ObjectStore.digested``, which alone gives the
     ``digest``, a fast hash of the whole content. ``modified`` is when the store last had it written, in microseconds

@@ -112,7 +112,9 @@ class TimestampCombiner(StrEnum):
 class How(Suggesting):
     """One of the model's four questions: how refinements of a result relate.
 
-    ``allowed_lateness`` None means that a window never expires. ``on_time`` decides whether the ON_TIME pane is emitted
+    ``accumulation`` is "discarding", "accumulating" or "retracting". ``allowed_lateness`` is how long a window stays
+    after the watermark has passed its end ("2d"); None means that it never expires. ``timestamp`` is which event time a
+    pane gets. ``on_time`` decides whether the ON_TIME pane is emitted
     without new elements, ``closing`` whether the last one is. With ``keep_last`` n a window holds no more than its last
     n elements in order of arrival (sliding count windows).
 
@@ -183,6 +185,8 @@ class Behaviour(TypedDict, total=False):
 def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds only what came since the last one.
 
+    ``allowed_lateness`` and the further arguments (``behaviour``) are those of ``How``.
+
     >>> hr.discarding("2d").accumulation.value
     'DISCARDING'
     """
@@ -192,6 +196,8 @@ def discarding(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behav
 @check_keywords
 def accumulating(allowed_lateness: Length | None = "0s", **behaviour: Unpack[Behaviour]) -> How:
     """Each pane holds everything so far.
+
+    ``allowed_lateness`` and the further arguments (``behaviour``) are those of ``How``.
 
     >>> hr.accumulating("2d").accumulation.value
     'ACCUMULATING'
@@ -204,6 +210,8 @@ def retracting(
     allowed_lateness: Length | None = "0s", *, elide_unchanged: bool = False, **behaviour: Unpack[Behaviour]
 ) -> How:
     """Each pane holds everything so far, after the panes it replaces are withdrawn (Dataflow paper, section 2.3).
+
+    ``allowed_lateness``, ``elide_unchanged`` and the further arguments (``behaviour``) are those of ``How``.
 
     >>> hr.retracting("2d").accumulation.value
     'RETRACTING'

@@ -62,11 +62,11 @@ class CustomCombiner(ABC):
 
     @abstractmethod
     def merge(self, left: Accumulator, right: Accumulator) -> Accumulator:
-        """The accumulator of the values of both."""
+        """The accumulator of the values of both ``left`` and ``right``."""
 
     @abstractmethod
     def extract(self, accumulator: Accumulator) -> Any:
-        """The result; None is NULL. It is also asked for no values, when a pane is empty."""
+        """The result of ``accumulator``; None is NULL. It is also asked for no values, when a pane is empty."""
 
     def remove(self, accumulator: Accumulator, value: Any) -> Accumulator:
         """``accumulator`` without ``value``: ``remove(add(a, v), v)`` is ``a``. Leave it out if that cannot be; then

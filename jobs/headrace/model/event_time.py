@@ -101,7 +101,9 @@ class SplitStrategy(WatermarkStrategy):
     idle_timeout: Duration | None
 
     def mark(self, event_time: Expr) -> Expr:
-        """The timestamp whose maximum over the records of a split is its mark; NULL where a record says nothing."""
+        """The timestamp whose maximum over the records of a split is its mark, by default ``event_time``; NULL where a
+        record says nothing.
+        """
         return event_time
 
     @abstractmethod
@@ -116,15 +118,18 @@ class SplitStrategy(WatermarkStrategy):
         return bool(splits) and not self._active_splits(splits, processing_time)
 
     def idle_deadline(self, splits: Mapping[str, Split], processing_time: Instant) -> Instant:
-        """The processing time at which the next split becomes idle, NEVER if none does: then a timer epoch may move
-        the watermark (12.1)."""
+        """The processing time at which the next of ``splits`` becomes idle, seen from ``processing_time``; NEVER if
+        none does. Then a timer epoch may move the watermark (12.1).
+        """
         if self.idle_timeout is None:
             return NEVER
         speaking = self._active_splits(splits, processing_time).values()
         return Instant(min((split.heard for split in speaking), default=NEVER - self.idle_timeout) + self.idle_timeout)
 
     def slowest(self, splits: Mapping[str, Split], processing_time: Instant) -> str | None:
-        """The split that holds the watermark back; its ``since`` tells how long already. None if none does."""
+        """The one of ``splits`` that holds the watermark back at ``processing_time``; its ``since`` tells how long
+        already. None if none does.
+        """
         speaking = self._active_splits(splits, processing_time)
         return min(speaking, key=lambda name: (self._split_watermark(speaking[name]), name), default=None)
 
@@ -208,7 +213,8 @@ class Punctuated(SplitStrategy):
     """Records assert the watermark themselves: where ``asserted`` is not NULL, no more elements of the split come whose
     event time is below it (9.4). A split that has asserted nothing yet holds the watermark at -inf.
 
-    A record that asserts and has no event time is a control record: neither data nor a dead letter.
+    A record that asserts and has no event time is a control record: neither data nor a dead letter. A split that was
+    silent for ``idle_timeout`` ("1h") in processing time does not hold the watermark.
 
     >>> clicks = hr.json("landing/clicks", {"at": datetime, "until": datetime})
     >>> clicks.event_time("at", watermark=hr.Punctuated("until", "1h")).event_time.watermark.asserted.name

@@ -289,7 +289,10 @@ class CustomWindows(WindowFn):
 
     @abstractmethod
     def assign(self, timestamp: model_time.Instant, record: Mapping[str, Any]) -> Iterable[Window]:
-        """The windows of one element, each once. None at all is legal: the element vanishes."""
+        """The windows of one element, each once. None at all is legal: the element vanishes.
+
+        ``timestamp`` is its event time in microseconds since 1970 UTC, ``record`` its values by column.
+        """
 
     def merge(self, windows: Collection[Window]) -> Iterable[MergeGroup]:
         """Which of the open and new ``windows`` of a key merge, and into what; windows in no group stay as they are.
@@ -367,7 +370,7 @@ _MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONT
 @dataclass(frozen=True, init=False)
 class CalendarWindows(WindowFn):
     """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
-    1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters.
+    1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters. ``unit`` is "day", "week" or "month".
 
     A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
     daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.

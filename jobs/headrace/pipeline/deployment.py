@@ -81,6 +81,9 @@ def airflow(
     """How the DAGs of a pipeline run: ``Pipeline(..., airflow=hr.airflow(owner="sales", retries=3))``. Nothing of it is
     part of a fingerprint.
 
+    ``owner``, ``tags``, ``start_date``, ``retries``, ``retry_delay``, ``execution_timeout`` and ``queue`` are Airflow's
+    own arguments of DAGs and tasks. Lengths of time are text ("2h") or a timedelta.
+
     ``on_failure`` is called when a task has failed for good, ``on_deadline`` when a run of the process DAG has not
     ended ``deadline`` after it was queued, ``on_warning`` when the data exceeds a limit that warns. They are names of
     functions, ``module:function``, that Airflow imports.
@@ -210,7 +213,8 @@ Schedule = Times | AssetSchedule | FileSchedule
 
 @check_keywords
 def cron(expression: str, *, zone: str) -> CronSchedule:
-    """A schedule by the clock of a time zone, which follows its summer time. Raises PipelineError.
+    """A schedule by the clock of a time ``zone`` ("Europe/Berlin"), which follows its summer time. ``expression`` is
+    that of cron, of five fields. Raises PipelineError.
 
     >>> str(hr.cron("0 6 * * *", zone="Europe/Berlin"))
     '0 6 * * * in Europe/Berlin'

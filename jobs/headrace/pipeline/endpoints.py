@@ -380,7 +380,7 @@ def _is_json(value: object) -> bool:
 @dataclass(frozen=True)
 class Input(Suggesting):
     """A source with its event time: what a pipeline reads, alone or beside others (12.9). Written
-    ``json(...).event_time(...)``.
+    ``json(...).event_time(...)``. ``name`` tells it from other inputs; ``columns`` are expressions by name.
 
     >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
     >>> clicks.event_time("at", bound="1h").named("web").name
@@ -520,7 +520,9 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 @dataclass(frozen=True)
 class Sink(Suggesting):
-    """A target of some ``kind`` that holds what readers see. ``connection`` names how it is reached, "" if by none."""
+    """A target of some ``kind`` that holds what readers see, called ``name``. ``connection`` names how it is reached,
+    "" if by none.
+    """
 
     kind: ClassVar[str]
 

@@ -87,7 +87,9 @@ class Output(Suggesting):
     """One aggregation of a pipeline's records, or several in a chain (``then``), beside the pipeline's other
     ``outputs``.
 
-    Its arguments mean what those of a ``Pipeline`` with one output mean. ``filter`` comes after that of the pipeline,
+    Its arguments mean what those of a ``Pipeline`` with one output mean: ``key``, ``what``, ``where``, ``when``,
+    ``how``, ``having``, ``renamed``, ``sinks``, ``null_keys``, ``allow_finishing`` and ``allow_double_counting``.
+    ``description`` is text for people. ``filter`` comes after that of the pipeline,
     which is for all outputs, and after duplicates are told. ``limits`` are shares of records; where it has none, those
     of the pipeline count. What fails them, ``expectations`` or ``usual``, holds back this output alone.
 
@@ -206,7 +208,8 @@ class Rows(Suggesting):
     named, and the key's. ``where``, ``when`` and ``how`` mean what they mean
     of an ``Output``; left out they are one group for all time that fires whenever it changes. A row that counts no more
     is withdrawn. Of windows rows have ``window_start`` and ``window_end``.
-    All other arguments mean what those of an ``Output`` mean.
+    ``join``, ``renamed``, ``expectations``, ``usual``, ``limits``, ``sinks``, ``description``, ``formerly`` and
+    ``null_keys`` mean what those of an ``Output`` mean.
 
     >>> paid = hr.Rows(["id", "shop"], filter=hr.col("status") == "paid", id="id")
     >>> list(paid.rows)

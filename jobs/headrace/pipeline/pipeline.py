@@ -93,7 +93,7 @@ class Pipeline(PipelineParts["Pipeline"]):
     (see ``Rows``).
     ``outputs``, by name, are computed of the same records, each with a key, windows and all else of its own (see
     ``Output``); ``filter`` and ``deduplicate`` come before all of them. The pipeline has no key of its own then.
-    Raises PipelineError, saying what to change, when the parts do not fit.
+    ``description`` is text for people. Raises PipelineError, saying what to change, when the parts do not fit.
 
     >>> clicks = hr.json("landing/clicks", {"shop": str, "amount": int, "at": datetime})
     >>> sales = hr.Pipeline(

@@ -39,7 +39,8 @@ Argument = Scalar | list[Any] | dict[str, Any]
 @check_keywords
 @dataclass(frozen=True)
 class Expectation:
-    """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``).
+    """``name`` is a Great Expectations expectation in snake case (``expect_column_values_to_be_between``). ``view``
+    says which rows it is about: "current" or "panes".
 
     Every audit keeps the ``arguments`` in the form of JSON, which tells whether it was an audit of this expectation. A
     time is written as text. Raises PipelineError if there is no such expectation, or the arguments do not fit it.
@@ -81,6 +82,8 @@ class Expectation:
 
 def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **arguments: Argument) -> Expectation:
     """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out.
+
+    ``name``, ``view`` and ``arguments`` are those of ``Expectation``.
 
     >>> print(hr.expect("column_values_to_be_between", column="n", min_value=0).describe())
     expect_column_values_to_be_between(column='n', min_value=0) on current
@@ -469,7 +472,8 @@ def usual_nulls(
     usual. A float that is not finite counts as NULL.
 
     Rows are those that the version changes in ``current``, or its panes (``view``); fewer than ``min_rows`` are not
-    judged, and such a version is not usual either. The rest is as for ``usual_volume``. Raises PipelineError.
+    judged, and such a version is not usual either. ``severity``, ``versions`` and ``min_versions`` are those of
+    ``usual_volume``. Raises PipelineError.
 
     >>> print(hr.usual_nulls("amount", points=5).describe())
     usual_nulls('amount', points=5) on current
@@ -500,8 +504,8 @@ def usual_distribution(
 
     Between texts (or booleans) the distance is the share of rows that have another value: half the sum of what each
     value's share differs by, 0 to 1. Between numbers it is how far the values have moved, as a part of the usual
-    distance of the quartiles: 1 where all are larger by as much as that. NULLs do not count. The rest is as for
-    ``usual_nulls``. Raises PipelineError.
+    distance of the quartiles: 1 where all are larger by as much as that. NULLs do not count. ``view``,
+    ``severity``, ``versions``, ``min_versions`` and ``min_rows`` are those of ``usual_nulls``. Raises PipelineError.
 
     >>> print(hr.usual_distribution("shop", distance=0.2).describe())
     usual_distribution('shop', distance=0.2) on current

@@ -323,8 +323,8 @@ def distinct() -> Take:
 
 @check_keywords
 def function(name: str, returns: Columns) -> Take:
-    """What a function of your own, named ``module:function``, makes of the rows of each group: it gets a pyarrow Table
-    and gives one with the columns ``returns``.
+    """What a function of your own makes of the rows of each group: it gets a pyarrow Table and gives one with the
+    columns ``returns``. ``name`` is ``module:function``.
 
     The table has the key's columns, those of ``rows`` and ``event_time``; its rows are in the order of event time, then
     by their columns from the first on, NULL first. The function may do what depends on them alone: it is asked again
@@ -341,7 +341,7 @@ def function(name: str, returns: Columns) -> Take:
 
 @check_keywords
 def query(sql: str) -> Take:
-    """What a SELECT of DuckDB's makes of the rows of each group, which are the table ``rows``.
+    """What ``sql``, a SELECT of DuckDB's, makes of the rows of each group, which are the table ``rows``.
 
     It has the key's columns, those of ``rows=`` and ``event_time``. The query is asked again when rows of the group
     change, and what it gives then replaces what it gave before. It sees nothing but these rows: no other table, no

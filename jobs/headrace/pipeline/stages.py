@@ -153,7 +153,7 @@ class Aggregation(Suggesting):
         return {}
 
     def settled(self, when: Trigger | None, how: How) -> "Aggregation":
-        """The same with another trigger and lateness."""
+        """The same aggregation with the trigger ``when`` and the lateness of ``how``."""
         return replace(self, when=when, how=how)
 
     @property

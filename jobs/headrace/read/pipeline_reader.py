@@ -202,6 +202,8 @@ class PipelineReader(Suggesting):
     ) -> "LazyView":
         """The latest pane of each key and window; none where everything was withdrawn.
 
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``.
+
         >>> handle.current(where="delay > 5", columns=["airport", "delay"]).to_json()
         [{'airport': 'ATL', 'delay': 30}, {'airport': 'JFK', 'delay': 10}, {'airport': 'ATL', 'delay': 8}]
         """
@@ -211,6 +213,8 @@ class PipelineReader(Suggesting):
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """Every pane and every retraction.
+
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``.
 
         >>> handle.panes(at="main", where=hr.col("airport") == "ATL", columns=["delay", "timing"]).to_json()
         [{'delay': 30, 'timing': 'ON_TIME'}, {'delay': 8, 'timing': 'ON_TIME'}]
@@ -222,6 +226,8 @@ class PipelineReader(Suggesting):
     ) -> "LazyView":
         """Elements that were dropped because their window had expired.
 
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``.
+
         >>> handle.late(columns=["airport", "event_time", "reason"]).to_json()
         [{'airport': 'JFK', 'event_time': '2026-03-01T07:10:00Z', 'reason': 'window expired'}]
         """
@@ -232,6 +238,8 @@ class PipelineReader(Suggesting):
     ) -> "LazyView":
         """Dead letters: records that could not be read, or were not allowed.
 
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``.
+
         >>> handle.rejected(columns=["file", "reason"]).to_json()
         [{'file': 'landing/flights/0.json', 'reason': 'column delay: not an int'}]
         """
@@ -241,6 +249,8 @@ class PipelineReader(Suggesting):
         self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """The snapshot and those before it, a row each, oldest first: clocks, counts, and what points to it.
+
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``.
 
         >>> handle.snapshots(columns=["epoch", "watermark"]).to_json()
         [{'epoch': 0, 'watermark': '2026-03-01T09:10:00Z'}, {'epoch': 1, 'watermark': '2026-03-01T11:00:00Z'}]
@@ -265,7 +275,8 @@ class PipelineReader(Suggesting):
 
         No result: until a pane says it, all of it may still change. State means something only to the definition that
         made it: ``pipeline``, by default the registered one of this name. ``stage`` counts its aggregations from 1;
-        without it you read the last, as in all other views. Raises StateDefinitionError.
+        without it you read the last, as in all other views. ``at``, ``where`` and ``columns``: see ``PipelineReader``.
+        Raises StateDefinitionError.
 
         >>> handle.state(columns=["airport", "flights", "window_start"]).to_json()
         [{'airport': 'ATL', 'flights': 1, 'window_start': '2026-03-01T11:00:00Z'}]
@@ -332,8 +343,8 @@ class PipelineReader(Suggesting):
         """What a run of ``pipeline``, as it is written now, would do with the state of a snapshot: keep or migrate it,
         or refuse since it has to be replayed; and which parts have changed. ``str`` says it in words.
 
-        By default it is the pipeline that the results were asked for with, else the registered one. Raises
-        UnknownPipelineError.
+        By default it is the pipeline that the results were asked for with, else the registered one. ``at`` names the
+        snapshot: a branch, a tag, an id or a time. Raises UnknownPipelineError.
 
         >>> print(handle.plan())
         delays as it is written now, against snapshot ... (epoch 1)
@@ -346,6 +357,8 @@ class PipelineReader(Suggesting):
 
     def plans(self, pipeline: Definition | None = None, *, at: At = MAIN) -> dict[str, "Plan"]:
         """The ``plan`` of each output with a name, as they are written now; none where the only output has no name.
+
+        ``pipeline`` and ``at`` are those of ``plan``.
 
         >>> sorted(hr.open(root)["traffic"].plans())
         ['daily', 'hourly']
@@ -394,7 +407,7 @@ class PipelineReader(Suggesting):
     ) -> "LazyView":
         """The view of that name: "current", "panes", "late", "rejected", or "state", which alone has a ``stage``.
 
-        Raises QueryError for a view that there is not.
+        ``at``, ``where`` and ``columns``: see ``PipelineReader``. Raises QueryError for a view that there is not.
 
         >>> handle.read("late").count()
         1
@@ -412,6 +425,9 @@ class PipelineReader(Suggesting):
 
     def files(self, view: str = View.CURRENT, *, at: At | None = None, verify: bool = False) -> list[str]:
         """Paths or URIs of the Parquet files of a view, for readers of your own; see ``LazyView.files``.
+
+        ``at`` names the snapshot: a branch, a tag, an id or a time. ``verify`` compares each file with its length and
+        checksum first.
 
         >>> handle.files("panes")
         ['.../delays/data/....parquet']
@@ -517,7 +533,7 @@ class OutputReader(PipelineReader):
     """
 
     def __init__(self, catalog: Catalog, output: str, definition: Pipeline | None = None) -> None:
-        """``definition`` is that of the pipeline, with all its outputs."""
+        """Read ``output`` from ``catalog``. ``definition`` is that of the pipeline, with all its outputs."""
         super().__init__(OutputCatalog(catalog, output), definition)
         self._output = output
 
@@ -541,6 +557,8 @@ class OutputReader(PipelineReader):
 
     def plan(self, pipeline: Definition | None = None, *, at: At = MAIN) -> "Plan":
         """What a run would do with the state of the output, as it is written now.
+
+        ``pipeline`` and ``at`` are those of ``PipelineReader.plan``.
 
         >>> print(output.plan())
         output daily of traffic as it is written now, against snapshot ... (epoch 1)

@@ -228,8 +228,9 @@ class TemporaryDeployment:
         (``headrace.runs.reporting.results``).
 
         ``executor`` is "local", or "spark", which needs a JVM. ``at`` is the processing time, that of the machine if
-        left out; ``signals`` are written as ``headrace run --signal`` takes them. ``batch``: all input is one epoch,
-        and ends. ``allow_new_aggregates``: aggregates that the last snapshot does not have start empty. Raises what
+        left out; ``signals`` are written as ``headrace run --signal`` takes them. An epoch reads at most
+        ``files_per_epoch`` files, by default as the pipeline says. ``batch``: all input is one epoch, and ends.
+        ``allow_new_aggregates``: aggregates that the last snapshot does not have start empty. Raises what
         ``headrace run`` reports.
         """
         from headrace.runs.option_values import parse_signal
@@ -258,7 +259,8 @@ class TemporaryDeployment:
         where: str | Expr | None = None,
         columns: Sequence[str] | None = None,
     ) -> list[Row]:
-        """The rows of a view (current, panes, late or rejected) as dicts, none before anything is published.
+        """The rows of a ``view`` of ``pipeline`` (current, panes, late or rejected) as dicts, none before anything is
+        published.
 
         ``at``, ``where`` and ``columns`` are those of ``headrace.open(root)["delays"].current(...)``, which reads
         more than fits into memory.

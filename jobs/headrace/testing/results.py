@@ -38,7 +38,9 @@ class TimeSpan(NamedTuple):
 class PaneRow:
     """One result of one (key, window), or the retraction of one (``is_retraction``).
 
-    ``step`` is the number of the step that gave it, ``time`` its event time. ``pane["flights"]`` and ``row`` have all
+    ``key`` and ``values`` are by column. ``step`` is the number of the step that gave it, ``time`` its event time.
+    ``timing`` is "EARLY", "ON_TIME" or "LATE". ``index`` counts the panes of the window from 0; ``is_first`` and
+    ``is_last`` say which of them it is. ``pane["flights"]`` and ``row`` have all
     of it under the names of the columns that readers see.
     """
 
@@ -151,8 +153,8 @@ class StepResults(Suggesting):
     ``panes`` are in order: by step, key and window, and those of a window as they were emitted. ``current`` is what
     counts after it: the newest pane of each key and window that was not withdrawn, by window and key. ``late`` are
     dropped records, ``rejected`` those that could not be used and ``reason`` why, as the views of these names have
-    them. ``ahead`` counts the records dated too far ahead of the clock to move the watermark. ``columns``
-    are those that there are, by view.
+    them. ``watermark`` and ``processing_time`` are the clocks after it. ``ahead`` counts the records dated too far
+    ahead of the clock to move the watermark. ``columns`` are those that there are, by view.
     """
 
     panes: Panes
@@ -172,7 +174,7 @@ class StepResults(Suggesting):
 
 @dataclass(frozen=True)
 class Result(StepResults):
-    """What a whole test gave, and each of its ``steps``."""
+    """What a whole test gave, and each of its ``steps``. All else is as in ``StepResults``, for all steps together."""
 
     steps: tuple[StepResults, ...] = ()
 
@@ -365,19 +367,19 @@ def assert_panes(result: StepResults, expected: Expected) -> None:
 
 @check_keywords
 def assert_current(result: StepResults, expected: Expected) -> None:
-    """What counts after ``result`` is this, in any order; as ``assert_panes``."""
+    """What counts after ``result`` is ``expected``, in any order; as ``assert_panes``."""
     _assert_view(result, "current", expected)
 
 
 @check_keywords
 def assert_late(result: StepResults, expected: Expected) -> None:
-    """The late records of ``result`` are these, in any order; as ``assert_panes``."""
+    """The late records of ``result`` are ``expected``, in any order; as ``assert_panes``."""
     _assert_view(result, "late", expected)
 
 
 @check_keywords
 def assert_rejected(result: StepResults, expected: Expected) -> None:
-    """The dead letters of ``result`` are these, in any order; as ``assert_panes``."""
+    """The dead letters of ``result`` are ``expected``, in any order; as ``assert_panes``."""
     _assert_view(result, "rejected", expected)
 
 

@@ -64,7 +64,7 @@ def instant_of_value(value: object, what: str) -> model_time.Instant:
 
 @check_keywords
 def at(value: str | datetime) -> datetime:
-    """A time of a test as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
+    """A time of a test, ``value``, as an aware datetime: ``at("13:00")`` is 13:00 UTC on 1970-01-01."""
     time = model_time.to_datetime(instant_of_value(value, "at(...)"))
     assert time is not None
     return time
@@ -109,9 +109,10 @@ Record = Mapping[str, Any] | str
 
 @dataclass(frozen=True)
 class Step:
-    """One epoch: the records that it reads by input, and what happens to the clocks.
+    """One epoch: the records that it reads by input (``rows``), and what happens to the clocks.
 
-    ``watermarks`` by input, None for all of them; ``processing_time`` None: the clock stays, or follows event time.
+    ``signals`` are given to it. ``is_last``: input ends with it. ``watermarks`` by input, None for all of them;
+    ``processing_time`` None: the clock stays, or follows event time.
     """
 
     rows: Mapping[str, tuple[Record, ...]] = field(default_factory=dict)
@@ -157,7 +158,9 @@ def processing_time(to: str | datetime) -> Step:
 
 @check_keywords
 def signal(name: str, key: Sequence[Any] | str | int | None = None) -> Step:
-    """An epoch without records in which a signal is given: to all open windows, or to those of one ``key``."""
+    """An epoch without records in which the signal ``name`` is given: to all open windows, or to those of one
+    ``key``.
+    """
     if not isinstance(name, str) or not name:
         raise UnitTestError(f"signal(...): {short_repr(name)} is not the name of a signal")
     if isinstance(key, str | int) and not isinstance(key, bool):

@@ -49,10 +49,12 @@ class FileSource(FilesSource):
     in no record, unless ``missing`` is "null". ``transform`` makes other rows of the records that parse; ``columns``
     are then those that it returns. ``explode`` names a column that is a list: each item gives a record, with the item
     in that column, and a list without any, or NULL, gives none; or a list of objects, "items", in which columns are
-    (``field("items.sku", str)``). ``max_rejected`` is the budget of dead letters per
-    epoch: None means no limit, 0 that one bad record fails the run. ``changelog``: an expression that is 1 of a record
-    which adds a row and -1 of one which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``, whose rows
-    then have the ``schema``. ``versions``: records are versions of rows, ``upserts("id")`` or ``debezium_versions()``.
+    (``field("items.sku", str)``). ``on_unreadable``: a file that cannot be read at all fails the run; "dead_letter": it
+    is one. ``dialect`` is how CSV files are written, as ``csv`` gives it. ``max_rejected`` is the budget of dead
+    letters per epoch: None means no limit, 0 that one bad record fails the run. ``changelog``: an expression that is 1
+    of a record which adds a row and -1 of one which withdraws it, ``delta_change_type()``, or ``debezium_envelope()``,
+    whose rows then have the ``schema``. ``versions``: records are versions of rows, ``upserts("id")`` or
+    ``debezium_versions()``.
 
     >>> hr.json("landing/clicks", {"shop": str}, max_files=10).max_files
     10
@@ -158,7 +160,8 @@ class Reading(TypedDict, total=False):
 
 @check_keywords
 def json(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
-    """Files of JSON lines, one object each, under ``path``.
+    """Files of JSON lines, one object each, under ``path``. ``schema`` gives the columns to read with their types; the
+    further arguments (``reading``) are those of ``FileSource``.
 
     >>> hr.json("landing/flights", {"origin": str, "delay": int}).format
     'json'
@@ -181,7 +184,8 @@ def csv(
     thousands: str | None = None,
     **reading: Unpack[Reading],
 ) -> FileSource:
-    """CSV files under ``path``, each with a header.
+    """CSV files under ``path``, each with a header. ``schema`` gives the columns to read with their types; the further
+    arguments (``reading``) are those of ``FileSource``.
 
     Files that are written otherwise than with commas, quotes and in UTF-8: ``delimiter`` parts fields (";", "\\t");
     ``quote`` encloses them, and is doubled in them (None: nothing does); ``escape``, such as a backslash, takes the
@@ -209,7 +213,8 @@ def csv(
 
 @check_keywords
 def parquet(path: str, schema: WrittenColumns, **reading: Unpack[Reading]) -> FileSource:
-    """Parquet files under ``path``.
+    """Parquet files under ``path``. ``schema`` gives the columns to read with their types; the further arguments
+    (``reading``) are those of ``FileSource``.
 
     >>> hr.parquet("landing/flights", {"origin": str, "delay": int}).format
     'parquet'

@@ -51,9 +51,9 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     ``table`` has its namespace before it (``reports.sales``). ``connection`` is a name, and what the catalog is called.
     The environment says what it is (``HEADRACE_CONN_{NAME}``), or Airflow does:
     ``https://client:secret@host/path?warehouse=NAME`` for a REST catalog, ``postgresql://user:password@host/database?
-    warehouse=s3://bucket/prefix`` for an SQL catalog. A new table is partitioned by the ``"year"``, ``"month"``,
-    ``"day"`` or ``"hour"`` in which windows begin, or (None) not at all: a delivery rewrites files that have rows which
-    change. ``name`` is what the sink is called, by default as the table.
+    warehouse=s3://bucket/prefix`` for an SQL catalog. ``partition_by`` divides a new table by the
+    ``"year"``, ``"month"``, ``"day"`` or ``"hour"`` in which windows begin; None: not at all. A delivery rewrites files
+    that have rows which change. ``name`` is what the sink is called, by default as the table.
 
     >>> hr.iceberg("reports.sales", connection="lake").name
     'reports.sales'

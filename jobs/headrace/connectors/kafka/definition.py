@@ -263,7 +263,7 @@ def kafka(
     ``debezium_envelope()``, whose rows then have the ``schema``, or an expression that is 1 of a record which adds a
     row and -1 of one which withdraws it. A tombstone behind an envelope says nothing. ``versions``: records are
     versions of rows, ``upserts("id")`` or ``debezium_versions()``; a message without a value deletes the row that its
-    key names.
+    key names. The other arguments of ``reading`` are those of ``FileSource``.
 
     >>> hr.kafka("orders", {"user": str, "at": datetime, "kafka_offset": int}, connection="events").place
     'events/orders'

@@ -112,7 +112,8 @@ def published(
     transform: BatchFunction | None = None,
     explode: str | None = None,
 ) -> Input:
-    """Read what readers see of another pipeline, ``"delays"``, or of an output of one, ``"delays.hourly"``.
+    """Read what readers see of another pipeline: ``upstream`` is its name, ``"delays"``, or that of an output of it,
+    ``"delays.hourly"``.
 
     Its panes are the elements, with their retractions and the times of panes; its output watermark is that of this
     input. What it takes back, by a rollback, a promotion or a patch, is taken back here by the next run. ``schema``

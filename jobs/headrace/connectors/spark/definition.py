@@ -92,7 +92,7 @@ def spark_source(
     DataFrame of the records behind ``begin`` and up to ``end``, which has the columns of ``schema``. Each run lands
     what is new as files in the folder of its pipeline first, and reads it from there: replays and backfills ask for no
     range again. ``connection`` is the name of one. ``name`` is what the source is called, by default as the function;
-    where records have been landed, it stays.
+    where records have been landed, it stays. The further arguments (``reading``) are those of ``FileSource``.
 
     >>> hr.spark_source("orders:Orders", {"shop": str, "at": datetime}, connection="orders_db").place
     'orders_db/orders:Orders'

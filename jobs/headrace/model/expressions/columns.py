@@ -184,7 +184,8 @@ ColumnType = data_types.ColumnType
 @register_word("field", path=REQUIRED, type=REQUIRED, through=0)
 @dataclass(frozen=True, repr=False)
 class SourceField:
-    """A field of records: the names that lead to it, from the outermost, and what it holds. Written ``field(...)``.
+    """A field of records. ``path`` are the names that lead to it, from the outermost; ``type`` is what it holds.
+    Written ``field(...)``.
 
     ``through``: so many of the names lead to a list of objects, each of which has it; then it is the list of them all.
     """

@@ -199,8 +199,8 @@ class Expr(
         return (self >= low) & (self <= high)
 
     def plus(self, **units: "Expr | int") -> "Expr":
-        """This timestamp moved forward: ``col("hour").plus(minutes=col("minute"))``; also days, hours, seconds,
-        milliseconds, microseconds. A date moves by days.
+        """This timestamp moved forward by ``units``: ``col("hour").plus(minutes=col("minute"))``; also days, hours,
+        seconds, milliseconds, microseconds. A date moves by days.
         ``col("at").plus(days=1)`` of ``"2026-03-01T10:30:00Z"`` is ``"2026-03-02T10:30:00Z"``.
         """
         if not units:

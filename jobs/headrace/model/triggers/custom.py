@@ -88,35 +88,44 @@ class CustomTrigger(ElementTrigger, ABC):
 
     @abstractmethod
     def on_element(self, state: State, element: TriggerElement, moment: TriggerMoment) -> State:
-        """An element came."""
+        """The state after ``element`` came; ``state`` is that before it, and ``moment`` the window and its clocks."""
 
     @abstractmethod
     def ready(self, state: State, moment: TriggerMoment) -> bool:
-        """Whether it fires if asked now. More elements must not make it unready."""
+        """Whether it fires if asked now, with ``state`` at ``moment``. More elements must not make it unready."""
 
     def on_fire(self, state: State, moment: TriggerMoment) -> Progress:
-        """The window fires and it is ready. Unless overridden it starts again, finished if it ``may_finish``."""
+        """What becomes of ``state`` when the window fires at ``moment`` and it is ready. Unless overridden it starts
+        again, finished if it ``may_finish``.
+        """
         del state, moment
         return Progress(self.create(), self.may_finish)
 
     def clear(self, state: State) -> State:
-        """Another trigger fired instead: progress is forgotten, what has finished stays so."""
+        """What becomes of ``state`` when another trigger fired instead: progress is forgotten, what has finished stays
+        so.
+        """
         del state
         return self.create()
 
     def deadline(self, state: State) -> Instant | None:
-        """The processing time at which it wants to be asked; None for no time."""
+        """The processing time at which it wants to be asked with ``state``, in microseconds since 1970 UTC; None for no
+        time.
+        """
         del state
         return None
 
     def on_signal(self, state: State, name: str, moment: TriggerMoment) -> State:
-        """The signal ``name`` came, one of ``signals``. In an epoch it is told of each name once, in the order of
-        names, after the elements and the deadlines."""
+        """The state after the signal ``name`` came, one of ``signals``, to ``state`` at ``moment``. In an epoch it is
+        told of each name once, in the order of names, after the elements and the deadlines.
+        """
         raise NotImplementedError
 
     def on_merge(self, sources: Sequence[Progress], moment: TriggerMoment) -> Progress:
-        """What its progress in merged open windows, ordered by window, becomes in the merged one. Leave it out if that
-        has no meaning; then it cannot stand over windows that merge."""
+        """What ``sources``, its progress in merged open windows, ordered by window, becomes in the merged one.
+        ``moment`` is that of the merged window. Leave it out if that has no meaning; then it cannot stand over windows
+        that merge.
+        """
         raise NotImplementedError
 
     @property

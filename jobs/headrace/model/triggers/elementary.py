@@ -82,8 +82,8 @@ def predicates(trigger: Trigger, schema: Schema) -> Iterable[TriggerPredicate]:
 @check_keywords
 @dataclass(frozen=True)
 class Signal:
-    """Something that happened outside: a step like one of processing time. It is for every open window, or those of one
-    ``key``, or one ``window``.
+    """Something that happened outside, called ``name``: a step like one of processing time. It is for every open
+    window, or those of one ``key``, or one ``window``.
 
     >>> hr.Signal("close", key=("EWR",)).is_for(("EWR",), hr.Window(0, 60))
     True

@@ -57,8 +57,10 @@ class PipelineHandle(PipelineHistory):
         create: bool = False,
         started_by: str = "python",
     ) -> None:
-        """``create``: runs make a root that does not exist, even if there is no input. ``started_by`` begins the names
-        of runs.
+        """Open the pipeline whose snapshots ``catalog`` holds; ``definition`` is the pipeline as it is written now.
+
+        ``create``: runs make a root that does not exist, even if there is no input. ``started_by`` begins the names of
+        runs.
         """
         super().__init__(catalog, definition, started_by=started_by)
         self._create = create
@@ -135,12 +137,19 @@ class PipelineHandle(PipelineHistory):
     ) -> "RunResult | DryRun":
         """Process what has landed, audit it, publish it. Or replay it on a branch of its own.
 
+        ``pipeline`` is its definition; by default the one that the handle was opened with, else the registered one.
         A run makes at most ``max_epochs`` epochs, each of at most ``files_per_epoch`` files and ``bytes_per_epoch``
-        bytes.
+        bytes. None means no limit of epochs, and else the limits of the pipeline.
 
-        ``executor`` is "spark", "local" or "auto"; ``mode`` is "micro-batch", "batch" or "replay". ``publish``: by
-        default on main, unless it replays. ``from_branch``, ``clock`` and ``clock_step`` are for replays; all else is
-        as the options of ``headrace run`` are.
+        ``executor`` is "spark", "local" or "auto"; ``mode`` is "micro-batch", "batch" or "replay". ``branch`` is the
+        branch to run on. ``publish``: by default on main, unless it replays. Three arguments are for replays alone.
+        ``from_branch`` is the branch or tag whose epochs run again. ``clock`` is the time of the first epoch, and
+        ``clock_step`` the time from epoch to epoch ("5m").
+
+        The first epoch gets ``signals``: names, or ``Signal`` values. ``full_sweep`` lists the whole landing prefix, to
+        find stragglers. ``strict`` refuses if code of your own has changed since the last snapshot. With
+        ``allow_new_aggregates`` aggregates that the last snapshot lacks start empty. ``without`` names outputs that
+        stay as they are until a later run. ``listener`` is called with each line of progress, or is a ``Listener``.
 
         ``dry_run`` gives the stages that the run would perform, from which offsets to which, and what it would warn of.
         Nothing moves, starts or lands, and nothing is written. It raises what stands against the run.
@@ -217,7 +226,8 @@ class PipelineHandle(PipelineHistory):
         """Read input again into a branch with the pipeline as it is now, audit it, and ``promote`` it if asked.
 
         Windows from ``start`` up to ``end`` are computed: days in UTC, or times with their zone; by default all. The
-        result names the ``branch``. A backfill that was stopped goes on with it.
+        result names the ``branch``. A backfill that was stopped goes on with it. ``pipeline``, ``files_per_epoch``,
+        ``bytes_per_epoch``, ``executor`` and ``listener`` are those of ``run``.
 
         ``output``: only this one of several, and what is computed of it, in the epochs that main recorded. Promoted,
         main takes it over, and other outputs stay as they are. Raises UnknownOutputError, NotAdoptableError.
@@ -298,7 +308,8 @@ class PipelineHandle(PipelineHistory):
         If what readers see is newer than the snapshot, it moves back too, until the new results are published. Below
         what was handed over to a sink that cannot take back (``hr.final_rows``) only with ``give_up_delivered``.
 
-        ``dry_run`` gives the stages, as ``run`` does, and nothing is done.
+        ``dry_run`` gives the stages, as ``run`` does, and nothing is done. ``pipeline``, ``executor`` and ``listener``
+        are those of ``run``.
 
         >>> before = handle.show("main").parent
         >>> handle.recover(before)
@@ -327,6 +338,8 @@ class PipelineHandle(PipelineHistory):
         """Where main of this pipeline and of all that read it would go back to with ``recover(with_readers=True)``,
         what each gives up, and which cannot, and why. Nothing moves.
 
+        ``snapshot``, ``leave`` and ``give_up_delivered`` are those of ``recover``.
+
         Readers are seen under this root, under ``reader_roots`` and those that HEADRACE_READER_ROOTS and HEADRACE_ROOTS
         name, and wherever one holds something here; ``searched`` says where was looked. Raises RefusedError,
         UpstreamCycleError, MissingRootError.
@@ -352,7 +365,9 @@ class PipelineHandle(PipelineHistory):
         """Land the records that came too late once more, as files of the source's format; each only once. ``output``:
         those that one of several dropped.
 
-        ``to`` is the landing prefix: a path below the root, or a URI; by default that of the source, below ROOT/late.
+        ``pipeline`` is its definition, as for ``run``. ``at`` names the snapshot whose late records land: a branch, a
+        tag, an id or a time. ``to`` is the landing prefix: a path below the root, or a URI; by default that of the
+        source, below ROOT/late.
 
         >>> landed = handle.replay_late(to="landing/corrected")
         >>> landed.records, landed.target
@@ -375,8 +390,8 @@ class PipelineHandle(PipelineHistory):
         pipeline that can read them now. Of several outputs those that none could take; ``output``: those that it could
         not and others could, which land beside what the pipeline reads.
 
-        ``to`` is the landing prefix: a path below the root, or a URI; by default that of each input, below
-        ROOT/rejected.
+        ``at`` names the snapshot whose dead letters land: a branch, a tag, an id or a time. ``to`` is the landing
+        prefix: a path below the root, or a URI; by default that of each input, below ROOT/rejected.
 
         >>> landed = handle.replay_rejected()
         >>> landed.records, landed.targets
@@ -504,9 +519,10 @@ class PipelineHandle(PipelineHistory):
         """Compare what readers see (or another snapshot, ``at``) with any ``table``: ``postgres:reports.sales``,
         ``delta:reports/sales`` or ``iceberg:reports.sales`` of a ``connection``, or ``parquet:PATH``.
 
-        ``columns`` says what the table calls ours, ``without`` names columns that are not compared, and floats are
-        the same within a relative ``tolerance``. All rows that differ are counted, and the first ``limit`` given.
-        Raises ComparedTableError, ComparedColumnsError, MissingConnectionError, SinkRefusedError, SinkUnreachableError.
+        ``output`` is the name of one of several. ``columns`` says what the table calls ours, ``without`` names columns
+        that are not compared, and floats are the same within a relative ``tolerance``. All rows that differ are
+        counted, and the first ``limit`` given. Raises ComparedTableError, ComparedColumnsError, MissingConnectionError,
+        SinkRefusedError, SinkUnreachableError.
 
         >>> _ = handle.deliver()
         >>> comparison = handle.compare_with("delta:reports/delays", connection="lake", tolerance=1e-9)
@@ -555,7 +571,7 @@ class OpenDeployment(Deployment):
     """
 
     def __init__(self, store: ObjectStore, *, create: bool = False) -> None:
-        """``create``: runs make a root that does not exist, even if there is no input."""
+        """Open the root in ``store``. ``create``: runs make a root that does not exist, even if there is no input."""
         super().__init__(store)
         self._create = create
 
