@@ -223,7 +223,7 @@ MUTATIONS = (
     Mutation(
         "a pane does not withdraw the one before it",
         "kernel/firing.py",
-        "emitted_before = rows[self.live_at[rows] == _LIVE]",
+        "emitted_before = rows[self.live_at[rows] == _LIVE_IN_STATE]",
         "emitted_before = rows[:0]",
         Case("retractions", "derived_retract_early_on_time_late"),
     ),

@@ -99,7 +99,7 @@ def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
 
 
 Ints = NDArray[np.int64]
-_BEYOND = 2**31
+_ITEM_LIMIT = 2**31
 """No list has so many items."""
 _DIGIT = 16
 """Bits by which numpy sorts without comparing."""
@@ -318,7 +318,7 @@ def list_numbers(lists: pa.Array) -> Ints:
 def items_at(lists: pa.Array, place: int) -> pa.Array:
     """The item at ``place`` of each list, from the end if it is negative; NULL where there is none."""
     items, groups = of_lists(lists)
-    place = min(max(place, -_BEYOND), _BEYOND)
+    place = min(max(place, -_ITEM_LIMIT), _ITEM_LIMIT)
     places = place + (groups.sizes if place < 0 else np.zeros(len(groups), np.int64))
     absent = (places < 0) | (places >= groups.sizes)
     return items.take(pa.array(np.where(absent, 0, groups.offsets[:-1] + places), mask=absent))
@@ -327,7 +327,10 @@ def items_at(lists: pa.Array, place: int) -> pa.Array:
 def slice_lists(lists: pa.Array, start: int, length: int | None = None) -> pa.Array:
     """Each list with its ``length`` items from ``start`` on, which counts from the end if negative."""
     items, groups = of_lists(lists)
-    start, most = min(max(start, -_BEYOND), _BEYOND), _BEYOND if length is None else min(length, _BEYOND)
+    start, most = (
+        min(max(start, -_ITEM_LIMIT), _ITEM_LIMIT),
+        _ITEM_LIMIT if length is None else min(length, _ITEM_LIMIT),
+    )
     first = np.minimum(np.maximum(groups.sizes + start, 0) if start < 0 else start, groups.sizes)
     part = Groups(np.append(0, np.cumsum(np.minimum(groups.sizes - first, most))))
     rows = np.arange(part.offsets[-1]) + np.repeat(groups.offsets[:-1] + first - part.offsets[:-1], part.sizes)

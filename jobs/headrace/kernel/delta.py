@@ -49,7 +49,7 @@ from headrace.program.triggers.leaves import AT, RECORD
 
 Columns = Mapping[str, pa.Array]
 
-_SIZES = {DataType.BOOL: 1, DataType.DECIMAL: 16}
+_VALUE_BYTES = {DataType.BOOL: 1, DataType.DECIMAL: 16}
 
 
 def judge_rows(stage: CompiledStage, rows: Columns, rejects: pa.Array | None = None) -> dict[str, pa.Array]:
@@ -221,7 +221,7 @@ def _sums_of_lists(lists: pa.Array, sizes: pa.Array) -> pa.Array:
 def _value_sizes(values: pa.Array, kind: DataType) -> pa.Array:
     if kind in (DataType.STRING, DataType.BYTES):
         return pc.binary_length(values).cast(pa.int64()).fill_null(0)
-    return pc.multiply(pc.is_valid(values).cast(pa.int64()), _SIZES.get(kind, 8))
+    return pc.multiply(pc.is_valid(values).cast(pa.int64()), _VALUE_BYTES.get(kind, 8))
 
 
 class Disposition(IntEnum):

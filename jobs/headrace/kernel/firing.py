@@ -284,7 +284,7 @@ class FiringResult:
         return self.outcome.panes
 
 
-_LIVE, _NOTHING = -1, -2
+_LIVE_IN_STATE, _NONE_LIVE = -1, -2
 """Where the live panes of a window are: those of the state, or none; else the moment whose pane is live."""
 
 
@@ -316,7 +316,7 @@ class _Emitting:
         self.stage, self.rows, self.fired = stage, rows, fired
         self.emitted: list[_Records] = []
         self.panes: list[_Records] = []
-        self.live_at = np.full(fired.length, _LIVE, np.int64)
+        self.live_at = np.full(fired.length, _LIVE_IN_STATE, np.int64)
 
     def make_emission(self) -> Emission:
         for moment, pane in enumerate(self.fired.panes):
@@ -324,7 +324,7 @@ class _Emitting:
             panes = self._panes_of_moment(moment, pane, np.flatnonzero(exists))
             if self.stage.remembers:
                 self.emitted += self._retractions_of_moment(moment, np.flatnonzero(emits))
-                self.live_at[emits] = _NOTHING
+                self.live_at[emits] = _NONE_LIVE
                 self.live_at[exists] = moment
             self.emitted.append(panes)
             self.panes.append(panes)
@@ -375,7 +375,7 @@ class _Emitting:
     def _retractions_of_moment(self, moment: int, rows: Ints) -> "list[_Records]":
         """The retractions of what windows that emit at a moment emitted before."""
         withdrawn = []
-        emitted_before = rows[self.live_at[rows] == _LIVE]
+        emitted_before = rows[self.live_at[rows] == _LIVE_IN_STATE]
         if len(emitted_before):
             panes, groups = of_lists(self.rows[c.LIVE].take(pa.array(emitted_before)))
             row = emitted_before[groups.of_row]
@@ -392,7 +392,7 @@ class _Emitting:
     def _live_panes(self) -> pa.Array:
         """The live panes of each window."""
         panes, groups = of_lists(self.rows[c.LIVE])
-        stays = (self.live_at == _LIVE)[groups.of_row]
+        stays = (self.live_at == _LIVE_IN_STATE)[groups.of_row]
         items = [panes.filter(pa.array(stays))]
         rows = [groups.of_row[stays]]
         for moment, panes_of_moment in enumerate(self.panes):

@@ -134,7 +134,7 @@ _TAGS = {
     DataType.DECIMAL: 8,
 }
 _OCTETS = (pa.string(), pa.binary())
-_COMPARED = (*_OCTETS, DECIMAL)
+_COMPARED_TYPES = (*_OCTETS, DECIMAL)
 """Types whose values no single word tells apart."""
 _TAG_OF = {ARROW_TYPES[kind]: np.uint64(tag) for kind, tag in _TAGS.items()}
 BLOCK: Final = Size(1 << 15)
@@ -143,7 +143,7 @@ BLOCK: Final = Size(1 << 15)
 HASH_BITS: Final = Size(2**64 - 1)
 """The bits of a key's hash that count: fewer only in tests of keys whose hashes are equal."""
 
-_SAMPLE, _FEW = 1024, 256
+_SAMPLE_NUMBERS, _FEW_DISTINCT = 1024, 256
 """Of so many numbers few are different."""
 
 _OF_NOTHING = np.uint64(0xEF46DB3751D8E999)
@@ -336,7 +336,7 @@ def _distinct_numbers(numbers: Ints) -> Ints:
 
 def _is_few(numbers: Ints) -> bool:
     """Whether few ``numbers`` are different, as starts of windows are."""
-    return len(_distinct_numbers(numbers[:: len(numbers) // _SAMPLE + 1])) < _FEW
+    return len(_distinct_numbers(numbers[:: len(numbers) // _SAMPLE_NUMBERS + 1])) < _FEW_DISTINCT
 
 
 def _encode_numbers(numbers: Ints) -> tuple[Ints, Ints]:
@@ -376,7 +376,7 @@ ROWS_OF_A_KEY: Final = Size(4)
 NUMBERS_OF_A_ROW: Final = Size(2)
 """Keys get numbers where there are so many rows, and so many of a key; of these there may be some for each row."""
 
-_LOOKED_AT = 1 << 14
+_ROWS_LOOKED_AT = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -478,7 +478,7 @@ def _keys_repeat(columns: Sequence[pa.Array], rows: int) -> bool:
     """Whether keys have ROWS_OF_A_KEY on average, about: some rows tell, by how many of their keys they repeat."""
     if rows < LEAST_ROWS.value or not columns or pa.float64() in [column.type for column in columns]:  # 0.0 equals -0.0
         return False
-    looked_at = pa.array(np.arange(0, rows, rows // _LOOKED_AT + 1))
+    looked_at = pa.array(np.arange(0, rows, rows // _ROWS_LOOKED_AT + 1))
     (first, *_), _ = _encode_keys([column.take(looked_at) for column in columns])
     return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY.value * len(looked_at) ** 2)
 
@@ -511,7 +511,7 @@ def is_shared(columns: Sequence[pa.Array], order: Ints | None, begins: Flags) ->
 
 
 def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
-    if column.type not in _COMPARED:
+    if column.type not in _COMPARED_TYPES:
         words, nulls = _value_words(column), np.broadcast_to(_null_mask(column), len(column))
         if order is not None:
             words, nulls = words[order], nulls[order] if column.null_count else nulls
@@ -526,6 +526,6 @@ def _key_changes(column: pa.Array, order: Ints | None) -> Flags:
 
 def _to_rankable(column: pa.Array) -> pa.Array:
     """``column`` as what has an order, in which equal keys are equal."""
-    if column.type in _COMPARED:
+    if column.type in _COMPARED_TYPES:
         return column
     return pa.array(_value_words(column).view(np.int64), mask=np.broadcast_to(_null_mask(column), len(column)))

@@ -359,7 +359,7 @@ class CompiledStage:
         """
         if self.stage.gives_rows:
             columns = [(name, arrow_type(kind)) for name, kind in self.stage.value_types.items()]
-            return pa.schema([*columns, *_OF_ROWS])
+            return pa.schema([*columns, *_ROW_FIELDS])
         stamps = {"window_start", "window_end", "pane_time"}
         values = self.stage.value_types
         inner = {f.name: TIMESTAMP if f.name in stamps else f.type for f in self.pane_type}
@@ -383,7 +383,7 @@ class CompiledStage:
         return pa.schema([(c.HASH, pa.uint64()), *self._key_fields, *window, *self.bookkeeping.items()])
 
 
-_OF_ROWS = (
+_ROW_FIELDS = (
     (EVENT_TIME, TIMESTAMP),
     ("timing", pa.string()),
     ("is_retraction", _BOOL),
@@ -392,7 +392,7 @@ _OF_ROWS = (
 )
 
 
-_ALL: Final = 1 << 40
+_MORE_THAN_ALL: Final = 1 << 40
 """More rows than a group has."""
 
 
@@ -402,7 +402,7 @@ def _number_of(take: Take | None) -> int:
         case Top(number):
             return number
         case Every():
-            return _ALL
+            return _MORE_THAN_ALL
     return 1
 
 

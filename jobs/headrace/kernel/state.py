@@ -145,7 +145,7 @@ def _found_by_all(own: Hashes, hashes: Hashes) -> Ints:
 
 # --- signals (semantics 9.3)
 
-_WRITTEN: Mapping[DataType, Callable[[str], Any]] = {
+_TEXT_READERS: Mapping[DataType, Callable[[str], Any]] = {
     DataType.DATE: date.fromisoformat,
     DataType.BYTES: b64decode,
     DataType.DECIMAL: Decimal,
@@ -199,7 +199,7 @@ def _is_part(column: pa.Array, part: Any, kind: DataType) -> NDArray[np.bool_]:
 def _of_written(part: Any, kind: DataType) -> pa.Scalar:
     """A part of the key of a signal as a value; NULL if it is not written as one."""
     try:
-        value = _WRITTEN[kind](part) if kind in _WRITTEN else part
+        value = _TEXT_READERS[kind](part) if kind in _TEXT_READERS else part
         return pa.scalar(value if constant_to_json(value) == part else None, ARROW_TYPES[kind])
     except (ValueError, ArithmeticError):
         return pa.scalar(None, ARROW_TYPES[kind])

@@ -289,7 +289,7 @@ def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints
     for field in table.schema:
         if not (pa.types.is_timestamp(field.type) or pa.types.is_date32(field.type)):
             continue
-        is_event_time, unit = field.name == EVENT_TIME, 1 if pa.types.is_timestamp(field.type) else _DAY
+        is_event_time, unit = field.name == EVENT_TIME, 1 if pa.types.is_timestamp(field.type) else _DAY_MICROSECONDS
         instants = _combine_chunks(table.column(field.name)).cast(pa.int64() if unit == 1 else pa.int32())
         first, last = (EARLIEST, LATEST) if is_event_time else _CALENDAR
         is_in_range = pc.and_(
@@ -305,9 +305,9 @@ def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints
 
 _CALENDAR: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """The years 1 to 9999."""
-_DAY: Final = 86_400_000_000
+_DAY_MICROSECONDS: Final = 86_400_000_000
 
-_SAMPLE: Final = 256
+_CHECKED_ROWS: Final = 256
 """Groups of so many rows, at least one, are asked for twice."""
 
 
@@ -323,7 +323,7 @@ def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> t
     of_row = np.repeat(which, np.array([len(table) for table in results], np.int64))
     all_rows = pa.concat_tables([checked_function.schema.empty_table(), *results])
     _check_times(part.take, all_rows, of_row)
-    sample_size = max(1, int(np.searchsorted(np.cumsum(groups.sizes[which]), _SAMPLE, "right")))
+    sample_size = max(1, int(np.searchsorted(np.cumsum(groups.sizes[which]), _CHECKED_ROWS, "right")))
     for number in reversed(range(min(sample_size, len(which)))):
         checked_function.check_again(int(which[number]), tables[number], results[number])
     return all_rows, of_row

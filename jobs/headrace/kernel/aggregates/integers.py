@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 _LIMBS, _BITS = 8, 32
-_STEP = 2.0**12  # further than a float of 64 bits is from the integer that it stands for
+_FLOAT_STEP = 2.0**12  # further than a float of 64 bits is from the integer that it stands for
 _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(_BITS)
 
@@ -215,7 +215,7 @@ def population_variance(number: Ints, sums: pa.Array, squares: pa.Array) -> Floa
         return _from_moments(squares_from_pivot.astype(np.float64), sum_from_pivot.astype(np.float64), number)
     n, wide_sums, wide_near = to_wide(number), wide_of(sums), to_wide(pivot)
     # beyond 2^53 the float of the mean is not near enough
-    wide_near = to_wide(pivot + _round_to_integers((wide_sums - wide_near * n).to_float() / number, _STEP))
+    wide_near = to_wide(pivot + _round_to_integers((wide_sums - wide_near * n).to_float() / number, _FLOAT_STEP))
     wide_around = wide_sums - wide_near * n
     wide_apart = wide_of(squares) - wide_near * (wide_sums + wide_around)
     return _from_moments(wide_apart.to_float(), wide_around.to_float(), number)
@@ -236,7 +236,7 @@ def _from_moments(squares_from_pivot: Floats, sum_from_pivot: Floats, number: In
     return squares
 
 
-def _round_to_integers(values: Floats, bound: float = 2.0**63 - 2 * _STEP) -> Ints:
+def _round_to_integers(values: Floats, bound: float = 2.0**63 - 2 * _FLOAT_STEP) -> Ints:
     """The nearest integers up to a bound."""
     return np.clip(np.rint(values), -bound, bound).astype(np.int64)
 

@@ -229,7 +229,7 @@ _RANKS: Final = 64
 """Ranks that a code of a register has room for."""
 
 _KINDS: Final = (pa.int64(), pa.float64(), DECIMAL)
-_HEAD: Final = struct.Struct("<3sBB")
+_SKETCH_HEAD: Final = struct.Struct("<3sBB")
 
 
 class SketchError(FixDataError, code="data.sketch"):
@@ -255,16 +255,16 @@ def _sketch_each_list(parts: pa.Array, spell: Callable[[pa.Array], bytes]) -> pa
 
 def _distinct_sketch(items: Ints) -> bytes:
     if items[0] >= 0:
-        return _HEAD.pack(_DISTINCT, _FORMAT, _HASHES) + items.astype("<i8").tobytes()
+        return _SKETCH_HEAD.pack(_DISTINCT, _FORMAT, _HASHES) + items.astype("<i8").tobytes()
     registers = np.zeros(REGISTERS, np.uint8)
     registers[~items // _RANKS] = ~items % _RANKS
-    return _HEAD.pack(_DISTINCT, _FORMAT, _OF_REGISTERS) + registers.tobytes()
+    return _SKETCH_HEAD.pack(_DISTINCT, _FORMAT, _OF_REGISTERS) + registers.tobytes()
 
 
 def _quantile_sketch(items: pa.Array) -> bytes:
     values, levels = items.field(0), as_numpy(items.field(1))
     kind = _KINDS.index(values.type)
-    head = _HEAD.pack(_QUANTILES, _FORMAT, kind) + struct.pack("<I", len(items))
+    head = _SKETCH_HEAD.pack(_QUANTILES, _FORMAT, kind) + struct.pack("<I", len(items))
     width = values.type.bit_width // 8
     octets = values.buffers()[1].slice(values.offset * width, len(values) * width)
     return head + levels.astype(np.uint8).tobytes() + bytes(octets)
@@ -338,12 +338,12 @@ def _make_lists(parts: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
 
 def _kind_and_body(sketch: bytes, letters: bytes, what: str) -> tuple[int, bytes]:
     """The byte behind the number of the format, and what follows."""
-    if len(sketch) < _HEAD.size or sketch[: len(letters)] != letters:
+    if len(sketch) < _SKETCH_HEAD.size or sketch[: len(letters)] != letters:
         raise SketchError(f"bytes that begin with {sketch[:5]!r} are no sketch of {what}")
-    _, number, kind = _HEAD.unpack(sketch[: _HEAD.size])
+    _, number, kind = _SKETCH_HEAD.unpack(sketch[: _SKETCH_HEAD.size])
     if number != _FORMAT:
         raise SketchError(f"a sketch of {what} has format {number}, and this version reads {_FORMAT}: update Headrace")
-    return kind, sketch[_HEAD.size :]
+    return kind, sketch[_SKETCH_HEAD.size :]
 
 
 def _decode_hashes(sketch: bytes) -> pa.Array:

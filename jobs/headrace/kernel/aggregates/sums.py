@@ -132,13 +132,13 @@ def _value_per_group(values: pa.Array, groups: Groups) -> pa.Array:
     return values.take(null_if_empty(groups.offsets[:-1], groups))
 
 
-_LEAST: Final = -1074
+_LEAST_EXPONENT: Final = -1074
 """The exponent of the least float."""
 _BITS: Final = 32
 _DIGIT: Final = 2**_BITS - 1
 _MANTISSA: Final = 53
 _ROWS: Final = 1 << 14
-_LARGEST: Final = float(np.finfo(np.float64).max)
+_LARGEST_FLOAT: Final = float(np.finfo(np.float64).max)
 
 
 def exact_sum(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]:
@@ -202,7 +202,7 @@ def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]
     are 0.
     """
     _, exponent = np.frexp(values[values != 0.0])
-    places = np.maximum(exponent - _MANTISSA - _LEAST, 0) // _BITS
+    places = np.maximum(exponent - _MANTISSA - _LEAST_EXPONENT, 0) // _BITS
     lowest, highest = int(places.min()), int(places.max())
     digits = np.zeros((number, highest - lowest + 5), np.int64)
     _add_to_digits(digits, rows, values, lowest)
@@ -215,7 +215,7 @@ def _add_to_digits(digits: Ints, rows: Ints, values: Floats, lowest: int) -> Non
     is_there = values != 0.0
     rows, values = rows[is_there], values[is_there]
     whole, exponent = _integer_mantissas(values)
-    bit_position = exponent - _LEAST
+    bit_position = exponent - _LEAST_EXPONENT
     whole >>= np.maximum(-bit_position, 0)  # of the least floats these bits are 0
     place, shift = np.divmod(np.maximum(bit_position, 0), _BITS)
     place -= lowest
@@ -242,14 +242,14 @@ def _nearest_floats(digits: Ints, lowest: int) -> Floats:
     rows = np.arange(len(size))
     total = sum(size[rows, top - 2 + i].astype(np.float64) * 2.0 ** (_BITS * i) for i in (2, 1, 0))
     with np.errstate(over="ignore"):
-        nearest = np.minimum(np.ldexp(total, (top - 2 + lowest) * _BITS + _LEAST), _LARGEST)
+        nearest = np.minimum(np.ldexp(total, (top - 2 + lowest) * _BITS + _LEAST_EXPONENT), _LARGEST_FLOAT)
     signed_values: Floats = np.where(negative, -nearest, nearest)
     return signed_values
 
 
 _LONG, _DOUBLE = pa.int64(), pa.float64()
 _NOT_FINITE = {"nan": np.nan, "above": np.inf, "below": -np.inf}
-_REST = "rest"
+_UNSUMMED_FIELD = "rest"
 
 
 @dataclass(frozen=True)
@@ -373,7 +373,7 @@ class SettledSumPart(AccumulatorPart):
     def from_value(cls, name: str, value: Expr | None) -> "SettledSumPart":
         """A sum of ``value``."""
         counts = [(other, _LONG) for other in _NOT_FINITE]
-        return cls(name, pa.struct([("finite", _DOUBLE), *counts, (_REST, pa.list_(_DOUBLE))]), value)
+        return cls(name, pa.struct([("finite", _DOUBLE), *counts, (_UNSUMMED_FIELD, pa.list_(_DOUBLE))]), value)
 
     def fold(self, elements: Elements, groups: Groups) -> pa.Array:
         non_null = elements.non_null(groups)
@@ -386,7 +386,7 @@ class SettledSumPart(AccumulatorPart):
 
     def gather_valid(self, parts: pa.Array, groups: Groups) -> pa.Array:
         finite, *counts = (as_numpy(parts.field(i)) for i in range(1 + len(_NOT_FINITE)))
-        rest, of_part = of_lists(parts.field(_REST))
+        rest, of_part = of_lists(parts.field(_UNSUMMED_FIELD))
         rows = np.concatenate([groups.of_row, groups.of_row[of_part.of_row]])
         order = np.argsort(rows, kind="stable")
         values = np.concatenate([finite, as_numpy(rest)])[order]
@@ -409,7 +409,7 @@ def _as_far_as_finite(values: Floats, groups: Groups) -> tuple[Floats, pa.Array]
 
 def settle_sums(part: pa.Array) -> Floats:
     """What the values of a ``SettledSumPart`` come to; NULL is 0."""
-    rest, groups = of_lists(part.field(_REST))
+    rest, groups = of_lists(part.field(_UNSUMMED_FIELD))
     with np.errstate(over="ignore"):
         total: Floats = as_numpy(part.field(0).fill_null(0.0)) + sum_floats(as_numpy(rest), groups)
     for i, other in enumerate(_NOT_FINITE.values(), start=1):

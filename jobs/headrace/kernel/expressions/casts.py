@@ -30,7 +30,7 @@ from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT
 from headrace.model.windows import CalendarWindows, number_of, start_of
 
 _LONG = pa.int64()
-_FIRST, _LAST = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
+_FIRST_DAY, _LAST_CALENDAR_DAY = (day.toordinal() - date(1970, 1, 1).toordinal() for day in (date.min, date.max))
 _FURTHEST = 4_000_000
 """More days than there are between any two dates."""
 
@@ -42,7 +42,7 @@ def days_of(dates: Any) -> Any:
 
 def is_date(days: Any) -> Any:
     """Which days since 1970 are dates."""
-    return pc.and_(pc.greater_equal(days, _FIRST), pc.less_equal(days, _LAST))
+    return pc.and_(pc.greater_equal(days, _FIRST_DAY), pc.less_equal(days, _LAST_CALENDAR_DAY))
 
 
 def to_dates(days: Any) -> Any:
@@ -122,18 +122,18 @@ def _known_starts(where: CalendarWindows, number: int) -> list[int]:
         return []
 
 
-_DAY: Final = 86_400_000_000
-_END: Final = (
+_DAY_MICROSECONDS: Final = 86_400_000_000
+_TIME_END_PATTERN: Final = (
     r"(?:[.,](?P<fraction>[0-9]+))?"
     r"(?:(?P<utc>(?: [+-]00:?00)? ?(?:UTC|GMT|[Zz]))| ?(?P<offset>[+-][0-9]{2}(?::?[0-9]{2})?))?$"
 )
 _EXTENDED: Final = (
     r"^(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<hour>[0-9]{2})"
-    rf"(?P<minute>(?::[0-9]{{2}})?)(?P<second>(?::[0-9]{{2}})?){_END}"
+    rf"(?P<minute>(?::[0-9]{{2}})?)(?P<second>(?::[0-9]{{2}})?){_TIME_END_PATTERN}"
 )
 _BASIC: Final = (
     r"^(?P<year>[0-9]{4})(?P<month>[0-9]{2})(?P<day>[0-9]{2})[Tt](?P<hour>[0-9]{2})"
-    rf"(?P<minute>(?:[0-9]{{2}})?)(?P<second>(?:[0-9]{{2}})?){_END}"
+    rf"(?P<minute>(?:[0-9]{{2}})?)(?P<second>(?:[0-9]{{2}})?){_TIME_END_PATTERN}"
 )
 _LAST_DAY: Final = "9999-12-31"
 
@@ -151,7 +151,7 @@ def normalize_time_text(text: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 def a_day_later(instants: pa.Array, which: pa.Array) -> pa.Array:
     """Microseconds, a day later where ``which`` says so."""
-    return pc.if_else(which.fill_null(False), pc.add(instants, _DAY), instants)
+    return pc.if_else(which.fill_null(False), pc.add(instants, _DAY_MICROSECONDS), instants)
 
 
 def _read_extended_format(text: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -382,7 +382,7 @@ def _with_scientific(text: pa.Array, is_scientific: pa.Array) -> pa.Array:
 Datum = Any
 """A ``pa.Array``, or a ``pa.Scalar`` that stands for a column of equal values."""
 
-_BEYOND = 2.0**63
+_INT_LIMIT = 2.0**63
 _PRIVATE = range(0xE000, 0xF900)  # characters that have no case, and none of which decides the case of others
 
 
@@ -429,7 +429,7 @@ def truncate_to_ints(values: pa.Array) -> pa.Array:
     """Without fractions; NULL where 64 bits do not hold that."""
     if values.type != pa.float64():
         return values.cast(pa.int64())
-    fits = pc.and_(pc.greater_equal(values, -_BEYOND), pc.less(values, _BEYOND))  # NaN does not
+    fits = pc.and_(pc.greater_equal(values, -_INT_LIMIT), pc.less(values, _INT_LIMIT))  # NaN does not
     return pc.cast(pc.trunc(pc.if_else(fits, values, pa.scalar(None, pa.float64()))), pa.int64())
 
 

@@ -30,7 +30,7 @@ _CLAIM = 12
 _ZERO = pa.Array.from_buffers(DECIMAL, 1, [None, pa.py_buffer(bytes(16))])[0]
 _NULL = pa.nulls(1, DECIMAL)[0]
 _DIGITS_OF_FLOATS = pa.decimal256(76, 30)
-_SMALLEST, _LARGEST = 1e-10, 1e29
+_SMALLEST_FLOAT, _LARGEST_FLOAT = 1e-10, 1e29
 
 
 def _reinterpret_decimal(values: pa.Array, precision: int, scale: int = SCALE) -> pa.Array:
@@ -149,8 +149,8 @@ def of_ints(values: Any) -> Any:
 def of_floats(values: pa.Array) -> pa.Array:
     """The nearest decimals of the numbers that floats are written as; NULL of what does not fit."""
     size = pc.abs(values)
-    in_range = pc.if_else(pc.less(size, _LARGEST), values, pa.scalar(None, pa.float64()))  # NaN is not less
-    text = pc.cast(pc.if_else(pc.less(size, _SMALLEST), 0.0, in_range), pa.string())
+    in_range = pc.if_else(pc.less(size, _LARGEST_FLOAT), values, pa.scalar(None, pa.float64()))  # NaN is not less
+    text = pc.cast(pc.if_else(pc.less(size, _SMALLEST_FLOAT), 0.0, in_range), pa.string())
     return to_decimals(pc.round(pc.cast(text, _DIGITS_OF_FLOATS), ndigits=SCALE, round_mode="half_to_even"))
 
 
@@ -251,7 +251,7 @@ def _text_length(text: pa.Array) -> pa.Array:
     return pc.binary_length(text).cast(pa.int64())
 
 
-_WHOLE = 2.0**52
+_ALL_WHOLE_FROM = 2.0**52
 """From here on every float is a whole number."""
 
 
@@ -268,8 +268,8 @@ def round_floats_to(values: pa.Array, digits: int) -> pa.Array:
         scaled_numbers = numbers * power
         rounded_numbers = np.rint(scaled_numbers) / power
         from_middle = np.abs(np.abs(scaled_numbers - np.trunc(scaled_numbers)) - 0.5)
-        is_sure = (np.abs(scaled_numbers) < _WHOLE) & (from_middle > np.abs(scaled_numbers) * 2.0**-52)
-        is_fraction = np.abs(numbers) < _WHOLE
+        is_sure = (np.abs(scaled_numbers) < _ALL_WHOLE_FROM) & (from_middle > np.abs(scaled_numbers) * 2.0**-52)
+        is_fraction = np.abs(numbers) < _ALL_WHOLE_FROM
     rounded_numbers = np.where(is_fraction, rounded_numbers, numbers)
     for place in np.flatnonzero(is_fraction & ~is_sure):
         rounded_numbers[place] = round(float(numbers[place]), digits)

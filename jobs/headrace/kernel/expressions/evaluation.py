@@ -55,7 +55,7 @@ from headrace.program.columns import FROM, Call
 Rows = Mapping[str, casts.Datum]
 
 _CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
-_DAY = 86_400_000_000
+_DAY_MICROSECONDS = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
 
@@ -230,7 +230,7 @@ def _plus_days(moment: casts.Datum, days: casts.Datum) -> casts.Datum:
         return moment
     if moment.type != DATE:
         known_days = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
-        return _plus_us(moment, pc.multiply_checked(known_days, _DAY))
+        return _plus_us(moment, pc.multiply_checked(known_days, _DAY_MICROSECONDS))
     return casts.plus_days(moment, days.cast(_INT))
 
 

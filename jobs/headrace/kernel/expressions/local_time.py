@@ -26,8 +26,8 @@ from headrace.model.windows import periods_of_unit
 _MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND, _MINUTE, _HOUR, _DAY = 1_000_000, 60_000_000, 3_600_000_000, 86_400_000_000
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_FIRST_INSTANT = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST_INSTANT = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _EDGE = 2 * _DAY  # where local times may be outside the years 1 to 9999; no clock is set there
 _CENTURY = 69
 """Years of two digits from here on are of the last century, as POSIX has it."""
@@ -66,7 +66,9 @@ def format_time(time: Datum, text: str, zone: str) -> Datum:
 def read_format(strings: pa.Array, text: str) -> pa.Array:
     """The moments that ``strings`` say in the format ``text``; NULL where one says none."""
     parts = format_parts(text)
-    pattern = "".join(f"(?P<{part[1]}>{_READ[part]})" if part in _READ else _escape_regex(part) for part in parts)
+    pattern = "".join(
+        f"(?P<{part[1]}>{_PART_PATTERNS[part]})" if part in _PART_PATTERNS else _escape_regex(part) for part in parts
+    )
     fields = pc.extract_regex(pc.utf8_trim(strings, characters=BLANKS), rf"^{pattern}\z")
 
     def read_number(part: str, least: int = 0) -> Ints:
@@ -74,7 +76,7 @@ def read_format(strings: pa.Array, text: str) -> pa.Array:
         return (
             np.full(len(strings), least, np.int64)
             if field is None
-            else as_numpy(_NUMBERS.get(part, _parse_digits)(field))
+            else as_numpy(_PART_READERS.get(part, _parse_digits)(field))
         )
 
     year = read_number("%Y") if "%Y" in parts else _of_century(read_number("%y"))
@@ -98,8 +100,8 @@ def read_format(strings: pa.Array, text: str) -> pa.Array:
         & (clock[1] < 60)
         & (clock[2] < 60)
         & (abs(offset) < _DAY)
-        & (instants >= _FIRST)
-        & (instants <= _LAST)
+        & (instants >= _FIRST_INSTANT)
+        & (instants <= _LAST_INSTANT)
     )
     return pa.array(np.where(is_valid, instants, 0), pa.int64(), mask=~is_valid).cast(TIMESTAMP)
 
@@ -160,7 +162,7 @@ def truncate_time(time: Datum, unit: str, zone: str, *beginnings: Any) -> Datum:
         instants = np.where(in_calendar, instants, 0)
         if (size := _CLOCK_UNITS.get(TimeUnit(unit))) is not None:
             start = _clock_start(instants, clock_times % size, zone)
-            in_calendar &= start >= _FIRST
+            in_calendar &= start >= _FIRST_INSTANT
         else:
             start, is_in_calendar = window_starts(periods_of_unit(TimeUnit(unit), zone, *beginnings), instants)
             in_calendar &= is_in_calendar
@@ -181,7 +183,8 @@ def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
         clock_times, in_calendar = _to_instants(times)
         if zone != "UTC":
             offset_before, offset_after = (
-                _zone_offsets(np.clip(clock_times + shift, _FIRST, _LAST), zone)[0] for shift in (-_DAY, _DAY)
+                _zone_offsets(np.clip(clock_times + shift, _FIRST_INSTANT, _LAST_INSTANT), zone)[0]
+                for shift in (-_DAY, _DAY)
             )
             first, second = (
                 _check_offset(clock_times - offset, offset, zone) for offset in (offset_before, offset_after)
@@ -191,7 +194,7 @@ def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
             clock_times = np.where(second_counts, second[0], first[0])
             in_calendar &= ~is_twice | (Twice(twice) is not Twice.NULL)
             in_calendar &= ~is_skipped | (Skipped(skipped) is not Skipped.NULL)
-            in_calendar &= (clock_times >= _FIRST) & (clock_times <= _LAST)
+            in_calendar &= (clock_times >= _FIRST_INSTANT) & (clock_times <= _LAST_INSTANT)
         return pa.array(clock_times, pa.int64(), mask=~in_calendar).cast(TIMESTAMP)
 
     moments: Datum = accept_scalars(convert_times)(time)
@@ -200,20 +203,20 @@ def local_to_utc(time: Datum, zone: str, twice: str, skipped: str) -> Datum:
 
 def _check_offset(instants: Ints, offset: Ints, zone: str) -> tuple[Ints, Bools]:
     """``instants``, and whether clocks are ``offset`` before UTC then."""
-    return instants, _zone_offsets(np.clip(instants, _FIRST, _LAST), zone)[0] == offset
+    return instants, _zone_offsets(np.clip(instants, _FIRST_INSTANT, _LAST_INSTANT), zone)[0] == offset
 
 
 def _to_instants(times: pa.Array) -> tuple[Ints, Bools]:
     """Microseconds, and which of them are of the years 1 to 9999 in UTC; 1970 stands for others."""
-    instants = as_numpy(times.cast(pa.int64()).fill_null(_LAST + 1))
-    in_calendar = (instants >= _FIRST) & (instants <= _LAST)
+    instants = as_numpy(times.cast(pa.int64()).fill_null(_LAST_INSTANT + 1))
+    in_calendar = (instants >= _FIRST_INSTANT) & (instants <= _LAST_INSTANT)
     return np.where(in_calendar, instants, 0), in_calendar
 
 
 def _to_local_time(instants: Ints, in_calendar: Bools, zone: str) -> tuple[Ints, Bools]:
     """What clocks show, as microseconds since they showed 1970, and which of it is of the years 1 to 9999."""
     clock_times = instants if zone == "UTC" else instants + _zone_offsets(instants, zone)[0]
-    in_calendar = in_calendar & (clock_times >= _FIRST) & (clock_times <= _LAST)
+    in_calendar = in_calendar & (clock_times >= _FIRST_INSTANT) & (clock_times <= _LAST_INSTANT)
     return np.where(in_calendar, clock_times, 0), in_calendar
 
 
@@ -223,7 +226,7 @@ def _clock_start(instants: Ints, time_since_start: Ints, zone: str) -> Ints:
     if zone == "UTC":
         return start
     offset, set_at = _zone_offsets(instants, zone)
-    was_set = _zone_offsets(np.maximum(start, _FIRST), zone)[0] != offset
+    was_set = _zone_offsets(np.maximum(start, _FIRST_INSTANT), zone)[0] != offset
     return np.where(was_set, set_at, start)
 
 
@@ -248,7 +251,7 @@ def _offset_changes(zone: str, year: int) -> list[tuple[int, int]]:
     clock = ZoneInfo(zone)
 
     def offset_at(instant: int) -> int:
-        moment = _EPOCH + min(max(instant, _FIRST + _EDGE), _LAST - _EDGE) * _MICROSECOND
+        moment = _EPOCH + min(max(instant, _FIRST_INSTANT + _EDGE), _LAST_INSTANT - _EDGE) * _MICROSECOND
         return (moment.astimezone(clock).utcoffset() or timedelta()) // _MICROSECOND
 
     begin = (datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
@@ -307,7 +310,7 @@ _SPELLED: Mapping[str, Callable[[Ints], pa.Array]] = {
     "%p": lambda clock_times: pa.array(_HALVES, pa.string()).take(pa.array(clock_times // (12 * _HOUR) % 2)),
     "%b": lambda clock_times: pa.array(MONTHS, pa.string()).take(pa.array(_month(clock_times) - 1)),
 }
-_READ = {
+_PART_PATTERNS = {
     "%Y": "[0-9]{4}",
     "%y": "[0-9]{2}",
     **dict.fromkeys(("%m", "%d", "%H", "%I", "%M", "%S"), "[0-9]{1,2}"),
@@ -317,4 +320,4 @@ _READ = {
     "%b": "[A-Za-z]{3}",
     "%z": "Z|[+-][0-9]{2}:?[0-9]{2}",
 }
-_NUMBERS = {"%b": _month_number, "%p": _after_noon, "%f": _parse_fraction, "%z": _parse_offset}
+_PART_READERS = {"%b": _month_number, "%p": _after_noon, "%f": _parse_fraction, "%z": _parse_offset}

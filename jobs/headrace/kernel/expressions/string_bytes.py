@@ -129,9 +129,9 @@ def hash_strings(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
 Step = str | int
 """The name of a member of an object, or the place of an item of a list."""
 
-_DEEPEST = 500
+_DEEPEST_JSON = 500
 _BLANKS = " \t\n\r"
-_FEW = 256
+_FEW_TEXTS = 256
 
 
 def json_values(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
@@ -159,8 +159,8 @@ def _are_plain(texts: pa.Array) -> NDArray[np.bool_]:
     """
     are_objects = pc.and_(pc.starts_with(texts, "{"), pc.ends_with(texts, "}"))
     are_odd = pc.or_(pc.match_substring(texts, "NaN"), pc.match_substring(texts, "Inf"))
-    if (pc.max(pc.binary_length(texts)).as_py() or 0) > 2 * _DEEPEST:
-        are_odd = pc.or_(are_odd, pc.greater(pc.count_substring_regex(texts, "[{[]"), _DEEPEST))
+    if (pc.max(pc.binary_length(texts)).as_py() or 0) > 2 * _DEEPEST_JSON:
+        are_odd = pc.or_(are_odd, pc.greater(pc.count_substring_regex(texts, "[{[]"), _DEEPEST_JSON))
     return true_mask(pc.and_not(are_objects, are_odd))
 
 
@@ -169,7 +169,7 @@ def _extract_members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -
     values = _members_at_once(texts, path, kind) if len(texts) else pa.nulls(0, kind)
     if values is not None:
         return values
-    if len(texts) <= _FEW:
+    if len(texts) <= _FEW_TEXTS:
         return _members_one_by_one(texts, path, kind)
     half = len(texts) // 2
     return pa.concat_arrays([_extract_members(part, path, kind) for part in (texts[:half], texts[half:])])
@@ -203,7 +203,7 @@ def _members_one_by_one(texts: pa.Array, path: Sequence[Step], kind: pa.DataType
 
 def _member_at_path(text: str | None, path: Sequence[Step]) -> Any:
     """What stands at ``path``; None if the text is no JSON."""
-    if text is None or _nesting_depth(text) > _DEEPEST:
+    if text is None or _nesting_depth(text) > _DEEPEST_JSON:
         return None
     try:
         value = loads(text, parse_constant=_refuse_constant, parse_int=_parse_int)
@@ -255,10 +255,10 @@ _FOLLOW[0xC2:0xE0], _FOLLOW[0xE0:0xF0], _FOLLOW[0xF0:0xF5] = 1, 2, 3
 _NEVER = np.zeros(256, np.bool_)
 _NEVER[[0xC0, 0xC1, *range(0xF5, 0x100)]] = True
 
-_SECOND = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
+_SECOND_BYTES = {0xE0: (0xA0, 0xBF), 0xED: (0x80, 0x9F), 0xF0: (0x90, 0xBF), 0xF4: (0x80, 0x8F)}
 """First bytes after which not every second one may stand."""
 
-_END = bytes(3)
+_PADDING_BYTES = bytes(3)
 """Stands behind each value: a character that is cut there lacks three bytes at most, and takes none of the next one."""
 
 
@@ -273,7 +273,7 @@ def text_of(values: pa.Array) -> pa.Array:
 
 def are_text(values: pa.Array) -> NDArray[np.bool_]:
     """Which values of a binary column are UTF-8; NULL is."""
-    joined_bytes = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _END, b"")
+    joined_bytes = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _PADDING_BYTES, b"")
     offsets = np.frombuffer(joined_bytes.buffers()[1], np.int32)[
         joined_bytes.offset : joined_bytes.offset + len(joined_bytes) + 1
     ]
@@ -292,12 +292,12 @@ def _invalid_bytes(octets: _Octets) -> NDArray[np.bool_]:
     wrong: NDArray[np.bool_] = ((octets & 0xC0) == 0x80) != must_follow[: len(octets)]
     wrong |= _NEVER[octets]
     second = octets[1:]
-    for first, (low, high) in _SECOND.items():
+    for first, (low, high) in _SECOND_BYTES.items():
         wrong[1:] |= (octets[:-1] == first) & ((second < low) | (second > high))
     return wrong
 
 
-_SHORT = 64
+_SHORT_TEXT = 64
 
 
 def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
@@ -312,7 +312,7 @@ def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
 def _walk_lists(states: Ints, symbols: Ints, groups: Groups, moves: Ints) -> Ints:
     """One code of every list after another; of long lists whole pieces, of which is known where each state leads."""
     longest = int(groups.sizes.max(initial=0))
-    if longest <= _SHORT:
+    if longest <= _SHORT_TEXT:
         return _step_through_items(states, groups, lambda states, items: moves[states, symbols[items]])
     piece = int(np.sqrt(longest))
     pieces, numbers = _cut_into_pieces(groups, piece)
