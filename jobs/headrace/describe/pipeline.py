@@ -96,7 +96,7 @@ def loop_step(pipeline: Pipeline, loop: Loop) -> str:
     return f"loop over {f' {arrow} '.join(pipeline.key)}: the {loop.combine} of {render_expression(loop.step)}"
 
 
-_HOW = {
+_ACCUMULATION_TEXTS = {
     Accumulation.DISCARDING: "discarding: a pane holds what came since the one before it",
     Accumulation.ACCUMULATING: "accumulating: a pane holds everything so far",
     Accumulation.RETRACTING: "retracting: a pane holds everything so far, and the one before it is withdrawn",
@@ -599,7 +599,7 @@ def _key_list(key: Mapping[str, Expr]) -> str:
 
 
 def _how_lines(how: How) -> Iterator[str]:
-    yield _HOW[how.accumulation]
+    yield _ACCUMULATION_TEXTS[how.accumulation]
     if how.allowed_lateness is None:
         yield "allowed lateness: without end"
     else:

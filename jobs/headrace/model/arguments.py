@@ -222,7 +222,7 @@ Length = timedelta | str | Duration
 _T = TypeVar("_T")
 _E = TypeVar("_E", bound=StrEnum)
 
-_LARGEST = 2**63 - 1
+_LARGEST_INT = 2**63 - 1
 _WIDTH = 80
 
 
@@ -275,7 +275,7 @@ class Arguments:
 
     def whole_number(self, name: str, value: object, *, least: int) -> int:
         """A whole number from ``least`` on."""
-        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _LARGEST_INT:
             size = "" if not isinstance(value, int) or isinstance(value, bool) or value < least else " below 2^63"
             raise self.refusal(name, value, f"write a whole number of at least {least}{size}")
         return int(value)

@@ -256,7 +256,7 @@ def _checked_idle_timeout(arguments: Arguments, value: Length | None) -> Duratio
     return None if value is None else arguments.duration("idle_timeout", value, least=1)
 
 
-_DAY = Duration(86_400_000_000)
+_A_DAY = Duration(86_400_000_000)
 
 
 @register_word("event time", expr=None, watermark=REQUIRED, split=None, max_ahead=UNITS["days"])
@@ -271,7 +271,7 @@ class EventTime:
     expr: Expr | None
     watermark: WatermarkStrategy
     split: Expr | None = None
-    max_ahead: Duration | None = _DAY
+    max_ahead: Duration | None = _A_DAY
 
     def latest_watermark(self, processing_time: Instant) -> Instant:
         """The latest time that the watermark may come to at ``processing_time``."""

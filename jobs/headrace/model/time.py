@@ -83,7 +83,7 @@ UNITS: Final = {
 """The microseconds in each."""
 
 _LETTERS: Final = {"w": 7 * UNITS["days"], **dict(zip(("d", "h", "m", "s", "ms", "us"), UNITS.values(), strict=True))}
-_WORDS: Final = {
+_UNIT_WORDS: Final = {
     **{
         f"{word}{s}": unit
         for word, unit in (("week", "w"), ("day", "d"), ("hour", "h"), ("minute", "m"))
@@ -92,7 +92,7 @@ _WORDS: Final = {
     **{f"{word}{s}": unit for word, unit in (("second", "s"), ("min", "m"), ("sec", "s")) for s in ("", "s")},
 }
 _MONTH = re.compile(r"(\d+(?:\.\d+)?)\s*M(?![A-Za-z])")
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
+_LENGTH_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)\s*")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -127,7 +127,7 @@ def parse_duration(text: str) -> Duration:
         raise ValueError("it is empty")
     total = Fraction(0)
     while rest:
-        part = _PART.match(rest)
+        part = _LENGTH_PART.match(rest)
         if part is None:
             is_number = re.fullmatch(r"\d+(\.\d+)?", rest)
             raise ValueError(f"{rest!r} has no unit" if is_number else f"{rest!r} cannot be read")
@@ -139,7 +139,7 @@ def parse_duration(text: str) -> Duration:
 
 
 def _unit_length(word: str) -> int:
-    unit = _WORDS.get(word.removesuffix("s"), word)
+    unit = _UNIT_WORDS.get(word.removesuffix("s"), word)
     granules = _LETTERS.get(unit)
     if granules is None:
         raise ValueError(f"{word!r} is not a unit; the units are {', '.join(_LETTERS)}")

@@ -359,7 +359,7 @@ class CalendarUnit(StrEnum):
     MONTH = "month"
 
 
-_MOST = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
+_MOST_PERIODS = {CalendarUnit.DAY: 365_242, CalendarUnit.WEEK: 52_177, CalendarUnit.MONTH: 12_000}
 """How many of each are a thousand years."""
 
 
@@ -405,7 +405,7 @@ class CalendarWindows(WindowFn):
         object.__setattr__(self, "unit", arguments.choice("unit", unit, CalendarUnit))
         object.__setattr__(self, "zone", arguments.time_zone("zone", zone))
         number = arguments.whole_number("count", count, least=1)
-        if number > _MOST[self.unit]:
+        if number > _MOST_PERIODS[self.unit]:
             raise arguments.refusal("count", count, "windows of more than 1,000 years")
         object.__setattr__(self, "count", number)
         object.__setattr__(self, "day_begins", day_beginning(arguments, day_begins))
@@ -421,10 +421,10 @@ class CalendarWindows(WindowFn):
     @cached_property
     def first_week(self) -> date:
         """The first day of the week that 1970 begins in."""
-        return _FIRST - timedelta(days=(_FIRST.weekday() - [*Weekday].index(self.week_begins)) % 7)
+        return _FIRST_DATE - timedelta(days=(_FIRST_DATE.weekday() - [*Weekday].index(self.week_begins)) % 7)
 
 
-_FIRST = date(1970, 1, 1)
+_FIRST_DATE = date(1970, 1, 1)
 _LAST_DAY_BUT_ONE = model_time.Instant(model_time.END_OF_CALENDAR - model_time.UNITS["days"])
 """The last moment that clocks of all zones can show."""
 
@@ -480,11 +480,11 @@ def number_of(where: CalendarWindows, day: date) -> int:
     """Which window the ``day`` is in, counted from 1970; it is named by the local date on which it begins."""
     match where.unit:
         case CalendarUnit.DAY:
-            periods = (day - _FIRST).days
+            periods = (day - _FIRST_DATE).days
         case CalendarUnit.WEEK:
             periods = (day - where.first_week).days // 7
         case CalendarUnit.MONTH:
-            periods = (day.year - _FIRST.year) * 12 + day.month - where.year_begins
+            periods = (day.year - _FIRST_DATE.year) * 12 + day.month - where.year_begins
     return periods // where.count
 
 
@@ -493,12 +493,12 @@ def start_of(where: CalendarWindows, number: int) -> model_time.Instant:
     periods = number * where.count
     match where.unit:
         case CalendarUnit.DAY:
-            day = _FIRST + timedelta(days=periods)
+            day = _FIRST_DATE + timedelta(days=periods)
         case CalendarUnit.WEEK:
             day = where.first_week + timedelta(weeks=periods)
         case CalendarUnit.MONTH:
             months = periods + where.year_begins - 1
-            day = date(_FIRST.year + months // 12, months % 12 + 1, 1)
+            day = date(_FIRST_DATE.year + months // 12, months % 12 + 1, 1)
     return _day_begin(datetime.combine(day, time()) + where.day_shift, _time_zone(where.zone))
 
 

@@ -162,8 +162,8 @@ def _checked_mapping(
 POLL_INTERVAL: Final = "30s"
 """How long a watcher waits from one look at the inputs of a pipeline to the next, unless the pipeline says so."""
 
-_LEAST = timedelta(seconds=1)
-_TIMES = "give times, such as '0 * * * *'"
+_LEAST_INTERVAL = timedelta(seconds=1)
+_TIMES_ADVICE = "give times, such as '0 * * * *'"
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = Non
     """
     arguments = Arguments("on_files")
     interval = arguments.duration("poll_interval", poll_interval)
-    if interval < to_duration(_LEAST):
+    if interval < to_duration(_LEAST_INTERVAL):
         raise arguments.refusal("poll_interval", poll_interval, "give an interval of a second or more")
     return FileSchedule(interval, _or_at(arguments, or_at))
 
@@ -268,7 +268,7 @@ def _or_at(arguments: Arguments, or_at: object) -> Times | None:
     """The argument ``or_at``, which is a schedule by times that come again. Raises PipelineError."""
     times = None if or_at is None else at_times(arguments, or_at, name="or_at")
     if times in {"@once", "@continuous"}:
-        raise arguments.refusal("or_at", or_at, _TIMES)
+        raise arguments.refusal("or_at", or_at, _TIMES_ADVICE)
     return times
 
 
@@ -276,7 +276,7 @@ def at_times(arguments: Arguments, schedule: object, *, name: str = "schedule") 
     """The argument ``name`` of ``arguments``, which is a schedule by times alone. Raises PipelineError."""
     times = checked_schedule(arguments, schedule, name=name)
     if times is None or isinstance(times, AssetSchedule | FileSchedule):
-        raise arguments.refusal(name, schedule, _TIMES)
+        raise arguments.refusal(name, schedule, _TIMES_ADVICE)
     return times
 
 
@@ -285,7 +285,7 @@ def checked_schedule(arguments: Arguments, schedule: object, *, name: str = "sch
     if isinstance(schedule, CronSchedule | AssetSchedule | FileSchedule):
         return schedule
     if isinstance(schedule, timedelta):
-        if schedule < _LEAST:
+        if schedule < _LEAST_INTERVAL:
             raise arguments.refusal(name, schedule, "give an interval of a second or more")
         return schedule
     try:

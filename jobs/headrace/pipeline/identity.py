@@ -281,7 +281,7 @@ def _of_nulls(stage: Stage) -> dict[str, Any]:
     return {"null_keys": True} if stage.null_keys and stage.aggregation.key else {}
 
 
-_OF_ROWS = ("results", "having")
+_PARTS_OF_RESULTS = ("results", "having")
 """Parts of a definition that read the columns of their own aggregation; the others read those of what comes to it."""
 
 
@@ -346,7 +346,7 @@ def _part_name(stage: Stage, name: str) -> str:
 def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, renames_above: Mapping[str, str]) -> dict[str, Any]:
     own = formerly.renamed
     stage_then = {
-        part: _rename_columns(value, own if part in _OF_ROWS else renames_above) for part, value in old.items()
+        part: _rename_columns(value, own if part in _PARTS_OF_RESULTS else renames_above) for part, value in old.items()
     }
     for part in ("key", *_COLUMNS):
         if part in old:

@@ -224,7 +224,7 @@ OF_PANES = (
     "other up when what they came from is withdrawn: give the loop to an output that reads records"
 )
 
-_COMPARED = frozenset(DataType) - {DataType.FLOAT, DataType.BYTES}
+_COMPARABLE_TYPES = frozenset(DataType) - {DataType.FLOAT, DataType.BYTES}
 
 
 def element_schema(loop: Loop, ends: Mapping[str, Expr], schema: Schema) -> Schema:
@@ -246,7 +246,7 @@ def element_schema(loop: Loop, ends: Mapping[str, Expr], schema: Schema) -> Sche
         value = type_of(loop.start, {VERTEX: kind})
     except PipelineError as error:
         raise LoopError(f"Loop(start): {error}") from None
-    if value not in _COMPARED:
+    if value not in _COMPARABLE_TYPES:
         why = {None: "always NULL", DataType.FLOAT: "a float, which does not compare exactly"}.get(value, str(value))
         raise LoopError(f"Loop(start): it is {why}; give values that can be compared, such as ints or decimals")
     try:

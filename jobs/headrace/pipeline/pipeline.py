@@ -46,13 +46,13 @@ from headrace.pipeline.validation import validate_pipeline
 _NOT_AS_THEY_ARE: Final = frozenset({"of", "columns", "join", "first", "filter", "limits", "description", "formerly"})
 """Fields of an output that a pipeline with it alone lacks, or has with something more."""
 
-_ENDS: Final = (WINDOW_START, WINDOW_END)
+_WINDOW_ENDS: Final = (WINDOW_START, WINDOW_END)
 
 _OF_ALL_OUTPUTS: Final = ("deduplicate", "union", "schedule", "retention", "airflow", "executor")
 """What a pipeline says for all its outputs."""
 
 
-_NOTHING: Final[Mapping[str, object]] = {
+_PARTS_UNUSED: Final[Mapping[str, object]] = {
     **{name: {} for name in ("key", "what", "renamed", "rows")},
     **dict.fromkeys(("where", "how", "having", "loop", "first", "_edges", "take")),
     "id": (),
@@ -172,7 +172,7 @@ class Pipeline(PipelineParts["Pipeline"]):
             own |= {"expectations": expectations, "usual": usual, "sinks": sinks}
             own |= {"when": None if isinstance(when, Default) else when}
             pipeline_output.check_apart(arguments, own)
-            parts: dict[str, object] = {**_NOTHING, "when": _written(when)}
+            parts: dict[str, object] = {**_PARTS_UNUSED, "when": _written(when)}
             parts |= {"filter": None if filter is None else require_expression(arguments, "filter", filter)}
         elif take is not None or (rows is not None and rows != {}):
             selection = self._make_selection(arguments, own, filter, renamed)
@@ -304,7 +304,7 @@ class Pipeline(PipelineParts["Pipeline"]):
     def _columns_that_come(self, *, has_lists: bool) -> dict[str, Expr]:
         """The columns of what comes to its first stage, with lists or without, but what a source says beside them."""
         schema = self.joined_schema if self.join or self.united_panes is None else self.united_panes.schema
-        left = _ENDS if self.upstream else {*_ENDS, *self.source.columns_beside}
+        left = _WINDOW_ENDS if self.upstream else {*_WINDOW_ENDS, *self.source.columns_beside}
         kinds = {name: kind for name, kind in schema.items() if name not in left}
         return {name: Column(name) for name, kind in kinds.items() if has_lists or isinstance(kind, DataType)}
 

@@ -158,7 +158,7 @@ def _kind_names(kinds: str) -> Iterator[str]:
 
 
 _PERCENT: Final = re.compile(r"(\d+(?:\.\d+)?) ?%")
-_WHOLE: Final = Decimal(100)
+_HUNDRED: Final = Decimal(100)
 _HOW_MANY: Final = 'write a share such as "1%", or a number of records'
 
 
@@ -310,7 +310,7 @@ def bound_text(bound: Amount | Duration) -> str:
 
 def is_more(count: int, records: int, bound: Amount) -> bool:
     """Whether ``count`` of so many ``records`` are more than ``bound``."""
-    return count * _WHOLE > bound.percent * records if isinstance(bound, Share) else count > bound
+    return count * _HUNDRED > bound.percent * records if isinstance(bound, Share) else count > bound
 
 
 def _of_records(arguments: Arguments, name: str, value: object) -> Limit[Amount] | None:
@@ -340,7 +340,7 @@ def _parse_amount(arguments: Arguments, name: str, value: object) -> Amount | No
     percent = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     if percent is None:
         raise arguments.refusal(name, value, _HOW_MANY)
-    if Decimal(percent[1]) >= _WHOLE:
+    if Decimal(percent[1]) >= _HUNDRED:
         raise arguments.refusal(name, value, "there are never more than all records; write a share below 100%")
     return Share(Decimal(percent[1]))
 
@@ -361,7 +361,7 @@ def _check_order(arguments: Arguments, name: str, value: object, warn: Any, fail
 MOST_VERSIONS: Final = 100
 """The most versions that a check may look back on: every audit carries their figures on."""
 
-_LARGEST: Final = 1_000_000
+_LARGEST_FACTOR: Final = 1_000_000
 
 
 class UsualKind(StrEnum):
@@ -451,7 +451,7 @@ def usual_volume(
     usual_volume(within=2)
     """
     arguments = Arguments("usual_volume")
-    factor = arguments.number("within", within, above=1, most=_LARGEST)
+    factor = arguments.number("within", within, above=1, most=_LARGEST_FACTOR)
     return UsualCheck(
         UsualKind.VOLUME, factor, None, None, **_judging_options(arguments, severity, versions, min_versions, 1)
     )
@@ -511,7 +511,7 @@ def usual_distribution(
     usual_distribution('shop', distance=0.2) on current
     """
     arguments = Arguments("usual_distribution")
-    most = arguments.number("distance", distance, above=0, most=_LARGEST)
+    most = arguments.number("distance", distance, above=0, most=_LARGEST_FACTOR)
     return UsualCheck(
         UsualKind.DISTRIBUTION,
         most,

@@ -56,15 +56,15 @@ _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
 }
 
 _CLOCKS: Final = frozenset({"current_date", "current_time", "current_timestamp", "localtime", "localtimestamp"})
-_REFUSED: Final = frozenset(
+_REFUSED_FUNCTIONS: Final = frozenset(
     {"current_localtime", "current_localtimestamp", "current_setting", "getvariable", "reservoir_quantile", "version"}
 )
 """Functions that one version of DuckDB or another calls consistent, and that are not."""
-_RAISES: Final = "error"
-_OF_VALUES: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
+_RAISING_FUNCTION: Final = "error"
+_TABLE_FUNCTIONS: Final = frozenset({"range", "generate_series", "unnest", "repeat", "json_each", "json_tree"})
 """Functions that make a table of their arguments alone."""
-_CHANGES: Final = "gives something else each time"
-_WITHOUT: Final = "go by event_time, and by other columns of rows"
+_CHANGES_TEXT: Final = "gives something else each time"
+_ADVICE_WITHOUT: Final = "go by event_time, and by other columns of rows"
 _ONE_TABLE: Final = "a query reads one table, which is called rows"
 
 
@@ -155,7 +155,7 @@ class _Purity:
         if kind in ("FUNCTION", "WINDOW"):
             yield from self._of_function(name, node, macro_name)
         elif kind == "COLUMN_REF" and _is_clock(node):
-            yield f"{macro_name or node['column_names'][0]} {_CHANGES}: {_WITHOUT}"
+            yield f"{macro_name or node['column_names'][0]} {_CHANGES_TEXT}: {_ADVICE_WITHOUT}"
         elif kind == "PARAMETER":
             yield "it has a parameter, which nobody gives; write the value itself"
         elif kind is None and node.get("type") == "BASE_TABLE":
@@ -166,15 +166,15 @@ class _Purity:
             yield f"{_ONE_TABLE}, and the columns that it gives are known beforehand; {_WRITE}"
         elif kind is None and node.get("type") == "TABLE_FUNCTION":
             name = str(node["function"].get("function_name", "")).lower()
-            if name not in _OF_VALUES:
+            if name not in _TABLE_FUNCTIONS:
                 yield f"it reads {name}(...), and {_ONE_TABLE}"
 
     def _of_function(self, name: str, node: Mapping[str, Any], macro_name: str) -> Iterator[str]:
         arguments = node.get("arguments") or node.get("children") or ()
         is_age_of_now = name == "age" and len(arguments) == 1
-        if name in _REFUSED or is_age_of_now or self._is_volatile(name):
+        if name in _REFUSED_FUNCTIONS or is_age_of_now or self._is_volatile(name):
             advice = {"age": "write age(later, earlier)", "reservoir_quantile": "write quantile_cont(...)"}
-            yield f"{macro_name or name}(...) {_CHANGES}: {advice.get(name, _WITHOUT)}"
+            yield f"{macro_name or name}(...) {_CHANGES_TEXT}: {advice.get(name, _ADVICE_WITHOUT)}"
         for macro in self._macro_definitions(name) if name != macro_name else ():
             yield from self.find_problems(
                 _parse_tree(self.connection, f"select {macro}").get("statements"), of=macro_name or name
@@ -186,7 +186,7 @@ class _Purity:
             "and stability <> 'CONSISTENT'"
         )
         ((number,),) = self.connection.execute(query, [name]).fetchall()
-        return bool(number) and name != _RAISES
+        return bool(number) and name != _RAISING_FUNCTION
 
     def _macro_definitions(self, name: str) -> list[str]:
         query = "select macro_definition from duckdb_functions() where function_name = ? and function_type = 'macro'"
@@ -438,7 +438,7 @@ _STEPS: Final = frozenset(
         "CTE_REF",
     }
 )
-_OF_ROWS: Final = frozenset(
+_ROW_NODES: Final = frozenset(
     {"REF", "COLUMN_REF", "CONSTANT", "FUNCTION", "OPERATOR", "CASE", "CAST", "COMPARISON", "CONJUNCTION", "BETWEEN"}
 )
 _EXACT: Final = frozenset({"count", "count_star", "count_if", "min", "max", "bool_and", "bool_or"})
@@ -483,7 +483,7 @@ def _is_exact(node: Mapping[str, Any]) -> bool:
         is_plain = not node.get("arg_orders") and node.get("exclude_clause") == "NO_OTHER"
         by_place = node["type"] in _BY_PLACE and _goes_by_place(node)
         return is_plain and (node["type"] in _BY_PEERS or by_place or _is_exact_aggregate(node))
-    return _is_exact_aggregate(node) if kind == "AGGREGATE" else kind in _OF_ROWS
+    return _is_exact_aggregate(node) if kind == "AGGREGATE" else kind in _ROW_NODES
 
 
 def _is_exact_aggregate(node: Mapping[str, Any]) -> bool:

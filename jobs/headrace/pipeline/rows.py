@@ -54,7 +54,7 @@ BUCKET: Final = "_row"
 """The key of rows that wait for the watermark, which nobody sees: it spreads them over the parts of the keys."""
 
 _OF_ITSELF: Final = {"where": INSTANT, "when": AT_THE_END, "how": discarding()}
-_AS_THEY_ARE: Final = {**_OF_ITSELF, "key": {}, "what": {}, "then": ()}
+_DEFAULTS_AS_COPIED: Final = {**_OF_ITSELF, "key": {}, "what": {}, "then": ()}
 """What a pipeline of rows has for these, as who copies one passes it on."""
 
 _FIELDS = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
@@ -138,7 +138,7 @@ def check_without_windows(arguments: Arguments, own: Mapping[str, object]) -> No
     """Raise PipelineError if one of the arguments that aggregations have of their ``own`` is given beside ``rows``."""
     for name, value in own.items():
         is_expr = isinstance(value, Expr)  # the truth of an expression is nobody's to tell
-        is_left_out = value is None or value is False or (not is_expr and value == _AS_THEY_ARE.get(name, ...))
+        is_left_out = value is None or value is False or (not is_expr and value == _DEFAULTS_AS_COPIED.get(name, ...))
         if name not in ("rows", "take") and not is_left_out:
             why = "rows= gives each record as a row, and an aggregation has it; leave it out"
             if name == "how":

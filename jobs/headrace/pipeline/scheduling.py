@@ -32,8 +32,10 @@ _RETENTION_PREFIX: Final = f"{MAINTAIN}-"  # no name of a pipeline has a dash
 _DOT: Final = "."
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
-_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_PART = re.compile(r"(?:(?P<all>\*)|(?P<first>[0-9]+|[a-z]{3})(?:-(?P<last>[0-9]+|[a-z]{3}))?)(?:/(?P<step>[0-9]+))?")
+_DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_FIELD_PART = re.compile(
+    r"(?:(?P<all>\*)|(?P<first>[0-9]+|[a-z]{3})(?:-(?P<last>[0-9]+|[a-z]{3}))?)(?:/(?P<step>[0-9]+))?"
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class _Field:
         """The numbers that ``text`` means. Raises ValueError with what is wrong."""
         numbers: set[int] = set()
         for part in text.lower().split(","):
-            part_match = _PART.fullmatch(part)
+            part_match = _FIELD_PART.fullmatch(part)
             if part_match is None:
                 raise ValueError(f"{part!r} is not a {self.name}")
             first = self.low if part_match["all"] else self._parse_number(part_match["first"])
@@ -153,7 +155,7 @@ def check_cron(expression: str) -> None:
     if len(texts) != len(_FIELDS):
         raise ValueError(f"it has {len(texts)} fields and not {len(_FIELDS)}")
     _, _, days, months, _ = (field.parse_values(text) for field, text in zip(_FIELDS, texts, strict=True))
-    if "*" in texts[4].split(",") and min(days) > max(_LONGEST[month - 1] for month in months):
+    if "*" in texts[4].split(",") and min(days) > max(_DAYS_OF_MONTHS[month - 1] for month in months):
         raise ValueError("there is no such day")
 
 

@@ -36,7 +36,7 @@ from headrace.pipeline.loops import LOOP_EXAMPLE, VALUE, VERTEX, Loop, LoopError
 TRIGGER_KINDS: tuple[type[Trigger], ...] = (*kinds_by_word(Trigger).values(), CustomTrigger)
 """What may stand in a pipeline: what fingerprints have words for, and triggers of a user's own."""
 
-_OF_VALUES = (AfterPattern, AfterPunctuation, CustomTrigger, DataDriven)
+_VALUE_TRIGGERS = (AfterPattern, AfterPunctuation, CustomTrigger, DataDriven)
 
 
 def trigger_nodes(trigger: Trigger) -> Iterator[Trigger]:
@@ -52,7 +52,7 @@ def trigger_nodes(trigger: Trigger) -> Iterator[Trigger]:
 
 def looks_at_values(trigger: Trigger) -> str | None:
     """The first node of ``trigger`` that looks at what elements hold, for which a withdrawn one counts as one more."""
-    return next((type(node).__name__ for node in trigger_nodes(trigger) if isinstance(node, _OF_VALUES)), None)
+    return next((type(node).__name__ for node in trigger_nodes(trigger) if isinstance(node, _VALUE_TRIGGERS)), None)
 
 
 def check_trigger_reads(trigger: Trigger, schema: Schema) -> None:
@@ -390,8 +390,8 @@ def read_by(aggregation: Aggregation, schema: Schema) -> Schema:
     return {name: kind for name, kind in schema.items() if isinstance(kind, DataType) or name in read}
 
 
-_ENDS = 2
-_WRITTEN = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
+_ENDS_OF_AN_EDGE = 2
+_WRITTEN_PARTS = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
 
 
 @dataclass(frozen=True)
@@ -407,9 +407,9 @@ class Grouping:
         """The fields of who has it: the parts as the user wrote them are there by themselves. Key and filter are those
         of records, and the value of a loop is not named.
         """
-        parts = {name: getattr(self.first, name) for name in _WRITTEN}
+        parts = {name: getattr(self.first, name) for name in _WRITTEN_PARTS}
         if self.edges is not None:
-            ends = dict([*self.edges.key.items()][:_ENDS])
+            ends = dict([*self.edges.key.items()][:_ENDS_OF_AN_EDGE])
             parts |= {"key": ends, "filter": self.edges.filter, "what": self.first.results}
         return {**parts, "first": self.first, "loop": self.loop}
 
@@ -441,7 +441,7 @@ def _loop_grouping(
     condition: Expr | None,
 ) -> Grouping:
     ends = key_columns(arguments, "key", key)
-    if len(ends) != _ENDS:
+    if len(ends) != _ENDS_OF_AN_EDGE:
         raise arguments.refusal(
             "key", key, 'a loop goes over edges: name the columns of their two ends, key=["a", "b"]'
         )

@@ -62,7 +62,7 @@ def is_text(value: str) -> bool:
 PRECISION, SCALE = 38, 9
 DIGITS = f"{PRECISION} digits, {SCALE} of them after the point"
 
-_LIMIT: int = 10**PRECISION
+_BILLIONTHS_LIMIT: int = 10**PRECISION
 
 
 def to_billionths(value: Decimal | int) -> int | None:
@@ -82,7 +82,7 @@ def to_billionths(value: Decimal | int) -> int | None:
 
 def fits_decimal(billionths: int) -> bool:
     """Whether a decimal holds that."""
-    return abs(billionths) < _LIMIT
+    return abs(billionths) < _BILLIONTHS_LIMIT
 
 
 def of_billionths(number: int) -> Decimal:
@@ -294,14 +294,16 @@ def stored_type(arguments: Arguments, name: str, kind: object) -> DataType | Lis
 WrittenType = StoredType | StructType | MapType | Mapping[str, Any]
 """The type of a column of records as users write it: a struct is a dict of its fields, a map ``dict[str, int]``."""
 
-_DEEPEST: Final = 20
+_DEEPEST_TYPE: Final = 20
 _OTHER_KEYS: Final = "the keys of a map are text, as in JSON: write dict[str, ...]"
 
 
 def column_type(arguments: Arguments, name: str, kind: object, depth: int = 1) -> ColumnType:
     """The type ``kind`` of a column of records. Raises PipelineError."""
-    if depth > _DEEPEST:
-        raise arguments.refusal(name, kind, f"it is nested deeper than {_DEEPEST} levels; read the rest of it as text")
+    if depth > _DEEPEST_TYPE:
+        raise arguments.refusal(
+            name, kind, f"it is nested deeper than {_DEEPEST_TYPE} levels; read the rest of it as text"
+        )
     if isinstance(kind, StructType | MapType):
         return kind
     if isinstance(kind, GenericAlias) and kind.__origin__ is dict:

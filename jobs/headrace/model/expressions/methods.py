@@ -197,7 +197,7 @@ class TextMethods(ExpressionMethods[Expr]):
         """
         arguments = Arguments("strptime")
         parts = _format_directives(arguments, format)
-        several = [both for both in _APART if len(both & {*parts}) > 1]
+        several = [both for both in _EXCLUSIVE_DIRECTIVES if len(both & {*parts}) > 1]
         if not {"%Y", "%y"} & {*parts} or len({*parts}) < len(parts) or several:
             raise arguments.refusal("format", format, "name the year, %Y or %y, and each part once")
         if ("%I" in parts) != ("%p" in parts):
@@ -356,7 +356,7 @@ def _format_directives(arguments: Arguments, text: str) -> list[str]:
     return [part for part in parts if part in (*SHOWN, "%z")]
 
 
-_APART = ({"%Y", "%y"}, {"%m", "%b", "%j"}, {"%d", "%j"}, {"%H", "%I"})
+_EXCLUSIVE_DIRECTIVES = ({"%Y", "%y"}, {"%m", "%b", "%j"}, {"%d", "%j"}, {"%H", "%I"})
 """Directives of which a time that is read has one at most."""
 
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, NoReturn
 
-_LAST = 0x10FFFF
-_MOST = 1000
+_LAST_CHARACTER = 0x10FFFF
+_MOST_REPEATS = 1000
 """How often RE2 repeats something, and how many ranges of characters a pattern may come to with its repetitions."""
-_DEEPEST = 50
+_DEEPEST_GROUP = 50
 
 Ranges = tuple[tuple[int, int], ...]
 _DIGITS: Ranges = ((0x30, 0x39),)
-_WORD: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_WORD_RANGES: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20))
-_CLASSES = {"d": _DIGITS, "w": _WORD, "s": _SPACE}
+_CLASSES = {"d": _DIGITS, "w": _WORD_RANGES, "s": _SPACE}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
 
@@ -96,7 +96,7 @@ def _complement_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
         if low > start:
             gaps.append((start, low - 1))
         start = max(start, high + 1)
-    return (*gaps, (start, _LAST)) if start <= _LAST else tuple(gaps)
+    return (*gaps, (start, _LAST_CHARACTER)) if start <= _LAST_CHARACTER else tuple(gaps)
 
 
 @dataclass
@@ -136,8 +136,8 @@ class _Reader:
 
     def read_sequence(self) -> Regex:
         regex = _join_regexes(self.read_parts())
-        if regex.size > _MOST:
-            self.fail("the pattern is too large with all its repetitions", f"one of at most {_MOST} characters")
+        if regex.size > _MOST_REPEATS:
+            self.fail("the pattern is too large with all its repetitions", f"one of at most {_MOST_REPEATS} characters")
         return regex
 
     def read_parts(self) -> Iterator[Regex]:
@@ -184,8 +184,8 @@ class _Reader:
         self.depth += 1
         self.groups += is_plain
         kind = f"?P<g{self.groups}>" if is_plain and self.captures else "?:"
-        if self.depth > _DEEPEST:
-            self.fail("groups are nested too deep", f"at most {_DEEPEST} within each other")
+        if self.depth > _DEEPEST_GROUP:
+            self.fail("groups are nested too deep", f"at most {_DEEPEST_GROUP} within each other")
         inner = self.read_alternatives()
         self.depth -= 1
         if not self.take_if_next(")"):
@@ -248,8 +248,8 @@ class _Reader:
         is_lazy = self.take_if_next("?")
         if self.next_character() in tuple("*+?{"):
             self.fail("a repetition cannot be repeated", "a group, (?:a*)*")
-        if max(low, high or 0) > _MOST or (high is not None and low > high):
-            self.fail("the numbers of a repetition are from low to high", f"{{low,high}} up to {_MOST}")
+        if max(low, high or 0) > _MOST_REPEATS or (high is not None and low > high):
+            self.fail("the numbers of a repetition are from low to high", f"{{low,high}} up to {_MOST_REPEATS}")
         if self.captures and inner.may_be_empty:
             self.fail("what is repeated may be nothing at all", "at least one character in it: (a+)? for (a*)?")
         repeat = f"{{{low}}}" if low == high else f"{{{low},{'' if high is None else high}}}"

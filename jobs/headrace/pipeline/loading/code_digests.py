@@ -313,12 +313,12 @@ def named_function(what: str, named: str, package: str | None, error: type[FixCo
     return NamedFunction(function, module.__name__)
 
 
-_LOADED = "_loaded"
+_LOADED_ATTRIBUTE = "_loaded"
 
 
 def load_function(function: OwnFunction, error: type[FixConfigError]) -> Callable[..., Any]:
     """The function itself, which stays with the definition wherever that travels. Raises an ``error``."""
-    if _LOADED not in function.__dict__:
+    if _LOADED_ATTRIBUTE not in function.__dict__:
         try:
             own = named_function(function.in_words, function.name, function.package, error)
         except HeadraceError:
@@ -327,6 +327,6 @@ def load_function(function: OwnFunction, error: type[FixConfigError]) -> Callabl
             raise error(
                 f"{function.in_words}: its module fails as it is imported: {type(problem).__name__}: {problem}"
             ) from problem
-        function.__dict__[_LOADED] = own.function
-    call: Callable[..., Any] = function.__dict__[_LOADED]
+        function.__dict__[_LOADED_ATTRIBUTE] = own.function
+    call: Callable[..., Any] = function.__dict__[_LOADED_ATTRIBUTE]
     return call

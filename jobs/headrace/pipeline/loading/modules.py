@@ -114,7 +114,7 @@ def _raise_interrupted(_signal: int, _frame: FrameType | None) -> NoReturn:
 
 _PREFIX = "_headrace_"
 OWN_PACKAGES = frozenset({"headrace", "headrace_airflow", "headrace_lab", "headrace_snapshots"})
-_FIRST = sys.stdlib_module_names | OWN_PACKAGES
+_NEVER_USERS = sys.stdlib_module_names | OWN_PACKAGES
 _loading: ContextVar[str | None] = ContextVar("_loading", default=None)
 _SAME_EACH_TIME = OWN_PACKAGES | {
     "__future__", "abc", "collections", "copy", "dataclasses", "datetime", "decimal", "enum",
@@ -309,7 +309,7 @@ def _is_beside(folder: Path, top: str) -> bool:
     """Whether a module or package ``top`` in ``folder`` is meant. A folder without ``__init__.py`` is the last choice,
     as it is for Python.
     """
-    if top in _FIRST:
+    if top in _NEVER_USERS:
         return False
     spec = FileFinder(str(folder), (_Loader, SOURCE_SUFFIXES)).find_spec(top)
     return spec is not None and (spec.loader is not None or PathFinder.find_spec(top) is None)
