@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 MOST_OF_A_FILE = 2**30
 """How many bytes one piece of a file has at most."""
 
-_SMALL, _TOGETHER = 2**18, 2**23
+_SMALL_FILE_BYTES, _TOGETHER_BYTES = 2**18, 2**23
 """How many bytes a file has at most that is read together with others, and how many these have together."""
 
 
@@ -293,9 +293,9 @@ def group_small_files(pieces: Sequence[Piece], inputs: Mapping[str, Input]) -> I
     size = 0
     for piece in pieces:
         source = inputs[piece.input].source
-        is_small = piece.span.is_whole and piece.file.size <= _SMALL
+        is_small = piece.span.is_whole and piece.file.size <= _SMALL_FILE_BYTES
         joins = is_small and not isinstance(source.transform, SparkFunction)
-        fits = joins and size + piece.file.size <= _TOGETHER and group and group[0].input == piece.input
+        fits = joins and size + piece.file.size <= _TOGETHER_BYTES and group and group[0].input == piece.input
         if group and not fits:
             yield group
             group, size = [], 0

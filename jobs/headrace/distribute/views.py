@@ -37,7 +37,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.format.manifest import UNNAMED
 from headrace_snapshots.store import ObjectStore
 
-_MOST = 2**63 - 1
+_LARGEST_INT = 2**63 - 1
 
 
 def newest_records(stage: CompiledStage, panes: pa.RecordBatch) -> pa.RecordBatch:
@@ -105,7 +105,7 @@ def condition_mask(condition: Expr, columns: pa.Schema, rows: Mapping[str, pa.Ar
 def _last_rows(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
     """The row of each group with the greatest (epoch, sequence); no two rows have the same."""
     places = int(sequence.max()) + 1
-    if (int(epoch.max()) + 1) * places > _MOST:
+    if (int(epoch.max()) + 1) * places > _LARGEST_INT:
         return _last_rows(groups, *(np.unique(numbers, return_inverse=True)[1] for numbers in (epoch, sequence)))
     ranks = epoch * places + sequence
     ordered_ranks = ranks if groups.order is None else ranks[groups.order]

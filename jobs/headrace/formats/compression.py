@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from headrace.formats.file_format import UnreadableFileError
 
-_HEAD: Final = 65536
+_HEAD_BYTES: Final = 65536
 """So many bytes show whether a file is text."""
 
 _PACKED_NAME: Final = re.compile(
@@ -71,7 +71,7 @@ def what_is(data: bytes) -> str | None:
     packing = _detect_packing(data)
     if packing is not None:
         return f"{packing.article} {packing.name} file"
-    known_words = (words for magic, words in _OTHERS.items() if data.startswith(magic))
+    known_words = (words for magic, words in _OTHER_FORMATS.items() if data.startswith(magic))
     return next(known_words, next((words for is_one, words in _OTHERS_BY_PARTS if is_one(data)), None))
 
 
@@ -80,14 +80,14 @@ def _check_name(data: bytes, path: str) -> None:
     strict = next((name for suffix, name in _STRICT_NAMES.items() if path.endswith(suffix)), None)
     if strict is not None:
         raise UnreadableFileError(path, f"it is not a whole {strict} file (it does not begin as one)")
-    if is_packed_by_name(path) and not _is_text(data[:_HEAD]):
+    if is_packed_by_name(path) and not _is_text(data[:_HEAD_BYTES]):
         ending = path.rpartition("/")[2]
         raise UnreadableFileError(path, f"it is no text, and no compression that is read, as its name {ending} says")
 
 
 def _is_text(head: bytes) -> bool:
     try:
-        codecs.utf_8_decode(head, "strict", len(head) < _HEAD)
+        codecs.utf_8_decode(head, "strict", len(head) < _HEAD_BYTES)
     except UnicodeDecodeError:
         return False
     return b"\0" not in head
@@ -176,7 +176,7 @@ def _detect_packing(data: bytes) -> _Packing | None:
 
 # --- what is not read as text
 
-_OTHERS: Final = {
+_OTHER_FORMATS: Final = {
     b"Obj\x01": "an Avro file",
     b"ARROW1\0\0": "an Arrow file",
     b"SEQ\x06": "a sequence file of Hadoop",

@@ -279,7 +279,7 @@ def _encoding_name(dialect: CsvDialect) -> str:
 
 
 _SAMPLE_BYTES: Final = 65536
-_MOST, FEW_RECORDS = 100, 20
+_SAMPLE_RECORDS, FEW_RECORDS = 100, 20
 """How many records are looked at, and how many say something."""
 
 _OTHER_ENCODING: Final = "cp1252"
@@ -304,7 +304,7 @@ def _leading_records(text: bytes, header: bytes, layout: TextLayout) -> TextLine
     end = min(begin + _SAMPLE_BYTES, len(text))
     lines = split_lines(text, (begin, end), layout)
     whole = lines if end == len(text) else lines.first(max(len(lines) - 1, 0))
-    return whole.where(as_numpy(pc.not_equal(whole.text, arrow_scalar(header)))).first(_MOST)
+    return whole.where(as_numpy(pc.not_equal(whole.text, arrow_scalar(header)))).first(_SAMPLE_RECORDS)
 
 
 def _check_encoding(records: TextLines, dialect: CsvDialect, path: str) -> None:

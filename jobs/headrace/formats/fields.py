@@ -48,11 +48,11 @@ DEEPEST = 600
 """How deep a record may be nested: its parser takes more, others do not."""
 
 _STORED = {**ARROW_TYPES, **dict.fromkeys(FROM_TEXT, pa.string())}
-_LIMIT = 2**63
-_LONGEST = 300
+_INT_LIMIT = 2**63
+_LONGEST_INTEGER = 300
 """So many characters are an integer that a double can be near to."""
 
-_WHOLE = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_WHOLE_PAIR = re.compile(r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _HALF = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _STRING = re.compile(rb'"(\\.|[^"\\])*"')
 
@@ -78,7 +78,7 @@ def field_of(values: pa.Array, field: SourceField) -> pa.Array:
 
 def has_lone_surrogate(text: str) -> bool:
     """Whether half of a pair of surrogates is written in ``text``."""
-    return "\\u" in text and _HALF.search(_WHOLE.sub(" ", text)) is not None
+    return "\\u" in text and _HALF.search(_WHOLE_PAIR.sub(" ", text)) is not None
 
 
 def parse_json(text: str) -> Any:
@@ -190,7 +190,9 @@ def _parse_fraction(number_text: str) -> _Float:
 
 def _parse_integer(number_text: str) -> _Int | _Float:
     """An integer; one that no column of integers holds is a float at once."""
-    return _parse_number(_Int, number_text) if len(number_text) <= _LONGEST else _parse_number(_Float, number_text)
+    return (
+        _parse_number(_Int, number_text) if len(number_text) <= _LONGEST_INTEGER else _parse_number(_Float, number_text)
+    )
 
 
 def _nesting_depth(line: bytes) -> int:
@@ -209,7 +211,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _is_int(value: Any) -> bool:
-    return _is_number(value) and isinstance(value, int) and -_LIMIT <= value < _LIMIT
+    return _is_number(value) and isinstance(value, int) and -_INT_LIMIT <= value < _INT_LIMIT
 
 
 def _decimal_of(value: Any) -> Decimal | None:
@@ -288,11 +290,11 @@ def _replace_non_finite(value: Any) -> Any:
         case dict():
             return {name: _replace_non_finite(one) for name, one in value.items()}
         case float() if not isfinite(value):
-            return _WORDS[str(value)]
+            return _NOT_FINITE_TEXTS[str(value)]
     return value
 
 
-_WORDS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+_NOT_FINITE_TEXTS = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for each type)

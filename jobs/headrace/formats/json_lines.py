@@ -43,7 +43,7 @@ _ARRAY_OF_OBJECTS: Final = re.compile(rb"\s*\[\s*\{")
 _BEHIND_EACH_OTHER: Final = re.compile(rb"\}[ \t,]*\{")
 _BETWEEN: Final = re.compile(r"[ \t\r,]*")
 _STRING: Final = re.compile(rb'"(?:\\.|[^"\\])*"')
-_LONG: Final = 65536
+_LONG_LINE_BYTES: Final = 65536
 """A line that begins as an array of records and is so long is one of several."""
 
 _GOES_ON: Final = (b"{", b"[", b",")
@@ -115,7 +115,7 @@ def _check_only(line: bytes, path: str) -> None:
 
 def _goes_on(line: bytes) -> bool:
     """Whether brackets are open at the end of a line."""
-    if len(line) > _LONG and _ARRAY_OF_OBJECTS.match(line):
+    if len(line) > _LONG_LINE_BYTES and _ARRAY_OF_OBJECTS.match(line):
         return False  # as one line of several records it is found later
     marks = _STRING.sub(b"", line)
     return marks.count(b"{") + marks.count(b"[") > marks.count(b"}") + marks.count(b"]")
@@ -150,7 +150,7 @@ def _records_in(line: bytes) -> int | str | None:
     """How many records a line is that begins as an array; None: one at most, or no JSON."""
     if not _ARRAY_OF_OBJECTS.match(line):
         return None
-    if len(line) > _LONG:
+    if len(line) > _LONG_LINE_BYTES:
         return "many"
     try:
         values = parse_json(line.decode())

@@ -40,7 +40,7 @@ from headrace.model.expressions.columns import ColumnType, SourceField, SourceFi
 from headrace.model.expressions.data_types import DataType, ListType, MapType, StructType, in_words, parts_of
 from headrace.model.time import parse_instant
 
-_MAGIC = b"PAR1"
+_PARQUET_MARK = b"PAR1"
 
 _FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
     DataType.STRING: lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
@@ -296,7 +296,7 @@ def _span_of(bounds: Ints, total: int, span: file_format.Span) -> tuple[Ints, in
 
 
 def _open_file(data: bytes, path: str, *, is_checked: bool) -> pq.ParquetFile:
-    if len(data) < 12 or data[-4:] != _MAGIC:
+    if len(data) < 12 or data[-4:] != _PARQUET_MARK:
         other = what_is(data)
         raise file_format.UnreadableFileError(
             path, f"it has no Parquet footer{'' if other is None else f': it is {other}'}"
@@ -463,22 +463,22 @@ def _to_scalars(values: pa.Array, kind: DataType) -> tuple[pa.Array, pa.Array | 
     return values.cast(ARROW_TYPES[kind], safe=False), None  # of large integers the nearest float
 
 
-_DAY = 86_400_000_000
+_DAY_MICROSECONDS = 86_400_000_000
 _MICROSECONDS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_MOST = 2**63 - 1
+_LARGEST_INT = 2**63 - 1
 
 
 def _to_timestamps(values: pa.Array) -> tuple[pa.Array, pa.Array | None]:
     """To the microsecond, cut downwards; dates begin at midnight, and without a zone it is UTC."""
     if pa.types.is_date(values.type):
-        stored_numbers, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY
+        stored_numbers, factor = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_MICROSECONDS
     elif values.type.unit == "ns":
         nanoseconds = values.cast(pa.int64())
         whole = pa.array(as_numpy(nanoseconds.fill_null(0)) // 1000, mask=as_numpy(values.is_null()))
         return whole.cast(TIMESTAMP), None
     else:
         stored_numbers, factor = values.cast(pa.int64()), _MICROSECONDS[values.type.unit]
-    limit = _MOST // factor
+    limit = _LARGEST_INT // factor
     is_beyond = pc.or_(
         pc.greater(stored_numbers, arrow_scalar(limit)), pc.less(stored_numbers, arrow_scalar(-limit))
     ).fill_null(False)

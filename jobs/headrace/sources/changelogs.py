@@ -41,7 +41,7 @@ from headrace.model.expressions.typing import columns_of
 from headrace.pipeline.endpoints import Source
 from headrace.program import columns as c
 
-_BLANKS: Final = re.compile(r"[ \t\n\r]*")
+_LEADING_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
 
 Span = tuple[int, int]
@@ -84,7 +84,7 @@ def _member_spans(text: str, start: int) -> dict[str, Span]:
 
 
 def _after_blanks(text: str, place: int) -> int:
-    blanks = _BLANKS.match(text, place)
+    blanks = _LEADING_BLANKS.match(text, place)
     return place if blanks is None else blanks.end()
 
 

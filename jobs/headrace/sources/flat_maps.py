@@ -26,7 +26,7 @@ ROW = "_row"
 BATCH_ROWS = 2**16
 """How many records a function gets at once at most."""
 
-_SAMPLE = 256
+_CHECKED_RECORDS = 256
 """How many of the first records of what is read together a function is asked for twice."""
 
 Call = Callable[[pa.RecordBatch], object]
@@ -88,7 +88,7 @@ def apply_function(function: BatchFunction, call: Call, given: pa.RecordBatch, p
         checked_call = _BatchCall(function, call, partial(_shifted_places, places_of, begin))
         result = checked_call.call_batch(batch, 0)
         if function.deterministic and not begin:
-            checked_call.check_again(batch.slice(0, _SAMPLE), result)
+            checked_call.check_again(batch.slice(0, _CHECKED_RECORDS), result)
         results.append(_with_row_numbers(result, as_numpy(result.column(ROW)) + begin))
     with _held_to_size(given.num_rows, places_of):
         return pa.concat_batches(results)

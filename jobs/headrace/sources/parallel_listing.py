@@ -39,7 +39,7 @@ _ALPHABET: Final = 0xFFF
 """Letters of one language differ in these bits, as a guess."""
 
 _SURROGATES: Final = range(0xD800, 0xE000)
-_LAST: Final = 0x10FFFF
+_LAST_CHARACTER: Final = 0x10FFFF
 
 
 def listed_in_parallel(
@@ -261,7 +261,7 @@ def _next_to(begin: str) -> str | None:
     """What sorts after all names that begin so, if their last letter has a next one."""
     following = ord(begin[-1]) + 1
     following = _SURROGATES.stop if following in _SURROGATES else following
-    return begin[:-1] + chr(following) if following <= _LAST else None
+    return begin[:-1] + chr(following) if following <= _LAST_CHARACTER else None
 
 
 def _common_prefix_length(one: str, other: str) -> int:

@@ -31,7 +31,7 @@ from headrace_snapshots.format.files import DataFile
 from headrace_snapshots.store import ObjectStore
 
 GROUPS = 1 << 16
-_SHIFT = np.uint64(48)
+_GROUP_SHIFT = np.uint64(48)
 
 Hashes = NDArray[np.uint64]
 
@@ -59,8 +59,8 @@ class KeyGroupRange:
 
     def row_slice(self, hashes: Hashes) -> slice:
         """Where its rows stand in ascending ``hashes``."""
-        low = np.uint64(self.first) << _SHIFT
-        high = (np.uint64(self.last) << _SHIFT) | np.uint64((1 << 48) - 1)
+        low = np.uint64(self.first) << _GROUP_SHIFT
+        high = (np.uint64(self.last) << _GROUP_SHIFT) | np.uint64((1 << 48) - 1)
         begin, end = np.searchsorted(hashes, low, "left"), np.searchsorted(hashes, high, "right")
         return slice(int(begin), int(end))
 
@@ -82,7 +82,7 @@ def part_of(hashes: Hashes, number: int) -> Ints:
 
 def group_of(hashes: Hashes) -> Ints:
     """The group of each hash."""
-    groups: Ints = (hashes >> _SHIFT).astype(np.int64)
+    groups: Ints = (hashes >> _GROUP_SHIFT).astype(np.int64)
     return groups
 
 
@@ -90,7 +90,7 @@ def groups_of(hashes: Hashes) -> tuple[int, int] | None:
     """The first and the last group of ascending ``hashes``, None if there are none."""
     if not len(hashes):
         return None
-    return int(hashes[0] >> _SHIFT), int(hashes[-1] >> _SHIFT)
+    return int(hashes[0] >> _GROUP_SHIFT), int(hashes[-1] >> _GROUP_SHIFT)
 
 
 CHUNK_ROWS: Final = Size(1 << 14)

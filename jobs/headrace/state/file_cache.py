@@ -148,7 +148,7 @@ MAX_FILES = 10_000
 """As many files are looked through in milliseconds."""
 
 _FREE_SHARE = 4
-_OPEN = 2048
+_MOST_OPEN_FILES = 2048
 _DECODED = 2
 """Objects that are decoded at a time, each in about 100 MB of memory; more may be on their way."""
 
@@ -300,7 +300,7 @@ class LayerCache:
     def _keep_open(self, file: DataFile, run: SortedFile, notes: Mapping[str, str]) -> None:
         with self._lock:
             self._open[self._cache_path(file).name] = run, notes
-            while len(self._open) > _OPEN:
+            while len(self._open) > _MOST_OPEN_FILES:
                 self._open.popitem(last=False)
 
     def _cache_path(self, file: DataFile) -> Path:

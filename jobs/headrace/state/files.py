@@ -42,7 +42,7 @@ _SOME_ROWS = 64 * 1024
 _MANY_ROWS, _OF_ONE_TIME = 1024, 16
 """A dictionary of times pays from so many rows on, of each time."""
 
-_OWN: Names = {}
+_OWN_NAMES: Names = {}
 
 Hashing = Callable[[pa.RecordBatch], Hashes]
 """The hashes of the keys of rows."""
@@ -184,26 +184,30 @@ def _is_few(times: pa.Array) -> bool:
     return bool(len(times) >= _MANY_ROWS and pc.count_distinct(times).as_py() * _OF_ONE_TIME <= len(times))
 
 
-def read_rows(store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+def read_rows(
+    store: ObjectStore, files: Sequence[DataFile], schema: pa.Schema, names: Names = _OWN_NAMES
+) -> pa.RecordBatch:
     """The rows of ``files``, one below the other, as ``schema`` says; ``names``: what they call columns, if not by
     their name. Raises BrokenObjectError for a damaged one.
     """
     return concat_rows(schema, [decode_parquet(read_verified(store, file), schema, names) for file in files])
 
 
-def read_some(store: ObjectStore, file: DataFile, schema: pa.Schema, names: Names = _OWN) -> Iterator[pa.RecordBatch]:
+def read_some(
+    store: ObjectStore, file: DataFile, schema: pa.Schema, names: Names = _OWN_NAMES
+) -> Iterator[pa.RecordBatch]:
     """Reads one file as ``read_rows`` does, some rows at a time."""
     parquet_file = pq.ParquetFile(pa.BufferReader(read_verified(store, file)))
     for batch in parquet_file.iter_batches(_SOME_ROWS, use_threads=False):
         yield concat_rows(schema, as_now(pa.Table.from_batches([batch]), schema, names).to_batches())
 
 
-def decode_parquet(data: bytes, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+def decode_parquet(data: bytes, schema: pa.Schema, names: Names = _OWN_NAMES) -> pa.RecordBatch:
     """The rows of a Parquet file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
     return as_stored(decode_table(data), schema, names)
 
 
-def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN) -> pa.RecordBatch:
+def as_stored(rows: pa.Table, schema: pa.Schema, names: Names = _OWN_NAMES) -> pa.RecordBatch:
     """``rows`` of a file, as ``schema`` says; ``names``: what it calls columns, if not by their name."""
     return concat_rows(schema, as_now(rows, schema, names).to_batches())
 

@@ -47,7 +47,7 @@ from headrace_snapshots.store import ObjectStore, do_all
 if TYPE_CHECKING:
     from headrace.kernel.joins.sides import CompiledJoins
 
-_AT = "at"
+_SEEN_AT = "at"
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RememberedIds:
         """A stored row."""
         kind = ARROW_TYPES[type_of(self.deduplicate.id, self.columns) or DataType.STRING]
         sign = [(c.SIGN, pa.int64())] if self.is_signed else []
-        return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_AT, pa.int64()), (c.EPOCH, pa.int64())])
+        return pa.schema([(c.HASH, pa.uint64()), (c.ID, kind), *sign, (_SEEN_AT, pa.int64()), (c.EPOCH, pa.int64())])
 
     @property
     def _identity(self) -> list[str]:
@@ -112,7 +112,7 @@ class RememberedIds:
 
     def unexpired_mask(self, rows: pa.RecordBatch) -> NDArray[np.bool_]:
         """Which stored rows are not forgotten."""
-        return ~self._is_beyond(as_numpy(rows.column(_AT)))
+        return ~self._is_beyond(as_numpy(rows.column(_SEEN_AT)))
 
     def _is_beyond(self, event_times: NDArray[np.int64]) -> NDArray[np.bool_]:
         is_beyond_horizon: NDArray[np.bool_] = int(self.watermark) > event_times + int(self.deduplicate.horizon)
@@ -128,7 +128,7 @@ class RememberedIds:
 
     def expiry_watermark(self, rows: pa.RecordBatch) -> Instant:
         """The watermark that must be exceeded for all of ``rows`` to be forgotten."""
-        return Instant(pc.max(rows.column(_AT)).as_py() + int(self.deduplicate.horizon))
+        return Instant(pc.max(rows.column(_SEEN_AT)).as_py() + int(self.deduplicate.horizon))
 
 
 def _has_id(judged_rows: Mapping[str, pa.Array]) -> NDArray[np.bool_]:

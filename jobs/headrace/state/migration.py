@@ -139,7 +139,7 @@ def _range_bounds(runs: Sequence[_OrderedRun]) -> Iterator[_Place | None]:
     yield None
 
 
-_AT_ONCE = 4
+_FILES_IN_MEMORY = 4
 """Files in memory at a time, each several times its size."""
 
 
@@ -220,7 +220,7 @@ def migrate_layers(
         rows = names.migrate_rows(decode_table(read_verified(store, files[number])))
         return tuple(stored_run.file for stored_run in put_runs(store, cache, f"{prefix}-{number:05}", [rows]))
 
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="migrate") as threads:
+    with ThreadPoolExecutor(_FILES_IN_MEMORY, thread_name_prefix="migrate") as threads:
         new_files: Mapping[str, tuple[DataFile, ...]] = dict(
             zip((file.path for file in files), threads.map(rewrite_file, range(len(files))), strict=True)
         )

@@ -27,7 +27,7 @@ from headrace.state.chunks import Hashes, KeyGroupRange
 LOCAL_BYTES: Final = 512 * 2**20
 """The limit where one process does all work."""
 
-_TURNS = 4
+_TURNS_TO_STAY = 4
 """Over the limit, every so many-th file stays in place of another one."""
 
 
@@ -62,7 +62,7 @@ class Resident:
             leaving: list[pa.Buffer] = []
             if self._bytes + file.size > self.limit:
                 self._refused += 1
-                if self._refused % _TURNS or file.size > self.limit:
+                if self._refused % _TURNS_TO_STAY or file.size > self.limit:
                     return [file]
                 leaving = self._evict_oldest(self._bytes + file.size - self.limit)
             self._kept[file.address] = weakref.ref(file)

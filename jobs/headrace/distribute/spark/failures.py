@@ -80,7 +80,7 @@ def translate_spark_error(exc: BaseException, path: str | None = None) -> Headra
     return errors.SparkJobError(f"a Spark job failed: {failure.summary}")
 
 
-_FILE = re.compile(
+_UNREADABLE_FILE = re.compile(
     r"Encountered error while reading file (?P<uri>.+?)\.? +(?=SQLSTATE|File does not exist|Data type mism)"
 )
 _REFUSED_START = re.compile(
@@ -88,7 +88,7 @@ _REFUSED_START = re.compile(
     r"(VM )?option|Error occurred during initialization of VM|UnsupportedClassVersionError"
 )
 _UNKNOWN_FILE = "(Spark does not say which)"
-_MISSING = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
+_MISSING_PATH = re.compile(r"Path does not exist: (?P<uri>.+?)\.? SQLSTATE")
 _PYTHON = re.compile(  # the last line of a traceback of a Python worker, and what belongs to the message
     r"^(?:(?P<module>[\w.]+)\.)?(?P<kind>[A-Za-z_]\w*)(?:: (?P<message>.*?))?(?=\n\s*(?:\n|at |SQLSTATE)|\n\w|\Z)",
     re.MULTILINE | re.DOTALL,
@@ -141,7 +141,7 @@ class _Failure:
     @property
     def file(self) -> str:
         """The file that was being read; empty if that is not known."""
-        match = _MISSING.search(self.text) or _FILE.search(self.text)
+        match = _MISSING_PATH.search(self.text) or _UNREADABLE_FILE.search(self.text)
         return self.path or (readable_uri(match["uri"]) if match else "")
 
 

@@ -49,8 +49,8 @@ def way_on(path: str) -> str:
     )
 
 
-_CLAIM: Final = "landed_range"
-_SEAL: Final = "landed_seal"
+_CLAIM_KIND: Final = "landed_range"
+_SEAL_KIND: Final = "landed_seal"
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class LandingPlace:
 
     def encoded_claim(self, claimed: LandedRange) -> bytes:
         """The object that claims a range. It says whose it is, and that a seal comes once the range is whole."""
-        return encode_object(_CLAIM, claimed.to_json() | {"of": self.folder, "sealed": True})
+        return encode_object(_CLAIM_KIND, claimed.to_json() | {"of": self.folder, "sealed": True})
 
     def claimed_range(self, number: int) -> LandedRange:
         """The range of that number, as its claim says, or where that is broken or gone, its seal.
@@ -163,7 +163,7 @@ class LandingPlace:
             self._check_is_here(fields, claim, number)
             return claim, fields.value.get("sealed") is True
 
-        return decode_object(_CLAIM, self.store.read(path), f"{self.store.uri}/{path}", parse_claim)
+        return decode_object(_CLAIM_KIND, self.store.read(path), f"{self.store.uri}/{path}", parse_claim)
 
     def read_seal(self, number: int) -> RangeSeal | None:
         """The seal of a range; None where there is none that can be read: then its files are held against nothing."""
@@ -175,13 +175,13 @@ class LandingPlace:
             return seal
 
         try:
-            return decode_object(_SEAL, self.store.read(path), f"{self.store.uri}/{path}", parse_seal)
+            return decode_object(_SEAL_KIND, self.store.read(path), f"{self.store.uri}/{path}", parse_seal)
         except (object_stores.ObjectNotFoundError, BrokenObjectError):  # fsck says so, and makes another
             return None
 
     def encoded_seal(self, seal: RangeSeal) -> bytes:
         """The object that is the seal of a range."""
-        return encode_object(_SEAL, seal.to_json() | {"of": self.folder})
+        return encode_object(_SEAL_KIND, seal.to_json() | {"of": self.folder})
 
     def put_seal(self, seal: RangeSeal) -> None:
         """Store the seal of a range, which of two that do so is the same. One without files gives way to one with.
