@@ -34,14 +34,16 @@ _EXAMPLES: Final = {
     "registry": "https://user:password@host:8081",
 }
 """How connections of sinks and sources are written, by kind."""
-_ANY: Final = "scheme://user:password@host:port/database"
+_ANY_CONNECTION_URI: Final = "scheme://user:password@host:port/database"
 
 _WITHOUT_HOST: Final = ("file", "sqlite")
 """Schemes of what lies on this machine."""
 
 
-_NOTHING: Mapping[str, "Connection"] = {}
-_KNOWN: ContextVar[Mapping[str, "Connection"]] = ContextVar("connections that this context knows", default=_NOTHING)
+_NO_CONNECTIONS: Mapping[str, "Connection"] = {}
+_KNOWN: ContextVar[Mapping[str, "Connection"]] = ContextVar(
+    "connections that this context knows", default=_NO_CONNECTIONS
+)
 
 
 class MissingConnectionError(FixConfigError, code="config.connection"):
@@ -143,7 +145,7 @@ def connection(name: str, environment: Mapping[str, str] = os.environ, *, kind: 
     if not uri:
         raise MissingConnectionError(
             f"connection {name!r} is not known here: set {variable_name(name)} to a URI such as "
-            f"{_EXAMPLES.get(kind, _ANY)}; in Airflow, add a connection with this id"
+            f"{_EXAMPLES.get(kind, _ANY_CONNECTION_URI)}; in Airflow, add a connection with this id"
         )
     try:
         parts = urlsplit(uri)

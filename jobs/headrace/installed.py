@@ -142,9 +142,9 @@ class EntryPointGroup(Generic[T]):
 
     def get(self, name: str) -> T | None:
         """The part called ``name``, or None if nobody has it. Raises BrokenEntryPointError."""
-        if (self.group, name) not in _LOADED and (part := self._load_part(name)) is not None:
-            _LOADED[self.group, name] = part
-        return _LOADED.get((self.group, name))
+        if (self.group, name) not in _LOADED_PARTS and (part := self._load_part(name)) is not None:
+            _LOADED_PARTS[self.group, name] = part
+        return _LOADED_PARTS.get((self.group, name))
 
     def names(self) -> list[str]:
         """All names that can be used: Headrace's own first."""
@@ -153,7 +153,9 @@ class EntryPointGroup(Generic[T]):
     def loaded_parts(self) -> "list[T]":
         """Headrace's own parts, and those of others that this process uses."""
         others = [
-            part for (group, name), part in [*_LOADED.items()] if group == self.group and name not in self.built_in
+            part
+            for (group, name), part in [*_LOADED_PARTS.items()]
+            if group == self.group and name not in self.built_in
         ]
         return [*(self[name] for name in self.built_in), *others]
 
@@ -211,7 +213,7 @@ class EntryPointGroup(Generic[T]):
         return part
 
 
-_LOADED: dict[tuple[str, str], Any] = {}
+_LOADED_PARTS: dict[tuple[str, str], Any] = {}
 """Parts by group and name. What is not found is not remembered: it may be installed meanwhile."""
 
 

@@ -60,7 +60,7 @@ _OPTIONS: Final[Mapping[str, str]] = {
     "aws_session_token": "aws_session_token",
 }
 """Options of a connection that the store's client calls otherwise. Others go to it as they are."""
-_PATIENCE: Final = {"connect_timeout": "10s", "retry_timeout": "30s", "max_retries": "5"}
+_STORE_TIMEOUTS: Final = {"connect_timeout": "10s", "retry_timeout": "30s", "max_retries": "5"}
 _UNANSWERED: Final = re.compile(r"error sending request|HTTP error")
 _MISWRITTEN: Final = re.compile(r"Generic Config error|failed to parse", re.IGNORECASE)
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -115,7 +115,7 @@ def store_location(connection: Connection) -> tuple[str, dict[str, str]]:
     if options.get("aws_endpoint", "").startswith("http://"):
         options["aws_allow_http"] = "true"
     # commits are put if nobody was faster: no lock, no other table
-    own = {**_PATIENCE, "aws_conditional_put": "etag", **_instead_of_the_environment(connection, options)}
+    own = {**_STORE_TIMEOUTS, "aws_conditional_put": "etag", **_instead_of_the_environment(connection, options)}
     return f"s3://{connection.host}/{folder}".rstrip("/"), {**own, **options}
 
 

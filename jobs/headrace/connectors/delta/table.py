@@ -90,9 +90,9 @@ def _commit_time(commit: Mapping[str, Any]) -> str | None:
     return whole_seconds(datetime.fromtimestamp(milliseconds / 1000, UTC))
 
 
-_SNAPSHOT: Final = "headrace.snapshot"
-_HELD: Final = "headrace.held"
-_GONE: Final = "_headrace_gone"
+_SNAPSHOT_PROPERTY: Final = "headrace.snapshot"
+_HELD_PROPERTY: Final = "headrace.held"
+_GONE_COLUMN: Final = "_headrace_gone"
 _NO_SNAPSHOT: Final = 0
 _UNSAFE: Final = frozenset(" ,;{}()\n\t=")
 """What no reader of Delta takes in the name of a column, unless the table maps names."""
@@ -138,8 +138,8 @@ class DeltaTarget(sink_ports.OpenSink):
         return self._change_rows(changes, after)
 
     def _stored_state(self, table: DeltaTable) -> sink_ports.SinkState | None:
-        note = next(filter(None, (field.metadata.get(_HELD) for field in table.schema().fields)), None)
-        version = table.transaction_version(_SNAPSHOT)
+        note = next(filter(None, (field.metadata.get(_HELD_PROPERTY) for field in table.schema().fields)), None)
+        version = table.transaction_version(_SNAPSHOT_PROPERTY)
         if note is None or version is None:
             return None
         log = self._log_of(table)
@@ -148,7 +148,7 @@ class DeltaTarget(sink_ports.OpenSink):
 
     def _log_of(self, table: DeltaTable) -> TableLog:
         if self._log is None or self._log.version != table.version():
-            self._log = TableLog.from_table(table, _SNAPSHOT)
+            self._log = TableLog.from_table(table, _SNAPSHOT_PROPERTY)
         return self._log
 
     def _refill_table(
@@ -202,14 +202,16 @@ class DeltaTarget(sink_ports.OpenSink):
 
     def _with_state_note(self, schema: pa.Schema, state_note: str) -> pa.Schema:
         first, *others = schema
-        return pa.schema([first.with_metadata({_HELD: state_note}), *(field.remove_metadata() for field in others)])
+        return pa.schema(
+            [first.with_metadata({_HELD_PROPERTY: state_note}), *(field.remove_metadata() for field in others)]
+        )
 
     def _change_rows(self, changes: sink_ports.Changes, new_state: sink_ports.SinkState) -> sink_ports.AppliedCounts:
         table = self._table
         assert table is not None  # it holds the rows that change
         schema = schema_of(changes.columns)
         self._check_columns(table.schema().fields, schema)
-        rows = _Stream(schema.append(pa.field(_GONE, pa.bool_())), _flagged_rows(changes, schema))
+        rows = _Stream(schema.append(pa.field(_GONE_COLUMN, pa.bool_())), _flagged_rows(changes, schema))
         others = [name for name in changes.columns if name not in changes.identity]
         version = table.version()
         with rows.reraise_error():
@@ -222,10 +224,10 @@ class DeltaTarget(sink_ports.OpenSink):
                 target_alias="t",
                 commit_properties=_commit_properties(new_state),
             )
-            merger = merger.when_matched_delete(f"s.{_GONE}")
+            merger = merger.when_matched_delete(f"s.{_GONE_COLUMN}")
             if others:
-                merger = merger.when_matched_update(_from_source(others), predicate=f"not s.{_GONE}")
-            merger = merger.when_not_matched_insert(_from_source(changes.columns), predicate=f"not s.{_GONE}")
+                merger = merger.when_matched_update(_from_source(others), predicate=f"not s.{_GONE_COLUMN}")
+            merger = merger.when_not_matched_insert(_from_source(changes.columns), predicate=f"not s.{_GONE_COLUMN}")
             counts = merger.execute()
         if table.version() == version:  # a merge that finds nothing to do makes no commit
             with rows.reraise_error():
@@ -266,8 +268,8 @@ def _commit_properties(new_state: sink_ports.SinkState) -> CommitProperties:
     """What the commit says: our snapshot. It is tried once."""
     version = _NO_SNAPSHOT if new_state.snapshot is None else _version_of(new_state.snapshot)
     return CommitProperties(
-        app_transactions=[Transaction(_SNAPSHOT, version)],
-        custom_metadata={_SNAPSHOT: new_state.snapshot or "", "headrace.pipeline": new_state.pipeline},
+        app_transactions=[Transaction(_SNAPSHOT_PROPERTY, version)],
+        custom_metadata={_SNAPSHOT_PROPERTY: new_state.snapshot or "", "headrace.pipeline": new_state.pipeline},
         max_commit_retries=0,
     )
 
@@ -298,7 +300,7 @@ class _Stream:
     def _count_rows(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
-                number_gone = batch.column(_GONE).true_count if _GONE in batch.schema.names else 0
+                number_gone = batch.column(_GONE_COLUMN).true_count if _GONE_COLUMN in batch.schema.names else 0
                 self.number += batch.num_rows - number_gone
                 yield batch
         except BaseException as error:
@@ -327,7 +329,7 @@ def _pad_batches(
 
 def _flagged_rows(changes: sink_ports.Changes, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows that go, of which only the identity is there, and those that come."""
-    flag = pa.field(_GONE, pa.bool_())
+    flag = pa.field(_GONE_COLUMN, pa.bool_())
     identity = pa.schema([schema.field(name) for name in changes.identity])
     for batch in changes.removed():
         yield _pad_batch(named_as(batch, identity), schema).append_column(flag, pa.repeat(True, batch.num_rows))

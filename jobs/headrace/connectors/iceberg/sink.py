@@ -68,7 +68,7 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     )
 
 
-_REST: Final = ("http", "https")
+_REST_SCHEMES: Final = ("http", "https")
 _POSTGRES: Final = ("postgresql", "postgres")
 _CATALOG: Final = "catalog"
 """The option that says what the catalog is called, if not as the connection."""
@@ -79,7 +79,7 @@ _SIGNED: Final = "rest.sigv4-enabled"
 CONNECT_SECONDS: Final = Size(10)
 _SQLITE_PASSES: Final = re.compile(r"is locked|is busy|disk I/O error|disk is full|interrupted")
 """What SQLite says that passes."""
-_PATIENCE: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
+_STORE_TIMEOUTS: Final = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 """Seconds that a store of files is waited for."""
 
 
@@ -116,18 +116,18 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
     """What pyiceberg is told of a catalog. Raises SinkRefusedError."""
     options = {name: value for name, value in connection.options.items() if name != _CATALOG}
     port = "" if connection.port is None else f":{connection.port}"
-    if connection.scheme in _REST:
+    if connection.scheme in _REST_SCHEMES:
         uri = f"{connection.scheme}://{connection.host}{port}/{connection.database}".rstrip("/")
         login = _signing_properties(connection) if _is_signed(connection) else _oauth_properties(connection, uri)
-        return {_CATALOG_CLASS: _PATIENT_REST, "uri": uri, **login, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_REST, "uri": uri, **login, **_STORE_TIMEOUTS, **options}
     if connection.scheme in _POSTGRES:
         user = f"{quote(connection.user, safe='')}:{quote(connection.password, safe='')}@" if connection.user else ""
         place = f"{user}{connection.host}{port}/{connection.database}"
         uri = f"postgresql+psycopg://{place}?connect_timeout={CONNECT_SECONDS.value}&client_encoding=utf8"
-        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_STORE_TIMEOUTS, **options}
     if connection.scheme == "sqlite":
         uri = f"sqlite:////{connection.database}"
-        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_PATIENCE, **options}
+        return {_CATALOG_CLASS: _PATIENT_SQL, "uri": uri, **_STORE_TIMEOUTS, **options}
     raise SinkRefusedError(
         f"{variable_name(connection.name)} is a URI of {connection.scheme}; Iceberg catalogs need https://..., "
         "postgresql://... or sqlite:///..., with ?warehouse=..."

@@ -66,7 +66,7 @@ _TRANSFORMS: Final[Mapping[str, Transform[int, int]]] = {
     "hour": HourTransform(),
 }
 _FIRST_PARTITION_FIELD: Final = 1000
-_NUMBERS: Final = 10
+_NUMBERS_OF_A_COLUMN: Final = 10
 """How many numbers are set aside for a column and its parts, at least."""
 
 
@@ -107,7 +107,7 @@ def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:
     fields, number = [], 1
     for name, kind in columns.items():
         fields.append(types.NestedField(number, name, iceberg_type(kind, number + 1)))
-        number += max(_NUMBERS, _count_parts(kind) + 1)
+        number += max(_NUMBERS_OF_A_COLUMN, _count_parts(kind) + 1)
     return Schema(*fields)
 
 
@@ -118,7 +118,7 @@ def _count_parts(kind: data_types.ValueType) -> int:
             return sum(1 + _count_parts(own) for _, own in fields)
         case data_types.MapType(value):
             return 2 + _count_parts(value)
-    return _NUMBERS - 1 if isinstance(kind, data_types.PairsType) else 1
+    return _NUMBERS_OF_A_COLUMN - 1 if isinstance(kind, data_types.PairsType) else 1
 
 
 def make_partition_spec(schema: Schema, by: str | None, begin: str) -> PartitionSpec:
@@ -147,7 +147,7 @@ def is_same(left: types.IcebergType, right: types.IcebergType) -> bool:
 _CHUNK_ROWS: Final = 500_000
 """How many rows are in memory at a time; each day of these is a file."""
 
-_REFUSED: Final = (CommitFailedException, TableAlreadyExistsError, ValidationException)
+_REFUSED_COMMITS: Final = (CommitFailedException, TableAlreadyExistsError, ValidationException)
 """What a catalog raises that has not taken a commit. Of others nobody knows."""
 
 
@@ -173,7 +173,7 @@ class WrittenFiles:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: TracebackType | None) -> None:
-        if error is not None and (not self.is_committing or isinstance(error, _REFUSED)):
+        if error is not None and (not self.is_committing or isinstance(error, _REFUSED_COMMITS)):
             for file in self.files:
                 self._io.delete(file.file_path)
 
@@ -203,12 +203,12 @@ class WrittenFiles:
         self.files.extend(_dataframe_to_data_files(self._metadata, whole, self._io))
 
 
-_HELD: Final = "headrace.held"
-_SNAPSHOT: Final = "headrace.snapshot"
-_TAG: Final = "headrace-"
+_HELD_PROPERTY: Final = "headrace.held"
+_SNAPSHOT_PROPERTY: Final = "headrace.snapshot"
+_TAG_PREFIX: Final = "headrace-"
 _TAG_MILLISECONDS: Final = 30 * 24 * 3600 * 1000
-_DAY: Final = 24 * 3600 * 1_000_000
-_ROWS: Final = ("added-records", "deleted-records", "added-delete-files", "removed-delete-files")
+_DAY_MICROSECONDS: Final = 24 * 3600 * 1_000_000
+_ROW_COUNTS: Final = ("added-records", "deleted-records", "added-delete-files", "removed-delete-files")
 """Of the summary of a snapshot: what tells of rows."""
 _RANGES: Final = 50
 """How many ranges of days are asked for one by one: more are one range."""
@@ -276,7 +276,7 @@ class IcebergTarget(sink_ports.OpenSink):
             self._identifier,
             schema,
             partition_spec=make_partition_spec(schema, self._partition_by, changes.begin),
-            properties={_HELD: json.dumps(asdict(new_state))},
+            properties={_HELD_PROPERTY: json.dumps(asdict(new_state))},
         )
         with WrittenFiles(transaction) as written_files:
             number = written_files.add(changes.rows(ordered_by=[changes.begin]))
@@ -298,7 +298,7 @@ class IcebergTarget(sink_ports.OpenSink):
             columns_gone = _replaced_columns(table, old_state.columns, changes.columns)
             self._check_partitions(table, columns_gone)
             _alter_columns(transaction, table, columns_gone, changes.columns)
-        transaction.set_properties({_HELD: json.dumps(asdict(new_state))})
+        transaction.set_properties({_HELD_PROPERTY: json.dumps(asdict(new_state))})
         with WrittenFiles(transaction) as written_files:
             begin = [changes.begin] if changes.columns else []
             number = written_files.add(changes.rows(ordered_by=begin))
@@ -354,13 +354,13 @@ def _stored_state(table: "Table") -> sink_ports.SinkState | None:
             if (note := _snapshot_note(snapshot)) is not None:
                 return sink_ports.SinkState(**json.loads(note))
     # our snapshots have expired, or are none of this line: whose table it is says the table
-    note = table.properties.get(_HELD)
+    note = table.properties.get(_HELD_PROPERTY)
     return None if note is None else sink_ports.SinkState(**{**json.loads(note), "snapshot": None})
 
 
 def _snapshot_note(snapshot: "Snapshot") -> str | None:
     """What one of our snapshots says that the table holds; None of others."""
-    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(_HELD)
+    return None if snapshot.summary is None else snapshot.summary.additional_properties.get(_HELD_PROPERTY)
 
 
 def _since_ours(table: "Table") -> Iterator["Snapshot"]:
@@ -373,7 +373,7 @@ def _changes_rows(snapshot: "Snapshot") -> bool:
     """Whether rows are others after it: a compaction replaces files, and no rows."""
     if snapshot.summary is None:
         return True
-    numbers = [snapshot.summary.additional_properties.get(name, "0") for name in _ROWS]
+    numbers = [snapshot.summary.additional_properties.get(name, "0") for name in _ROW_COUNTS]
     return snapshot.summary.operation is not Operation.REPLACE and {*numbers} != {"0"}
 
 
@@ -413,7 +413,7 @@ def _days_filter(days: Sequence[int | None], begin: str) -> BooleanExpression:
     if len(starts) > _RANGES:
         starts, ends = starts[:1], ends[-1:]
     terms: list[BooleanExpression] = [
-        And(GreaterThanOrEqual(begin, start * _DAY), LessThan(begin, end * _DAY))
+        And(GreaterThanOrEqual(begin, start * _DAY_MICROSECONDS), LessThan(begin, end * _DAY_MICROSECONDS))
         for start, end in zip(starts, ends, strict=True)
     ]
     if None in days:
@@ -430,7 +430,7 @@ def _commit_snapshot(
 ) -> None:
     """One snapshot without ``replaced_files`` and with ``written_files``, and a tag for it."""
     new_state = replace(new_state, identity=str(transaction.table_metadata.table_uuid))
-    properties = {_HELD: json.dumps(asdict(new_state)), _SNAPSHOT: new_state.snapshot or ""}
+    properties = {_HELD_PROPERTY: json.dumps(asdict(new_state)), _SNAPSHOT_PROPERTY: new_state.snapshot or ""}
     update = transaction.update_snapshot(snapshot_properties=properties)
     with update.overwrite() if replaced_files else update.fast_append() as snapshot:
         for file in replaced_files:
@@ -439,6 +439,6 @@ def _commit_snapshot(
             snapshot.append_data_file(file)
     if new_state.snapshot is not None:
         with ManageSnapshots(transaction) as references:
-            references.create_tag(snapshot.snapshot_id, f"{_TAG}{new_state.snapshot}", _TAG_MILLISECONDS)
+            references.create_tag(snapshot.snapshot_id, f"{_TAG_PREFIX}{new_state.snapshot}", _TAG_MILLISECONDS)
     written_files.is_committing = True
     transaction.commit_transaction()

@@ -438,15 +438,15 @@ def _raise_for_code(code: int) -> None:
         raise error
 
 
-_AT_ONCE: Final = 2**25
+_BATCH_BYTES: Final = 2**25
 """So many bytes of batches become columns at once."""
 
-_FIRST: Final = 2**19
+_FIRST_FETCH_BYTES: Final = 2**19
 """So many bytes are asked for at first; then what the rest of the range may have, by the length of what came."""
 
-_SAMPLE: Final = 2**18
+_SAMPLE_BYTES: Final = 2**18
 
-_EMPTY: Final = 120
+_MOST_EMPTY_ANSWERS: Final = 120
 """So many answers without any record mean that the broker has none, where it should."""
 
 
@@ -459,7 +459,7 @@ def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skip
     tables: list[pa.Table] = []
     batches: list[RecordBatch] = []
     begin = offset = wanted.begin
-    size, empty, most = 0, 0, _FIRST
+    size, empty, most = 0, 0, _FIRST_FETCH_BYTES
     while offset < wanted.end:
         try:
             batches_fetched = client.fetch(topic, wanted.partition, offset, most)
@@ -473,17 +473,17 @@ def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skip
             continue
         new = [batch for batch in batches_of(batches_fetched.data, where) if batch.last >= offset]
         empty = 0 if new else empty + 1
-        if empty == _EMPTY:
+        if empty == _MOST_EMPTY_ANSWERS:
             raise definition.KafkaUnreachableError(
                 f"{where}: no record comes after offset {offset}, and it should have {wanted.end - 1}"
             )
         if new:
             length = len(batches_fetched.data) / (new[-1].last + 1 - offset)
             offset = new[-1].last + 1
-            most = max(_FIRST, min(MOST_BYTES, int(length * (wanted.end - offset))))
+            most = max(_FIRST_FETCH_BYTES, min(MOST_BYTES, int(length * (wanted.end - offset))))
             batches += _committed_batches(new, batches_fetched.aborted, where)
             size += len(batches_fetched.data)
-        if size >= _AT_ONCE:
+        if size >= _BATCH_BYTES:
             tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
             batches, size = [], 0
     tables.append(as_table(batches, wanted.partition, begin, wanted.end, where))
@@ -502,7 +502,7 @@ def first_records(client: KafkaClient, topic: Topic, wanted: OffsetRange) -> pa.
     """Some of the first records of a range, perhaps none."""
     where = _partition_label(client, topic, wanted)
     try:
-        batches_fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE)
+        batches_fetched = client.fetch(topic, wanted.partition, wanted.begin, most=_SAMPLE_BYTES)
     except OffsetGoneError:
         return SCHEMA.empty_table()
     return as_table(batches_of(batches_fetched.data, where), wanted.partition, wanted.begin, wanted.end, where)

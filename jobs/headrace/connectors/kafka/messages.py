@@ -42,9 +42,9 @@ from headrace.this_process import Size
 _logger = logging.getLogger(__name__)
 logging.getLogger("urllib3").setLevel(logging.INFO)
 
-_KEPT: Final = b"headrace.avro."
-_NAMED: Final = re.compile(rb"headrace\.avro\.([0-9]+)")
-_ASKED: Final = b"headrace.avro"
+_SCHEMA_METADATA_PREFIX: Final = b"headrace.avro."
+_SCHEMA_METADATA_KEY: Final = re.compile(rb"headrace\.avro\.([0-9]+)")
+_REGISTRY_ASKED_KEY: Final = b"headrace.avro"
 """What was fetched says so that a registry was asked."""
 
 _NO_SUCH_SCHEMA: Final = 40403
@@ -63,21 +63,23 @@ def with_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> 
     if of_keys:
         numbers |= _schema_numbers(fetched.column("key").filter(fetched.column("value").is_null()))
     known_schemas = fetch_schemas(connection(registry, kind="registry"), numbers)
-    schema_metadata = {_KEPT + str(one).encode(): text.encode() for one, text in known_schemas.items()}
-    return fetched.replace_schema_metadata({_ASKED: b"1", **schema_metadata})
+    schema_metadata = {
+        _SCHEMA_METADATA_PREFIX + str(one).encode(): text.encode() for one, text in known_schemas.items()
+    }
+    return fetched.replace_schema_metadata({_REGISTRY_ASKED_KEY: b"1", **schema_metadata})
 
 
 def kept_schemas(fetched: pa.Table, registry: str, *, of_keys: bool = False) -> dict[int, RecordType | None]:
     """The schemas that ``fetched`` keeps, by number; None: one that is no record. What was landed before the source was
     said to be in Avro keeps none: then the registry is asked. Raises what ``with_schemas`` raises.
     """
-    if _ASKED not in (fetched.schema.metadata or {}):
+    if _REGISTRY_ASKED_KEY not in (fetched.schema.metadata or {}):
         fetched = with_schemas(fetched, registry, of_keys=of_keys)
     metadata_items = fetched.schema.metadata.items()
     return {
         int(name_match[1]): _parse_record_type(text.decode())
         for key, text in metadata_items
-        if (name_match := _NAMED.fullmatch(key))
+        if (name_match := _SCHEMA_METADATA_KEY.fullmatch(key))
     }
 
 
@@ -201,7 +203,7 @@ def scan_messages(
         read, parse_errors = _with_deletions(source, source.versions, fetched, read, parse_errors)
     for name, kind in source.metadata.items():
         read[name] = _METADATA[name](columns, kind)
-        stored_column = columns[_STORED[name]] if name in _STORED else read[name]
+        stored_column = columns[_STORED_FIELDS[name]] if name in _STORED_FIELDS else read[name]
         if read[name].null_count > stored_column.null_count:
             is_text = kind is DataType.STRING
             reason = f"column {name}: {NOT_UTF8}" if is_text else misfit(name, source.fields[name])
@@ -349,5 +351,5 @@ _METADATA: Final[Mapping[str, Callable[[Mapping[str, pa.Array], ColumnType], pa.
     "kafka_key": _key_column,
     "kafka_headers": _header_texts,
 }
-_STORED: Final = {"kafka_timestamp": "timestamp", "kafka_key": "key"}
+_STORED_FIELDS: Final = {"kafka_timestamp": "timestamp", "kafka_key": "key"}
 """Of what a value may not fit the column, where it is in a batch: what does not is NULL."""

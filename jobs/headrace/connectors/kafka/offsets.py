@@ -309,7 +309,7 @@ class NewPartitions:
         begins = (
             None
             if begins_text is None
-            else {int(number): int(offset) for number, offset in _BEGIN.findall(begins_text)}
+            else {int(number): int(offset) for number, offset in _PARTITION_BEGIN.findall(begins_text)}
         )
         return cls(int(match["first"]), int(match["end"]), begins)
 
@@ -328,7 +328,7 @@ class NewPartitions:
 _NEW_PARTITIONS = re.compile(
     r"[^/]*(?:/begins(?P<begins>(?:/\d+=\d+)*))?/partitions/(?P<first>\d+)-(?P<end>\d+)"  # no topic has a slash
 )
-_BEGIN = re.compile(r"(\d+)=(\d+)")
+_PARTITION_BEGIN = re.compile(r"(\d+)=(\d+)")
 
 
 @dataclass(frozen=True)

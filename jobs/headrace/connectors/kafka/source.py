@@ -87,16 +87,16 @@ MOST_OFFSETS: Final = Size(100_000)
 MOST_BYTES: Final = 2**25
 """So many bytes its records have, as far as samples of a topic tell; a longer record is a split of its own."""
 
-_FEW: Final = 32
+_FEW_RECORDS: Final = 32
 """So many new records are a split whatever they have: a broker takes a megabyte for one, unless it is told to."""
 
-_ABOUT: Final = 100
+_RECORD_BYTES: Final = 100
 """A record has about so many bytes, where too few are new to look."""
 
 _PLACES: Final = 8
 """In at most so many places of a topic records are looked at, one more for each so many of them:"""
 
-_APART: Final = 1_000
+_RECORDS_BETWEEN_SAMPLES: Final = 1_000
 
 
 @contextmanager
@@ -153,7 +153,7 @@ class TopicEnumerator(source_ports.SplitEnumerator):
                 range(partition_count, self._parse_position(position).partitions), 0
             )  # of a topic that was replaced
             new = NewPartitions(topic_position.partitions, partition_count, begins | lost_partitions)
-            yield source_ports.SourceSplit(new.split_path(topic.name), _ABOUT, topic.id)
+            yield source_ports.SourceSplit(new.split_path(topic.name), _RECORD_BYTES, topic.id)
         for one in in_turns(unread, max(1, min(MOST_OFFSETS.value, MOST_BYTES // record_bytes))):
             yield source_ports.SourceSplit(one.split_path(topic.name), record_bytes * (one.end - one.begin), topic.id)
 
@@ -269,13 +269,13 @@ class TopicEnumerator(source_ports.SplitEnumerator):
 def _bytes_of_record(client: "KafkaClient", topic: "Topic", unread: Sequence[OffsetRange]) -> int:
     """How many bytes a record has on the average, as samples from all over ``unread`` tell: the first may be small."""
     new = sum(one.end - one.begin for one in unread)
-    if new <= _FEW:
-        return _ABOUT
+    if new <= _FEW_RECORDS:
+        return _RECORD_BYTES
     from headrace.connectors.kafka.client import first_records
 
-    places = sample_ranges(unread, min(_PLACES, 1 + new // _APART))
+    places = sample_ranges(unread, min(_PLACES, 1 + new // _RECORDS_BETWEEN_SAMPLES))
     samples = [sample for place in places if len(sample := first_records(client, topic, place))]
-    return max(1, int(mean(sample.nbytes / len(sample) for sample in samples))) if samples else _ABOUT
+    return max(1, int(mean(sample.nbytes / len(sample) for sample in samples))) if samples else _RECORD_BYTES
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
-_AT_FIRST: Final = 100
+_FIRST_OFFSETS: Final = 100
 """So many offsets are read at first; then by the length of what came."""
 
 _BYTES: Final = 2**24
@@ -92,7 +92,7 @@ def stored_changes(
 
 def _fetch_records(client: KafkaClient, topic: Topic, number: int, partition: Partition) -> Iterator[pa.Table]:
     """The records of a partition, in parts of about one size."""
-    offset, many = partition.first, _AT_FIRST
+    offset, many = partition.first, _FIRST_OFFSETS
     while offset < partition.end:
         end = min(offset + many, partition.end)
         records = fetched_records(client, topic, OffsetRange(number, offset, end), skips_lost=True)
@@ -247,13 +247,13 @@ async def _stop_producer(producer: AIOKafkaProducer) -> None:
 DELIVERIES: Final = "headrace.deliveries."
 """With this before its name: the topic of what a topic holds."""
 
-_AT_ONCE: Final = 10_000
+_RECORDS_UNDERWAY: Final = 10_000
 """So many records are on their way before their answers are waited for."""
 
 _COPIES: Final = 3
 """Copies of what topics hold, if there are so many brokers."""
 
-_LOOKED_AT: Final = 1_000
+_OFFSETS_LOOKED_AT: Final = 1_000
 """So many offsets are looked at first, for a record that counts."""
 
 _OF_ALL: Final = b"{}"
@@ -320,7 +320,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
 
     def _has_records(self, topic: Topic, number: int, partition: Partition) -> bool:
         """Whether a partition has a record of a transaction that was committed; the newest are looked at first."""
-        end, many = partition.end, _LOOKED_AT
+        end, many = partition.end, _OFFSETS_LOOKED_AT
         while end > partition.first:
             begin = max(partition.first, end - many)
             if fetched_records(self._reader, topic, OffsetRange(number, begin, end)).num_rows:
@@ -385,7 +385,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
                 record = await send()  # which has a time limit of its own
                 record.add_done_callback(_looked_at)
                 pending.append(record)
-                if len(pending) == _AT_ONCE:
+                if len(pending) == _RECORDS_UNDERWAY:
                     await patience.wait_for_acks(pending)
                     pending = []
             await patience.wait_for_acks(pending)

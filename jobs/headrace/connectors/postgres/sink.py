@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-_MOST_BYTES: Final = 63
+_MOST_NAME_BYTES: Final = 63
 """Of a name in PostgreSQL, which cuts longer ones without a word."""
-_TABLE = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
+_TABLE_NAME = re.compile(r"([^.\x00]{1,63}\.)?[^.\x00]{1,63}")
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class PostgresSink(Sink):
 
     def refuses_column(self, name: str) -> str | None:
         size = len(name.encode())
-        if size <= _MOST_BYTES:
+        if size <= _MOST_NAME_BYTES:
             return None
-        return f"PostgreSQL cuts names at {_MOST_BYTES} bytes, and it has {size}"
+        return f"PostgreSQL cuts names at {_MOST_NAME_BYTES} bytes, and it has {size}"
 
 
 @check_keywords
@@ -61,10 +61,10 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
     'reports.sales'
     """
     arguments = Arguments("postgres")
-    is_named = _TABLE.fullmatch(arguments.text("table", table, "reports.sales"))
-    if not is_named or any(len(part.encode()) > _MOST_BYTES for part in table.split(".")):
+    is_named = _TABLE_NAME.fullmatch(arguments.text("table", table, "reports.sales"))
+    if not is_named or any(len(part.encode()) > _MOST_NAME_BYTES for part in table.split(".")):
         raise arguments.refusal(
-            "table", table, f"write a table, or schema.table, with names of at most {_MOST_BYTES} bytes in UTF-8"
+            "table", table, f"write a table, or schema.table, with names of at most {_MOST_NAME_BYTES} bytes in UTF-8"
         )
     return PostgresSink(
         sink_name(arguments, name, table),

@@ -98,10 +98,10 @@ def read_transaction(server: psycopg.Connection) -> Iterator[None]:
         yield
 
 
-_WHOLE: Final = ("UTF8", "SQL_ASCII")
+_LOSSLESS_ENCODINGS: Final = ("UTF8", "SQL_ASCII")
 """Encodings of databases that keep what they get as UTF-8: the second one keeps any bytes."""
 
-_AT_ONCE: Final = 10_000
+_TEXTS_OF_A_QUERY: Final = 10_000
 
 
 class ServerEncoding:
@@ -110,7 +110,7 @@ class ServerEncoding:
     def __init__(self, server: psycopg.Connection) -> None:
         self._server = server
         self.name = server.info.parameter_status("server_encoding") or ""
-        self.is_whole = self.name in _WHOLE
+        self.is_whole = self.name in _LOSSLESS_ENCODINGS
 
     def can_encode(self, text: str) -> bool:
         """Whether ``text`` comes back as it is."""
@@ -133,8 +133,8 @@ class ServerEncoding:
         for batch in batches:
             for name in names:
                 texts = _distinct_texts(batch, name, columns[name])
-                for start in range(0, len(texts), _AT_ONCE):
-                    if (lost_text := self._find_lost_text(texts[start : start + _AT_ONCE])) is not None:
+                for start in range(0, len(texts), _TEXTS_OF_A_QUERY):
+                    if (lost_text := self._find_lost_text(texts[start : start + _TEXTS_OF_A_QUERY])) is not None:
                         return name, lost_text
         return None
 
@@ -277,7 +277,7 @@ def _text_expression(column: str, kind: ValueType) -> str:
 _DELIVERIES: Final = "headrace_deliveries"
 """The table of what each table holds, in the same schema."""
 
-_HELD: Final = ("root", "pipeline", "output", "snapshot", "columns", "number", "identity")
+_HELD_COLUMNS: Final = ("root", "pipeline", "output", "snapshot", "columns", "number", "identity")
 _ADDED: Final = {"number": "bigint", "identity": "text"}
 """Columns of the table of deliveries that one of an older version lacks."""
 
@@ -318,7 +318,7 @@ class PostgresTarget(OpenTarget):
         # a row without columns is one that another delivery has begun, and has not come to an end
         if row is None or row[0]["columns"] is None:
             return None
-        return SinkState(**{name: row[0].get(name) for name in _HELD}, at=row[0].get("delivered_at"))
+        return SinkState(**{name: row[0].get(name) for name in _HELD_COLUMNS}, at=row[0].get("delivered_at"))
 
     def _table_identity(self) -> str | None:
         """The table (oid) and where its rows are (relfilenode); None if it is not there. Partitions come and go."""

@@ -282,7 +282,7 @@ def ranges_of(source: definition.SparkSource, connection: Connection | None) -> 
 MOST_BYTES: Final = 64 * 2**20
 """A file has so many bytes of rows as Arrow, and what is left of the batch that reached it."""
 
-_WRITTEN: Final = "partition int, number int, path string, size long, digest string"
+_WRITTEN_SCHEMA: Final = "partition int, number int, path string, size long, digest string"
 
 
 def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -> list[SourceSplit]:
@@ -291,7 +291,7 @@ def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -
     """
     bring_packages(spark)
     write = partial(_write_partition, root, scheme_of(root).settings(os.environ), folder)
-    files: list[dict[str, Any]] = frame.mapInArrow(write, _WRITTEN).toArrow().to_pylist()
+    files: list[dict[str, Any]] = frame.mapInArrow(write, _WRITTEN_SCHEMA).toArrow().to_pylist()
     in_order = sorted(files, key=lambda file: (file["partition"], file["number"]))
     return [SourceSplit(file["path"], file["size"], file["digest"]) for file in in_order]
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span
 
 
-_UNKNOWN: Final = 1
+_UNKNOWN_SIZE: Final = 1
 """The size of a range that nobody has read: some size, as every split has."""
 
 
@@ -47,7 +47,7 @@ class RangeEnumerator(source_ports.SplitEnumerator):
         for end in ends:
             if end != begin:
                 words = f"{self.source.name} {'from the beginning' if begin is None else f'behind {begin}'} to {end}"
-                yield source_ports.SourceSplit(words, _UNKNOWN, _encode_bounds(begin, end))
+                yield source_ports.SourceSplit(words, _UNKNOWN_SIZE, _encode_bounds(begin, end))
             begin = end
 
     def after(
