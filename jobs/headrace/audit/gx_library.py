@@ -51,7 +51,7 @@ def _forget_stand_in(stand_in: _LazyModule) -> None:
 
 
 _NAME: Final = "great_expectations"
-_LATER: Final = ("altair", "scipy.stats")
+_LATE_IMPORTS: Final = ("altair", "scipy.stats")
 """For a few expectations and a picture, which import them then."""
 
 _lock = threading.Lock()
@@ -88,7 +88,7 @@ def load_library() -> Library:
 def _import_library() -> Library:
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     logging.getLogger(_NAME).setLevel(logging.WARNING)  # before the import: it logs 200 lines
-    with imported_later(*_LATER), _refuse_imports(_left_out), without_collection():
+    with imported_later(*_LATE_IMPORTS), _refuse_imports(_left_out), without_collection():
         base = import_module(f"{_NAME}.data_context.types.base")
         used = Library(
             gx=import_module(_NAME),

@@ -41,7 +41,7 @@ from headrace_snapshots.output_catalog import seen_catalog
 if TYPE_CHECKING:
     from headrace.read.diff.row_sets import RowsOfEpochs
 
-_SECOND: Final = 1_000_000
+_SECOND_MICROSECONDS: Final = 1_000_000
 _VERDICTS: Final = {None: "passed", Severity.WARN: "warning", Severity.FAIL: "FAILED"}
 
 
@@ -76,7 +76,7 @@ class LimitFinding:
         age = (
             ""
             if self.since is None
-            else f"{model_time.render_duration(model_time.Duration(int(self.observed or 0) * _SECOND))}, "
+            else f"{model_time.render_duration(model_time.Duration(int(self.observed or 0) * _SECOND_MICROSECONDS))}, "
         )
         return f"{WORDS[self.name]}: {age}{self.said}{release_text}{bound}"
 
@@ -158,7 +158,7 @@ def age_finding(name: str, limit: Limit[Any], measured: AgeMeasurement, now: mod
         name=name,
         bounds=_bound_texts(limit),
         severity=severity,
-        observed=None if is_never else age / _SECOND,
+        observed=None if is_never else age / _SECOND_MICROSECONDS,
         said=f"there is none yet {measured.what}" if is_never else measured.what,
         since=None if is_never or is_over else model_time.render(measured.since),
     )
@@ -168,7 +168,7 @@ def _bound_texts(limit: Limit[Any]) -> dict[Severity, str]:
     return {severity: bound_text(bound) for severity, bound in limit.bounds()}
 
 
-_LOOKED_AT: Final = 100
+_EPOCHS_LOOKED_AT: Final = 100
 """Epochs that are looked through for the newest that read a file, where a store does not say when files landed."""
 
 
@@ -330,7 +330,7 @@ def _newest_read(catalog: Catalog, manifest: Manifest | None) -> model_time.Inst
     if manifest is None:
         return None
     oldest = manifest
-    for oldest in islice(catalog.ancestry(manifest.snapshot_id), _LOOKED_AT):
+    for oldest in islice(catalog.ancestry(manifest.snapshot_id), _EPOCHS_LOOKED_AT):
         if oldest.counts.get("input_files", 0):
             break
     return StoredProgress.from_manifest(oldest).processing_time

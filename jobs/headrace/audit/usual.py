@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headrace.distribute.spark.application import DataFrame
 
 
-_NONE = Fraction(0)
+_NO_SHARE = Fraction(0)
 _LOWEST, _LOWER_QUARTILE, _UPPER_QUARTILE, _HIGHEST = 0, 4, 14, 18
 
 Shares = Mapping[str, Fraction]
@@ -186,17 +186,18 @@ def _shares_moved(column: str, now: Shares, known_shares: Sequence[Shares]) -> t
     """Total variation, and the text whose share has grown most."""
     texts = sorted({*now, *(text for shares in known_shares for text in shares)})
     growth_by_text = {
-        text: now.get(text, _NONE) - median([shares.get(text, _NONE) for shares in known_shares]) for text in texts
+        text: now.get(text, _NO_SHARE) - median([shares.get(text, _NO_SHARE) for shares in known_shares])
+        for text in texts
     }
     rest = _unlisted_share(now) - median([_unlisted_share(shares) for shares in known_shares])
     most = max(growth_by_text, key=lambda text: growth_by_text[text], default=None)
     blamed_rows = None if most is None or growth_by_text[most] <= 0 else BlamedRows(column, BlameDirection.TEXT, most)
-    return (sum(map(abs, growth_by_text.values()), _NONE) + abs(rest)) / 2, blamed_rows
+    return (sum(map(abs, growth_by_text.values()), _NO_SHARE) + abs(rest)) / 2, blamed_rows
 
 
 def _unlisted_share(shares: Shares) -> Fraction:
     """The share of all texts that are not told apart."""
-    return 1 - sum(shares.values(), _NONE)
+    return 1 - sum(shares.values(), _NO_SHARE)
 
 
 def _quantiles_moved(
@@ -209,10 +210,10 @@ def _quantiles_moved(
     spread = usual[_UPPER_QUARTILE] - usual[_LOWER_QUARTILE]
     differences = [value - usual_value for value, usual_value in zip(now, usual, strict=True)]
     if spread:
-        observed_value = sum(map(abs, differences), _NONE) / len(differences) / spread
+        observed_value = sum(map(abs, differences), _NO_SHARE) / len(differences) / spread
     else:
         observed_value = Fraction(sum(1 for difference in differences if difference), len(differences))
-    if sum(differences, _NONE) > 0:
+    if sum(differences, _NO_SHARE) > 0:
         return observed_value, BlamedRows(column, BlameDirection.ABOVE, float(usual[_HIGHEST]))
     return observed_value, BlamedRows(column, BlameDirection.BELOW, float(usual[_LOWEST]))
 

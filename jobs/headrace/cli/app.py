@@ -43,7 +43,7 @@ _OF_BRANCHES: Final[dict[type[HeadraceError], str]] = {
     RestoreError: "something stored is damaged or missing: go back to an older snapshot (headrace rollback, recover)",
     GiveUpError: "do not try again as it is: another writer has the branch, or an invariant broke",
 }
-_OTHERS: Final = {
+_OTHER_EXIT_CODES: Final = {
     DONE: "done",
     FAILED_CASES: "test, conformance, simulate: one failed; diff --against, deliver --check: they differ; any other "
     "command: a mistake in Headrace, with a traceback",
@@ -54,7 +54,9 @@ _OTHERS: Final = {
 
 def exit_code_meanings() -> Iterator[tuple[int, str]]:
     """Every exit code and what it means, in order."""
-    yield from sorted({**_OTHERS, **{branch.exit_code: words for branch, words in _OF_BRANCHES.items()}}.items())
+    yield from sorted(
+        {**_OTHER_EXIT_CODES, **{branch.exit_code: words for branch, words in _OF_BRANCHES.items()}}.items()
+    )
 
 
 COMMANDS: Final[EntryPointGroup[click.Command]] = EntryPointGroup("headrace.commands", "command")

@@ -35,7 +35,7 @@ _MOST_ROWS: Final = 500_000
 """Rows of panes that are looked through for keys; the file in which they end is looked through to its end."""
 
 _WINDOW = (WINDOW_START, WINDOW_END)
-_ABOUT = ("timing", "pane_index", "is_retraction", "epoch", "sequence")
+_PANE_COLUMNS = ("timing", "pane_index", "is_retraction", "epoch", "sequence")
 _NEWEST_FIRST = (
     f"{WINDOW_END} desc nulls first, {WINDOW_START} desc nulls first, epoch desc, sequence desc"  # NULL: the global end
 )
@@ -187,7 +187,7 @@ class PaneHistory:
         where = reduce(and_, of_key(key_columns), col("epoch") >= lit(self._clocks[0].epoch))
         values = (*self._columns.values,)
         source = OutputFiles(self.catalog, self.head, View.PANES, self._columns, None)
-        view = LazyView("panes", source, self.head, where=where, columns=[*_WINDOW, *_ABOUT, *values])
+        view = LazyView("panes", source, self.head, where=where, columns=[*_WINDOW, *_PANE_COLUMNS, *values])
         rows = [
             row for batch in view.batches(order=_NEWEST_FIRST, limit=most + 1) for row in _rows_with_instants(batch)
         ]

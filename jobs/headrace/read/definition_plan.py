@@ -41,7 +41,7 @@ class Action(StrEnum):
     REPLAY = "replay"
 
 
-_PARTS = {
+_PART_TEXTS = {
     "path": "path",
     "schema": "schema",
     "dialect": "dialect of CSV",
@@ -221,7 +221,7 @@ def _change_of_part(pipeline: Pipeline, name: str, change: str) -> Change:
             return Change("the order of the inputs", change)
         case ["inputs", input_name, *rest]:
             part = "/".join(rest)
-            return Change(f"{_PARTS.get(part, part)} of input {input_name!r}", change)
+            return Change(f"{_PART_TEXTS.get(part, part)} of input {input_name!r}", change)
         case ["joins", number, part]:
             joins = pipeline.join[int(number) - 1 : int(number)]
             return Change(f"{part} of the join with {joins[0].name}" if joins else f"join {number}", change)
@@ -253,7 +253,7 @@ def _stage_change(stage: Stage, part: Sequence[str], change: str, number: int) -
         case ["having"]:
             return Change("having", f"{change}, and rows stand, or are withheld, by what it was", number)
     action = Action.KEEP if part[0] == "rounds" else Action.REPLAY  # a loop comes to the same in any rounds
-    return Change(_PARTS.get(part[0], part[0]), change, number, action)
+    return Change(_PART_TEXTS.get(part[0], part[0]), change, number, action)
 
 
 def _aggregate_change(stage: Stage, name: str, change: str, number: int) -> Change:
@@ -300,7 +300,7 @@ class FormerNameError(FixConfigError, code="config.former_name"):
     """An output whose former name no snapshot knows, where another output is gone: it may be that one."""
 
 
-_UNKNOWN = "has changed; the snapshot is too old to say which part of it"
+_UNKNOWN_PART = "has changed; the snapshot is too old to say which part of it"
 
 
 @dataclass(frozen=True)
@@ -460,7 +460,7 @@ def plan_definition_change(pipeline: Pipeline, manifest: Manifest | None) -> Pla
     if manifest.fingerprint == fingerprint(pipeline):
         return make_plan(Action.KEEP, _all_stages(pipeline, Action.KEEP))
     if not manifest.definition:
-        unknown = Change("the definition", _UNKNOWN)
+        unknown = Change("the definition", _UNKNOWN_PART)
         return make_plan(Action.REPLAY, _stage_plans(pipeline, [unknown]), [unknown])
     renamed_definition = with_declared_names(pipeline, manifest.definition)
     changes = definition_changes(pipeline, renamed_definition)

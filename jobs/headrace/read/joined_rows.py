@@ -29,7 +29,7 @@ from headrace_snapshots.format.files import Layer
 from headrace_snapshots.format.manifest import UNNAMED
 
 SHOWN_ROWS, SHOWN_PARTNERS = 20, 5
-_SECOND = 1_000_000
+_SECOND_MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ def _exceeds(time: Instant) -> str:
     """What a watermark does that is greater than ``time``."""
     if time >= END_OF_CALENDAR:
         return "passes the year 9999"
-    is_end = (time + 1) % _SECOND == 0
+    is_end = (time + 1) % _SECOND_MICROSECONDS == 0
     return f"passes {render(Instant(time + 1))}" if is_end else f"is above {render(time)}"
 
 

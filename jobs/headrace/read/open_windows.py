@@ -220,7 +220,7 @@ def check_windows(pipeline: Pipeline) -> None:
         )
 
 
-_WORDS: Mapping[type[Trigger], str] = {
+_TRIGGER_TEXTS: Mapping[type[Trigger], str] = {
     AfterWatermark: "around the end of the window",
     Repeatedly: "again and again",
     AfterAny: "any of these",
@@ -394,13 +394,13 @@ def _(trigger: AfterWatermark, node: Node, facts: WindowFacts) -> TriggerConditi
         parts.append(_as_part(condition(trigger.late, next(nodes), facts), "late", is_asked=has_passed))
     waiting = [f"{part.part}: {part.waits_for}" for part in parts if part.waits_for]
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return TriggerCondition(_WORDS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
+    return TriggerCondition(_TRIGGER_TEXTS[AfterWatermark], is_met, "; or ".join(waiting) or None, tuple(parts))
 
 
 @condition.register
 def _(trigger: Repeatedly, node: Node, facts: WindowFacts) -> TriggerCondition:
     part = condition(trigger.trigger, node.children[0], facts)
-    return TriggerCondition(_WORDS[Repeatedly], facts.ready[node.path], part.waits_for, (part,))
+    return TriggerCondition(_TRIGGER_TEXTS[Repeatedly], facts.ready[node.path], part.waits_for, (part,))
 
 
 @condition.register
@@ -447,7 +447,7 @@ def _composite_condition(
     trigger: Trigger, node: Node, facts: WindowFacts, waiting: str | None, parts: tuple[TriggerCondition, ...]
 ) -> TriggerCondition:
     is_met = facts.ready[node.path] or facts.finished[node.path]
-    return TriggerCondition(_WORDS[type(trigger)], is_met, None if is_met else waiting or None, parts)
+    return TriggerCondition(_TRIGGER_TEXTS[type(trigger)], is_met, None if is_met else waiting or None, parts)
 
 
 def _as_part(tree: TriggerCondition, part: str, *, is_asked: bool) -> TriggerCondition:

@@ -193,7 +193,7 @@ class UpstreamStep:
 GONE = (MissingSnapshotError, BrokenObjectError, UnknownOutputError)
 """What is raised for a snapshot that is not there any more, or not of that output."""
 
-_ENDS = ("default", "after watermark")
+_AT_WINDOW_END = ("default", "after watermark")
 
 _OF_RECORDS: Final[Mapping[Folding, Collection[str]]] = {
     Folding.NEWEST: ("epoch", "sequence"),
@@ -341,5 +341,5 @@ def _counts_twice(stage: Mapping[str, Any]) -> bool:
     if how.get("accumulation") != Accumulation.ACCUMULATING:
         return False
     when = stage.get("when", {})
-    waits_for_the_end = when.get("is") in _ENDS and "early" not in when
+    waits_for_the_end = when.get("is") in _AT_WINDOW_END and "early" not in when
     return not waits_for_the_end or how.get("allowed_lateness", 0) != 0

@@ -92,7 +92,7 @@ WITHOUT_INTERPRETER: Final = (
     "that"
 )
 
-_START = Instant(0)
+_START_INSTANT = Instant(0)
 
 
 @check_keywords
@@ -241,7 +241,7 @@ class _Clock:
         now = step.processing_time
         if now is None and not self._is_set:
             times = [self._now, *watermarks.values(), *(file.newest for file in files.values())]
-            now = Instant(max((time for time in times if time is not None), default=_START))
+            now = Instant(max((time for time in times if time is not None), default=_START_INSTANT))
         elif now is not None:
             if self._is_set and self._now is not None and now < self._now:
                 raise UnitTestError(

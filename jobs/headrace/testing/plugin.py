@@ -10,7 +10,7 @@ import pytest
 if TYPE_CHECKING:
     from headrace.testing.deployment import TemporaryDeployment
 
-_OWN = ("headrace", "headrace_snapshots")
+_OWN_PACKAGES = ("headrace", "headrace_snapshots")
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def _end_with_the_users(trace: TracebackType | None) -> bool:
     """Cut what follows the last frame that is not of Headrace's own. Whether there is one."""
     last = None
     while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _OWN:
+        if trace.tb_frame.f_globals.get("__name__", "").partition(".")[0] not in _OWN_PACKAGES:
             last = trace
         trace = trace.tb_next
     if last is not None:

@@ -33,8 +33,8 @@ def all_of(mistakes: Sequence[UnitTestError]) -> UnitTestError:
 BASE_DAY = date(1970, 1, 1)
 """The day of short times."""
 
-_SHORT = re.compile(r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?")
-_HOW = (
+_SHORT_TIME = re.compile(r"([01]?\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?)?")
+_TIME_ADVICE = (
     'write a time such as "13:00" (of 1970-01-01, UTC), ISO text such as "2013-01-01T13:00:00Z", or an aware datetime'
 )
 
@@ -44,7 +44,7 @@ BEGINNING, END = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=U
 
 def with_base_day(text: str) -> str:
     """``text`` with its day, if it is a short time."""
-    if not _SHORT.fullmatch(text):
+    if not _SHORT_TIME.fullmatch(text):
         return text
     return f"{BASE_DAY.isoformat()}T{text.zfill(len(text) + (text.index(':') == 1))}Z"
 
@@ -58,8 +58,8 @@ def instant_of_value(value: object, what: str) -> model_time.Instant:
             read = datetime.fromisoformat(with_base_day(value.strip()))
             return model_time.to_instant(read if read.tzinfo else read.replace(tzinfo=UTC))
     except ValueError as error:
-        raise UnitTestError(f"{what} is {short_repr(value)}: {error}; {_HOW}") from None
-    raise UnitTestError(f"{what} is {short_repr(value)}; {_HOW}")
+        raise UnitTestError(f"{what} is {short_repr(value)}: {error}; {_TIME_ADVICE}") from None
+    raise UnitTestError(f"{what} is {short_repr(value)}; {_TIME_ADVICE}")
 
 
 @check_keywords

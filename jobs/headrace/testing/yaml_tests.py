@@ -47,7 +47,7 @@ from headrace.testing import steps as testing_steps
 from headrace.testing.pipeline_run import Executor, run, wrong_steps
 from headrace.testing.results import VIEWS, Result, StepResults, view_difference
 
-_TAG = "tag:yaml.org,2002:"
+_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 class _Loader(yaml.SafeLoader):  # type: ignore[misc]
@@ -62,7 +62,7 @@ for _name, _pattern, _first in (
     ("int", r"[-+]?[0-9]+", list("-+0123456789")),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"{_TAG}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+    _Loader.add_implicit_resolver(f"{_TAG_PREFIX}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 Mistakes = list[testing_steps.UnitTestError]
@@ -181,7 +181,7 @@ def _named_nodes(file: Path, mapping: yaml.MappingNode, mistakes: Mistakes) -> I
 
 def _scalar_value(scalar: yaml.Node) -> Any:
     text: str = scalar.value
-    match scalar.tag.removeprefix(_TAG):
+    match scalar.tag.removeprefix(_TAG_PREFIX):
         case "null":
             return None
         case "bool":
@@ -207,9 +207,9 @@ def load(reference: str, *, beside: str | Path | None = None) -> Pipeline:
     return resolve_output(f"{path}{colon}{name}")
 
 
-_STEP = ("rows", "watermark", "processing_time", "signal", "end")
+_STEP_FIELDS = ("rows", "watermark", "processing_time", "signal", "end")
 _EXPECT = (*VIEWS, "watermark")
-_RAISES = "raises"
+_RAISES_FIELD = "raises"
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ class UnitTest:
     def _error_differences(self, error_raised: str | None) -> list[str]:
         """How ``error_raised``, which the run raised, differs from what it must raise."""
         assert self.raises is not None
-        expected_text = self.raises.text(_RAISES)
+        expected_text = self.raises.text(_RAISES_FIELD)
         if error_raised is not None and expected_text in error_raised:
             return []
         actual = "nothing was raised" if error_raised is None else f"this was raised: {error_raised}"
@@ -369,9 +369,9 @@ def _parse_test(node: DocumentNode, pipeline: Pipeline, number: int) -> UnitTest
         step, expect = _parse_step(child, mistakes)
         steps.append((child, step))
         checks += list(_step_checks(expect, number_of_step, mistakes))
-    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES), mistakes) if "expect" in fields else {}
-    raises = expected.get(_RAISES)
-    checks += [Check(None, what, child) for what, child in expected.items() if what != _RAISES]
+    expected = fields["expect"].fields("expect", (*_EXPECT, _RAISES_FIELD), mistakes) if "expect" in fields else {}
+    raises = expected.get(_RAISES_FIELD)
+    checks += [Check(None, what, child) for what, child in expected.items() if what != _RAISES_FIELD]
     with _collect_mistake(mistakes):
         _check_expected(node, checks, raises, is_whole=not mistakes)
     name = f"test {number}"
@@ -394,11 +394,11 @@ def _check_expected(
 ) -> None:
     """Raises UnitTestError. ``is_whole``: nothing that may have been an expectation was left out."""
     if raises is not None:
-        raises.text(_RAISES)
+        raises.text(_RAISES_FIELD)
         if checks:
-            raise checks[0].expected.error(f"a run that {_RAISES} gives no results: expect the one or the other")
+            raise checks[0].expected.error(f"a run that {_RAISES_FIELD} gives no results: expect the one or the other")
     elif not checks and is_whole:
-        known_words = ", ".join((*_EXPECT, _RAISES))
+        known_words = ", ".join((*_EXPECT, _RAISES_FIELD))
         raise node.error(f"a test that expects nothing; write `expect:` and below it some of {known_words}")
 
 
@@ -410,14 +410,14 @@ def _step_checks(expect: DocumentNode | None, step: int, mistakes: Mistakes) -> 
 
 def _parse_step(node: DocumentNode, mistakes: Mistakes) -> tuple[testing_steps.Step, DocumentNode | None]:
     mistakes_before = len(mistakes)
-    fields = node.fields("a step", (*_STEP, "expect"), mistakes)
-    if not {*fields} & {*_STEP} and len(mistakes) == mistakes_before:
-        mistakes.append(node.error(f"a step without {', '.join(_STEP)}: nothing happens in it"))
+    fields = node.fields("a step", (*_STEP_FIELDS, "expect"), mistakes)
+    if not {*fields} & {*_STEP_FIELDS} and len(mistakes) == mistakes_before:
+        mistakes.append(node.error(f"a step without {', '.join(_STEP_FIELDS)}: nothing happens in it"))
     parts: list[testing_steps.Step] = []
     for name, child in fields.items():
         if name != "expect":
             try:
-                parts += _PARTS[name](child)
+                parts += _STEP_READERS[name](child)
             except testing_steps.UnitTestError as error:
                 mistakes.append(error if str(error).startswith(f"{node.file}:") else child.error(str(error)))
     with _collect_mistake(mistakes):
@@ -462,7 +462,7 @@ def _end_step(node: DocumentNode) -> Iterator[testing_steps.Step]:
     yield testing_steps.end()
 
 
-_PARTS = {
+_STEP_READERS = {
     "rows": _rows_step,
     "watermark": _watermark_step,
     "processing_time": _processing_time,

@@ -99,13 +99,13 @@ def plan(
         print_dry_run(handle.run(dry_run=True), output)
 
 
-_NAMED = "An id, a branch, a tag, or a time (what readers saw then)."
+_SNAPSHOT_HELP = "An id, a branch, a tag, or a time (what readers saw then)."
 
 
 @command("headrace diff delays.py published main --root file:///tmp/hr")
 def diff(
     pipeline: PipelineArgument,
-    before: Annotated[str, Argument(metavar="A", help=_NAMED, complete=complete_snapshot)] = PUBLISHED,
+    before: Annotated[str, Argument(metavar="A", help=_SNAPSHOT_HELP, complete=complete_snapshot)] = PUBLISHED,
     after: Annotated[str | None, Argument(metavar="B", help="The other one.", complete=complete_snapshot)] = None,
     *,
     root: Root,
@@ -169,7 +169,7 @@ def _parse_renames(columns: Sequence[str]) -> dict[str, str]:
 @command("headrace fork delays.py before-the-change trial --root file:///tmp/hr")
 def fork(
     pipeline: PipelineArgument,
-    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_NAMED, complete=complete_snapshot)],
+    snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_SNAPSHOT_HELP, complete=complete_snapshot)],
     name: Annotated[str, Argument(metavar="NAME", help="The new branch.")],
     *,
     root: Root,

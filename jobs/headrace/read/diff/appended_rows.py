@@ -141,7 +141,7 @@ class SummedPanes(diff_changes.RecordOrigin):
         return f"select {sign_columns}, {sql_columns(self.shown)} from {panes.panes_sql(local, self.fold)}"
 
 
-_ABOUT: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
+_CHANGE_COLUMNS: Final[Mapping[str, DataType]] = {NUMBER: DataType.INT, SIGN: DataType.INT, EPOCH: DataType.INT}
 _RECORDS: Final = "headrace_records"
 _FILLS: Final = (ChangeSource.ALL_ROWS, ChangeSource.ALL_PANES)
 
@@ -199,10 +199,19 @@ def records_between(
         with without_rows() as connection:
             first, reason = after_number + 1, FillReason.UNPUBLISHED
             yield StoredChangeRecords(
-                ChangeSource.ALL_ROWS, before, None, _ABOUT, first, restarts, 0, 0, reason=reason, database=connection
+                ChangeSource.ALL_ROWS,
+                before,
+                None,
+                _CHANGE_COLUMNS,
+                first,
+                restarts,
+                0,
+                0,
+                reason=reason,
+                database=connection,
             )
         return
-    columns = {**_ABOUT, **diff_changes.delivered_columns(source.columns)}
+    columns = {**_CHANGE_COLUMNS, **diff_changes.delivered_columns(source.columns)}
     with source.open_database(catalog) as (connection, local):
         records = source.query_records(connection, local)
         number_added, withdrawn = (0, 0) if records is None else _prepare_changes(connection, source, records)

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __getattr__ = redirect_names(__name__)
 
 BATCH_ROWS = 100_000
-_CHANGES = "headrace_changes"
+_CHANGES_TABLE = "headrace_changes"
 _COPIED = "headrace_copied"
 _ROW = "_headrace_row"
 
@@ -59,7 +59,7 @@ class StoredChanges(Changes):
 
     database: "duckdb.DuckDBPyConnection" = field(kw_only=True)
     begins_before: str | None = field(default=None, kw_only=True)
-    table: ClassVar[str] = _CHANGES
+    table: ClassVar[str] = _CHANGES_TABLE
 
     def removed(self) -> "Iterator[pa.RecordBatch]":
         """The identities of rows that are there no more."""
@@ -73,7 +73,7 @@ class StoredChanges(Changes):
     def days(self) -> list[int | None]:
         """The days on which windows that change begin: days since 1970, and None for windows without a beginning."""
         day = f"date_diff('day', date '1970-01-01', cast({sql_identifier(self.begin)} as date))"
-        begins = f"select {sql_identifier(self.begin)} from {_CHANGES}"
+        begins = f"select {sql_identifier(self.begin)} from {_CHANGES_TABLE}"
         begins += "" if self.begins_before is None else f" union all {self.begins_before}"
         rows = self.database.sql(f"select distinct {day} as day from ({begins}) order by day").fetchall()
         return [day for (day,) in rows]
@@ -87,7 +87,7 @@ class StoredChanges(Changes):
         if not self.columns:  # nothing is published
             return []
         windows = self.database.sql(
-            f"select distinct {', '.join(ends)} from {_CHANGES} where {has_window} order by all"
+            f"select distinct {', '.join(ends)} from {_CHANGES_TABLE} where {has_window} order by all"
         )
         return [(int(start), int(end)) for start, end in windows.fetchall()]
 
@@ -96,7 +96,7 @@ class StoredChanges(Changes):
         same = same_identity("r", "c", self.identity)
         with self._register_copy(copied):
             ((number_met, number_gone),) = self.database.sql(
-                f"select count(*), count(*) filter (c.{GONE}) from {_COPIED} r join {_CHANGES} c on {same}"
+                f"select count(*), count(*) filter (c.{GONE}) from {_COPIED} r join {_CHANGES_TABLE} c on {same}"
             ).fetchall()
         return number_met, number_gone
 
@@ -108,7 +108,7 @@ class StoredChanges(Changes):
         numbered_copy = copied.select([*self.identity]).append_column(_ROW, pa.array(range(len(copied)), pa.int64()))
         with self._register_copy(numbered_copy):
             kept_rows = self.database.sql(
-                f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES} c on {same} order by 1"
+                f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES_TABLE} c on {same} order by 1"
             )
             return copied.take(kept_rows.to_arrow_table().column(0))
 
@@ -123,7 +123,7 @@ class StoredChanges(Changes):
     def _query_batches(self, columns: Collection[str], condition: str) -> "Iterator[pa.RecordBatch]":
         if not columns:  # nothing is published
             return
-        query = f"select {sql_columns(columns)} from {_CHANGES} where {condition}"
+        query = f"select {sql_columns(columns)} from {_CHANGES_TABLE} where {condition}"
         for batch in self.database.sql(query).to_arrow_reader(BATCH_ROWS):
             if batch.num_rows:
                 yield batch
@@ -151,7 +151,7 @@ def changes_between(catalog: Catalog, before: str | None, after: Manifest | None
     """
     if after is None:
         with without_rows() as connection:
-            connection.execute(f"create or replace temp table {_CHANGES} as select false as {GONE} limit 0")
+            connection.execute(f"create or replace temp table {_CHANGES_TABLE} as select false as {GONE} limit 0")
             yield StoredChanges(
                 sinks.ChangeSource.ALL_ROWS, before, None, {}, (), reason=FillReason.UNPUBLISHED, database=connection
             )
@@ -300,7 +300,7 @@ class ChangeOrigin(RecordOrigin):
         """Make the table of changes; ``local`` says where each file is."""
         if not self.files or not self._create_changes_table(connection, local):
             nothing = f"select *, false as {GONE} from ({no_rows(table_columns(self.columns))})"
-            connection.execute(f"create temp table {_CHANGES} as {nothing}")
+            connection.execute(f"create temp table {_CHANGES_TABLE} as {nothing}")
         elif self.columns.id:
             self._check_ids(connection)
 
@@ -308,7 +308,8 @@ class ChangeOrigin(RecordOrigin):
         """Raise UndeliverableError if two rows that come have the same id."""
         ids = sql_columns(self.columns.id)
         duplicates_query = (
-            f"select {ids} from {_CHANGES} where not {GONE} group by {ids} having count(*) > 1 order by all limit 1"
+            f"select {ids} from {_CHANGES_TABLE} where not {GONE} "
+            f"group by {ids} having count(*) > 1 order by all limit 1"
         )
         for row in connection.sql(duplicates_query).fetchall():
             id_text = ", ".join(f"{name}={value!r}" for name, value in zip(self.columns.id, row, strict=True))
@@ -339,7 +340,7 @@ class AllRows(ChangeOrigin):
     def _create_changes_table(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> bool:
         rows = self._current_rows_query(local, self.in_table)
         # a view: rows pass once, and need not fit into the database
-        connection.execute(f"create temp view {_CHANGES} as select *, false as {GONE} from ({rows})")
+        connection.execute(f"create temp view {_CHANGES_TABLE} as select *, false as {GONE} from ({rows})")
         return True
 
     def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
@@ -372,7 +373,7 @@ class _NewestPanes(ChangeOrigin):
         newest = newest_of(panes, [*self.in_table, GONE], self.fold.identity, gone="false")
         if self.columns.are_rows:  # each of which stands
             newest = f"select {sql_columns([*self.in_table, GONE])} from {panes}"
-        connection.execute(f"create temp table {_CHANGES} as {newest}")
+        connection.execute(f"create temp table {_CHANGES_TABLE} as {newest}")
         return True
 
     def _query_file_records(self, connection: "duckdb.DuckDBPyConnection", local: Mapping[str, Path]) -> RecordQuery:
@@ -404,14 +405,14 @@ class DifferingRows(ChangeOrigin):
             sets = self._row_sets(local)
             is_apart = sets.compare(connection)
             if is_apart:
-                connection.execute(f"create temp table {_CHANGES} as {sets.changes_query(self.in_table, GONE)}")
+                connection.execute(f"create temp table {_CHANGES_TABLE} as {sets.changes_query(self.in_table, GONE)}")
                 self.begins_before = sets.times_before()
             return is_apart
         table = self._compared_table(local)
         if not table.compare(connection):
             return False
         kinds = (layered_tables.ChangeKind.ADDED, layered_tables.ChangeKind.REMOVED, layered_tables.ChangeKind.CHANGED)
-        connection.execute(f"create temp table {_CHANGES} as {table.after_of(kinds, GONE)}")
+        connection.execute(f"create temp table {_CHANGES_TABLE} as {table.after_of(kinds, GONE)}")
         return True
 
     def _query_file_records(

@@ -293,7 +293,7 @@ def current_files(manifest: Manifest | None, local: Mapping[str, Path], fold: Re
 MOST_BYTES: Final = 2**24
 """Of tables whose files are longer, nobody waits for the count."""
 
-_OPEN: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.OPEN}")
+_OPEN_WINDOWS: Final = RecordFold((c.HASH, c.WINDOW_START, c.WINDOW_END), (c.EPOCH,), f"{c.STATUS} <> {c.OPEN}")
 """Rows of state become open windows: the hash stands for the key, which older files may call otherwise."""
 
 
@@ -310,7 +310,9 @@ def current_rows(store: ObjectStore, manifest: Manifest) -> int | None:
 def open_windows(store: ObjectStore, manifest: Manifest, stage: int) -> int | None:
     """Open windows of the aggregation ``stage``, counted from 0. None, and an error, as of ``current_rows``."""
     files = files_of(manifest, UNNAMED.state_table(stage))
-    return _count_folded_rows(store, files, _OPEN, lambda local: [row_files.NamedFile(path) for path in local.values()])
+    return _count_folded_rows(
+        store, files, _OPEN_WINDOWS, lambda local: [row_files.NamedFile(path) for path in local.values()]
+    )
 
 
 def _count_folded_rows(

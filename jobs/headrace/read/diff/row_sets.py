@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _TOUCHED, _BEFORE, _AFTER = (f"headrace_rows_{name}" for name in ("touched", "before", "after"))
 _SHARED: Final = "headrace_rows_shared"
-_NOTHING: Final = "limit 0"
+_NO_ROWS: Final = "limit 0"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class RowSets:
             same = same_identity("f", "t", self.columns.identity)
             rows = f"(select f.* from {rows} f semi join {_TOUCHED} t on {same})"
         names = dict.fromkeys((*self.columns.identity, *PLACE))
-        return f"{standing_of(rows, [*names], self.columns)}{'' if there else f' {_NOTHING}'}"
+        return f"{standing_of(rows, [*names], self.columns)}{'' if there else f' {_NO_ROWS}'}"
 
     def changes_query(self, shown: Sequence[str], gone: str) -> str:
         """A query of what a table that is known by ``ViewColumns.known_by`` gets, once they are compared: rows with

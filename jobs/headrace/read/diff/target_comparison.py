@@ -44,7 +44,7 @@ UNREAD: Final = "_headrace_unread"
 """The column of whether a text of a row of theirs is no value of its type."""
 THEIR_BATCHES: Final = "headrace_their_batches"
 """What their rows are called, as they are read."""
-_AS_THEY_ARE: Final = (DataType.INT, DataType.FLOAT, DataType.DECIMAL, DataType.DATE, DataType.BOOL)
+_UNCAST_TYPES: Final = (DataType.INT, DataType.FLOAT, DataType.DECIMAL, DataType.DATE, DataType.BOOL)
 """Types to which a cast would make equal what is not: 1.5 is not 2, and 13:00 on a day is not that day."""
 _FINER: Final = r"[.]\d{9}\d*[1-9]"
 """A number in plain digits with more of them than decimals have, to which a cast would round it."""
@@ -301,7 +301,7 @@ def read_as(columns: Mapping[str, ValueType], compared: ComparedColumns, schema:
             _check_nested(name, kind, their_type)
             value = f"cast({column} as {types[name]})"
         elif not _is_text(their_type):
-            value = column if kind in _AS_THEY_ARE else f"cast({column} as {types[name]})"
+            value = column if kind in _UNCAST_TYPES else f"cast({column} as {types[name]})"
         elif kind is DataType.STRING:
             value = f"cast({column} as {types[name]})"
         else:
@@ -370,7 +370,7 @@ def _differs_sql(name: str, kind: ValueType, tolerance: float) -> str:
     return f"({unlike} and not coalesce({is_near}, false))"
 
 
-_EXPIRED: Final = "panes that it holds have expired, so what the sum of its changes should be is not known"
+_PANES_EXPIRED: Final = "panes that it holds have expired, so what the sum of its changes should be is not known"
 _SUMMED: Final = (Accumulation.DISCARDING, Accumulation.RETRACTING)
 
 
@@ -391,7 +391,7 @@ def compare_with_records(
     stage = LastStage.from_manifest(manifest)
     accumulation = Accumulation.ACCUMULATING if stage is None else stage.accumulation
     if accumulation is Accumulation.DISCARDING and not has_panes(catalog, manifest, -1):
-        return _EXPIRED
+        return _PANES_EXPIRED
     view = ViewColumns.from_json(manifest.schema)
     columns = delivered_columns(view)
     with (

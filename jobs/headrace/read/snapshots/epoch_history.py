@@ -144,7 +144,7 @@ def _recorded_epoch(manifest: Manifest, files: ByInput) -> RecordedEpoch:
     )
 
 
-_BEGINNING: Final = LandedFile(-1, 0, 0)
+_BEFORE_ALL_FILES: Final = LandedFile(-1, 0, 0)
 
 A_DAY: Final = 24 * 60 * 60 * 1_000_000
 """Main has gone on for so long, in microseconds, without an input where nothing was landed since: it has left. Clocks
@@ -194,12 +194,12 @@ class LandedReading:
         last that has it.
         """
         if self.begins:
-            return _BEGINNING
+            return _BEFORE_ALL_FILES
         readers = self.readers
         if has_left:
             last = max(reader.came for reader in readers if where in reader.files)
             readers = tuple(reader for reader in readers if reader.came <= last)
-        return min((reader.files.get(where) or _BEGINNING for reader in readers), default=_BEGINNING)
+        return min((reader.files.get(where) or _BEFORE_ALL_FILES for reader in readers), default=_BEFORE_ALL_FILES)
 
     def furthest_file(self, where: str) -> LandedFile | None:
         """The last file that a snapshot has read; None if none has read any."""

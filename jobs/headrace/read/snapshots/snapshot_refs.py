@@ -229,7 +229,7 @@ def _node_problem(catalog: Catalog, node: str) -> str | None:
 At = str | datetime
 """A branch, a tag, the id of a snapshot, an aware datetime, or such a time as ISO 8601 text."""
 
-_WRITTEN = "write it with its time zone, such as 2026-11-21T10:00:00Z"
+_TIME_ADVICE = "write it with its time zone, such as 2026-11-21T10:00:00Z"
 
 
 class UnknownBranchError(FixConfigError, code="config.unknown_branch"):
@@ -266,7 +266,7 @@ def snapshot_at(catalog: Catalog, at: At | None = None) -> ResolvedSnapshot:
         at = object_names.PUBLISHED
     if not isinstance(at, str) or not at:
         raise AtError(
-            f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_WRITTEN}"
+            f"at={at!r} does not name a snapshot: give a branch, a tag, a snapshot's id, or a time; {_TIME_ADVICE}"
         )
     match object_names.kind_of_name(at):
         case object_names.NameKind.TIME:
@@ -327,7 +327,7 @@ def _unknown_ref_error(catalog: Catalog, head: Head, name: str) -> UnknownBranch
     refs_text = ", ".join(sorted(head.refs)) or "none"
     return UnknownBranchError(
         f"pipeline {catalog.pipeline} has no branch, tag or snapshot {name!r}; its branches and tags are {refs_text}, "
-        f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_WRITTEN}"
+        f"`headrace log {catalog.pipeline}` lists its snapshots. If it is meant as a time, {_TIME_ADVICE}"
     )
 
 
@@ -335,12 +335,12 @@ def _parse_time(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise AtError(f"at={text!r} cannot be read as a time: {_WRITTEN}") from None
+        raise AtError(f"at={text!r} cannot be read as a time: {_TIME_ADVICE}") from None
 
 
 def _published_at(catalog: Catalog, when: datetime, time_text: str) -> ResolvedSnapshot:
     if when.tzinfo is None:
-        raise AtError(f"at={time_text} has no time zone, so it is not clear when that is: {_WRITTEN}")
+        raise AtError(f"at={time_text} has no time zone, so it is not clear when that is: {_TIME_ADVICE}")
     entry = _entry_at(catalog, when)
     snapshot = None if entry is None else catalog.published_by_all(entry.refs)
     if snapshot is None:

@@ -173,7 +173,7 @@ def time_from_text(text: str) -> datetime | Instant:
     return parse_instant(text) if text[:1] in ("+", "-") else datetime.fromisoformat(text)
 
 
-_READ = {
+_KEY_READERS = {
     DataType.INT: int,
     DataType.TIMESTAMP: time_from_text,
     DataType.DATE: date.fromisoformat,
@@ -186,7 +186,7 @@ _READ = {
 
 def _parse_key_value(name: str, kind: DataType, key_value: Any) -> Any:
     try:
-        value = _READ[kind](key_value) if isinstance(key_value, str) and kind in _READ else key_value  # type: ignore[operator]
+        value = _KEY_READERS[kind](key_value) if isinstance(key_value, str) and kind in _KEY_READERS else key_value  # type: ignore[operator]
         if value is None or (isinstance(value, datetime) and value.tzinfo is None):
             raise ValueError("no time zone" if value is not None else "NULL is no key")
         if kind is DataType.TIMESTAMP and isinstance(key_value, str) and isinstance(value, int):

@@ -54,8 +54,8 @@ MOST_KEYS = 256
 """Keys that are looked for one by one; of more, no file is left out for its keys."""
 
 Pair = tuple[int, int]
-_LEAST, _GREATEST = -(2**63), 2**63 - 1
-_ANY: Final[Pair] = (_LEAST, _GREATEST)
+_LEAST_INT, _GREATEST_INT = -(2**63), 2**63 - 1
+_ANY_NUMBERS: Final[Pair] = (_LEAST_INT, _GREATEST_INT)
 _EPOCH = "epoch"
 _DECIMALS = 10**27
 """Decimals that are nearer to zero need no rounding to be compared."""
@@ -79,8 +79,8 @@ class NeededRows:
     """
 
     groups: frozenset[int] | None = None
-    windows: Pair = _ANY
-    epochs: Pair = _ANY
+    windows: Pair = _ANY_NUMBERS
+    epochs: Pair = _ANY_NUMBERS
 
     @property
     def is_all(self) -> bool:
@@ -120,7 +120,9 @@ def needed_parts(
     bounds = list(stated)
     windows = [_bounds_interval(bound) for bound in bounds if bound.column in extent]
     epochs = [_bounds_interval(bound) for bound in bounds if bound.column == _EPOCH]
-    return NeededRows(_key_groups(bounds, keys), reduce(_intersect, windows, _ANY), reduce(_intersect, epochs, _ANY))
+    return NeededRows(
+        _key_groups(bounds, keys), reduce(_intersect, windows, _ANY_NUMBERS), reduce(_intersect, epochs, _ANY_NUMBERS)
+    )
 
 
 def _key_groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) -> frozenset[int] | None:
@@ -148,11 +150,11 @@ def _key_groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) ->
 
 def _bounds_interval(bounds: ColumnBounds) -> Pair:
     if not bounds.values:
-        return _GREATEST, _LEAST
+        return _GREATEST_INT, _LEAST_INT
     if None in bounds.values and not bounds.is_range:
-        return _ANY  # a time that is NULL is without end
+        return _ANY_NUMBERS  # a time that is NULL is without end
     low, high = (bounds.values[0], bounds.values[-1]) if bounds.is_range else (min(bounds.values), max(bounds.values))
-    return _LEAST if low is None else low, _GREATEST if high is None else high
+    return _LEAST_INT if low is None else low, _GREATEST_INT if high is None else high
 
 
 def _intersect(one: Pair, other: Pair) -> Pair:
@@ -169,7 +171,7 @@ def fitting_value(value: Any, kind: ValueType | None) -> Any | None:
     """
     fitting: Any | None = None
     match kind, value:
-        case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST <= value <= _GREATEST:
+        case (DataType.INT, int()) if not isinstance(value, bool) and _LEAST_INT <= value <= _GREATEST_INT:
             fitting = value
         case (DataType.STRING, str()) | (DataType.BOOL, bool()) | (DataType.BYTES, bytes()):
             fitting = value
@@ -357,7 +359,7 @@ class QueryError(FixConfigError, code="config.query"):
 
 
 _QUERY: Final = "select * from view "
-_EMPTY: Final[Any] = (None, [], {"map": []}, "STANDARD_HANDLING")
+_EMPTY_VALUES: Final[Any] = (None, [], {"map": []}, "STANDARD_HANDLING")
 _WORD: Final = re.compile(rb"[\w\x80-\xff]+")
 
 
@@ -370,8 +372,8 @@ class _Form:
     part: str
 
 
-_CONDITION: Final = _Form("where", "where", "where_clause")
-_ORDER: Final = _Form("order", "order by", "modifiers")
+_WHERE_FORM: Final = _Form("where", "where", "where_clause")
+_ORDER_FORM: Final = _Form("order", "order by", "modifiers")
 
 
 @dataclass(frozen=True)
@@ -384,13 +386,13 @@ class ParsedCondition:
 
 def parse_condition(text: str, columns: Sequence[str]) -> ParsedCondition:
     """``text``, parsed. Raises QueryError if it is not a condition."""
-    clause, tree = _parse_clause(text, columns, _CONDITION)
+    clause, tree = _parse_clause(text, columns, _WHERE_FORM)
     return ParsedCondition(f"({clause}\n)", tree)
 
 
 def order_by(text: str, columns: Sequence[str]) -> str:
     """``text`` as one or several expressions to order by. Raises QueryError if it is anything else, or more."""
-    return f"{_parse_clause(text, columns, _ORDER)[0]}\n"
+    return f"{_parse_clause(text, columns, _ORDER_FORM)[0]}\n"
 
 
 def _parse_clause(text: str, columns: Sequence[str], form: _Form) -> tuple[str, Any]:
@@ -424,7 +426,7 @@ def _parse_clause(text: str, columns: Sequence[str], form: _Form) -> tuple[str, 
             encoded_text = b'%b"%b"%b' % (encoded_text[:begin], encoded_text[begin:end], encoded_text[end:])
     if not _is_only(parse_result["statements"], form):
         raise QueryError(
-            f"{clause_text} must be one {'condition' if form is _CONDITION else 'order'} and nothing more; the "
+            f"{clause_text} must be one {'condition' if form is _WHERE_FORM else 'order'} and nothing more; the "
             "columns are "
             f"{', '.join(columns)}"
         )
@@ -447,9 +449,9 @@ def _is_only(statements: Sequence[dict[str, Any]], form: _Form) -> bool:
     own = {"type", "select_list", "from_table", form.part}
     if len(statements) > 1 or node["type"] != "SELECT_NODE" or not node[form.part]:
         return False
-    if form is _ORDER and [modifier["type"] for modifier in node["modifiers"]] != ["ORDER_MODIFIER"]:
+    if form is _ORDER_FORM and [modifier["type"] for modifier in node["modifiers"]] != ["ORDER_MODIFIER"]:
         return False
-    return all(value in _EMPTY for name, value in node.items() if name not in own)
+    return all(value in _EMPTY_VALUES for name, value in node.items() if name not in own)
 
 
 class RowSchema(Protocol):

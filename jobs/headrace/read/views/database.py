@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MEMORY_VARIABLE = "HEADRACE_READ_MEMORY"
 DEFAULT_MEMORY = 2**30
 _BY_THREAD = 2**27
-_SMALL: Final = 2**21
+_ONE_THREAD_BYTES: Final = 2**21
 """Bytes of files that one thread reads as fast as several."""
 _FEW_ROWS: Final = 100_000
 
@@ -47,7 +47,7 @@ def open_database(
     that opens whatever it is told: making another takes as long as reading a hundred thousand rows.
     """
     limit = size_in(MEMORY_VARIABLE) or DEFAULT_MEMORY
-    if is_for_us and sum(file.stat().st_size for file in files) <= _SMALL:
+    if is_for_us and sum(file.stat().st_size for file in files) <= _ONE_THREAD_BYTES:
         with _of_process(os.getpid(), limit).cursor() as connection, _resource_errors(limit, folder):
             yield _configure_connection(connection)
         return

@@ -88,7 +88,7 @@ def escape_pattern(path: str) -> str:
 SMALL_BYTES: Final = Size(2**18)
 """Bytes of a file that is read with one request, whatever is needed of it."""
 
-_AT_ONCE, _SMALL_AT_ONCE = 4, 16
+_FILES_UNDERWAY, _SMALL_FILES_UNDERWAY = 4, 16
 """Files on their way at a time: each of up to 128 MB is held in memory until it is on the disk."""
 
 Result = TypeVar("Result")
@@ -119,7 +119,7 @@ def _at_once(
     """What ``function`` gives for each of ``pairs``: in threads, unless there is little to wait for."""
     if little_to_wait_for(store, [file for file, _ in pairs]):
         return [*map(function, pairs)]
-    threads = _SMALL_AT_ONCE if all(file.bytes < SMALL_BYTES.value for file, _ in pairs) else _AT_ONCE
+    threads = _SMALL_FILES_UNDERWAY if all(file.bytes < SMALL_BYTES.value for file, _ in pairs) else _FILES_UNDERWAY
     with ThreadPoolExecutor(threads, thread_name_prefix="read") as pool:
         return [*pool.map(function, pairs)]
 
@@ -161,7 +161,7 @@ def _write_needed_rows(store: ObjectStore, needed_rows: NeededRows, pair: tuple[
 
 
 READERS = 8
-_ALL: "Mapping[str, Names]" = {}
+_OWN_NAMES: "Mapping[str, Names]" = {}
 
 
 def check_files(store: ObjectStore, named: Iterable[DataFile]) -> None:
@@ -175,7 +175,7 @@ def read_tables(
     store: ObjectStore,
     named: Iterable[DataFile],
     columns: "pa.Schema",
-    names: "Mapping[str, Names]" = _ALL,
+    names: "Mapping[str, Names]" = _OWN_NAMES,
     needed: NeededRows = ALL,
 ) -> "Iterator[pa.Table]":
     """The rows of each of the data files, which call columns by ``names``, by path, if not by their name. Where only

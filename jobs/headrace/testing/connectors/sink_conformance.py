@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 Act = Callable[[], None]
-_SECONDS: Final = 120
+_JOIN_SECONDS: Final = 120
 _PRELOAD: Final = ("headrace.runs.delivering.deliver", "headrace.testing.connectors.worlds", "duckdb")
 
 
@@ -183,7 +183,7 @@ def killed_at(world: SinkWorld, folder: Path, step: int) -> bool:
     context.set_forkserver_preload([*_PRELOAD, type(world).__module__])
     process = context.Process(target=_deliver_until_killed, args=(world, folder, dict(os.environ), step))
     process.start()
-    process.join(_SECONDS)
+    process.join(_JOIN_SECONDS)
     if process.exitcode not in (0, -signal.SIGKILL):
         process.kill()
         pytest.fail(f"a delivery that was to be killed at step {step} ended with {process.exitcode} (None: it hung)")

@@ -45,7 +45,7 @@ from headrace_snapshots.testing import Fault, FaultyStore, Operation
 
 _CONNECTING: Final = ("connect", "connect_ex", "sendto", "sendmsg")
 
-_LOADED: Final = f"""
+_LOADING_SCRIPT: Final = f"""
 import pickle, socket, sys
 
 tried = []
@@ -110,7 +110,7 @@ class SourceDefinitionConformance:
         """In a process of its own, which has imported nothing yet."""
         pipeline = worlds.pipeline_of(world)
         process = subprocess.run(
-            [sys.executable, "-c", _LOADED],
+            [sys.executable, "-c", _LOADING_SCRIPT],
             input=pickle.dumps(sys.path) + pickle.dumps(pipeline),
             capture_output=True,
             check=False,
@@ -118,7 +118,7 @@ class SourceDefinitionConformance:
         assert process.stdout.decode().split() == [fingerprint(pipeline)], process.stderr.decode()
 
 
-_SIZES = 10
+_SIZE_FACTOR = 10
 """A split has no more bytes of records than so many times what it says."""
 
 
@@ -137,7 +137,7 @@ class SourceEpochConformance:
         for split in splits:
             assert (
                 sum(len(row["raw"]) for row in worlds.read_whole(worlds.reader_of(world), [split]))
-                <= _SIZES * split.size
+                <= _SIZE_FACTOR * split.size
             )
         most = max(split.size for split in splits)
         for max_files, max_bytes in ((1, None), (2, None), (None, most), (2, 2 * most), (None, 1)):

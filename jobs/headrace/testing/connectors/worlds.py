@@ -42,7 +42,7 @@ from headrace.sources.landing import Landing
 from headrace.types import Delivery, PipelineHandle
 from headrace_snapshots.format.codec import Fields
 
-_AT: Final = datetime(2026, 5, 1, tzinfo=UTC)
+_SENT_AT: Final = datetime(2026, 5, 1, tzinfo=UTC)
 
 VALUES: Final[Mapping[DataType, list[Any]]] = {
     DataType.STRING: [
@@ -54,8 +54,8 @@ VALUES: Final[Mapping[DataType, list[Any]]] = {
     DataType.FLOAT: [0.0, -0.0, 0.1, 5e-324, 1.7976931348623157e308, math.nan, math.inf, -math.inf, 1 / 3],
     DataType.BOOL: [True, False],
     DataType.TIMESTAMP: [
-        _AT,
-        _AT.replace(microsecond=1),
+        _SENT_AT,
+        _SENT_AT.replace(microsecond=1),
         datetime(1, 1, 1, tzinfo=UTC),
         datetime(9999, 12, 31, 23, 59, 59, 999999, UTC),
     ],
@@ -334,7 +334,7 @@ def _in_order(rows: Any) -> Rows:
     return sorted((tuple(map(plain, row.values())) for row in rows), key=repr)
 
 
-_BEGIN = datetime(2026, 5, 1, tzinfo=UTC)
+_FIRST_AT = datetime(2026, 5, 1, tzinfo=UTC)
 TEXTS = ("", " ", "a", 'a"b', "a,b", "œ🜁", "null", "{}")
 
 
@@ -342,7 +342,7 @@ def records(first: int, many: int) -> list[dict[str, Any]]:
     """Records with numbers from ``first`` on."""
     numbers = range(first, first + many)
     return [
-        {"number": number, "text": TEXTS[number % len(TEXTS)], "at": _BEGIN + timedelta(minutes=number)}
+        {"number": number, "text": TEXTS[number % len(TEXTS)], "at": _FIRST_AT + timedelta(minutes=number)}
         for number in numbers
     ]
 
