@@ -57,8 +57,8 @@ from headrace_snapshots.protocol.barriers import SnapshotId
 AT_LEAST: Final = Size(512)
 """A names file is written once the log has so many files more: before that a few of its nodes say the same."""
 
-_RATIO = 4
-_MOST = 16_000_000
+_MERGE_RATIO = 4
+_MOST_NAMES_ROWS = 16_000_000
 """Rows of one names file: Arrow holds two GB of names in one array."""
 
 
@@ -108,7 +108,9 @@ class NamesFiles:
         from headrace.sources.names_file import merge_tables, names_table, table_of, to_bytes
 
         tables, kept_files = [names_table(splits)], [*earlier_files]
-        while kept_files and kept_files[-1].file.rows < min(_RATIO * (rows := sum(map(len, tables))), _MOST - rows):
+        while kept_files and kept_files[-1].file.rows < min(
+            _MERGE_RATIO * (rows := sum(map(len, tables))), _MOST_NAMES_ROWS - rows
+        ):
             tables.insert(0, table_of(read_verified(self.catalog.store, kept_files.pop().file)))
         table = merge_tables(tables)
         data = to_bytes(table)

@@ -50,7 +50,7 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format import output_view
 from headrace_snapshots.names import MAIN, PUBLISHED
 
-_ALONE = "file"
+_ONE_FILE_INFIX = "file"
 """In the names of files with the records of one file each."""
 
 _LATE = ("file", "event_time", "raw", "window_start", "window_end")
@@ -151,10 +151,12 @@ class _Late:
         records came from, so that what is in it depends on no other.
         """
         headers = {file: self.target.headers.header_of_file(file) for file in lines}
-        unknown_names = {file: self.target.file_name(epoch, _ALONE, number) for number, file in enumerate(lines)}
+        unknown_names = {
+            file: self.target.file_name(epoch, _ONE_FILE_INFIX, number) for number, file in enumerate(lines)
+        }
         landed_names = self.target.already_landed
         if landed_names & {*unknown_names.values()} or any(isinstance(header, str) for header in headers.values()):
-            begins, unknown_part = f"{self.target.stem}{epoch}-", f"-{_ALONE}-"
+            begins, unknown_part = f"{self.target.stem}{epoch}-", f"-{_ONE_FILE_INFIX}-"
             has_begun = any(name.startswith(begins) and unknown_part not in name for name in landed_names)
             for file, name in unknown_names.items():
                 if has_begun and isinstance(
@@ -190,7 +192,7 @@ class _Late:
                 yield from [record] * times
 
 
-_READ = ("input", "file", "position", "raw", "raw_bytes")
+_READ_COLUMNS = ("input", "file", "position", "raw", "raw_bytes")
 
 
 @dataclass(frozen=True)
@@ -245,7 +247,7 @@ def land_rejected(
     )
     own = relanding.own
     letters = _DeadLetterChoice(pipeline, relanding, output)
-    columns = (*_READ, "output") if pipeline.has_names else _READ
+    columns = (*_READ_COLUMNS, "output") if pipeline.has_names else _READ_COLUMNS
     common = relanding.land(columns, letters.copies_of_epoch)
     marks = {} if relanding.manifest is None else StoredProgress.from_manifest(relanding.manifest).marks
     ordered_inputs = {

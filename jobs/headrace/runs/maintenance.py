@@ -314,7 +314,7 @@ KEPT_RESULTS: Final = Size(100)
 """The least number of results of runs that is kept."""
 
 _READERS = 16
-_LONGEST = timedelta(days=365_000)
+_LONGEST_AGE = timedelta(days=365_000)
 _RESULT = "/result.json"
 
 
@@ -325,7 +325,7 @@ def keep_rule(last: int, younger: str | timedelta | None = None, *, tags: bool =
             younger = timedelta(microseconds=parse_duration(younger))
         except ValueError as error:
             raise KeepError(f"keep_for={younger!r} is not a length of time: {error}; write 30d, or 12h") from error
-    if younger is not None and younger > _LONGEST:
+    if younger is not None and younger > _LONGEST_AGE:
         raise KeepError(f"keep_for={younger} is longer than 1,000 years: leave expiry out to keep all")
     return Keep(last, younger, tags)
 

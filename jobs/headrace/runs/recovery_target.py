@@ -283,7 +283,7 @@ def _lost_counts_text(catalog: Catalog, newest: str | None, target_id: str | Non
     return f"{number_of(epochs, 'epoch')} with {number_of(panes, 'pane')}"
 
 
-_TURNS = 5
+_MOST_TURNS = 5
 """How often what runs committed meanwhile is taken back as well, at most."""
 
 
@@ -479,7 +479,7 @@ def take_readers_back(catalog: Catalog, options: RunOptions) -> tuple[str, ...]:
     """
     warnings: dict[str, None] = {}
     stuck = {*options.left_readers}
-    for _ in range(_TURNS):
+    for _ in range(_MOST_TURNS):
         cut = recovery_cut(
             catalog,
             None,

@@ -47,7 +47,7 @@ from headrace_snapshots.names import AGAIN, MAIN
 from headrace_snapshots.output_catalog import seen_catalog
 
 _GZIP = ".gz"
-_PACKED = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
+_PACKED_SUFFIXES = (".bz2", ".deflate", ".lz4", ".snappy", ".zst", ".zstd", ".xz")
 
 
 class LandingAgainError(FixConfigError, code="config.landing_again"):
@@ -240,7 +240,7 @@ def suffix_of(source: FilesSource) -> str:
     form: FileFormat = source.file_format
     if not source.suffixes:
         return form.suffix
-    unpacked_suffixes = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED)]
+    unpacked_suffixes = [suffix for suffix in source.suffixes if not suffix.endswith(_PACKED_SUFFIXES)]
     if not unpacked_suffixes:
         raise LandingAgainError(
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "

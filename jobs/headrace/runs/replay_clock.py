@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from headrace.model.time import Duration, Instant, parse_duration, to_instant
 from headrace.runs.option_kinds import RunOptionsError
 
-_LAST = to_instant(datetime.max.replace(tzinfo=UTC))
+_LAST_INSTANT = to_instant(datetime.max.replace(tzinfo=UTC))
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class ReplayClock:
     def time_at(self, tick: int) -> Instant:
         """What it shows at tick number ``tick``, counted from 0. Raises RunOptionsError after the year 9999."""
         moment = Instant(self.start + tick * self.step)
-        if moment > _LAST:
+        if moment > _LAST_INSTANT:
             raise RunOptionsError(f"the clock of the replay passes the year 9999 at tick {tick}: take a smaller step")
         return moment
 

@@ -259,7 +259,7 @@ UNUSED = timedelta(days=14)
 _OF_A_RUN = re.compile(r"backfill-(?:manual|operator_triggered|asset_triggered)__.*-[0-9a-f]{8}")
 """How a branch is called by such a run (``headrace_airflow/run_ids``)."""
 
-_ATTEMPTS = 5
+_DROP_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -290,7 +290,7 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
     for name, idle_time in old_branches.items():
         if name in staying:
             continue
-        for _ in range(_ATTEMPTS):
+        for _ in range(_DROP_ATTEMPTS):
             head = catalog.head()
             branch = DroppedBranch(name, head.refs.get(name), _moved_at(catalog, head, name))
             if name not in head.generations or (branch.moved_at is not None and branch.moved_at > now - idle_time):

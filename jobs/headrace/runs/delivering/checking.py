@@ -122,9 +122,9 @@ def check_sinks(
 
 _HANDED_OVER: Final = "what was handed over is not there to be looked at"
 _MOVING: Final = "others deliver to it again and again meanwhile"
-_EXPIRED: Final = "that snapshot has expired, and the next delivery fills it again"
+_SNAPSHOT_EXPIRED: Final = "that snapshot has expired, and the next delivery fills it again"
 _NOT_READ: Final = "the code of this sink has no {}, which would read what the target holds"
-_LOOKS: Final = 3
+_MOST_LOOKS: Final = 3
 """So often a target is compared that is delivered to meanwhile."""
 
 
@@ -152,7 +152,7 @@ class _Look:
     def check_target(self, target: OpenTarget, nothing: SinkCheck) -> SinkCheck:
         """What a ``target`` holds beside what the last delivery left, which may come while it is read."""
         check = nothing
-        for _ in range(_LOOKS):
+        for _ in range(_MOST_LOOKS):
             sink_state = target.held()
             others = None if sink_state is None else target.intervention(sink_state)
             snapshot, delivered_at = (None, None) if sink_state is None else (sink_state.snapshot, sink_state.at)
@@ -189,7 +189,7 @@ class _Look:
             return "nothing was delivered"
         if sink_state.pipeline != self.catalog.pipeline or not is_same_place(sink_state.root, self.catalog.store.uri):
             return f"it holds rows of {sink_state.pipeline} under {sink_state.root}"
-        return still_there(self.catalog, sink_state.snapshot) or _EXPIRED
+        return still_there(self.catalog, sink_state.snapshot) or _SNAPSHOT_EXPIRED
 
     def _compare_records(
         self, manifest: Manifest, records: AbstractContextManager[StoredRecords] | None, number: int | None
@@ -218,7 +218,7 @@ class _Look:
         return target.rows(columns) if table is None else SINKS[self.sink.kind].read(table, [*columns], self.reached)
 
 
-_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _NO_TABLE: Final = "there is no file or folder with files at {}"
 
 
@@ -269,7 +269,7 @@ def _values_in_folders(path: str, name: str) -> dict[str, str | None]:
     try:
         parts = [folder.partition("=") for folder in name.split("/")[:-1] if "=" in folder]
         return {
-            unquote(column, errors="strict"): None if value == _NULL else unquote(value, errors="strict")
+            unquote(column, errors="strict"): None if value == _NULL_PARTITION else unquote(value, errors="strict")
             for column, _, value in parts
         }
     except UnicodeDecodeError as error:

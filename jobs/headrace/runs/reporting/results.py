@@ -144,14 +144,14 @@ _BRANCHES: Final = ("config.", "restore.")
 _OF_CODE_OF_USERS: Final = frozenset(
     {"config.spark_function", "config.expectation_not_evaluated", "config.pipeline_file"}
 )
-_WITHOUT: Final = frozenset(
+_SHOWN_CODES: Final = frozenset(
     {"left_out", *(kind.code for kind in (AuditFailedError, LimitExceededError, UnusualDataError, StaleDataError))}
 )
 
 
 def message_without_values(code: str, message: str) -> str:
     """The ``message`` of an error, unless one of its ``code`` may quote values."""
-    is_shown = code in _WITHOUT or (code.startswith(_BRANCHES) and code not in _OF_CODE_OF_USERS)
+    is_shown = code in _SHOWN_CODES or (code.startswith(_BRANCHES) and code not in _OF_CODE_OF_USERS)
     return message if is_shown else NOT_SHOWN
 
 

@@ -46,7 +46,7 @@ from headrace_snapshots.output_catalog import seen_catalog
 from headrace_snapshots.protocol import Head
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, do_both
 
-_LOOKED_AT: Final = 100
+_ENTRIES_LOOKED_AT: Final = 100
 """Entries of the log that are looked through for the newest that moved ``published``."""
 
 
@@ -145,7 +145,7 @@ def newest_audit(catalog: Catalog, before: AuditLine | None) -> AuditLine | None
 
 def last_publish(catalog: Catalog) -> Entry | None:
     """The newest entry that moved what readers see, if that is not long ago."""
-    newest = islice(catalog.entries(), _LOOKED_AT)
+    newest = islice(catalog.entries(), _ENTRIES_LOOKED_AT)
     return next((entry for entry in newest if any(map(is_published, entry.moves))), None)
 
 
