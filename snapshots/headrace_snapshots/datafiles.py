@@ -165,7 +165,7 @@ def _broken_object_error(store: ObjectStore, file: DataFile, problem: str) -> Br
 
 
 CACHED_OBJECTS: Final = Size(256)
-_SMALL = 128
+_SMALL_LEAF_FILES = 128
 """A leaf that names no more files is remembered when it is written: names files are made of it soon after."""
 Immutable = TypeVar("Immutable")
 
@@ -288,7 +288,7 @@ class Objects:
         """Store nodes of file logs; storing one again changes nothing."""
         for node in nodes:
             self._write_node(node)
-            if node.records and node.ref.files <= _SMALL:
+            if node.records and node.ref.files <= _SMALL_LEAF_FILES:
                 self._cache_object(self._nodes, node.id, node)
 
     def _write_node(self, node: IndexNode) -> None:

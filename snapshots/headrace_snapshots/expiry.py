@@ -77,7 +77,7 @@ KINDS = (ObjectKind.MANIFESTS, ObjectKind.INDEX, ObjectKind.DATA)
 KEPT_ENTRIES: Final = Size(100)
 """The least number of entries that is kept of the log."""
 
-_ALL = Keep(sys.maxsize)
+_KEEP_ALL = Keep(sys.maxsize)
 _DELETERS = 8
 _logger = logging.getLogger(__name__)
 
@@ -181,7 +181,7 @@ def collect_unnamed(catalog: Catalog) -> Expired:
     What expired snapshots named is left to the next ``expire``, for the sake of those who read it.
     Raises RestoreError as ``expire`` does.
     """
-    return expire(catalog, _ALL, datetime.max.replace(tzinfo=UTC), unnamed_only=True)
+    return expire(catalog, _KEEP_ALL, datetime.max.replace(tzinfo=UTC), unnamed_only=True)
 
 
 class _Expiry:

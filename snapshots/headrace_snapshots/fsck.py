@@ -191,7 +191,7 @@ def _witness_of_parent(pipeline: str, manifest: Manifest) -> Witness:
 
 BACKUP = "bring it back from a backup"
 _READERS = 8
-_BEFORE = "main before the promotion of entry "
+_BEFORE_PROMOTION = "main before the promotion of entry "
 
 
 @dataclass(frozen=True)
@@ -385,7 +385,7 @@ class _Tree:
         self._broken: dict[str, _BrokenObject] = {}
         """By path."""
         head = catalog.known_head()
-        old_mains = {f"{_BEFORE}{promotion.entry}": promotion.main for promotion in head.past.replaced}
+        old_mains = {f"{_BEFORE_PROMOTION}{promotion.entry}": promotion.main for promotion in head.past.replaced}
         self._heads = {**head.refs, **old_mains}
         self._whole: dict[str, str | None] = {}
         """The newest whole snapshot of each ref that somebody asked for."""
@@ -516,7 +516,7 @@ class _Tree:
         pipeline, whole = self._catalog.pipeline, self._newest_whole(ref)
         if ref.startswith(object_names.TAGS):
             return f"`headrace drop {pipeline} {ref}` does without the snapshot"
-        if ref.startswith(_BEFORE):
+        if ref.startswith(_BEFORE_PROMOTION):
             return "do without: only a rollback over that promotion misses it"
         if whole == self._heads.get(ref):
             is_data = object_names.kind_of(pipeline, path) is object_names.ObjectKind.DATA

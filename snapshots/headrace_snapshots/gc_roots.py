@@ -33,7 +33,7 @@ from headrace_snapshots.names import MAIN, TAGS, is_delivery, is_published, mani
 from headrace_snapshots.protocol import Head, Past, Replaced
 
 _READERS = 16
-_FORMAT = 2
+_INDEX_FORMAT = 2
 Read = TypeVar("Read")
 
 
@@ -144,7 +144,7 @@ class FactsIndex:
             rows.append([item.id, item.epoch, item.branch, item.generation, item.parent, time_text, *changes])
             last = own
         document = {"nodes": node_rows, "snapshots": rows, "names": [*numbers], "notes": self.notes}
-        return base64.b64encode(zlib.compress(canonical_json({"format": _FORMAT, **document}), 1)).decode("ascii")
+        return base64.b64encode(zlib.compress(canonical_json({"format": _INDEX_FORMAT, **document}), 1)).decode("ascii")
 
     def _nodes_below(self, snapshots: Iterable[SnapshotFacts]) -> dict[str, NodeFacts]:
         facts: dict[str, NodeFacts] = {}
@@ -160,7 +160,7 @@ class FactsIndex:
         if text is None:
             return
         document = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-        if document["format"] != _FORMAT:
+        if document["format"] != _INDEX_FORMAT:
             return
         names = [intern(name) for name in document["names"]]
         for name, files, child_numbers in document["nodes"]:

@@ -102,12 +102,12 @@ class Entry(StoredObject, frozen=True, omit_defaults=True):
 HINT_EVERY = 16
 """Entries after which a hint is written though its command goes on: who looks for the end lists no more than these."""
 
-_ATTEMPTS = 8
+_APPEND_ATTEMPTS = 8
 _NAMED = 3
 _READERS = 16
 _FIRST_DIGITS = "0000"
 """With which the numbers of all entries begin."""
-_SEEN = 100
+_STRANGERS_LOOKED_AT = 100
 """Of what lies there under names that are none of entries."""
 _logger = logging.getLogger(__name__)
 
@@ -390,7 +390,7 @@ class CatalogLog:
         retrying = Retrying(
             retry=retry_if_exception_type(object_stores.UnknownOutcomeError),
             wait=wait_random_exponential(multiplier=0.02, max=2),
-            stop=stop_after_attempt(_ATTEMPTS),
+            stop=stop_after_attempt(_APPEND_ATTEMPTS),
             reraise=True,
         )
         return retrying(attempt)
@@ -468,7 +468,8 @@ def has_log(store: object_stores.ObjectStore, pipeline: str) -> bool:
     """Whether a pipeline of that name has run: its folder holds an entry. One request."""
     entries = store.list(f"{object_names.object_folder(pipeline, object_names.ObjectKind.LOG)}{_FIRST_DIGITS}")
     return any(
-        object_names.kind_of(pipeline, info.path) is object_names.ObjectKind.LOG for info in islice(entries, _SEEN)
+        object_names.kind_of(pipeline, info.path) is object_names.ObjectKind.LOG
+        for info in islice(entries, _STRANGERS_LOOKED_AT)
     )
 
 

@@ -44,7 +44,7 @@ _OF_OUTPUT = f"{PUBLISHED}/"
 _DELIVERING, _DELIVERED = "delivering/", "delivered/"
 _RESERVED = frozenset({BEGINNING, NOTHING, PUBLISHED, "tags"})
 _SNAPSHOT, _NAME = re.compile(SNAPSHOT), re.compile(NAME)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d.*")
+_TIME_PATTERN = re.compile(r"\d{4}-\d\d-\d\d.*")
 
 
 class NameKind(Enum):
@@ -104,7 +104,7 @@ def kind_of_name(text: str) -> NameKind:
         return NameKind.TAG
     if _SNAPSHOT.fullmatch(text.lower()):
         return NameKind.SNAPSHOT
-    if _TIME.fullmatch(text):
+    if _TIME_PATTERN.fullmatch(text):
         return NameKind.TIME
     return NameKind.BEGINNING if text == BEGINNING else NameKind.REF
 
@@ -136,7 +136,7 @@ RUN_ID = "[A-Za-z0-9][A-Za-z0-9_.-]{0,199}"
 SUMMARIES = ".summaries/"
 """The folder of the summaries of all pipelines; no pipeline has such a name."""
 
-_NUMBER = r"\d{20}"
+_NUMBER_PATTERN = r"\d{20}"
 _OUTPUT = "[a-z][a-z0-9_]{0,62}"
 _INPUT = "[A-Za-z0-9_.~%-]{1,600}"
 _OTHER = re.compile("[^A-Za-z0-9_-]+")
@@ -160,7 +160,7 @@ class ObjectKind(StrEnum):
 
 
 _BELOW: Mapping[ObjectKind, str] = {
-    ObjectKind.LOG: rf"/{_NUMBER}\.json",
+    ObjectKind.LOG: rf"/{_NUMBER_PATTERN}\.json",
     ObjectKind.HINT: "",
     ObjectKind.MANIFESTS: rf"/{SNAPSHOT}\.json",
     ObjectKind.INDEX: r"/[0-9a-f]{32}\.json",
@@ -170,12 +170,12 @@ _BELOW: Mapping[ObjectKind, str] = {
         rf"(result\.json|docs/[a-z0-9_-]+\.html)|(?P<of>{SNAPSHOT})/history\.json)"
     ),
     ObjectKind.RUNS: rf"/{RUN_ID}\.json",
-    ObjectKind.MARKS: rf"/{_NUMBER}-{SNAPSHOT}\.json",
+    ObjectKind.MARKS: rf"/{_NUMBER_PATTERN}-{SNAPSHOT}\.json",
     ObjectKind.DELIVERIES: rf"/({_OUTPUT}/)?[A-Za-z0-9_.-]{{1,100}}\.json",
     ObjectKind.LANDED: (
-        rf"/(?P<input>{_INPUT})/(_ranges/((?P<claim>{_NUMBER})\.json|(?P<seal>{_NUMBER})\.seal\.json)"
-        rf"|(?P<range>{_NUMBER})-(?P<number>\d{{5}})-(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
-        rf"|_written/(?P<of>{_NUMBER})-(?P<attempt>{SNAPSHOT})/[0-9-]+\.parquet)"
+        rf"/(?P<input>{_INPUT})/(_ranges/((?P<claim>{_NUMBER_PATTERN})\.json|(?P<seal>{_NUMBER_PATTERN})\.seal\.json)"
+        rf"|(?P<range>{_NUMBER_PATTERN})-(?P<number>\d{{5}})-(?P<last>\d{{5}})-[A-Za-z0-9_-]{{1,{_LONGEST_LABEL}}}\.parquet"
+        rf"|_written/(?P<of>{_NUMBER_PATTERN})-(?P<attempt>{SNAPSHOT})/[0-9-]+\.parquet)"
     ),
     ObjectKind.READERS: rf"/(?P<reader>{_OUTPUT})-[0-9a-f]{{16}}\.json",
 }
@@ -406,5 +406,5 @@ def mark_path(pipeline: str, mark: str) -> str:
 
 def entry_number(name: str) -> int | None:
     """The number of the entry, or of the mark, whose file has that ``name``; None if it is neither."""
-    match = re.fullmatch(rf"({_NUMBER})(-{SNAPSHOT})?\.json", name)
+    match = re.fullmatch(rf"({_NUMBER_PATTERN})(-{SNAPSHOT})?\.json", name)
     return None if match is None else int(match[1])

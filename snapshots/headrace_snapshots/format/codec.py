@@ -34,7 +34,7 @@ to a sink that cannot take back, 5 where the content is packed, and 6 of a manif
 which an output gives rows.
 """
 
-_PACKED = 5
+_PACKED_FORMAT = 5
 
 JSON: TypeAlias = Any
 """Whatever ``json`` reads and writes: None, bool, int, finite float, str, and lists and string-keyed dicts of these."""
@@ -71,7 +71,7 @@ def encode_object(kind: str, content: JSON, number: int = 1, packed_from: int | 
     body = canonical_json(content)
     sha256 = checksum(body)
     if packed_from is not None and len(body) >= packed_from:
-        number, body = max(number, _PACKED), b'"%s"' % base64.b64encode(zlib.compress(body))
+        number, body = max(number, _PACKED_FORMAT), b'"%s"' % base64.b64encode(zlib.compress(body))
     return _envelope_head(kind, number, sha256) + body + _TAIL
 
 
@@ -103,19 +103,19 @@ def _envelope_head(kind: str, number: int, sha256: str) -> bytes:
     return f'{{"format":{number},"kind":{json.dumps(kind)},"sha256":"{sha256}","content":'.encode()
 
 
-_HEAD = re.compile(rb'\{"format":\d+,"kind":"\w+","sha256":"([0-9a-f]{64})","content":')
+_ENVELOPE_HEAD = re.compile(rb'\{"format":\d+,"kind":"\w+","sha256":"([0-9a-f]{64})","content":')
 
 
 def stated_checksum(data: bytes) -> str | None:
     """The checksum that an object says its content has; None if it is not spelled as ``encode_object`` does."""
-    head = _HEAD.match(data)
+    head = _ENVELOPE_HEAD.match(data)
     return None if head is None else head[1].decode()
 
 
 def _checked_content(data: bytes, kind: str, envelope: "Fields") -> JSON:
     """The content of an object, which is that of its checksum. Of newer formats it is packed where it is a text."""
     number = envelope.integer("format")
-    if number == _PACKED or (number > _PACKED and isinstance(envelope.json("content"), str)):
+    if number == _PACKED_FORMAT or (number > _PACKED_FORMAT and isinstance(envelope.json("content"), str)):
         body = _unpack_content(envelope.text("content"))
         if checksum(body) == envelope.text("sha256"):
             return json.loads(body)
@@ -283,18 +283,18 @@ def _value_from_json(kind: type, value: JSON) -> Any:
         raise ValueError(str(error)) from error
 
 
-_SEAL = "sha256"
+_SEAL_FIELD = "sha256"
 
 
 def seal_fields(fields: Mapping[str, Any]) -> bytes:
     """``fields`` as a JSON object, with their checksum."""
-    return json.dumps({**fields, _SEAL: _fields_checksum(fields)}, indent=1).encode()
+    return json.dumps({**fields, _SEAL_FIELD: _fields_checksum(fields)}, indent=1).encode()
 
 
 def unseal_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of an object that ``seal_fields`` wrote. Raises ValueError if they are not those that it wrote."""
-    fields = {name: value for name, value in document.items() if name != _SEAL}
-    if document.get(_SEAL) != _fields_checksum(fields):
+    fields = {name: value for name, value in document.items() if name != _SEAL_FIELD}
+    if document.get(_SEAL_FIELD) != _fields_checksum(fields):
         raise ValueError("its fields are not those of its checksum")
     return fields
 

@@ -378,15 +378,15 @@ def discard(at: _At) -> tuple[TaskEffect, ...]:
 
 
 _S, _E = PartState, PartEvent
-_BEFORE = (_S.EXPECTED, _S.ALIGNING)
+_BEFORE_BARRIER = (_S.EXPECTED, _S.ALIGNING)
 _Row = Row[_At, TaskEffect]
 
 TASK_TABLE: Final = Table[_At, TaskEffect](
     [
-        _Row(_BEFORE, _E.BARRIER, is_whole_and_stops, _S.STOPPED, (take, forward, acknowledge)),
-        _Row(_BEFORE, _E.BARRIER, is_whole, _S.CLOSED, (take, forward, unblock, acknowledge)),
-        _Row(_BEFORE, _E.BARRIER, takes_its_part, _S.LOGGING, (take, forward, unblock)),
-        _Row(_BEFORE, _E.BARRIER, None, _S.ALIGNING, (hold_back,)),
+        _Row(_BEFORE_BARRIER, _E.BARRIER, is_whole_and_stops, _S.STOPPED, (take, forward, acknowledge)),
+        _Row(_BEFORE_BARRIER, _E.BARRIER, is_whole, _S.CLOSED, (take, forward, unblock, acknowledge)),
+        _Row(_BEFORE_BARRIER, _E.BARRIER, takes_its_part, _S.LOGGING, (take, forward, unblock)),
+        _Row(_BEFORE_BARRIER, _E.BARRIER, None, _S.ALIGNING, (hold_back,)),
         _Row((_S.LOGGING,), _E.BARRIER, is_whole_and_stops, _S.STOPPED, (acknowledge,)),
         _Row((_S.LOGGING,), _E.BARRIER, is_whole, _S.CLOSED, (acknowledge,)),
         _Row((_S.LOGGING,), _E.BARRIER, None, None),
@@ -402,7 +402,7 @@ TASK_TABLE: Final = Table[_At, TaskEffect](
     ]
 )
 
-_BEGINNING: Final = SnapshotId(-1, -1)
+_FIRST_SNAPSHOT: Final = SnapshotId(-1, -1)
 DELIVERED: Final[Sequence[TaskEffect]] = (Deliver(),)
 """What becomes of a record while no snapshot is under way."""
 
@@ -427,7 +427,7 @@ class Task:
         self.inputs = {*inputs}
         self.back_edges = frozenset(back_edges)
         self.blocked: set[int] = set()
-        self.taken = restored or _BEGINNING
+        self.taken = restored or _FIRST_SNAPSHOT
         self._waits_for_order = is_start and rules.takes_at is TakesAt.ALIGNMENT
         self._parts: dict[SnapshotId, _Part] = {}
         self._given_up: set[SnapshotId] = set()

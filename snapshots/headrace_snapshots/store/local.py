@@ -43,12 +43,12 @@ import xxhash
 from headrace.errors import FixConfigError
 from headrace.ext import stores as store_ports
 
-_AS_THEY_ARE: Final = sys.getfilesystemencoding() == "utf-8"
+_NAMES_ARE_UTF8: Final = sys.getfilesystemencoding() == "utf-8"
 
 
 def file_of(path: str) -> str:
     """What Python calls the file of ``path``."""
-    return path if _AS_THEY_ARE else os.fsdecode(store_ports.sort_key(path))
+    return path if _NAMES_ARE_UTF8 else os.fsdecode(store_ports.sort_key(path))
 
 
 @contextmanager
@@ -79,8 +79,8 @@ def sweep_folder(folder: Path) -> None:
 UNNAMED = ".headrace-unnamed"
 """Below the root: files without a name yet; never listed."""
 
-_CHUNK = 1 << 20
-_LOOKS = 3
+_CHUNK_BYTES = 1 << 20
+_MOST_LOOKS = 3
 """How often a file is looked at that changes meanwhile."""
 
 _PERSON_MUST_ACT = (PermissionError, NotADirectoryError, IsADirectoryError, FileExistsError)
@@ -288,8 +288,8 @@ def _read_unchanged(file: Path, info: store_ports.ObjectInfo) -> bytes:
 
 def _stat_with_digest(file: Path, path: str) -> store_ports.ObjectInfo:
     """XXH3 with 64 bits: made to find changes, at the speed of memory, and not to withstand forgery."""
-    for _ in range(_LOOKS):
-        hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK), 0
+    for _ in range(_MOST_LOOKS):
+        hasher, chunk, size = xxhash.xxh3_64(), bytearray(_CHUNK_BYTES), 0
         with file.open("rb", buffering=0) as content:
             info_before = _file_info(path, os.fstat(content.fileno()))
             while read := content.readinto(chunk):
@@ -298,7 +298,7 @@ def _stat_with_digest(file: Path, path: str) -> store_ports.ObjectInfo:
             info_after = _file_info(path, os.fstat(content.fileno()))
         if info_before == info_after and size == info_after.size:
             return replace(info_after, digest=_xxh3_digest(hasher))
-    raise store_ports.ObjectChangedError(f"{file} changed each of the {_LOOKS} times that it was looked at")
+    raise store_ports.ObjectChangedError(f"{file} changed each of the {_MOST_LOOKS} times that it was looked at")
 
 
 def _xxh3_digest(hasher: xxhash.xxh3_64) -> str:

@@ -45,14 +45,14 @@ from headrace_snapshots.store.scheme import store_variables
 
 _ATTEMPTS: Final = 3
 _SESSION: Final = "headrace"
-_KEYS: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+_KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _CONTAINER: Final = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
 _NO_KEYS: Final = (
     "S3 needs credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run where a role gives "
     "them"
 )
 _TRANSIENT_STATUS: Final = re.compile(r"429|5\d\d")
-_NO_ANSWER: Final = (ValueError, KeyError, TypeError, AttributeError, OSError, ElementTree.ParseError)
+_UNREADABLE_ANSWERS: Final = (ValueError, KeyError, TypeError, AttributeError, OSError, ElementTree.ParseError)
 """What minio, this module and the parsers raise when an answer is none, or a file is not there."""
 
 
@@ -79,7 +79,7 @@ class SourceOfKeys(Provider):
             return self._fetch()
         except urllib3.exceptions.HTTPError as error:
             reason, may_pass = type(error).__name__, self._is_sure
-        except _NO_ANSWER as error:
+        except _UNREADABLE_ANSWERS as error:
             status = re.search(r"status code (\d+)", str(error))
             reason = type(error).__name__ if status is None else f"HTTP {status[1]}"
             may_pass = status is not None and _TRANSIENT_STATUS.fullmatch(status[1]) is not None
@@ -146,10 +146,10 @@ def profile_of(variables: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _key_source(variables: Mapping[str, str]) -> Provider:
-    if any(variables.get(name) for name in _KEYS):
-        if missing := [name for name in _KEYS if not variables.get(name)]:
+    if any(variables.get(name) for name in _KEY_VARIABLES):
+        if missing := [name for name in _KEY_VARIABLES if not variables.get(name)]:
             raise store_ports.S3KeysError(f"S3 needs credentials: set {' and '.join(missing)}")
-        access, secret = (variables[name] for name in _KEYS)
+        access, secret = (variables[name] for name in _KEY_VARIABLES)
         return StaticProvider(access, secret, variables.get("AWS_SESSION_TOKEN") or None)
     profile = ProfileKeys(variables)
     if variables.get("AWS_PROFILE"):
