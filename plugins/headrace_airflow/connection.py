@@ -27,8 +27,8 @@ from headrace.pipeline.pipeline import Pipeline
 from headrace_airflow.failures import headrace_errors
 from headrace_airflow.roots import STORE_CONNECTION, Root
 
-_TYPES: Final = ("aws", "s3", "generic")
-_KEYS: Final = {
+_CONNECTION_TYPES: Final = ("aws", "s3", "generic")
+_KEY_VARIABLES: Final = {
     "aws_access_key_id": "AWS_ACCESS_KEY_ID",
     "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "aws_session_token": "AWS_SESSION_TOKEN",
@@ -36,7 +36,7 @@ _KEYS: Final = {
 }
 _ROLE: Final = {"role_arn": "HEADRACE_S3_ROLE_ARN", "external_id": "HEADRACE_S3_EXTERNAL_ID"}
 _EXTRA: Final = {
-    **_KEYS,
+    **_KEY_VARIABLES,
     **_ROLE,
     "endpoint_url": "AWS_ENDPOINT_URL",
     "region_name": "AWS_REGION",
@@ -46,7 +46,7 @@ _EXTRA: Final = {
 """What the field "extra" may say, named as Amazon's provider does where it knows such a thing, and its variable."""
 
 _SECRETS: Final = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
-_ALONE: Final = (*_KEYS.values(), "AWS_WEB_IDENTITY_TOKEN_FILE", *_ROLE.values())
+_KEYS_REPLACE: Final = (*_KEY_VARIABLES.values(), "AWS_WEB_IDENTITY_TOKEN_FILE", *_ROLE.values())
 """What the environment says of keys counts no more where the connection has some."""
 
 _OTHER_ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL_STS")
@@ -105,7 +105,7 @@ def _of_connection(root: Root) -> StoreVariables:
 def variables_of(connection: Connection) -> StoreVariables:
     """What ``connection`` says. Raises StoreConnectionError, which quotes no value of it."""
     where = f"the Airflow connection {connection.conn_id}"
-    if connection.conn_type not in _TYPES:
+    if connection.conn_type not in _CONNECTION_TYPES:
         raise StoreConnectionError(f"{where} has the type {connection.conn_type}: make it one of type aws")
     extra = _parse_extra(connection.extra, where)
     if unknown := sorted({*extra} - {*_EXTRA}):
@@ -125,7 +125,10 @@ def variables_of(connection: Connection) -> StoreVariables:
     if "AWS_PROFILE" in values and "AWS_ACCESS_KEY_ID" in values:
         raise StoreConnectionError(f"{where} has keys and the profile {values['AWS_PROFILE']}: leave one of them out")
     has_keys = any(name in values for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"))
-    variables_without = (*(_ALONE if has_keys else ()), *(_OTHER_ENDPOINTS if "AWS_ENDPOINT_URL" in values else ()))
+    variables_without = (
+        *(_KEYS_REPLACE if has_keys else ()),
+        *(_OTHER_ENDPOINTS if "AWS_ENDPOINT_URL" in values else ()),
+    )
     return StoreVariables(values, variables_without)
 
 
@@ -228,7 +231,7 @@ def _connection_options(connection: Connection) -> dict[str, str]:
     return {name: str(value) for name, value in extra.items()}
 
 
-_SECONDS = 30.0
+_FRESH_SECONDS = 30.0
 
 
 def forget_connections(roots: Iterable[Root], but: str) -> None:
@@ -296,6 +299,6 @@ class KeptVariables:
     def get(self) -> StoreVariables:
         """What the connection said at most half a minute ago. Raises StoreConnectionError."""
         with self._lock:
-            if self._kept is None or time.monotonic() - self._kept[0] > _SECONDS:
+            if self._kept is None or time.monotonic() - self._kept[0] > _FRESH_SECONDS:
                 self._kept = (time.monotonic(), store_variables(self._root))
             return self._kept[1]

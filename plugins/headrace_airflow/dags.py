@@ -379,7 +379,7 @@ class DagFile:
         )
 
 
-_ALONE: Final = DagFile(_FILES, [_FILES])
+_ONLY_FILE: Final = DagFile(_FILES, [_FILES])
 
 
 @dataclass(frozen=True)
@@ -393,7 +393,7 @@ class BuiltDags:
     broken: Mapping[Path, str]
 
 
-def built(root: Root, file: DagFile = _ALONE) -> BuiltDags:
+def built(root: Root, file: DagFile = _ONLY_FILE) -> BuiltDags:
     """The DAGs that ``file`` has of the registered pipelines of ``root``, if there can be some. One of Headrace's own
     that cannot be built leaves its pipeline none; a family of others, only itself.
     """
@@ -536,7 +536,7 @@ def asked_for(file: str | None = None) -> Mapping[str, DAG]:
         dag = _asked_for_by_a_task(dag_id, roots_served)
         return {} if dag is None else {dag_id: dag}
     dags: dict[str, DAG] = {}
-    dag_file = _ALONE if file is None else DagFile.of(file)
+    dag_file = _ONLY_FILE if file is None else DagFile.of(file)
     with without_connections(roots_served.roots), without_collection():
         for root in roots_served.roots:
             of_root = built(root, dag_file)

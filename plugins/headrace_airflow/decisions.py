@@ -70,7 +70,7 @@ class AskingOperator(ApprovalOperator):
         return super().execute(context)
 
 
-_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_START_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def new_root_dag(
         description=about,
         doc_md=f"{about}\n\nThe same on the command line: {command}.",
         schedule=schedule if schedule is None or isinstance(schedule, str) else timetable_by_time(schedule),
-        start_date=_START,
+        start_date=_START_DATE,
         catchup=False,
         default_args=RETRIES,
         tags=["headrace", *tags, *root.tags],
@@ -140,7 +140,7 @@ def _text_param(title: str, description: str, default: str | None = None, *, req
     return Param(default, type=["null", "string"], title=title, description=description)
 
 
-_SNAPSHOT: Final = "A snapshot's id, a branch, a tag"
+_SNAPSHOT_HELP: Final = "A snapshot's id, a branch, a tag"
 
 
 def _release_snapshot(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
@@ -214,7 +214,7 @@ KINDS: Final = (
         "Publish a snapshot whose audit failed. Readers see its rows from then on; the log of the pipeline says who "
         "decided it and why.",
         lambda: {
-            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT_HELP}. Empty: the newest of main."),
             "output": _text_param(
                 "Output", "Which of several outputs. Empty: all whose readers see an older snapshot."
             ),
@@ -227,7 +227,7 @@ KINDS: Final = (
         "Move a branch back to a snapshot. What readers see moves with main if it is newer; the next run reads again "
         "what came after. Nothing is deleted.",
         lambda: {
-            "to": _text_param("To", f"{_SNAPSHOT}, or {BEGINNING!r}.", required=True),
+            "to": _text_param("To", f"{_SNAPSHOT_HELP}, or {BEGINNING!r}.", required=True),
             "branch": _text_param("Branch", "Empty: main."),
             "dry_run": dry_run_switch(),
             **forms.option_fields("rollback"),
@@ -246,7 +246,7 @@ KINDS: Final = (
         "Give a snapshot a name that stays, and keeps it from expiring.",
         lambda: {
             "name": _text_param("Tag", "The new name.", required=True),
-            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT_HELP}. Empty: the newest of main."),
         },
         _tag_snapshot,
     ),
@@ -255,7 +255,7 @@ KINDS: Final = (
         "Make a branch at a snapshot, for runs beside main. Readers see nothing of it.",
         lambda: {
             "name": _text_param("Branch", "The new name.", required=True),
-            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT}. Empty: the newest of main."),
+            "snapshot": _text_param("Snapshot", f"{_SNAPSHOT_HELP}. Empty: the newest of main."),
         },
         _fork_branch,
     ),
@@ -279,7 +279,7 @@ KINDS: Final = (
             "to": _text_param(
                 "To", "A path below the root, or a URI. Empty: below the folders 'late' and 'rejected' of the root."
             ),
-            "at": _text_param("At", f"{_SNAPSHOT}. Empty: what the newest of main knows."),
+            "at": _text_param("At", f"{_SNAPSHOT_HELP}. Empty: what the newest of main knows."),
         },
         _replay_dropped,
     ),
@@ -295,7 +295,7 @@ REHEARSED: Final = "branch"
 LINES: Final = "lines"
 """Under this key it leaves what its log says."""
 
-_ROWS: Final = 20
+_TEXT_ROWS: Final = 20
 """Rows that change, as a person is shown them who is to approve."""
 
 
@@ -465,7 +465,7 @@ def rehearse_promotion(
     """What readers would see change by a promotion of ``branch``. Raises why it would be refused; what is put right
     ``later``, before the promotion, is only said. ``asked`` are options of the promotion.
     """
-    options: dict[str, Any] = {"dry_run": True, "limit": _ROWS, "patch": patch, **(asked or {})}
+    options: dict[str, Any] = {"dry_run": True, "limit": _TEXT_ROWS, "patch": patch, **(asked or {})}
     rehearsal: Rehearsal | PatchRehearsal = handle.promote(branch, output=output, **options)
     refusals = rehearsal.refusals
     for refusal in refusals:

@@ -93,7 +93,7 @@ def _character_references(characters: str) -> str:
     return "".join(f"&#{ord(character)};" for character in characters)
 
 
-_NULL: Final = "(NULL)"
+_NULL_TEXT: Final = "(NULL)"
 
 
 @dataclass(frozen=True)
@@ -182,39 +182,42 @@ def _before_and_after(row: Mapping[str, Any], name: str, render_value: Callable[
 
 
 def _in_markdown(value: Any) -> str:
-    return _NULL if value is None else value_as_code(str(value))
+    return _NULL_TEXT if value is None else value_as_code(str(value))
 
 
 def _in_log(value: Any) -> str:
     if value is None:
-        return _NULL
+        return _NULL_TEXT
     return in_one_line(
         shorten_text(json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value), LONGEST_CELL)
     )
 
 
-_NAME: Final = r"[A-Za-z]\w*"
-_SNAPSHOT: Final = "(?P<snapshot>[0-9a-f]{16})"
+_NAME_PATTERN: Final = r"[A-Za-z]\w*"
+_SNAPSHOT_PATTERN: Final = "(?P<snapshot>[0-9a-f]{16})"
 
 _ON_PAGES: Final[Mapping[str, str]] = {
-    rf"read (?:{_NAME} )?--view (?:late|rejected)": "the tab Records",
-    rf"log {_NAME}": "the tab History",
+    rf"read (?:{_NAME_PATTERN} )?--view (?:late|rejected)": "the tab Records",
+    rf"log {_NAME_PATTERN}": "the tab History",
     "plot": "the tab Epochs",
-    rf"replay-(?:late|rejected)(?: {_NAME})?": "Land again… in the tab Records",
-    rf"release(?: {_NAME}(?:\.{_NAME})?(?: \S+)?)?(?: --message WHY)?": "Release…",
-    rf"promote {_NAME} [\w.-]+(?: --patch)?": "Promote… in the tab Overview",
-    rf"drop {_NAME} [\w./-]+": "Drop… in the tab Overview",
-    rf"rollback {_NAME} --to {_SNAPSHOT}": "Roll back to here… at {snapshot} in the tab History",
-    rf"recover {_NAME} {_SNAPSHOT}": "Recover from here… at {snapshot} in the tab History",
-    rf"run(?: {_NAME})?": "Process now in the tab Overview",
-    rf"backfill {_NAME}(?: --promote)?": "the DAG backfill",
-    rf"backfill {_NAME}\.(?P<output>{_NAME})(?: --promote)?": "the DAG backfill of output {output}",
+    rf"replay-(?:late|rejected)(?: {_NAME_PATTERN})?": "Land again… in the tab Records",
+    rf"release(?: {_NAME_PATTERN}(?:\.{_NAME_PATTERN})?(?: \S+)?)?(?: --message WHY)?": "Release…",
+    rf"promote {_NAME_PATTERN} [\w.-]+(?: --patch)?": "Promote… in the tab Overview",
+    rf"drop {_NAME_PATTERN} [\w./-]+": "Drop… in the tab Overview",
+    rf"rollback {_NAME_PATTERN} --to {_SNAPSHOT_PATTERN}": "Roll back to here… at {snapshot} in the tab History",
+    rf"recover {_NAME_PATTERN} {_SNAPSHOT_PATTERN}": "Recover from here… at {snapshot} in the tab History",
+    rf"run(?: {_NAME_PATTERN})?": "Process now in the tab Overview",
+    rf"backfill {_NAME_PATTERN}(?: --promote)?": "the DAG backfill",
+    rf"backfill {_NAME_PATTERN}\.(?P<output>{_NAME_PATTERN})(?: --promote)?": "the DAG backfill of output {output}",
 }
 """Commands without the word that all begin with, and what pages have instead of each."""
 
-_BEGIN: Final = "headrace "
+_COMMAND_BEGIN: Final = "headrace "
 _COMMANDS: Final = [
-    (re.compile(rf"(?:(?P<tick>`)|(?<=\()){_BEGIN}{command}(?(tick)`(?: \(or the backfill DAG\))?|(?=\)))"), words)
+    (
+        re.compile(rf"(?:(?P<tick>`)|(?<=\()){_COMMAND_BEGIN}{command}(?(tick)`(?: \(or the backfill DAG\))?|(?=\)))"),
+        words,
+    )
     for command, words in _ON_PAGES.items()
 ]
 
@@ -222,7 +225,7 @@ _COMMANDS: Final = [
 def text_for_page(text: str) -> str:
     """``text``, which may quote secrets, as a page says it."""
     text = redact_secrets(text)
-    for command, words in _COMMANDS if _BEGIN in text else ():
+    for command, words in _COMMANDS if _COMMAND_BEGIN in text else ():
         text = command.sub(partial(_in_words, words), text)
     return text
 

@@ -111,7 +111,7 @@ def _send_metrics(manifest: Manifest, root: Root) -> None:
 SUBMIT = Path(application.__file__).with_name("submit.py")
 _SPARK_CONF = {"spark.ui.enabled": "false"}
 _DEPLOY_MODE = "client"
-_ASKED = (
+_FORM_TEMPLATE = (
     "{% for name, value in params.items() if value not in (none, false, '', []) %}{{ name }}: {{ value }}\n"
     "{% else %}nothing but what the pipeline says{% endfor %}"
 )
@@ -163,7 +163,7 @@ class HeadraceOperator(SparkSubmitOperator):
         )
         self.rooted = rooted
         self.action = action
-        self.asked = _ASKED
+        self.asked = _FORM_TEMPLATE
         self.flags = flags or {}
         self.env = dict(options.env)
         self._own: OwnProcess | None = None

@@ -25,13 +25,13 @@ from airflow.listeners import hookimpl
 
 from headrace_airflow.families.code_tab import outlive_removal
 
-_PREFIX: Final = "/headrace"
-_PAGE: Final = "Headrace"
+_URL_PREFIX: Final = "/headrace"
+_PAGE_NAME: Final = "Headrace"
 _NAMES: Final = {
-    "nav": _PAGE,
-    "dag": _PAGE,
-    "dag_run": _PAGE,
-    "task_instance": _PAGE,
+    "nav": _PAGE_NAME,
+    "dag": _PAGE_NAME,
+    "dag_run": _PAGE_NAME,
+    "task_instance": _PAGE_NAME,
     "dashboard": "Headrace pipelines",
 }
 """What the page is called, by its place. The UI keeps a component by its name, and hands it the DAG and the run that it
@@ -67,7 +67,7 @@ class PagesWhenAsked:
 
 def fastapi_apps() -> list[dict[str, Any]]:
     """The app, for Airflow's API server to mount."""
-    return [{"app": PagesWhenAsked(), "url_prefix": _PREFIX, "name": "headrace"}]
+    return [{"app": PagesWhenAsked(), "url_prefix": _URL_PREFIX, "name": "headrace"}]
 
 
 def react_apps() -> list[dict[str, Any]]:

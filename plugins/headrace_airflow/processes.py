@@ -37,7 +37,7 @@ from headrace.this_process import collect_seldom, shown_size, without_collection
 from headrace_airflow.roots import LOCAL_MEMORY
 
 _LOOK_SECONDS: Final = 0.1
-_CHUNK: Final = 2**16
+_CHUNK_BYTES: Final = 2**16
 _GONE_SECONDS: Final = 4.0
 """Airflow kills a task that takes longer than five to end."""
 _PROC: Final = Path("/proc")
@@ -144,7 +144,7 @@ class OwnProcess:
             if self._took is None and (memory_taken := memory_of(pid)) > self._memory:
                 self._took = memory_taken
                 _kill_group(pid)
-            chunk = os.read(output, _CHUNK) if is_ready else b""
+            chunk = os.read(output, _CHUNK_BYTES) if is_ready else b""
             is_open = is_open and (bool(chunk) or not is_ready)
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:

@@ -49,9 +49,9 @@ from headrace_snapshots.store import open_store
 
 _TIMEOUT_SECONDS = 30.0
 _SLOTS = 1
-_MISSING = HTTPStatus.NOT_FOUND
-_THERE_ALREADY = HTTPStatus.CONFLICT
-_ABOUT = "One writer at a time of a Headrace pipeline: keep one slot"
+_MISSING_STATUS = HTTPStatus.NOT_FOUND
+_CONFLICT_STATUS = HTTPStatus.CONFLICT
+_POOL_DESCRIPTION = "One writer at a time of a Headrace pipeline: keep one slot"
 
 
 class PoolError(FixConfigError, code="config.pool"):
@@ -89,11 +89,13 @@ def ensure_pool(pool: str) -> bool:
     try:
         with httpx.Client(base_url=address, timeout=_TIMEOUT_SECONDS) as api:
             api.headers["Authorization"] = f"Bearer {_api_token(api, connection)}"
-            answer = _check_response(api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING)
-            if answer.status_code == _MISSING:
-                new = {"name": pool, "slots": _SLOTS, "description": _ABOUT, "include_deferred": True}
-                response = _check_response(api.post("/api/v2/pools", json=new), f"making pool {pool}", _THERE_ALREADY)
-                return response.status_code != _THERE_ALREADY  # another pipeline run may have been quicker
+            answer = _check_response(
+                api.get(f"/api/v2/pools/{quote(pool, safe='')}"), f"reading pool {pool}", _MISSING_STATUS
+            )
+            if answer.status_code == _MISSING_STATUS:
+                new = {"name": pool, "slots": _SLOTS, "description": _POOL_DESCRIPTION, "include_deferred": True}
+                response = _check_response(api.post("/api/v2/pools", json=new), f"making pool {pool}", _CONFLICT_STATUS)
+                return response.status_code != _CONFLICT_STATUS  # another pipeline run may have been quicker
     except httpx.TransportError as error:
         raise ApiUnavailableError(f"Airflow's REST API at {address} did not answer: {error}") from error
     if (slots := answer.json()["slots"]) != _SLOTS:
@@ -363,7 +365,7 @@ class AuditOperator(HeadraceOperator):
                 self.log.exception("on_warning=%r failed", notify)
 
 
-_EVENTS: Final = 20
+_EVENTS_LOOKED_AT: Final = 20
 """Events to look through for one that names a snapshot: people make events by hand, which name none."""
 
 
@@ -420,6 +422,6 @@ class PublishOperator(BaseOperator):
 
     def _last_announced(self, context: Context) -> str | None:
         """The snapshot that the newest event names: what those downstream know of."""
-        events = context["inlet_events"][self.published.asset].ascending(False).limit(_EVENTS)
+        events = context["inlet_events"][self.published.asset].ascending(False).limit(_EVENTS_LOOKED_AT)
         announced_ids = ((event.extra or {}).get("snapshot") for event in events)
         return next((str(snapshot) for snapshot in announced_ids if snapshot is not None), None)

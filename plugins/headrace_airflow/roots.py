@@ -189,10 +189,10 @@ class RootedPipeline:
         return Catalog(open_store(self.root.uri), self.name)
 
 
-_TABLE: Final = "root"
-_NAME: Final = re.compile("[a-z][a-z0-9_]{0,30}")
-_TEXTS: Final = ("name", "uri", "store", "endpoint", "airflow")
-_KEYS: Final = (*_TEXTS, "pipelines")
+_ROOT_TABLE: Final = "root"
+_NAME_PATTERN: Final = re.compile("[a-z][a-z0-9_]{0,30}")
+_TEXT_KEYS: Final = ("name", "uri", "store", "endpoint", "airflow")
+_ALL_KEYS: Final = (*_TEXT_KEYS, "pipelines")
 
 
 class RootsFileError(FixConfigError, code="config.roots"):
@@ -208,11 +208,13 @@ def declared_in(file: Path) -> Iterator[Root | RootsFileError]:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise RootsFileError(f"{file} declares roots and cannot be read: {reason}") from error
-    if unknown := [name for name in tables if name != _TABLE]:
-        raise RootsFileError(f"{file}: {unknown[0]} is nothing that Headrace knows: begin each root with [[{_TABLE}]]")
-    entries = tables.get(_TABLE, [])
+    if unknown := [name for name in tables if name != _ROOT_TABLE]:
+        raise RootsFileError(
+            f"{file}: {unknown[0]} is nothing that Headrace knows: begin each root with [[{_ROOT_TABLE}]]"
+        )
+    entries = tables.get(_ROOT_TABLE, [])
     if not isinstance(entries, list):
-        raise RootsFileError(f"{file}: begin each root with [[{_TABLE}]], in two brackets")
+        raise RootsFileError(f"{file}: begin each root with [[{_ROOT_TABLE}]], in two brackets")
     for number, entry in enumerate(entries, 1):
         try:
             yield _parse_root(entry, f"{file}: root {number}", file)
@@ -222,15 +224,15 @@ def declared_in(file: Path) -> Iterator[Root | RootsFileError]:
 
 def _parse_root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
     for key, value in entry.items():
-        if key not in _KEYS:
+        if key not in _ALL_KEYS:
             raise RootsFileError(
-                f"{where} has {key!r}, which Headrace does not know; {did_you_mean(key, _KEYS)}it takes "
-                f"{', '.join(_KEYS)}"
+                f"{where} has {key!r}, which Headrace does not know; {did_you_mean(key, _ALL_KEYS)}it takes "
+                f"{', '.join(_ALL_KEYS)}"
             )
-        if key in _TEXTS and not (isinstance(value, str) and value):
+        if key in _TEXT_KEYS and not (isinstance(value, str) and value):
             raise RootsFileError(f"{where}: {key} is no text: write it in quotes, or leave it out")
     name, uri, folders = entry.get("name", ""), entry.get("uri", ""), entry.get("pipelines")
-    if not _NAME.fullmatch(name):
+    if not _NAME_PATTERN.fullmatch(name):
         raise RootsFileError(
             f"{where} has the name {name!r}: write lower case letters, digits and _, at most 31, starting with a letter"
         )

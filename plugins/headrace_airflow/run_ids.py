@@ -53,7 +53,7 @@ def windows_asset(qualified: str) -> Asset:
     return Asset(name=f"headrace_{qualified}:windows", uri=f"headrace://{qualified}/windows")
 
 
-_LONGEST = 200
+_LONGEST_ID = 200
 """Characters of the id of a run."""
 
 _DIGEST = 8
@@ -62,13 +62,15 @@ _DIGEST = 8
 def run_id_of(context: Context) -> str:
     """A run id that no other attempt of any task has."""
     task = context["ti"]
-    return _plain_name(f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", _LONGEST, unique=str(task.id))
+    return _plain_name(
+        f"{task.dag_id}.{task.run_id}.{task.task_id}.{task.try_number}", _LONGEST_ID, unique=str(task.id)
+    )
 
 
 def run_id_begin(dag_id: str, run_id: str, task_id: str = "") -> str:
     """With what the run ids of all attempts of all tasks of a DAG run begin, or of one of its tasks."""
     task = f"{task_id}." if task_id else ""
-    return _safe_id(f"{dag_id}.{run_id}.{task}")[: _LONGEST - _DIGEST - 1]
+    return _safe_id(f"{dag_id}.{run_id}.{task}")[: _LONGEST_ID - _DIGEST - 1]
 
 
 def request_of(context: Context, task_id: str | None = None) -> str:
@@ -77,7 +79,7 @@ def request_of(context: Context, task_id: str | None = None) -> str:
     """
     task = context["ti"]
     name = f"{task.dag_id}.{task.run_id}.{task_id or task.task_id}"
-    return _plain_name(name, _LONGEST, unique=name)
+    return _plain_name(name, _LONGEST_ID, unique=name)
 
 
 def backfill_branch(context: Context) -> str:

@@ -44,8 +44,8 @@ from headrace_airflow.roots import Root, RootedPipeline
 from headrace_airflow.run_ids import published_asset
 
 DEFAULTS: Final = "HEADRACE_AIRFLOW_DEFAULTS"
-_NAME: Final = "airflow"
-_NONE: Final = AirflowOptions()
+_GROUP_NAME: Final = "airflow"
+_NO_OPTIONS: Final = AirflowOptions()
 _UTC: Final = "UTC"
 _PUBLISHED: Final = re.compile(r"headrace://([^./]+\.)?([^./]+(?:/[^./]+)?)/published")
 """The asset of a pipeline or of one of its outputs, with its root or without."""
@@ -64,7 +64,7 @@ def options_of(rooted: RootedPipeline) -> AirflowOptions:
     defaults = _load_defaults(os.environ.get(DEFAULTS, ""), DEFAULTS)
     if root.defaults:
         defaults = _load_defaults(root.defaults, root.folders.named_by).with_defaults(defaults)
-    if own is None or defaults is _NONE:
+    if own is None or defaults is _NO_OPTIONS:
         return own or defaults
     return own.with_defaults(defaults)
 
@@ -72,13 +72,13 @@ def options_of(rooted: RootedPipeline) -> AirflowOptions:
 @cache
 def _load_defaults(file: str, named_by: str) -> AirflowOptions:
     if not file:
-        return _NONE
+        return _NO_OPTIONS
     try:
-        options = run_path(file).get(_NAME)
+        options = run_path(file).get(_GROUP_NAME)
     except Exception as error:  # code of a user's own
         raise AirflowDefaultsError(f"{named_by} names {file}: {type(error).__name__}: {error}") from error
     if not isinstance(options, AirflowOptions):
-        raise AirflowDefaultsError(f"{named_by} names {file}, which must hold {_NAME} = hr.airflow(...)")
+        raise AirflowDefaultsError(f"{named_by} names {file}, which must hold {_GROUP_NAME} = hr.airflow(...)")
     return options
 
 
@@ -162,7 +162,7 @@ def call_user_function(reference: str, context: Mapping[str, Any]) -> None:
 BY_HAND: Final = (DagRunType.MANUAL, DagRunType.OPERATOR_TRIGGERED)
 """How a DAG without a schedule is run."""
 
-_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_START_DATE: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def new_dag(
         description=pipeline.description or text.splitlines()[0],
         doc_md=_dag_documentation(rooted, family, text),
         schedule=airflow_schedule(schedule, rooted),
-        start_date=options.start_date or _START,
+        start_date=options.start_date or _START_DATE,
         catchup=False,
         max_active_runs=runs_at_once,
         tags=["headrace", *rooted.root.tags, pipeline.name, family, *options.tags],

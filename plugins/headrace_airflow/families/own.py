@@ -185,10 +185,10 @@ _ANNOUNCING: Final = "announcing"
 _UNTIL: Final = "until"
 """Events of ours say up to when windows were complete then."""
 
-_EVENTS: Final = 100
+_EVENTS_LOOKED_AT: Final = 100
 """The newest event of ours is looked for among so many."""
 
-_AT_FIRST: Final = 1_000
+_FIRST_WINDOWS: Final = 1_000
 """Complete windows of which it is told when nothing was told before, at most."""
 
 
@@ -214,7 +214,7 @@ class AnnounceWindowsOperator(BaseOperator):
         with reaching_store(self.rooted.root):
             reader = open_root(self.rooted.root.uri)[self.rooted.name]
             news = window_news(
-                reader[self.of_output] if self.of_output else reader, where, last_announced, at_first=_AT_FIRST
+                reader[self.of_output] if self.of_output else reader, where, last_announced, at_first=_FIRST_WINDOWS
             )
         if news.is_guess:
             self.log.warning("what was announced last has expired: all complete windows are announced again")
@@ -238,7 +238,7 @@ class AnnounceWindowsOperator(BaseOperator):
             None if (stored_value := state.get(key)) is None else _announced_from_json(stored_value)
             for key in (_ANNOUNCING, _ANNOUNCED)
         )
-        events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS)
+        events = context["inlet_events"][self.windows].ascending(False).limit(_EVENTS_LOOKED_AT)
         # a person may have made events of the asset, too, as in order to have a window done once more
         newest = next((_announced_from_json(event.extra) for event in events if _UNTIL in (event.extra or {})), None)
         return announcing if announcing is not None and newest == announcing else last_announced

@@ -343,9 +343,9 @@ def _snapshot_with_epoch(catalog: Catalog, snapshot: str | None) -> dict[str, An
 MOST_ROWS = 200
 """Rows of a view that a page shows."""
 
-_THERE_ALREADY = "main is there already: nothing is given up"
+_NOTHING_GIVEN_UP = "main is there already: nothing is given up"
 
-_LOOKED_AT = 400
+_ENTRIES_SEARCHED = 400
 """Entries of the log that are looked through for publishes."""
 
 
@@ -504,7 +504,7 @@ class PipelinePage:
             refusals.append({"code": error.code, "message": text_for_page(str(error))})
         if head.refs.get(object_names.MAIN) == snapshot:
             readers = readers_after_moves(self._catalog, {})
-            return {"moves": {}, "patches": [], "told": [_THERE_ALREADY], "refusals": refusals, "readers": readers}
+            return {"moves": {}, "patches": [], "told": [_NOTHING_GIVEN_UP], "refusals": refusals, "readers": readers}
         try:
             given_up = PipelineHandle(self._catalog).rollback(to=snapshot, dry_run=True)
         except RefusedError as error:
@@ -563,7 +563,7 @@ class PipelinePage:
             for output in output_names(self._catalog.manifest(refs[object_names.MAIN])):
                 if refs[object_names.MAIN] != published_ids.get(output):
                     yield output, published_ids.get(output), refs[object_names.MAIN]
-        for entry in islice(self._catalog.entries(), _LOOKED_AT):
+        for entry in islice(self._catalog.entries(), _ENTRIES_SEARCHED):
             for ref, (begin, end) in entry.moves.items():
                 if object_names.is_published(ref) and end is not None:
                     yield object_names.output_of(ref), begin, end

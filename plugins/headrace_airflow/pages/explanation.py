@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _GRACE_SECONDS: Final = 60.0
 """So much later than its server a client gives a question up: then the server itself hangs, or cannot start."""
 
-_MOST: Final = 2**26
+_MOST_ANSWER_BYTES: Final = 2**26
 """Bytes that a fork may say."""
 
 _ONE_THREAD: Final = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
@@ -136,8 +136,8 @@ def _receive_all(ours: socket.socket) -> bytes:
     output = bytearray()
     while chunk := ours.recv(2**16):
         output += chunk
-        if len(output) > _MOST:
-            raise NoAnswerError(f"the process that answers says more than {_MOST:,} bytes")
+        if len(output) > _MOST_ANSWER_BYTES:
+            raise NoAnswerError(f"the process that answers says more than {_MOST_ANSWER_BYTES:,} bytes")
     return bytes(output)
 
 
@@ -158,7 +158,7 @@ PRELOADED: Final = (
 )
 """What an explanation imports, but for the pipeline's own modules."""
 
-_SECONDS: Final = 60.0
+_ANSWER_SECONDS: Final = 60.0
 _EPOCHS: Final = 25
 """Of so many newest epochs panes and late records are looked at, where no window is named."""
 
@@ -169,7 +169,7 @@ class UnexplainedError(FixConfigError, code="config.unexplained"):
 
 def explanation_server(variables: Mapping[str, str] = os.environ) -> ForkServer:
     """Who explains. Raises SizeError, BrokenEntryPointError."""
-    return ForkServer(__name__, variables_of_users(variables), seconds=_SECONDS, memory=local_memory())
+    return ForkServer(__name__, variables_of_users(variables), seconds=_ANSWER_SECONDS, memory=local_memory())
 
 
 def variables_of_users(variables: Mapping[str, str]) -> dict[str, str]:

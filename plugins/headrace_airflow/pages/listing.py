@@ -75,7 +75,7 @@ def _authorized_pipelines(user: BaseUser, pipelines: Collection[Place], method: 
     return {names[allowed_id] for allowed_id in allowed_ids}
 
 
-_LOOKED_AT: Final = 5_000
+_RUNS_LOOKED_AT: Final = 5_000
 """DAG runs among which that of a run is looked for: the newest."""
 
 
@@ -102,7 +102,7 @@ def dag_runs_of(run_ids: Collection[str]) -> dict[str, DagRunName]:
     dags = {".".join(run_id.split(".")[:parts]) for run_id in run_ids for parts in (1, 2)}  # a root's name has a dot
     with create_session() as session:
         newest = select(DagRun.dag_id, DagRun.run_id).where(DagRun.dag_id.in_(dags)).order_by(DagRun.id.desc())
-        known_runs = [DagRunName(*row) for row in session.execute(newest.limit(_LOOKED_AT))]
+        known_runs = [DagRunName(*row) for row in session.execute(newest.limit(_RUNS_LOOKED_AT))]
     by_begin: dict[str, list[DagRunName]] = {}
     for name in known_runs:
         by_begin.setdefault(run_id_begin(name.dag_id, name.run_id), []).append(name)

@@ -99,7 +99,7 @@ def _pipeline_name(info: ObjectInfo) -> str:
     return name
 
 
-_KEPT: Final = 32
+_PIPELINES_KEPT: Final = 32
 """Pipelines of a root whose manifests stay in memory."""
 
 
@@ -127,7 +127,7 @@ class OpenedRoot:
         self._reached = KeptVariables(root)
         self._lock, self._lock_reading = threading.Lock(), threading.Lock()
         self._summaries: tuple[StoreVariables, SummaryCache] | None = None
-        self._page = lru_cache(_KEPT)(self._new_page)
+        self._page = lru_cache(_PIPELINES_KEPT)(self._new_page)
         self._store = lru_cache(1)(self._new_store)
         self._beside = ThreadPoolExecutor(1, thread_name_prefix="root")
         self._reading: Future[CachedSummaries] | None = None
