@@ -259,7 +259,7 @@ REACHED = (
     "headrace.read.explanation.WindowExplained",
     "headrace.read.explanation.Holding",
     "headrace_snapshots.expiry.Total",
-    "headrace_snapshots.expiry.Amount",
+    "headrace_snapshots.expiry.ObjectAmount",
 )
 """Classes that users reach through those of ``hr.types``, and never name."""
 

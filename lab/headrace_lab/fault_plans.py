@@ -4,10 +4,10 @@ import random
 import threading
 from collections.abc import Callable, Collection
 
-from headrace_snapshots.testing import Fault, HoldRequest, LandLate, Operation, Plan
+from headrace_snapshots.testing import Fault, FaultPlan, HoldRequest, LandLate, Operation
 
 
-def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> Plan:
+def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_row: int = 3) -> FaultPlan:
     """A plan that fails operations of ``kinds`` with probability ``rate``, at most ``in_a_row`` in succession."""
     source, lock = random.Random(seed), threading.Lock()
     row = 0
@@ -24,7 +24,7 @@ def seeded(seed: int, rate: float, kinds: Collection[str] = ("create",), in_a_ro
     return plan
 
 
-def hold_first(kind: str, part: str, wait: Callable[[], object]) -> Plan:
+def hold_first(kind: str, part: str, wait: Callable[[], object]) -> FaultPlan:
     """A plan that holds the first operation of ``kind`` whose path contains ``part`` until ``wait`` returns."""
     lock = threading.Lock()
     held = False

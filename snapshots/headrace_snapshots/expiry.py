@@ -88,7 +88,7 @@ of each object by its path, and finds it again at the next expiry.
 
 
 @dataclass(frozen=True)
-class Amount:
+class ObjectAmount:
     """So many objects with so many bytes."""
 
     objects: int = 0
@@ -96,10 +96,10 @@ class Amount:
 
 
 @dataclass(frozen=True)
-class Total(Amount):
+class Total(ObjectAmount):
     """So many in all, and of each kind: by the name of its folder, such as ``manifests`` or ``data``."""
 
-    kinds: Mapping[str, Amount] = field(default_factory=dict)
+    kinds: Mapping[str, ObjectAmount] = field(default_factory=dict)
 
     @classmethod
     def from_sizes(cls, objects: Mapping[str, int]) -> "Total":
@@ -107,13 +107,13 @@ class Total(Amount):
         sizes: dict[str, list[int]] = {}
         for path, size in objects.items():
             sizes.setdefault(path.split("/")[1], []).append(size)
-        kinds = {kind: Amount(len(sizes[kind]), sum(sizes[kind])) for kind in sorted(sizes)}
+        kinds = {kind: ObjectAmount(len(sizes[kind]), sum(sizes[kind])) for kind in sorted(sizes)}
         return cls(len(objects), sum(objects.values()), kinds)
 
     @property
     def snapshots(self) -> int:
         """How many snapshots."""
-        return self.kinds.get("manifests", Amount()).objects
+        return self.kinds.get("manifests", ObjectAmount()).objects
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from headrace_snapshots.protocol import Head, Past, Replaced
 
 _READERS = 16
 _INDEX_FORMAT = 2
-Read = TypeVar("Read")
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class FactsIndex:
         """Read those that are not known, several at once. What cannot be read is left to those who ask for it."""
         self._read_facts(self.node_facts, [node_id for node_id in node_ids if node_id not in self.nodes])
 
-    def _read_facts(self, read: Callable[[str], Read], wanted_ids: Sequence[str]) -> None:
+    def _read_facts(self, read: Callable[[str], Answer], wanted_ids: Sequence[str]) -> None:
         def read_if_possible(one: str) -> None:
             with suppress(BrokenObjectError, MissingSnapshotError):
                 read(one)

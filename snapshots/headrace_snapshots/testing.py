@@ -43,13 +43,13 @@ class HoldRequest:
     wait: Callable[[], object]
 
 
-Plan = Callable[[Operation], Fault | LandLate | HoldRequest | None]
+FaultPlan = Callable[[Operation], Fault | LandLate | HoldRequest | None]
 
 
 class FaultyStore:
     """``inner``, with what ``plan`` says for each operation. Safe to use from many threads if the plan is."""
 
-    def __init__(self, inner: store_ports.ObjectStore, plan: Plan) -> None:
+    def __init__(self, inner: store_ports.ObjectStore, plan: FaultPlan) -> None:
         self.inner = inner
         self.uri = inner.uri
         self._plan = plan

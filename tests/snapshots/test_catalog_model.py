@@ -19,7 +19,7 @@ from headrace_snapshots.format.codec import encode_object
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.store import StoreUnavailableError
 from headrace_snapshots.store.local import MemoryStore
-from headrace_snapshots.testing import Fault, FaultyStore, HoldRequest, LandLate, Operation, Plan
+from headrace_snapshots.testing import Fault, FaultPlan, FaultyStore, HoldRequest, LandLate, Operation
 
 BRANCHES = st.sampled_from(["main", "main", "backfill", "other"])
 WRITERS = st.integers(0, 2)
@@ -128,7 +128,7 @@ class CatalogMachine(RuleBasedStateMachine):
         """The next epoch of a writer."""
         return manifest_for(catalog, held.claim, held.head, outputs=self.outputs)
 
-    def plan(self, seed: int, rate: float) -> Plan:
+    def plan(self, seed: int, rate: float) -> FaultPlan:
         """Random faults; and ``interrupt``, if set, is done once before a create, in the middle of the operation."""
         faults = seeded(seed, rate, kinds=("create", "put"))
 

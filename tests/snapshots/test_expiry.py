@@ -11,7 +11,7 @@ from headrace_lab.sizes import set_sizes
 from headrace_snapshots import expiry
 from headrace_snapshots.catalog import Catalog, Claim
 from headrace_snapshots.errors import FencedAfterCommitError, FencedError, MissingSnapshotError, RefusedError
-from headrace_snapshots.expiry import Amount, Expired, Total, expire
+from headrace_snapshots.expiry import Expired, ObjectAmount, Total, expire
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.files import RADIX, FileLog, FileRecord, InputFile
 from headrace_snapshots.gc_roots import Keep, KeepError
@@ -174,7 +174,7 @@ def test_garbage_waits_for_its_writer(memory: MemoryStore) -> None:
     catalog.claim("main", "another run")
     assert expire(catalog, Keep(1), NOW).writers == ("fix",)
     catalog.drop("fix")
-    assert expire(catalog, Keep(1), NOW).swept == Total(1, 4, {"data": Amount(1, 4)})
+    assert expire(catalog, Keep(1), NOW).swept == Total(1, 4, {"data": ObjectAmount(1, 4)})
     with pytest.raises(FencedError):
         catalog.commit(claim, manifest_for(catalog, claim, None))
 

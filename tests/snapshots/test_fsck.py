@@ -17,7 +17,7 @@ from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.fsck import FsckReport, Witness, fsck
 from headrace_snapshots.gc_roots import Keep
 from headrace_snapshots.store.local import MemoryStore
-from headrace_snapshots.testing import FaultyStore, Operation, Plan
+from headrace_snapshots.testing import FaultPlan, FaultyStore, Operation
 
 EPOCHS = 6
 
@@ -83,7 +83,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def _noting(seen: list[Operation]) -> Plan:
+def _noting(seen: list[Operation]) -> FaultPlan:
     def plan(operation: Operation) -> None:
         seen.append(operation)
 

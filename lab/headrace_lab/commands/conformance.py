@@ -5,7 +5,7 @@ from typing import Annotated
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, separate_command
+from headrace.cli.app import FormatOption, separate_command
 from headrace.cli.output import Format
 from headrace.cli.parameters import Argument, Option
 
@@ -15,7 +15,7 @@ def conformance(
     file: Annotated[Path, Argument(metavar="FILE", help="A file of conformance cases.")],
     executor: Annotated[str, Option(metavar="[reference|local|spark]", help="Which executor runs them.")] = "reference",
     only: Annotated[str | None, Option(help="Only cases whose name matches this glob.")] = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Run conformance cases of the Dataflow Model on an executor."""
     from headrace_lab.conformance.runner import conformance as run_cases

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, Output, separate_command
+from headrace.cli.app import DONE, FAILED_CASES, FormatOption, separate_command
 from headrace.cli.output import Format, print_fields, print_json, print_lines
 from headrace.cli.parameters import Option
 from headrace.errors import FixConfigError
@@ -68,7 +68,7 @@ def simulate(
             "in any order, at no time; --records is what each process has to do.",
         ),
     ] = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Simulate the barrier protocol: snapshots, losses and recoveries of many tasks, every property checked.
 

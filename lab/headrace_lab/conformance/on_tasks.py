@@ -15,7 +15,7 @@ import pyarrow as pa
 from headrace.distribute.epoch import Attempt, Attempts
 from headrace.distribute.tasks.engine import TasksEngine
 from headrace.distribute.tasks.exchange import build_shuffle_input
-from headrace.distribute.tasks.levels import Rows, map_level, numbers_in, parts_below, run_task
+from headrace.distribute.tasks.levels import RowBatches, map_level, numbers_in, parts_below, run_task
 from headrace.distribute.tasks.map_side import Bundles
 from headrace.distribute.tasks.plan import EpochPlan, EpochTask, TaskEnvironment, address_bundles, parts_at
 from headrace.distribute.tasks.task_results import BundleOutput, ShareOutput
@@ -34,7 +34,7 @@ from headrace_snapshots.format.manifest import OutputTables
 MakeEngine = Callable[[Pipeline, Attempts], TasksEngine]
 
 
-def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def map_elements(work: TaskEnvironment, plan: EpochPlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
     """What shares of the elements of a step say: the map side but for files that a source would read."""
     if last_output(work.pipeline).rows:
         yield from map_level(work, plan, numbers)

@@ -13,7 +13,7 @@ from headrace.model.triggers.data_driven import (
     DataDriven,
     Either,
     Empty,
-    Regex,
+    EventRegex,
     Star,
     Symbol,
     Then,
@@ -266,7 +266,7 @@ class OnceMatched(Node):
         super().__init__()
         self._regex = parse_pattern(trigger.pattern)
         self._predicates = trigger.predicates
-        self._left: frozenset[Regex] = frozenset()
+        self._left: frozenset[EventRegex] = frozenset()
         self._matched = False
 
     def on_element(self, moment: Moment, element: Arrival) -> None:
@@ -297,13 +297,13 @@ def _(trigger: AfterPattern, merging: bool) -> Node:
     return OnceMatched(trigger)
 
 
-def advance(regex: Regex, satisfied: frozenset[str]) -> frozenset[Regex]:
+def advance(regex: EventRegex, satisfied: frozenset[str]) -> frozenset[EventRegex]:
     """What may be left of ``regex`` after an element that satisfies just ``satisfied`` (Antimirov's derivatives)."""
     match regex:
         case Symbol():
             return frozenset({Empty()}) if regex.matches(satisfied) else frozenset()
         case Then(first, second):
-            left: frozenset[Regex] = frozenset(Then(after, second) for after in advance(first, satisfied))
+            left: frozenset[EventRegex] = frozenset(Then(after, second) for after in advance(first, satisfied))
             return left | advance(second, satisfied) if is_nullable(first) else left
         case Either(left_one, right_one):
             return advance(left_one, satisfied) | advance(right_one, satisfied)

@@ -288,7 +288,7 @@ class PartEvent(StrEnum):
 
 
 @dataclass
-class _Part:
+class _SnapshotPart:
     snapshot: SnapshotId
     waiting: set[int]
     """The inputs on which the barrier has not come."""
@@ -296,46 +296,46 @@ class _Part:
     blocked: list[int] = field(default_factory=list)
 
 
-class _At(NamedTuple):
+class _TaskFacts(NamedTuple):
     """What conditions and actions look at."""
 
     task: "Task"
-    part: _Part
+    part: _SnapshotPart
     channel: int
 
 
-def is_whole_and_stops(at: _At) -> bool:
+def is_whole_and_stops(at: _TaskFacts) -> bool:
     """The barrier is on all inputs, and the protocol stops the world."""
     return not at.part.waiting and at.task.rules.holds is Holds.EVERYTHING
 
 
-def is_whole(at: _At) -> bool:
+def is_whole(at: _TaskFacts) -> bool:
     """The barrier is on all inputs."""
     return not at.part.waiting
 
 
-def takes_its_part(at: _At) -> bool:
+def takes_its_part(at: _TaskFacts) -> bool:
     """The moment has come; of some inputs more is to be logged."""
     return at.task.rules.takes_at is TakesAt.FIRST_BARRIER or at.part.waiting <= at.task.back_edges
 
 
-def is_before_the_barrier(at: _At) -> bool:
+def is_before_the_barrier(at: _TaskFacts) -> bool:
     """The record came ahead of the barrier."""
     return at.channel in at.part.waiting
 
 
-def take(at: _At) -> tuple[TaskEffect, ...]:
+def take(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The part is the state as it is."""
     at.task.taken = at.part.snapshot
     return (TakeState(at.part.snapshot),)
 
 
-def forward(at: _At) -> tuple[TaskEffect, ...]:
+def forward(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The barrier goes out."""
     return (Forward(at.part.snapshot),)
 
 
-def hold_back(at: _At) -> tuple[TaskEffect, ...]:
+def hold_back(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """What follows the barrier waits, if the protocol aligns."""
     task, part, channel = at
     if task.rules.holds is not Holds.MARKED_INPUTS or channel == ORDER or channel in task.back_edges:
@@ -345,60 +345,60 @@ def hold_back(at: _At) -> tuple[TaskEffect, ...]:
     return (Block(channel),)
 
 
-def unblock(at: _At) -> tuple[TaskEffect, ...]:
+def unblock(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """Inputs that were held back go on."""
     blocked_channels, at.part.blocked = at.part.blocked, []
     at.task.blocked.difference_update(blocked_channels)
     return tuple(Unblock(channel) for channel in blocked_channels)
 
 
-def release(at: _At) -> tuple[TaskEffect, ...]:
+def release(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """A task that was stopped goes on."""
     return (Release(),) if at.task.rules.holds is Holds.EVERYTHING else ()
 
 
-def log(at: _At) -> tuple[TaskEffect, ...]:
+def log(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The record is kept with the part."""
     return (Log(at.part.snapshot),)
 
 
-def acknowledge(at: _At) -> tuple[TaskEffect, ...]:
+def acknowledge(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The coordinator learns of the part once it is stored."""
     return (Acknowledge(at.part.snapshot),)
 
 
-def decline(at: _At) -> tuple[TaskEffect, ...]:
+def decline(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """The coordinator learns that there will be none."""
     return (Decline(at.part.snapshot),)
 
 
-def discard(at: _At) -> tuple[TaskEffect, ...]:
+def discard(at: _TaskFacts) -> tuple[TaskEffect, ...]:
     """What was kept is forgotten."""
     return (Discard(at.part.snapshot),)
 
 
 _S, _E = PartState, PartEvent
 _BEFORE_BARRIER = (_S.EXPECTED, _S.ALIGNING)
-_Row = Row[_At, TaskEffect]
+_TaskRow = Row[_TaskFacts, TaskEffect]
 
-TASK_TABLE: Final = Table[_At, TaskEffect](
+TASK_TABLE: Final = Table[_TaskFacts, TaskEffect](
     [
-        _Row(_BEFORE_BARRIER, _E.BARRIER, is_whole_and_stops, _S.STOPPED, (take, forward, acknowledge)),
-        _Row(_BEFORE_BARRIER, _E.BARRIER, is_whole, _S.CLOSED, (take, forward, unblock, acknowledge)),
-        _Row(_BEFORE_BARRIER, _E.BARRIER, takes_its_part, _S.LOGGING, (take, forward, unblock)),
-        _Row(_BEFORE_BARRIER, _E.BARRIER, None, _S.ALIGNING, (hold_back,)),
-        _Row((_S.LOGGING,), _E.BARRIER, is_whole_and_stops, _S.STOPPED, (acknowledge,)),
-        _Row((_S.LOGGING,), _E.BARRIER, is_whole, _S.CLOSED, (acknowledge,)),
-        _Row((_S.LOGGING,), _E.BARRIER, None, None),
-        _Row((_S.LOGGING,), _E.RECORD, is_before_the_barrier, None, (log,)),
-        _Row((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.RECORD, None, None),
-        _Row((_S.ALIGNING, _S.LOGGING), _E.OVERTAKEN, None, _S.CLOSED, (discard, unblock, release, decline)),
-        _Row((_S.STOPPED,), _E.OVERTAKEN, None, _S.CLOSED, (release,)),
-        _Row((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.ABANDON, None, _S.CLOSED, (discard, unblock, release)),
-        _Row((_S.EXPECTED, _S.CLOSED), _E.ABANDON, None, _S.CLOSED),
-        _Row((_S.STOPPED,), _E.RESUME, None, _S.CLOSED, (release,)),
-        _Row((_S.STOPPED, _S.CLOSED), _E.BARRIER, None, None),
-        _Row((_S.EXPECTED, _S.CLOSED), _E.RESUME, None, None),
+        _TaskRow(_BEFORE_BARRIER, _E.BARRIER, is_whole_and_stops, _S.STOPPED, (take, forward, acknowledge)),
+        _TaskRow(_BEFORE_BARRIER, _E.BARRIER, is_whole, _S.CLOSED, (take, forward, unblock, acknowledge)),
+        _TaskRow(_BEFORE_BARRIER, _E.BARRIER, takes_its_part, _S.LOGGING, (take, forward, unblock)),
+        _TaskRow(_BEFORE_BARRIER, _E.BARRIER, None, _S.ALIGNING, (hold_back,)),
+        _TaskRow((_S.LOGGING,), _E.BARRIER, is_whole_and_stops, _S.STOPPED, (acknowledge,)),
+        _TaskRow((_S.LOGGING,), _E.BARRIER, is_whole, _S.CLOSED, (acknowledge,)),
+        _TaskRow((_S.LOGGING,), _E.BARRIER, None, None),
+        _TaskRow((_S.LOGGING,), _E.RECORD, is_before_the_barrier, None, (log,)),
+        _TaskRow((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.RECORD, None, None),
+        _TaskRow((_S.ALIGNING, _S.LOGGING), _E.OVERTAKEN, None, _S.CLOSED, (discard, unblock, release, decline)),
+        _TaskRow((_S.STOPPED,), _E.OVERTAKEN, None, _S.CLOSED, (release,)),
+        _TaskRow((_S.ALIGNING, _S.LOGGING, _S.STOPPED), _E.ABANDON, None, _S.CLOSED, (discard, unblock, release)),
+        _TaskRow((_S.EXPECTED, _S.CLOSED), _E.ABANDON, None, _S.CLOSED),
+        _TaskRow((_S.STOPPED,), _E.RESUME, None, _S.CLOSED, (release,)),
+        _TaskRow((_S.STOPPED, _S.CLOSED), _E.BARRIER, None, None),
+        _TaskRow((_S.EXPECTED, _S.CLOSED), _E.RESUME, None, None),
     ]
 )
 
@@ -429,7 +429,7 @@ class Task:
         self.blocked: set[int] = set()
         self.taken = restored or _FIRST_SNAPSHOT
         self._waits_for_order = is_start and rules.takes_at is TakesAt.ALIGNMENT
-        self._parts: dict[SnapshotId, _Part] = {}
+        self._parts: dict[SnapshotId, _SnapshotPart] = {}
         self._given_up: set[SnapshotId] = set()
 
     @property
@@ -477,19 +477,19 @@ class Task:
         part.waiting.discard(channel)
         return effects + self._step_part(part, PartEvent.BARRIER, channel)
 
-    def _is_overtaken(self, part: _Part, newer: SnapshotId, channel: int) -> bool:
+    def _is_overtaken(self, part: _SnapshotPart, newer: SnapshotId, channel: int) -> bool:
         """Whether ``newer``'s barrier on ``channel`` says that nothing more comes of ``part``."""
         return part.snapshot < newer and (channel in part.waiting or self.rules.holds is Holds.EVERYTHING)
 
-    def _part_of_snapshot(self, snapshot: SnapshotId) -> _Part:
+    def _part_of_snapshot(self, snapshot: SnapshotId) -> _SnapshotPart:
         if part := self._parts.get(snapshot):
             return part
         if snapshot <= self.taken or snapshot in self._given_up:
-            return _Part(snapshot, set(), PartState.CLOSED)
-        return _Part(snapshot, {*self.inputs, ORDER} if self._waits_for_order else {*self.inputs})
+            return _SnapshotPart(snapshot, set(), PartState.CLOSED)
+        return _SnapshotPart(snapshot, {*self.inputs, ORDER} if self._waits_for_order else {*self.inputs})
 
-    def _step_part(self, part: _Part, event: PartEvent, channel: int) -> list[TaskEffect]:
-        part.state, effects = TASK_TABLE.step(part.state, event, _At(self, part, channel))
+    def _step_part(self, part: _SnapshotPart, event: PartEvent, channel: int) -> list[TaskEffect]:
+        part.state, effects = TASK_TABLE.step(part.state, event, _TaskFacts(self, part, channel))
         if part.state is PartState.CLOSED:
             self._parts.pop(part.snapshot, None)
             self._given_up = {snapshot for snapshot in (*self._given_up, part.snapshot) if snapshot > self.taken}

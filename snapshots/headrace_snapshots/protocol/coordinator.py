@@ -171,100 +171,100 @@ class _Snapshot:
     state: StrEnum = SnapshotState.BEGUN
 
 
-class _At(NamedTuple):
+class _CoordinatorFacts(NamedTuple):
     """What conditions and actions look at: ``snapshot`` only where the row is one of a snapshot's states."""
 
     coordinator: "Coordinator"
     snapshot: _Snapshot | None = None
 
 
-def may_begin(at: _At) -> bool:
+def may_begin(at: _CoordinatorFacts) -> bool:
     """Fewer snapshots are in flight than are allowed."""
     return len(at.coordinator.in_flight) < at.coordinator.most_in_flight
 
 
-def commits(at: _At) -> bool:
+def commits(at: _CoordinatorFacts) -> bool:
     """A commit is under way."""
     return any(flight.state is SnapshotState.COMMITTING for flight in at.coordinator.in_flight.values())
 
 
-def is_whole(at: _At) -> bool:
+def is_whole(at: _CoordinatorFacts) -> bool:
     """Every task has acknowledged."""
     return at.snapshot is not None and not at.snapshot.waiting
 
 
-def begin(at: _At) -> tuple[CoordinatorEffect, ...]:
+def begin(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """The next number goes out."""
     snapshot = at.coordinator.new_snapshot()
     return (Order(snapshot), StartTimer(snapshot))
 
 
-def give_up_others(at: _At) -> tuple[CoordinatorEffect, ...]:
+def give_up_others(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """What is in flight and is not being committed goes."""
     return at.coordinator.give_up({SnapshotState.BEGUN, SnapshotState.WHOLE})
 
 
-def give_up_older(at: _At) -> tuple[CoordinatorEffect, ...]:
+def give_up_older(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """Older snapshots that are not whole go."""
     return at.coordinator.give_up({SnapshotState.BEGUN}, below=_snapshot_id(at))
 
 
-def forget_all(at: _At) -> tuple[CoordinatorEffect, ...]:
+def forget_all(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """What is in flight is the newer coordinator's to overtake."""
     at.coordinator.in_flight.clear()
     return ()
 
 
-def restore(at: _At) -> tuple[CoordinatorEffect, ...]:
+def restore(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """All tasks go back to the newest complete snapshot."""
     at.coordinator.attempt += 1
     return (Restore(at.coordinator.complete, at.coordinator.attempt),)
 
 
-def commit(at: _At) -> tuple[CoordinatorEffect, ...]:
+def commit(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """The log shall name it."""
     return (CommitSnapshot(_snapshot_id(at)),)
 
 
-def announce(at: _At) -> tuple[CoordinatorEffect, ...]:
+def announce(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """Makes it the newest complete snapshot and tells all tasks."""
     at.coordinator.complete = _snapshot_id(at)
     return (Announce(_snapshot_id(at)),)
 
 
-def tell_all(at: _At) -> tuple[CoordinatorEffect, ...]:
+def tell_all(at: _CoordinatorFacts) -> tuple[CoordinatorEffect, ...]:
     """All tasks learn that it is abandoned."""
     return (GiveUp(_snapshot_id(at)),)
 
 
-def _snapshot_id(at: _At) -> SnapshotId:
+def _snapshot_id(at: _CoordinatorFacts) -> SnapshotId:
     assert at.snapshot is not None
     return at.snapshot.id
 
 
 _R, _RE, _S, _SE = RunState, RunEvent, SnapshotState, SnapshotEvent
-_Row = Row[_At, CoordinatorEffect]
+_CoordinatorRow = Row[_CoordinatorFacts, CoordinatorEffect]
 
-COORDINATOR_TABLE: Final = Table[_At, CoordinatorEffect](
+COORDINATOR_TABLE: Final = Table[_CoordinatorFacts, CoordinatorEffect](
     [
-        _Row((_R.RUNNING,), _RE.DUE, may_begin, None, (begin,)),
-        _Row((_R.RUNNING, _R.SETTLING, _R.RESTORING), _RE.DUE, None, None),
-        _Row((_R.RUNNING,), _RE.TASK_LOST, commits, _R.SETTLING, (give_up_others,)),
-        _Row((_R.RUNNING, _R.RESTORING), _RE.TASK_LOST, None, _R.RESTORING, (give_up_others, restore)),
-        _Row((_R.SETTLING,), _RE.TASK_LOST, None, None),
-        _Row((_R.SETTLING,), _RE.SETTLED, None, _R.RESTORING, (restore,)),
-        _Row((_R.RUNNING,), _RE.SETTLED, None, None),
-        _Row((_R.RESTORING,), _RE.RESTORED, None, _R.RUNNING),
-        _Row((_R.RUNNING, _R.SETTLING), _RE.FENCED, None, _R.FENCED, (forget_all,)),
-        _Row((_R.FENCED,), _RE.DUE, None, None),
-        _Row((_R.FENCED,), _RE.TASK_LOST, None, None),
-        _Row((_S.BEGUN,), _SE.ACKNOWLEDGED, is_whole, _S.WHOLE, (give_up_older,)),
-        _Row((_S.BEGUN,), _SE.ACKNOWLEDGED, None, None),
-        _Row((_S.WHOLE, _S.COMMITTING), _SE.ACKNOWLEDGED, None, None),
-        _Row((_S.BEGUN,), _SE.FAILED, None, _S.ABANDONED, (tell_all,)),
-        _Row((_S.WHOLE,), _SE.NEXT, None, _S.COMMITTING, (commit,)),
-        _Row((_S.COMMITTING,), _SE.COMMITTED, None, _S.COMPLETE, (announce,)),
-        _Row((_S.WHOLE, _S.COMMITTING), _SE.FAILED, None, None),
+        _CoordinatorRow((_R.RUNNING,), _RE.DUE, may_begin, None, (begin,)),
+        _CoordinatorRow((_R.RUNNING, _R.SETTLING, _R.RESTORING), _RE.DUE, None, None),
+        _CoordinatorRow((_R.RUNNING,), _RE.TASK_LOST, commits, _R.SETTLING, (give_up_others,)),
+        _CoordinatorRow((_R.RUNNING, _R.RESTORING), _RE.TASK_LOST, None, _R.RESTORING, (give_up_others, restore)),
+        _CoordinatorRow((_R.SETTLING,), _RE.TASK_LOST, None, None),
+        _CoordinatorRow((_R.SETTLING,), _RE.SETTLED, None, _R.RESTORING, (restore,)),
+        _CoordinatorRow((_R.RUNNING,), _RE.SETTLED, None, None),
+        _CoordinatorRow((_R.RESTORING,), _RE.RESTORED, None, _R.RUNNING),
+        _CoordinatorRow((_R.RUNNING, _R.SETTLING), _RE.FENCED, None, _R.FENCED, (forget_all,)),
+        _CoordinatorRow((_R.FENCED,), _RE.DUE, None, None),
+        _CoordinatorRow((_R.FENCED,), _RE.TASK_LOST, None, None),
+        _CoordinatorRow((_S.BEGUN,), _SE.ACKNOWLEDGED, is_whole, _S.WHOLE, (give_up_older,)),
+        _CoordinatorRow((_S.BEGUN,), _SE.ACKNOWLEDGED, None, None),
+        _CoordinatorRow((_S.WHOLE, _S.COMMITTING), _SE.ACKNOWLEDGED, None, None),
+        _CoordinatorRow((_S.BEGUN,), _SE.FAILED, None, _S.ABANDONED, (tell_all,)),
+        _CoordinatorRow((_S.WHOLE,), _SE.NEXT, None, _S.COMMITTING, (commit,)),
+        _CoordinatorRow((_S.COMMITTING,), _SE.COMMITTED, None, _S.COMPLETE, (announce,)),
+        _CoordinatorRow((_S.WHOLE, _S.COMMITTING), _SE.FAILED, None, None),
     ]
 )
 
@@ -333,21 +333,21 @@ class Coordinator:
         return tuple(map(GiveUp, abandoned_ids))
 
     def _step_run(self, event: RunEvent) -> list[CoordinatorEffect]:
-        self.state, effects = COORDINATOR_TABLE.step(self.state, event, _At(self))
+        self.state, effects = COORDINATOR_TABLE.step(self.state, event, _CoordinatorFacts(self))
         return effects
 
     def _step_snapshot(self, snapshot: SnapshotId, event: SnapshotEvent) -> list[CoordinatorEffect]:
         flight = self.in_flight.get(snapshot)
         if flight is None:
             return []
-        flight.state, effects = COORDINATOR_TABLE.step(flight.state, event, _At(self, flight))
+        flight.state, effects = COORDINATOR_TABLE.step(flight.state, event, _CoordinatorFacts(self, flight))
         if flight.state in {SnapshotState.COMPLETE, SnapshotState.ABANDONED}:
             del self.in_flight[snapshot]
         return effects
 
     def _commit_next(self) -> list[CoordinatorEffect]:
         """The oldest whole snapshot is committed, if no other one is being committed."""
-        if commits(_At(self)):
+        if commits(_CoordinatorFacts(self)):
             return []
         whole = [flight for flight in self.in_flight.values() if flight.state is SnapshotState.WHOLE]
         return self._step_snapshot(min(whole, key=lambda flight: flight.id).id, SnapshotEvent.NEXT) if whole else []
