@@ -28,7 +28,7 @@ from airflow.sdk import DAG, BaseOperator, Context, Param, chain, get_parsing_co
 
 from headrace import application
 from headrace.errors import FixConfigError
-from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, Times
+from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, ScheduleTimes
 from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
 from headrace.runs.reporting.results import redact_secrets
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = Path(application.__file__).with_name("maintain.py")
 _LESS: Final = "look after one pipeline at a time"
 
-Form = Mapping[str, Any]
+FormValues = Mapping[str, Any]
 
 _RETENTION: Final = {
     **{"pipeline": None, "expire": True, "keep_last": None, "keep_for": None, "keep_tags": "as the pipeline says"},
@@ -110,7 +110,7 @@ class MaintainOperator(BaseOperator):
         if self._own is not None:
             self._own.stop()
 
-    def _chosen_pipelines(self, form: Form) -> list[RootedPipeline]:
+    def _chosen_pipelines(self, form: FormValues) -> list[RootedPipeline]:
         """The pipeline that the form names; else all whose files can be used."""
         if form["pipeline"]:
             return [self.root.pipeline(form["pipeline"])]
@@ -145,7 +145,7 @@ def _retention_of(rooted_pipeline: RootedPipeline) -> str:
     return "" if retention is None or retention.schedule is None else retention_dag_name(retention.schedule)
 
 
-def _asked(form: Form) -> "Maintenance":
+def _asked(form: FormValues) -> "Maintenance":
     """What the form says. Raises FormError if something is wrong with it, before anything is done."""
     from headrace.application.maintain import Maintenance
     from headrace.runs.maintenance import keep_rule
@@ -228,13 +228,13 @@ def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     return dag
 
 
-def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[Times, DAG | Exception]:
+def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[ScheduleTimes, DAG | Exception]:
     """For each schedule of a retention the DAG that applies it, or what Airflow has against it."""
-    schedules: dict[Times, list[str]] = {}
+    schedules: dict[ScheduleTimes, list[str]] = {}
     for rooted_pipeline in pipelines:
         if (schedule := retention_schedule(rooted_pipeline)) is not None:
             schedules.setdefault(schedule, []).append(rooted_pipeline.name)
-    dags: dict[Times, DAG | Exception] = {}
+    dags: dict[ScheduleTimes, DAG | Exception] = {}
     for schedule, names in schedules.items():
         try:
             dags[schedule] = retention_dag(root, retention_dag_name(schedule), schedule, names)
@@ -243,7 +243,7 @@ def retention_dags(root: Root, pipelines: Iterable[RootedPipeline]) -> dict[Time
     return dags
 
 
-def retention_dag(root: Root, name: str, schedule: Times | None = None, pipelines: Sequence[str] = ()) -> DAG:
+def retention_dag(root: Root, name: str, schedule: ScheduleTimes | None = None, pipelines: Sequence[str] = ()) -> DAG:
     """The DAG that applies retentions of one schedule. For its task the name is enough."""
     description = (
         f"Let old snapshots go, with all that only they need, as retentions with the schedule {schedule} say: those of "
@@ -260,7 +260,7 @@ def retention_dag(root: Root, name: str, schedule: Times | None = None, pipeline
     return dag
 
 
-def retention_schedule(rooted: RootedPipeline) -> Times | None:
+def retention_schedule(rooted: RootedPipeline) -> ScheduleTimes | None:
     """When the retention of a pipeline is applied; None if only people apply it, or it has none."""
     retention = rooted.pipeline.retention
     return None if retention is None else retention.schedule

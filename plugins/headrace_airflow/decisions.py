@@ -23,7 +23,7 @@ from airflow.sdk import DAG, AssetAlias, BaseOperator, Context, Param
 from airflow.sdk.api.datamodels._generated import DagRunType  # the type that DAG asks for
 
 from headrace.errors import HeadraceError
-from headrace.pipeline.deployment import Times
+from headrace.pipeline.deployment import ScheduleTimes
 from headrace_airflow import forms
 from headrace_airflow.assets import PublishedEvent
 from headrace_airflow.connection import reaching_store
@@ -82,7 +82,7 @@ def new_root_dag(
     *,
     command: str,
     tags: Sequence[str] = ("decision",),
-    schedule: Times | None = None,
+    schedule: ScheduleTimes | None = None,
 ) -> Iterator[DAG]:
     """The DAG ``name`` of all pipelines of ``root``, to which all tasks belong that are made inside. ``command`` does
     the same on the command line.
@@ -115,8 +115,8 @@ def dry_run_switch() -> Param:
     return switch_param("Dry run", "Only say in the log what would happen.")
 
 
-Form = Mapping[str, Any]
-Act = Callable[["PipelineHandle", Form, str], Iterator[str]]
+FormValues = Mapping[str, Any]
+DecisionAct = Callable[["PipelineHandle", FormValues, str], Iterator[str]]
 """Does it, for the reason that is given last; says in lines what it did."""
 
 
@@ -130,7 +130,7 @@ class Decision:
     name: str
     about: str
     params: Callable[[], dict[str, Any]]
-    act: Act
+    act: DecisionAct
     needs_reason: bool = False
 
 
@@ -143,7 +143,7 @@ def _text_param(title: str, description: str, default: str | None = None, *, req
 _SNAPSHOT_HELP: Final = "A snapshot's id, a branch, a tag"
 
 
-def _release_snapshot(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _release_snapshot(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     from headrace.runs.publishing.publish import STAY
 
     snapshot, output = form["snapshot"] or MAIN, form.get("output") or None
@@ -166,7 +166,7 @@ def _seen_already(handle: "PipelineHandle", snapshot_ref: str, output: str | Non
     return snapshot if published_id == snapshot else None
 
 
-def _rollback_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _rollback_branch(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     branch = form["branch"] or MAIN
     options = forms.asked_in_form("rollback", form)
     given_up = handle.rollback(to=form["to"], branch=branch, dry_run=True, **options)
@@ -179,23 +179,23 @@ def _rollback_branch(handle: "PipelineHandle", form: Form, reason: str) -> Itera
         yield f"rolled back by entry {entry.number}; the next run continues from there"
 
 
-def _drop_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _drop_branch(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     entry = handle.drop(form["name"], message=f"dropped {form['name']}: {reason}")
     yield f"dropped {form['name']} by entry {entry.number}; left are {', '.join(sorted(entry.refs))}"
 
 
-def _tag_snapshot(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _tag_snapshot(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     entry = handle.tag(form["name"], form["snapshot"] or MAIN, message=reason)
     (snapshot,) = (tagged_id for _, tagged_id in entry.moves.values())
     yield f"tag {form['name']} names {snapshot}"
 
 
-def _fork_branch(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _fork_branch(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     entry = handle.fork(form["snapshot"] or MAIN, form["name"], message=reason)
     yield f"branch {form['name']} begins at {entry.refs[form['name']]}: process it with Branch = {form['name']}"
 
 
-def _replay_dropped(handle: "PipelineHandle", form: Form, reason: str) -> Iterator[str]:
+def _replay_dropped(handle: "PipelineHandle", form: FormValues, reason: str) -> Iterator[str]:
     snapshot_ref = form["at"] or MAIN
     landing = (
         handle.replay_late(output=form.get("output") or None, to=form["to"], at=snapshot_ref)

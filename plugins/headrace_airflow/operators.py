@@ -32,7 +32,7 @@ from headrace.errors import FixConfigError, HeadraceError
 from headrace.ext.executors import EXECUTORS
 from headrace.model.time import MIN_INSTANT, UNITS
 from headrace.pipeline.scheduling import ExecutorDecision
-from headrace.runs.reporting.results import Action, RunResult, read_run_result, redact_secrets
+from headrace.runs.reporting.results import RunAction, RunResult, read_run_result, redact_secrets
 from headrace.this_process import escape_invisible, in_one_line
 from headrace_airflow.connection import reaching_sources, reaching_store
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code
@@ -147,7 +147,7 @@ class HeadraceOperator(SparkSubmitOperator):
         self,
         *,
         rooted: RootedPipeline,
-        action: Action,
+        action: RunAction,
         flags: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:

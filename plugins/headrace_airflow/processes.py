@@ -247,7 +247,7 @@ _OLDEST = 2
 
 _STARTED_OVER = "_HEADRACE_ISOLATED"
 
-Entry = Callable[[], None]
+ProcessEntry = Callable[[], None]
 
 
 class NotConfinedError(Exception):
@@ -319,7 +319,9 @@ def main(log: int, entry: int) -> NoReturn:
     _fork_main(socket(fileno=0), socket(fileno=1), socket(fileno=2), log, _entry_function(module, name, closure_values))
 
 
-def _start_over(requests: socket, child_stdout: socket, child_stderr: socket, log_fd: int, target: Entry) -> NoReturn:
+def _start_over(
+    requests: socket, child_stdout: socket, child_stderr: socket, log_fd: int, target: ProcessEntry
+) -> NoReturn:
     """In the fork: another program, confined and without secrets, with the same sockets."""
     for number, stream in enumerate((requests, child_stdout, child_stderr)):
         os.dup2(stream.fileno(), number)
@@ -334,14 +336,14 @@ def _start_over(requests: socket, child_stdout: socket, child_stderr: socket, lo
     os.execve(sys.executable, [sys.executable, "-c", code], {**without_secrets(os.environ), _STARTED_OVER: "1"})  # noqa: S606
 
 
-def _entry_function(module: str, name: str, closure_values: Sequence[object]) -> Entry:
+def _entry_function(module: str, name: str, closure_values: Sequence[object]) -> ProcessEntry:
     """The function of that qualified name; one that stands in another function has ``closure_values`` as its
     variables.
     """
     outer, _, inner = name.partition(".<locals>.")
     outermost: Any = reduce(getattr, outer.split("."), import_module(module))
     if not inner:
-        entry: Entry = outermost
+        entry: ProcessEntry = outermost
         return entry
     (code,) = (
         constant

@@ -35,7 +35,14 @@ from headrace.describe.check import CheckReport, check_pipeline
 from headrace.errors import FixConfigError
 from headrace.ext.stores import shown
 from headrace.model.time import Duration
-from headrace.pipeline.deployment import AirflowOptions, AssetSchedule, CronSchedule, FileSchedule, Schedule, Times
+from headrace.pipeline.deployment import (
+    AirflowOptions,
+    AssetSchedule,
+    CronSchedule,
+    FileSchedule,
+    Schedule,
+    ScheduleTimes,
+)
 from headrace_airflow.assets import PublishedEvent, landed_asset
 from headrace_airflow.failures import RETRIES
 from headrace_airflow.families.code_tab import show_in_code_tab
@@ -105,11 +112,11 @@ def _schedule_asset(uri: str, root: Root) -> Asset:
     return published_asset(f"{named_root}{name}" if named_root else root.qualified_name(name))
 
 
-def _asset_schedule(assets: list[Asset], or_at: Times | None) -> Any:
+def _asset_schedule(assets: list[Asset], or_at: ScheduleTimes | None) -> Any:
     return assets if or_at is None else AssetOrTimeSchedule(assets=assets, timetable=timetable_by_time(or_at))
 
 
-def timetable_by_time(schedule: Times) -> Any:
+def timetable_by_time(schedule: ScheduleTimes) -> Any:
     """What Airflow takes as a schedule by times."""
     if isinstance(schedule, CronSchedule):
         return CronTriggerTimetable(schedule.expression, timezone=schedule.zone)

@@ -36,8 +36,8 @@ _STATUS: Final[Mapping[type[HeadraceError], int]] = {
     RetryError: status.HTTP_503_SERVICE_UNAVAILABLE,
 }
 
-Limit = Annotated[int, Query(ge=1, le=500)]
-At = Annotated[str, Query(min_length=1, max_length=200)]
+LimitQuery = Annotated[int, Query(ge=1, le=500)]
+AtQuery = Annotated[str, Query(min_length=1, max_length=200)]
 
 OfOutput = Annotated[str, Query(pattern="^[a-z0-9_]{0,63}$")]
 """One output of several, by name; "": the only one, which has none."""
@@ -117,56 +117,62 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
         return _Answer(neighbours(roots, roots.root_named(owner.root), owner.pipeline, user))
 
     @app.get("/api/dags/{dag_id}/history", dependencies=readers)
-    def history(dag_id: str, limit: Limit = 50, before: int | None = None) -> Any:
+    def history(dag_id: str, limit: LimitQuery = 50, before: int | None = None) -> Any:
         return _Answer(_page_of(roots, dag_id).history(limit, before))
 
     @app.get("/api/dags/{dag_id}/epochs", dependencies=readers)
-    def epochs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
+    def epochs(dag_id: str, at: AtQuery = MAIN, limit: LimitQuery = 50) -> Any:
         return _Answer(_page_of(roots, dag_id).epochs(at, limit))
 
     @app.get("/api/dags/{dag_id}/epochs/runs", dependencies=readers)
-    def epoch_runs(dag_id: str, at: At = MAIN, limit: Limit = 50) -> Any:
+    def epoch_runs(dag_id: str, at: AtQuery = MAIN, limit: LimitQuery = 50) -> Any:
         writers = _page_of(roots, dag_id).writers(at, limit)
         runs = _dag_runs({*writers.values()})
         return _Answer({epoch: {"run": run_id, "dag_run": runs.get(run_id)} for epoch, run_id in writers.items()})
 
     @app.get("/api/dags/{dag_id}/graph", dependencies=readers)
-    def graph(dag_id: str, user: GetUserDep, at: At = MAIN) -> Any:
+    def graph(dag_id: str, user: GetUserDep, at: AtQuery = MAIN) -> Any:
         return _Answer(_page_of(roots, dag_id).graph(at, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/lateness", dependencies=readers)
-    def lateness(dag_id: str, at: At = MAIN, limit: Limit = 50, output: OfOutput = "") -> Any:
+    def lateness(dag_id: str, at: AtQuery = MAIN, limit: LimitQuery = 50, output: OfOutput = "") -> Any:
         return _Answer(_page_of(roots, dag_id).lateness(at, limit, output))
 
     @app.get("/api/dags/{dag_id}/audits", dependencies=readers)
-    def audits(dag_id: str, user: GetUserDep, limit: Limit = 20) -> Any:
+    def audits(dag_id: str, user: GetUserDep, limit: LimitQuery = 20) -> Any:
         return _Answer(_page_of(roots, dag_id).audits(limit, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/diff", dependencies=readers)
-    def diff(dag_id: str, before: At, after: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
+    def diff(
+        dag_id: str, before: AtQuery, after: AtQuery, user: GetUserDep, limit: LimitQuery = 20, *, output: OfOutput = ""
+    ) -> Any:
         return _Answer(
             _page_of(roots, dag_id).diff(before, after, limit, output, with_values=listing.may_edit(dag_id, user))
         )
 
     @app.get("/api/dags/{dag_id}/rehearsals/release", dependencies=readers)
-    def release(dag_id: str, snapshot: At, user: GetUserDep, limit: Limit = 20, *, output: OfOutput = "") -> Any:
+    def release(
+        dag_id: str, snapshot: AtQuery, user: GetUserDep, limit: LimitQuery = 20, *, output: OfOutput = ""
+    ) -> Any:
         page = _page_of(roots, dag_id)
         return _Answer(page.release(snapshot, output, limit, with_values=listing.may_edit(dag_id, user)))
 
     @app.get("/api/dags/{dag_id}/rehearsals/rollback", dependencies=readers)
-    def rollback(dag_id: str, to: At, branch: At = MAIN) -> Any:
+    def rollback(dag_id: str, to: AtQuery, branch: AtQuery = MAIN) -> Any:
         return _Answer(_page_of(roots, dag_id).rollback(to, branch))
 
     @app.get("/api/dags/{dag_id}/recovery-targets", dependencies=readers)
-    def recovery_targets(dag_id: str, limit: Limit = 20) -> Any:
+    def recovery_targets(dag_id: str, limit: LimitQuery = 20) -> Any:
         return _Answer(_page_of(roots, dag_id).recovery_targets(limit))
 
     @app.get("/api/dags/{dag_id}/rehearsals/recover", dependencies=readers)
-    def recovery(dag_id: str, to: At) -> Any:
+    def recovery(dag_id: str, to: AtQuery) -> Any:
         return _Answer(_page_of(roots, dag_id).recovery(to))
 
     @app.get("/api/dags/{dag_id}/rehearsals/promote", dependencies=readers)
-    def promotion(dag_id: str, branch: At, user: GetUserDep, limit: Limit = 20, *, patch: bool = False) -> Any:
+    def promotion(
+        dag_id: str, branch: AtQuery, user: GetUserDep, limit: LimitQuery = 20, *, patch: bool = False
+    ) -> Any:
         changes = _page_of(roots, dag_id).promotion(
             branch, limit, patch=patch, with_values=listing.may_edit(dag_id, user)
         )
