@@ -15,7 +15,7 @@ import pandas as pd
 
 from headrace.audit.arrow_frames import ArrowFrame
 from headrace.audit.gx_library import ExpectationNotEvaluatedError, Library, load_library
-from headrace.audit.range import FAILING_ROWS, Frame, Row, shown_value
+from headrace.audit.range import FAILING_ROWS, Frame, ShownRow, shown_value
 from headrace.audit.store import Finding
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import Scalar
@@ -90,7 +90,7 @@ def _failing_rows(
     frame: Frame,
     identity: Sequence[str],
     using: Library,
-) -> Iterator[tuple[Row, ...]]:
+) -> Iterator[tuple[ShownRow, ...]]:
     """For each of ``expectations``, which look at rows and failed, the first rows that fail it."""
     if not expectations:
         return
@@ -105,7 +105,9 @@ def _failing_rows(
         yield _rows_of_result(entry.result, expectations[_expectation_position(entry)], identity)
 
 
-def _rows_of_result(result: Mapping[str, Any], expectation: Expectation, identity: Sequence[str]) -> tuple[Row, ...]:
+def _rows_of_result(
+    result: Mapping[str, Any], expectation: Expectation, identity: Sequence[str]
+) -> tuple[ShownRow, ...]:
     """The rows that ``result`` names: their ``identity``, then the columns that the expectation is about."""
     values = result.get("partial_unexpected_list", [])
     places = result.get("partial_unexpected_index_list") or [{} for _ in values]

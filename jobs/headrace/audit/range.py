@@ -70,7 +70,7 @@ FAILING_ROWS: Final = 5
 
 _LONGEST_VALUE: Final = 200
 
-Row = Mapping[str, str | int | float | bool | None]
+ShownRow = Mapping[str, str | int | float | bool | None]
 """A row for people: values by column, times as ISO 8601 in UTC."""
 
 

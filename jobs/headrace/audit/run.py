@@ -26,7 +26,7 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:
     from headrace.audit.usual import UsualAudit, ViewFindings
 
-_Found = TypeVar("_Found")
+_Finding = TypeVar("_Finding")
 
 
 @contextmanager
@@ -206,8 +206,8 @@ def _usual_without_released(
 
 
 def _of_undecided(
-    view: ExpectationView, rows: int, subject: AuditSubject, look: Callable[[Frame, int], _Found]
-) -> _Found | None:
+    view: ExpectationView, rows: int, subject: AuditSubject, look: Callable[[Frame, int], _Finding]
+) -> _Finding | None:
     """What ``look`` finds in the rows that nobody has released, given how many there are; None: it is all ``rows``."""
     if not subject.released:
         return None

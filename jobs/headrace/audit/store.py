@@ -33,10 +33,10 @@ from itertools import islice
 from typing import Any, Final
 
 from headrace.audit.limits import LimitFinding
-from headrace.audit.range import Row
+from headrace.audit.range import ShownRow
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.model.expressions.data_types import Scalar
-from headrace.pipeline.quality import Argument, Expectation, ExpectationView, Severity, UsualCheck
+from headrace.pipeline.quality import Expectation, ExpectationArgument, ExpectationView, Severity, UsualCheck
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.codec import JsonRecord, seal_fields, unseal_fields
 from headrace_snapshots.names import ObjectKind, audit_folder, audited_range, history_path, object_folder
@@ -213,7 +213,7 @@ class UsualFinding(JsonRecord, frozen=True, omit_defaults=True):
     versions: int
     said: str
     is_judged: bool = True
-    failing: tuple[Row, ...] = ()
+    failing: tuple[ShownRow, ...] = ()
     released: tuple[int, ...] = ()
 
     @property
@@ -279,13 +279,13 @@ class Finding:
     """
 
     name: str
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, ExpectationArgument]
     view: ExpectationView
     success: bool
     observed: Scalar = None
     unexpected_count: int | None = None
     element_count: int | None = None
-    failing: tuple[Row, ...] = ()
+    failing: tuple[ShownRow, ...] = ()
     released: tuple[int, ...] = ()
 
     @property

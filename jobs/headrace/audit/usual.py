@@ -265,7 +265,7 @@ def _measure_column(
 
 def rows_to_blame(
     frame: audit_range.Frame, condition: BlamedRows, identity: Sequence[str]
-) -> tuple[audit_range.Row, ...]:
+) -> tuple[audit_range.ShownRow, ...]:
     """The first rows of ``frame``, by ``identity``, that fulfil ``condition``, as they are shown."""
     from headrace.read.views.arrow_types import zoneless_rows  # with Arrow
 

@@ -148,11 +148,13 @@ SnapshotArgument = Annotated[
         complete=cli_parameters.complete_snapshot,
     ),
 ]
-Root = Annotated[
+RootOption = Annotated[
     str,
     cli_parameters.Option(help="URI of the deployment: file:///folder or s3://bucket/prefix.", envvar="HEADRACE_ROOT"),
 ]
-Output = Annotated[Format, cli_parameters.Option(name="--format", help="Tables for people, or JSON for machines.")]
+FormatOption = Annotated[
+    Format, cli_parameters.Option(name="--format", help="Tables for people, or JSON for machines.")
+]
 ViewOption = Annotated[
     str, cli_parameters.Option(name="--view", help="current, panes, late, rejected, or state (open windows).")
 ]
@@ -160,7 +162,7 @@ StageOption = Annotated[
     int | None,
     cli_parameters.Option(min=1, help="The number of an aggregation in the chain; by default the last."),
 ]
-At = Annotated[
+AtOption = Annotated[
     str,
     cli_parameters.Option(
         help="A branch, a tag, a snapshot's id, or a time: what readers saw then, like 2026-01-01T00:00:00Z.",

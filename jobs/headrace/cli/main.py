@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from headrace.cli.app import At, Output, PipelineArgument, Root, StageOption, ViewOption, app, command
+from headrace.cli.app import AtOption, FormatOption, PipelineArgument, RootOption, StageOption, ViewOption, app, command
 from headrace.cli.commands import history, pipelines, run, snapshots
 from headrace.cli.output import (
     Format,
@@ -46,16 +46,16 @@ SHOWN_OF_A_PANE = ("window_start", "window_end", "timing", "pane_index", "is_ret
 def read(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     view: ViewOption = "current",
-    at: At = PUBLISHED,
+    at: AtOption = PUBLISHED,
     where: Annotated[str | None, Option(help="A condition over the columns (SQL), such as 'flights > 20'.")] = None,
     order: Annotated[str | None, Option(help="What to order by (SQL), such as 'max_delay desc'.")] = None,
     limit: Annotated[
         int | None, Option(min=0, help=f"How many rows; by default {SHOWN_ROWS} in a table, all in JSON.")
     ] = None,
     stage: StageOption = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Print the rows of a view: the results of a pipeline."""
     from headrace.cli.deployments import reader_of
@@ -79,11 +79,11 @@ def read(
 def files(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     view: ViewOption = "current",
-    at: At = PUBLISHED,
+    at: AtOption = PUBLISHED,
     verify: Annotated[bool, Option(help="Read the files and compare their checksums first.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Print the paths of a view's Parquet files, for engines of your own."""
     from headrace.cli.deployments import reader_of
@@ -102,11 +102,11 @@ def files(
 def plot(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     out: Annotated[Path | None, Option(help="Draw event time against processing time into this file.")] = None,
-    at: At = MAIN,
+    at: AtOption = MAIN,
     epochs: Annotated[int, Option(min=1, help="How many epochs, counted from the newest.")] = 200,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Sum up how late the data was, with quantiles for choosing bound and allowed lateness; draw it with --out."""
     from headrace.cli.deployments import handle_of

@@ -49,7 +49,7 @@ def final_rows(function: str, *, connection: str | None = None, name: str | None
 
 
 @dataclass(frozen=True)
-class _Function(OpenReceiver):
+class _FunctionReceiver(OpenReceiver):
     function: Callable[[FinalRows], Any]
 
     def receive(self, rows: FinalRows) -> None:
@@ -63,7 +63,7 @@ class FinalRowsKind(SinkConnector):
     def open(self, sink: Sink, connection: Connection) -> Iterator[OpenReceiver]:
         assert isinstance(sink, FinalRowsSink)
         send_function = named_function(f"sink {sink.name}", sink.function, sink.package, SinkRefusedError)
-        yield _Function(send_function.function)
+        yield _FunctionReceiver(send_function.function)
 
 
 FINAL_ROWS = FinalRowsKind()

@@ -100,7 +100,7 @@ def registered_definition(name: str) -> Pipeline | None:
         return None
 
 
-Where = str | Expr
+WhereCondition = str | Expr
 """A condition in SQL, as DuckDB reads it, or an expression of Headrace."""
 
 
@@ -198,7 +198,7 @@ class PipelineReader(Suggesting):
         return has_had(self._catalog, output)
 
     def current(
-        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """The latest pane of each key and window; none where everything was withdrawn.
 
@@ -210,7 +210,7 @@ class PipelineReader(Suggesting):
         return self._lazy_view(View.CURRENT, at=at, where=where, columns=columns)
 
     def panes(
-        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """Every pane and every retraction.
 
@@ -222,7 +222,7 @@ class PipelineReader(Suggesting):
         return self._lazy_view(View.PANES, at=at, where=where, columns=columns)
 
     def late(
-        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """Elements that were dropped because their window had expired.
 
@@ -234,7 +234,7 @@ class PipelineReader(Suggesting):
         return self._lazy_view(View.LATE, at=at, where=where, columns=columns)
 
     def rejected(
-        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """Dead letters: records that could not be read, or were not allowed.
 
@@ -246,7 +246,7 @@ class PipelineReader(Suggesting):
         return self._lazy_view(View.REJECTED, at=at, where=where, columns=columns)
 
     def snapshots(
-        self, *, at: At | None = None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, *, at: At | None = None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         """The snapshot and those before it, a row each, oldest first: clocks, counts, and what points to it.
 
@@ -268,7 +268,7 @@ class PipelineReader(Suggesting):
         pipeline: Definition | None = None,
         stage: int | None = None,
         at: At | None = None,
-        where: Where | None = None,
+        where: WhereCondition | None = None,
         columns: Sequence[str] | None = None,
     ) -> "LazyView":
         """The windows that are still open: what each holds so far, has emitted, and waits for (``open_windows``).
@@ -401,7 +401,7 @@ class PipelineReader(Suggesting):
         view: str = View.CURRENT,
         *,
         at: At | None = None,
-        where: Where | None = None,
+        where: WhereCondition | None = None,
         columns: Sequence[str] | None = None,
         stage: int | None = None,
     ) -> "LazyView":
@@ -455,7 +455,7 @@ class PipelineReader(Suggesting):
         return LogEntries(islice(self._catalog.history(before, at_once=limit), limit))
 
     def _lazy_view(
-        self, view: View, *, at: At | None, where: Where | None = None, columns: Sequence[str] | None = None
+        self, view: View, *, at: At | None, where: WhereCondition | None = None, columns: Sequence[str] | None = None
     ) -> "LazyView":
         from headrace.read.views.lazy_view import LazyView
         from headrace.read.views.sources import OutputFiles

@@ -121,7 +121,7 @@ class NamesFiles:
         ]
 
 
-Layers = tuple[snapshot_files.Layer, ...]
+TableLayers = tuple[snapshot_files.Layer, ...]
 
 
 class Folds:
@@ -136,7 +136,7 @@ class Folds:
         self._merges = TableMerges(tuple(unfinished))
         self._beside = BackgroundThread[Mapping[MergeStep, Sequence[tuple[snapshot_files.DataFile, ...]]]]("fold")
 
-    def begin_step(self, layers: Layers, prefix: str) -> None:
+    def begin_step(self, layers: TableLayers, prefix: str) -> None:
         """Begin a step of the fold of committed ``layers``, into files below ``prefix``, unless one is under way.
 
         What is folded has the columns of today, and readers take a layer's for those of its last epoch: none is made of
@@ -168,7 +168,7 @@ class Folds:
             numbers=step.parts,
         )
 
-    def adopt_folded(self, layers: Layers, *, wait: bool) -> Layers:
+    def adopt_folded(self, layers: TableLayers, *, wait: bool) -> TableLayers:
         """``layers`` with what was folded meanwhile; the step that is under way is waited for if the caller says so, or
         if there are very many layers. Raises the error that ended it.
         """

@@ -136,7 +136,7 @@ class _Late:
         self._counts, self._left = relanding.counts, relanding.left
         (self.target,) = relanding.targets.values()
 
-    def files_of_epoch(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
+    def files_of_epoch(self, epoch: str, rows: runs_relanding.ReadRows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Where the first has landed, all have: nothing is read."""
         first = self.target.file_name(epoch)
         if first in self.target.already_landed:
@@ -174,7 +174,7 @@ class _Late:
             name = self.target.file_name(epoch, number) if number else self.target.file_name(epoch)
             yield runs_relanding.Copy(self.target, name, {file: lines[file] for file in files})
 
-    def _landing_records(self, rows: runs_relanding.Rows) -> Iterator[runs_relanding.DroppedRecord]:
+    def _landing_records(self, rows: runs_relanding.ReadRows) -> Iterator[runs_relanding.DroppedRecord]:
         """What lands of the late rows, equal records as often as they came."""
         windows: defaultdict[runs_relanding.DroppedRecord, Counter[tuple[Any, Any]]] = defaultdict(Counter)
         for row in rows():
@@ -337,7 +337,7 @@ class _DeadLetterChoice:
         self._of_main = _of_main(relanding.catalog) if relanding.own else set()
         self._came_since = cache(partial(_came_since, relanding.catalog, pipeline.outputs))
 
-    def copies_of_epoch(self, epoch: str, rows: runs_relanding.Rows) -> Iterator[runs_relanding.Copy]:
+    def copies_of_epoch(self, epoch: str, rows: runs_relanding.ReadRows) -> Iterator[runs_relanding.Copy]:
         """The files of an epoch. Their names depend on nothing else: a file of which nothing can land has a number all
         the same.
         """
@@ -351,7 +351,7 @@ class _DeadLetterChoice:
                 yield runs_relanding.Copy(target, target.file_name(epoch, name), lines)
 
     def _letters_by_input(
-        self, epoch: str, rows: runs_relanding.Rows
+        self, epoch: str, rows: runs_relanding.ReadRows
     ) -> Mapping[str, list[runs_relanding.DroppedRecord]]:
         """What lands of the dead letters of an epoch, by input; a record of which several were made, once."""
         letters: defaultdict[str, dict[runs_relanding.DroppedRecord, None]] = defaultdict(dict)

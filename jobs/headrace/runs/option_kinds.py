@@ -209,7 +209,7 @@ class RunOption(NamedTuple):
         return self._replace(**self.doors.get(door, {}))
 
 
-Made = Literal["span", "clock"]
+OptionResult = Literal["span", "clock"]
 """What is made of several options."""
 
 
@@ -219,10 +219,10 @@ class OptionField(NamedTuple):
     """
 
     options: tuple[RunOption, ...]
-    made: Made | None = None
+    made: OptionResult | None = None
 
 
-def option_field(default: Any, *options: RunOption, made: Made | None = None) -> Any:
+def option_field(default: Any, *options: RunOption, made: OptionResult | None = None) -> Any:
     """A field of RunOptions with the ``options`` that it is given by; of several it is ``made``."""
     field_options = options if made is not None else tuple(one._replace(default=default) for one in options)
     return field(default=default, metadata={DECLARED: OptionField(field_options, made)})

@@ -12,7 +12,7 @@ from headrace.model.arguments import Arguments
 from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
-from headrace.runs.option_kinds import Made, RunOption, RunOptionsError, SignalsOption
+from headrace.runs.option_kinds import OptionResult, RunOption, RunOptionsError, SignalsOption
 from headrace.runs.options import option_fields, options_of_method
 from headrace.runs.replay_clock import parse_clock
 
@@ -58,7 +58,7 @@ def _parse_instant(text: str) -> Instant:
         ) from error
 
 
-_MADE: Final[Mapping[Made, Callable[..., Any]]] = {"span": parse_span, "clock": parse_clock}
+_MADE: Final[Mapping[OptionResult, Callable[..., Any]]] = {"span": parse_span, "clock": parse_clock}
 
 
 def checked_fields(method: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from headrace.runs.executors.choice import WorkEstimate, input_bytes, work_of_ru
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.parking import waiting_outputs
-from headrace.runs.reporting.results import Action
+from headrace.runs.reporting.results import RunAction
 from headrace.runs.restore import RestoredRun
 from headrace.sources.landing import ByInput, check_places, count_files
 from headrace.sources.progress import PipelineProgress, WatermarkHold
@@ -47,7 +47,7 @@ class PreparedRun:
 
     context: RunContext
     plan: Callable[[RunContext], tuple[runs_stages.RunStage, ...]]
-    action: Action
+    action: RunAction
 
 
 def plan_run(run: RunContext) -> tuple[runs_stages.RunStage, ...]:
@@ -323,7 +323,7 @@ class DryRun:
     """
 
     pipeline: str
-    stages: tuple[runs_stages.Stage, ...]
+    stages: tuple[runs_stages.PlannedStage, ...]
     warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -355,7 +355,7 @@ def look_ahead(prepared: PreparedRun) -> DryRun:
     return DryRun(run.pipeline.name, stages, tuple(run.warnings))
 
 
-def reads_of(stage: runs_stages.Stage) -> ByInput:
+def reads_of(stage: runs_stages.PlannedStage) -> ByInput:
     """What ``stage`` lands or reads, by input."""
     match stage:
         case runs_stages.LandRecords():
@@ -365,7 +365,7 @@ def reads_of(stage: runs_stages.Stage) -> ByInput:
     return {}
 
 
-def _as_json(stage: runs_stages.Stage) -> dict[str, Any]:
+def _as_json(stage: runs_stages.PlannedStage) -> dict[str, Any]:
     reads = {name: [split.path for split in splits] for name, splits in reads_of(stage).items()}
     return {"stage": stage.word, "does": str(stage), **({"reads": reads} if reads else {})}
 

@@ -295,7 +295,7 @@ _TORN = (
     "letter that the encoding of the source does not have): land a corrected file of them under another name"
 )
 
-Rows = Callable[[], Iterator[Mapping[str, Any]]]
+ReadRows = Callable[[], Iterator[Mapping[str, Any]]]
 """Reads the rows of an epoch."""
 
 
@@ -398,7 +398,7 @@ class Relanding:
         """The targets that the pipeline itself reads, by input."""
         return {name: target for name, target in self.targets.items() if target.lands_in_source}
 
-    def land(self, columns: Iterable[str], copies: Callable[[str, Rows], Iterator[Copy]]) -> dict[str, Any]:
+    def land(self, columns: Iterable[str], copies: Callable[[str, ReadRows], Iterator[Copy]]) -> dict[str, Any]:
         """Land the ``copies`` that are made of each epoch and its rows, which have ``columns``. Returns the fields that
         the result has for every view.
         """

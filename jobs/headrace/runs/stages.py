@@ -273,7 +273,7 @@ class DeliverOutput:
         return f"make sink {self.sink.name} hold {content_text}{how}{take_over_text}"
 
 
-Stage = RunStage | CutOver | DeliverOutput
+PlannedStage = RunStage | CutOver | DeliverOutput
 """With what follows a backfill, and what follows a publish."""
 
 

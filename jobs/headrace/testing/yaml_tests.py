@@ -50,7 +50,7 @@ from headrace.testing.results import VIEWS, Result, StepResults, view_difference
 _TAG_PREFIX = "tag:yaml.org,2002:"
 
 
-class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]
     """Only what YAML 1.2 says of scalars."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
@@ -62,7 +62,7 @@ for _name, _pattern, _first in (
     ("int", r"[-+]?[0-9]+", list("-+0123456789")),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
 ):
-    _Loader.add_implicit_resolver(f"{_TAG_PREFIX}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+    _YamlLoader.add_implicit_resolver(f"{_TAG_PREFIX}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 Mistakes = list[testing_steps.UnitTestError]
@@ -135,7 +135,7 @@ def read_document(file: Path) -> DocumentNode:
     """The document in ``file``. Raises UnitTestError, naming the line, if it is not one YAML document."""
     try:
         text = file.read_text(encoding="utf-8")
-        root = yaml.compose(text, Loader=_Loader)
+        root = yaml.compose(text, Loader=_YamlLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise testing_steps.UnitTestError(f"{file} cannot be read: {error}") from error
     except yaml.YAMLError as error:

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, StageOption, command
+from headrace.cli.app import (
+    DONE,
+    FAILED_CASES,
+    AtOption,
+    FormatOption,
+    PipelineArgument,
+    RootOption,
+    StageOption,
+    command,
+)
 from headrace.cli.commands.snapshots import print_entry
 from headrace.cli.output import Format, as_typed, print_fields, print_json, print_lines, print_notice
 from headrace.cli.parameters import Argument, Option, complete_branch, complete_snapshot, flags_again
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 def explain(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     key: Annotated[
         list[str] | None,
         Option(
@@ -37,13 +46,13 @@ def explain(
         str | None,
         Option(help="A time in the window, such as its start; by default all known windows of the key."),
     ] = None,
-    at: At = MAIN,
+    at: AtOption = MAIN,
     stage: StageOption = None,
     epochs: Annotated[
         int | None,
         Option(help="Look at panes and late records of so many newest epochs alone; by default at all."),
     ] = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Say why the windows of a key have fired or not, and what they wait for; and which rows joined ones have met."""
     from headrace.cli.deployments import reader_of
@@ -59,12 +68,12 @@ def explain(
 def plan(
     pipeline: PipelineArgument,
     *,
-    root: Root,
-    at: At = MAIN,
+    root: RootOption,
+    at: AtOption = MAIN,
     stages: Annotated[
         bool, Option(help="Print also what a run would do now, stage by stage, as run --dry-run does; it asks sources.")
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Say what a run would do with the pipeline as it is written now: keep or migrate its state, or refuse; and why.
 
@@ -108,7 +117,7 @@ def diff(
     before: Annotated[str, Argument(metavar="A", help=_SNAPSHOT_HELP, complete=complete_snapshot)] = PUBLISHED,
     after: Annotated[str | None, Argument(metavar="B", help="The other one.", complete=complete_snapshot)] = None,
     *,
-    root: Root,
+    root: RootOption,
     limit: Annotated[int, Option(min=0, help="Rows to print; all are counted.")] = 20,
     against: Annotated[
         str | None,
@@ -123,7 +132,7 @@ def diff(
     ] = None,
     without: Annotated[list[str] | None, Option(help="A column that is not compared. Repeatable.")] = None,
     tolerance: Annotated[float, Option(min=0, max=1, help="How much floats may differ, relative to the greater.")] = 0,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Compare two snapshots: what readers would see change, input, watermarks, state, late rows and dead letters.
 
@@ -172,8 +181,8 @@ def fork(
     snapshot: Annotated[str, Argument(metavar="SNAPSHOT", help=_SNAPSHOT_HELP, complete=complete_snapshot)],
     name: Annotated[str, Argument(metavar="NAME", help="The new branch.")],
     *,
-    root: Root,
-    output: Output = Format.TEXT,
+    root: RootOption,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Make a branch at a snapshot, for runs beside main (headrace run --branch). Readers of main see nothing of it."""
     from headrace.cli.deployments import handle_of
@@ -196,13 +205,13 @@ def rollback(
             complete=complete_snapshot,
         ),
     ],
-    root: Root,
+    root: RootOption,
     branch: Annotated[str, Option(help="The branch to move back.", complete=complete_branch)] = MAIN,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "rolled back by hand",
     dry_run: Annotated[
         bool, Option(help="Move nothing; print what would move, patches that would be lost, releases that would end.")
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Move a branch back to a snapshot; 'published' moves with it if it is newer. The next run continues from there.
@@ -233,7 +242,7 @@ def promote(
     pipeline: PipelineArgument,
     branch: Annotated[str, Argument(metavar="BRANCH", help="A branch.", complete=complete_branch)],
     *,
-    root: Root,
+    root: RootOption,
     patch: Annotated[
         bool,
         Option(help="Replace only rows whose windows have expired on both; main goes on as it is."),
@@ -244,7 +253,7 @@ def promote(
     ] = False,
     limit: Annotated[int, Option(min=0, help="Rows that --dry-run prints; all are counted.")] = 20,
     message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")] = "",
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Make a branch main and published, if its whole audit succeeded and it has read all that main has.

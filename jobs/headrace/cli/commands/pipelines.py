@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, Output, Root, command
+from headrace.cli.app import DONE, FAILED_CASES, FormatOption, RootOption, command
 from headrace.cli.output import Format, print_json, print_lines, print_notice, print_table
 from headrace.cli.parameters import Argument, Option, complete_pipeline, given_options
 from headrace.errors import FixConfigError
@@ -114,7 +114,7 @@ def test(
             help="What computes tests in YAML: the kernel of all runs, or the reference interpreter (of headrace-lab).",
         ),
     ] = "local",
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Run the unit tests beside pipelines: given these rows, expect these panes. No files, no JVM."""
     from headrace.testing.pipeline_run import WITHOUT_INTERPRETER, checked_executor, has_interpreter
@@ -154,7 +154,7 @@ def pipelines(
     root: Annotated[
         str | None, Option(help="Also say how far each has come under this root.", envvar="HEADRACE_ROOT")
     ] = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """List the registered pipelines: the ones that ship, and the ones in the folders of HEADRACE_PIPELINES.
 
@@ -184,7 +184,7 @@ def pipelines(
 @command("headrace lineage --root file:///tmp/hr", options="lineage")
 def lineage(
     *,
-    root: Root,
+    root: RootOption,
     of: Annotated[
         str | None, Option(metavar="PIPELINE", help="Name what has consumed a snapshot of it, or what came of that.")
     ] = None,
@@ -192,7 +192,7 @@ def lineage(
     stuck: Annotated[
         bool, Option(help="Say that nothing is in flight anywhere, or what is, and who waits for whom.")
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Show which pipelines read which, and how far behind each is, in one consistent cut over all of them.
@@ -270,7 +270,7 @@ def check(
             complete=complete_pipeline,
         ),
     ] = None,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Say in words what a pipeline means, draw its graph, name its DAGs, and tell what is wrong with it.
 
@@ -292,7 +292,7 @@ def new(
     name: Annotated[str, Argument(metavar="NAME", help="The name of the pipeline and of its file.")],
     folder: Annotated[Path | None, Option(help="Where to write; by default a folder of that name.")] = None,
     rows: Annotated[bool, Option(help="One that gives rows of its records, and aggregates nothing.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Write a pipeline, a unit test and sample data that run at once. Existing files stay as they are."""
 

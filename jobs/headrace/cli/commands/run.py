@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from click import BadParameter
 from click.exceptions import Exit
 
-from headrace.cli.app import DONE, FAILED_CASES, At, Output, PipelineArgument, Root, SnapshotArgument, command
+from headrace.cli.app import (
+    DONE,
+    FAILED_CASES,
+    AtOption,
+    FormatOption,
+    PipelineArgument,
+    RootOption,
+    SnapshotArgument,
+    command,
+)
 from headrace.cli.output import Format, print_fields, print_json, print_notice, print_table
 from headrace.cli.parameters import Option, given_options
 from headrace_snapshots.names import PUBLISHED
@@ -21,11 +30,11 @@ if TYPE_CHECKING:
 def run(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     dry_run: Annotated[
         bool, Option(help="Do nothing; print what the run would do, stage by stage, from which offsets to which.")
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Process what has landed, audit it, publish it. Or replay it on a branch of its own."""
@@ -49,9 +58,9 @@ def run(
 def backfill(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     dry_run: Annotated[bool, Option(help="Do nothing; print what the backfill would do, stage by stage.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
@@ -77,7 +86,7 @@ def recover(
     pipeline: PipelineArgument,
     snapshot: SnapshotArgument,
     *,
-    root: Root,
+    root: RootOption,
     dry_run: Annotated[
         bool,
         Option(
@@ -85,7 +94,7 @@ def recover(
             "up, and which cannot and why."
         ),
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
     **options: Any,
 ) -> None:
     """Move main back to a snapshot, read everything after it again, audit it, publish it.
@@ -126,15 +135,15 @@ def recover(
 def replay_late(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     to: Annotated[
         str | None,
         Option(
             help="Landing prefix: a path below the root, or a URI; by default the source's prefix, below ROOT/late.",
         ),
     ] = None,
-    at: At = PUBLISHED,
-    output: Output = Format.TEXT,
+    at: AtOption = PUBLISHED,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Land late records again, as files of the source's format; each record lands only once."""
     from headrace.cli.deployments import handle_and_output
@@ -152,7 +161,7 @@ def replay_late(
 def replay_rejected(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     of: Annotated[
         str | None, Option(name="--input", help="Land only dead letters of this input; by default of all.")
     ] = None,
@@ -163,8 +172,8 @@ def replay_rejected(
             "ROOT/rejected.",
         ),
     ] = None,
-    at: At = PUBLISHED,
-    output: Output = Format.TEXT,
+    at: AtOption = PUBLISHED,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Land dead letters again as they were, for a pipeline that can read them now; each record lands only once."""
     from headrace.cli.deployments import handle_and_output
@@ -227,13 +236,13 @@ def _describe_late_records(late: int | None, records: int) -> str:
 def deliver(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     sink: Annotated[list[str] | None, Option(help="Only this sink. Repeatable.")] = None,
     take_over: Annotated[bool, Option(help="Replace what another root or pipeline has delivered there.")] = False,
     refill: Annotated[bool, Option(help="Replace all that is there, whatever others have done to it.")] = False,
     check: Annotated[bool, Option(help="Compare what sinks hold with what was delivered; change nothing.")] = False,
     dry_run: Annotated[bool, Option(help="Do nothing; print what each sink would hold. No sink is asked.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Make the sinks of a pipeline, or of one output (shop.py:shop.hourly), hold what readers see.
 

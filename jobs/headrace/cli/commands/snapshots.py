@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from click.exceptions import Exit
 
-from headrace.cli.app import Output, PipelineArgument, RefArgument, Root, SnapshotArgument, command
+from headrace.cli.app import FormatOption, PipelineArgument, RefArgument, RootOption, SnapshotArgument, command
 from headrace.cli.output import Format, print_fields, print_json, print_lines, print_notice, print_table
 from headrace.cli.parameters import Argument, Option, complete_snapshot
 from headrace.errors import RestoreError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def log(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20,
     before: Annotated[int | None, Option(min=0, help="Only entries with a lower number.")] = None,
     graph: Annotated[
@@ -33,7 +33,7 @@ def log(
             "any more.",
         ),
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Print the catalog log, newest entry first: commits, publishes, rollbacks. Or draw its snapshots as a graph."""
     from headrace.cli.deployments import handle_of
@@ -70,8 +70,8 @@ def show(
     pipeline: PipelineArgument,
     snapshot: SnapshotArgument,
     *,
-    root: Root,
-    output: Output = Format.TEXT,
+    root: RootOption,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Print a snapshot: clocks, counts, tables, timings, storage requests."""
     from headrace.cli.deployments import handle_of
@@ -130,9 +130,9 @@ def release(
     pipeline: PipelineArgument,
     snapshot: SnapshotArgument,
     *,
-    root: Root,
+    root: RootOption,
     message: Annotated[str, Option(help="Who decided it, and why; kept in the log.")],
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Publish a snapshot whose audit failed: a person's decision, recorded with its reason.
 
@@ -156,8 +156,8 @@ def release(
 def publish(
     pipeline: PipelineArgument,
     *,
-    root: Root,
-    output: Output = Format.TEXT,
+    root: RootOption,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Publish of main what its stored audits found good, of one output (shop.hourly) or of all. It audits nothing."""
     from headrace.cli.deployments import handle_and_output
@@ -176,8 +176,8 @@ def tag(
         Argument(metavar="[SNAPSHOT]", help="A snapshot's id, a branch or a tag.", complete=complete_snapshot),
     ] = MAIN,
     *,
-    root: Root,
-    output: Output = Format.TEXT,
+    root: RootOption,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Give a snapshot a name that stays: to read it, to roll back to it, to replay it."""
     from headrace.cli.deployments import handle_of
@@ -190,12 +190,12 @@ def drop(
     pipeline: PipelineArgument,
     name: RefArgument,
     *,
-    root: Root,
+    root: RootOption,
     message: Annotated[str, Option(help="Why; kept in the log.")] = "",
     reader: Annotated[
         bool, Option(name="--reader", help="NAME is a pipeline that read this one, and is gone: keep nothing for it.")
     ] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Drop a branch or a tag, and say which still stand. Its snapshots stay in the store."""
     from headrace.cli.deployments import handle_of
@@ -242,7 +242,7 @@ SHOWN_PROBLEMS = 50
 def expire(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     keep_last: Annotated[int | None, Option(min=1, help="How many published snapshots to keep.")] = None,
     keep_for: Annotated[
         str | None, Option(help="Also keep younger snapshots than this: a length of time, such as 30d.")
@@ -252,7 +252,7 @@ def expire(
         Option(name="--keep-tags/--drop-tags", help="Keep tagged snapshots, or drop the tags of expired ones."),
     ] = None,
     dry_run: Annotated[bool, Option(help="Only say what would happen.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Remove old snapshots, everything that only they need, and what killed runs left behind.
 
@@ -281,10 +281,10 @@ def expire(
 def fsck(
     pipeline: PipelineArgument,
     *,
-    root: Root,
+    root: RootOption,
     deep: Annotated[bool, Option(help="Read data files too, and compare their checksums.")] = False,
     repair: Annotated[bool, Option(help="Restore what the whole objects allow; move no branch.")] = False,
-    output: Output = Format.TEXT,
+    output: FormatOption = Format.TEXT,
 ) -> None:
     """Check that everything is there that snapshots, readers and runs need; say what is damaged, and what to do."""
     from headrace.cli.deployments import handle_of

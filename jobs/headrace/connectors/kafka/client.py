@@ -98,7 +98,7 @@ class _Uuid(types.AbstractType[bytes]):
         return data.read(16)
 
 
-_Text = types.CompactString("utf-8")
+_KafkaString = types.CompactString("utf-8")
 
 
 class TopicResponse(Response):
@@ -112,19 +112,19 @@ class TopicResponse(Response):
             "brokers",
             types.CompactArray(
                 ("node_id", types.Int32),
-                ("host", _Text),
+                ("host", _KafkaString),
                 ("port", types.Int32),
-                ("rack", _Text),
+                ("rack", _KafkaString),
                 ("tags", types.TaggedFields),
             ),
         ),
-        ("cluster_id", _Text),
+        ("cluster_id", _KafkaString),
         ("controller_id", types.Int32),
         (
             "topics",
             types.CompactArray(
                 ("error_code", types.Int16),
-                ("name", _Text),
+                ("name", _KafkaString),
                 ("topic_id", _Uuid),
                 ("is_internal", types.Boolean),
                 (
@@ -157,7 +157,7 @@ class TopicRequestStruct(RequestStruct):
     API_VERSION = 10
     RESPONSE_TYPE = TopicResponse
     SCHEMA: ClassVar[types.Schema] = types.Schema(
-        ("topics", types.CompactArray(("topic_id", _Uuid), ("name", _Text), ("tags", types.TaggedFields))),
+        ("topics", types.CompactArray(("topic_id", _Uuid), ("name", _KafkaString), ("tags", types.TaggedFields))),
         ("allow_auto_topic_creation", types.Boolean),
         ("include_cluster_authorized_operations", types.Boolean),
         ("include_topic_authorized_operations", types.Boolean),

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixDataError
 from headrace.ext.sources import SourceSplit
-from headrace.formats.avro_datums import Octets, read_varints, slice_bytes
+from headrace.formats.avro_datums import UInt8s, read_varints, slice_bytes
 from headrace.kernel.columns import Ints
 from headrace.kernel.expressions.string_bytes import are_text
 from headrace.this_process import Size
@@ -165,7 +165,7 @@ def _records_table(data: bytes, starts: Ints, batches: Sequence[RecordBatch], pa
     return pa.table(columns, schema=SCHEMA)
 
 
-def _record_starts(octets: Octets, starts: Ints, counts: Ints) -> Ints:
+def _record_starts(octets: UInt8s, starts: Ints, counts: Ints) -> Ints:
     """Where each record begins, behind its length: of all batches side by side, those with most records first."""
     beginnings = np.empty(int(counts.sum()), np.int64)
     order = np.argsort(-counts, kind="stable")
@@ -181,13 +181,13 @@ def _record_starts(octets: Octets, starts: Ints, counts: Ints) -> Ints:
     return beginnings
 
 
-def _read_byte_spans(octets: Octets, places: Ints) -> tuple[tuple[Ints, Ints], Ints]:
+def _read_byte_spans(octets: UInt8s, places: Ints) -> tuple[tuple[Ints, Ints], Ints]:
     """Bytes behind their length, from ``places`` on: begin and length (-1: NULL); where they end."""
     length, begin = read_varints(octets, places)
     return (begin, length), begin + np.maximum(length, 0)
 
 
-def _read_headers(data: bytes, octets: Octets, places: Ints, counts: Ints) -> pa.Array:
+def _read_headers(data: bytes, octets: UInt8s, places: Ints, counts: Ints) -> pa.Array:
     """The headers of each record, which begin at ``places``; NULL where it has none."""
     has_some = counts > 0
     if not has_some.any():

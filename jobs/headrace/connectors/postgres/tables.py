@@ -33,7 +33,7 @@ _BLOCK_BYTES: Final = 2**24
 """A row is no longer than that."""
 
 
-class _Text(io.RawIOBase):
+class _CopyText(io.RawIOBase):
     """What COPY gives, as a file."""
 
     def __init__(self, copy: "psycopg.Copy") -> None:
@@ -62,7 +62,7 @@ def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str
         query = sql.SQL("copy (select {} from {}) to stdout (format csv)").format(texts, table_name)
         names = [*columns]
         with server.cursor() as cursor, cursor.copy(query) as copy:
-            text = io.BufferedReader(_Text(copy))
+            text = io.BufferedReader(_CopyText(copy))
             if not text.peek(1):  # Arrow takes no table without a row
                 yield pa.RecordBatchReader.from_batches(pa.schema([(name, pa.string()) for name in names]), iter(()))
                 return

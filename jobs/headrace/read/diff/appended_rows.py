@@ -272,7 +272,7 @@ class NeverFinalError(FixConfigError, code="config.never_final"):
 class StoredFinalRows(FinalRows):
     """Final rows that are read by queries, each a part of them."""
 
-    parts: "Sequence[_Part]" = field(repr=False)
+    parts: "Sequence[_RowsQuery]" = field(repr=False)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         from headrace.read.views.arrow_types import zoneless_rows
@@ -292,7 +292,7 @@ class StoredFinalRows(FinalRows):
 
 
 @dataclass(frozen=True)
-class _Part:
+class _RowsQuery:
     """A query of rows in a database that is open as long as the context that gave the rows."""
 
     database: "duckdb.DuckDBPyConnection"
@@ -351,7 +351,7 @@ def _ended_by(end_time: time.Instant) -> str:
     return f"coalesce(epoch_us({sql_identifier(WINDOW_END)}) <= {int(end_time)}, false)"
 
 
-def _make_part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, id_prefix: str) -> _Part:
+def _make_part(changes: diff_changes.StoredChanges, condition: str, view: ViewColumns, id_prefix: str) -> _RowsQuery:
     columns = diff_changes.delivered_columns(view)
     texts = " || ".join(_identity_text(name, columns[name]) for name in (view.id or view.identity))
     id_ = f"substr(sha256({sql_literal(id_prefix)} || {texts}), 1, 32) as {ID}"
@@ -360,7 +360,7 @@ def _make_part(changes: diff_changes.StoredChanges, condition: str, view: ViewCo
         f"create temp table {_FINAL} as select {id_}, {sql_columns(columns)} from {changes.table} where {condition}"
     )
     ((number,),) = database.sql(f"select count(*) from {_FINAL}").fetchall()
-    return _Part(database, f"from {_FINAL} order by {sql_columns([view.extent[1], *view.identity])}", int(number))
+    return _RowsQuery(database, f"from {_FINAL} order by {sql_columns([view.extent[1], *view.identity])}", int(number))
 
 
 def _identity_text(name: str, kind: ValueType) -> str:

@@ -294,7 +294,7 @@ def lineage_overview(
     """The ``pipelines``, those that they read, and those that hold something of them, in however many steps. A head is
     read of each, once. Raises UpstreamCycleError.
     """
-    look = _Look(stores)
+    look = _WaitsReader(stores)
     upstreams_held = look.held_upstreams(pipelines)
     read = partial(do_all, stores.own, look.read_head, at_once=PIPELINES_AT_ONCE)
     heads = lineage_cut.consistent_cut(
@@ -320,7 +320,7 @@ def lineage_overview(
 
 
 @dataclass(frozen=True)
-class _Look:
+class _WaitsReader:
     """Reads pipelines one by one, and remembers what it could not read."""
 
     stores: lineage_cut.KeptCatalogs

@@ -153,7 +153,7 @@ of stores and runs may differ, and a new input is landed before the first snapsh
 
 
 @dataclass(frozen=True)
-class _Reader:
+class _KeptSnapshot:
     """A kept snapshot: when it came, and up to which file it has read its inputs, by folder (None: nothing)."""
 
     came: int
@@ -166,8 +166,8 @@ class LandedReading:
     has read nothing, and of which definition it is nobody knows.
     """
 
-    readers: tuple[_Reader, ...]
-    main: _Reader | None
+    readers: tuple[_KeptSnapshot, ...]
+    main: _KeptSnapshot | None
     begins: bool
 
     @classmethod
@@ -219,10 +219,10 @@ def before_range(catalog: Catalog, where: str, number: int) -> str | None:
     return None
 
 
-def _landed_reader(pipeline: str, manifest: Manifest) -> _Reader:
+def _landed_reader(pipeline: str, manifest: Manifest) -> _KeptSnapshot:
     marks = StoredProgress.from_manifest(manifest).marks
     files = {landed_folder(pipeline, name): landed_file(pipeline, mark.path) for name, mark in marks.items()}
-    return _Reader(int(to_instant(datetime.fromisoformat(manifest.created_at))), files)
+    return _KeptSnapshot(int(to_instant(datetime.fromisoformat(manifest.created_at))), files)
 
 
 @dataclass(frozen=True)

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 MOST_KEYS = 256
 """Keys that are looked for one by one; of more, no file is left out for its keys."""
 
-Pair = tuple[int, int]
+Interval = tuple[int, int]
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**63 - 1
-_ANY_NUMBERS: Final[Pair] = (_LEAST_INT, _GREATEST_INT)
+_ANY_NUMBERS: Final[Interval] = (_LEAST_INT, _GREATEST_INT)
 _EPOCH = "epoch"
 _DECIMALS = 10**27
 """Decimals that are nearer to zero need no rounding to be compared."""
@@ -79,8 +79,8 @@ class NeededRows:
     """
 
     groups: frozenset[int] | None = None
-    windows: Pair = _ANY_NUMBERS
-    epochs: Pair = _ANY_NUMBERS
+    windows: Interval = _ANY_NUMBERS
+    epochs: Interval = _ANY_NUMBERS
 
     @property
     def is_all(self) -> bool:
@@ -92,7 +92,7 @@ class NeededRows:
         """The last epoch whose rows none of them can be, of those before all of theirs; None if there is none."""
         return self.epochs[0] - 1 if self.epochs[0] > 0 else None
 
-    def may_be_in(self, groups: Pair | None, windows: Pair | None) -> bool:
+    def may_be_in(self, groups: Interval | None, windows: Interval | None) -> bool:
         """Whether some may be in a file or chunk of these ``groups`` and ``windows`` (None: of nobody knows which)."""
         if windows is not None and not _intervals_overlap(windows, self.windows):
             return False
@@ -148,7 +148,7 @@ def _key_groups(bounds: Sequence[ColumnBounds], keys: Mapping[str, DataType]) ->
     return frozenset(group_of(hash_keys(columns)).tolist())
 
 
-def _bounds_interval(bounds: ColumnBounds) -> Pair:
+def _bounds_interval(bounds: ColumnBounds) -> Interval:
     if not bounds.values:
         return _GREATEST_INT, _LEAST_INT
     if None in bounds.values and not bounds.is_range:
@@ -157,11 +157,11 @@ def _bounds_interval(bounds: ColumnBounds) -> Pair:
     return _LEAST_INT if low is None else low, _GREATEST_INT if high is None else high
 
 
-def _intersect(one: Pair, other: Pair) -> Pair:
+def _intersect(one: Interval, other: Interval) -> Interval:
     return max(one[0], other[0]), min(one[1], other[1])
 
 
-def _intervals_overlap(one: Pair, other: Pair) -> bool:
+def _intervals_overlap(one: Interval, other: Interval) -> bool:
     return one[0] <= other[1] and other[0] <= one[1]
 
 

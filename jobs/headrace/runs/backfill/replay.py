@@ -69,7 +69,7 @@ class NotRepeatableError(FixConfigError, code="config.not_repeatable"):
     """What depends on when input came is to be computed again, and main's epochs are not known any more."""
 
 
-Take = Callable[[ByInput], ByInput]
+FileChoice = Callable[[ByInput], ByInput]
 """Takes files in that make an epoch."""
 
 
@@ -80,7 +80,7 @@ class Rereading:
     epochs: tuple[RecordedEpoch, ...]
     rest: ByInput
 
-    def plan_epochs(self, take: Take, limit: int | None) -> Iterator[PlannedEpoch]:
+    def plan_epochs(self, take: FileChoice, limit: int | None) -> Iterator[PlannedEpoch]:
         """The epochs, up to ``limit`` of them."""
         for number, epoch in enumerate(self.epochs[:limit], start=1):
             is_last = number == limit or (number == len(self.epochs) and not self.rest)
@@ -198,7 +198,7 @@ def plan_rereading(
     epochs = [*_left_of(_hold_to_watermarks(recorded, begun.reached), waiting, begun, repeats, is_exact=is_exact)]
     if not is_exact:
         room = {
-            input_.name: _Room(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
+            input_.name: _EpochRoom(max_files or input_.source.max_files, max_bytes or input_.source.max_bytes)
             for input_ in pipeline.inputs
         }
         epochs = [*_group_epochs(epochs, room, _Order.from_pipeline(pipeline), counts_again)]
@@ -257,16 +257,16 @@ def _left_of(
 
 
 @dataclass(frozen=True)
-class _Room:
+class _EpochRoom:
     """How much of an input there is place for in an epoch, or is in it."""
 
     files: int = 0
     bytes: int = 0
 
-    def with_more(self, files: Sequence[SourceSplit]) -> "_Room":
-        return _Room(self.files + len(files), self.bytes + sum(file.size for file in files))
+    def with_more(self, files: Sequence[SourceSplit]) -> "_EpochRoom":
+        return _EpochRoom(self.files + len(files), self.bytes + sum(file.size for file in files))
 
-    def has_room_for(self, other: "_Room") -> bool:
+    def has_room_for(self, other: "_EpochRoom") -> bool:
         return other.files <= self.files and other.bytes <= self.bytes
 
 
@@ -298,7 +298,7 @@ class _Order:
 
 def _group_epochs(
     epochs: Iterable[RecordedEpoch],
-    room: Mapping[str, _Room],
+    room: Mapping[str, _EpochRoom],
     order: _Order,
     counts_again: Callable[[ByInput], object],
 ) -> Iterator[RecordedEpoch]:
@@ -307,14 +307,14 @@ def _group_epochs(
     back or repeats what was counted is alone: nothing of it may be dropped, and of others something may.
     """
     group: list[RecordedEpoch] = []
-    used: dict[str, _Room] = {}
+    used: dict[str, _EpochRoom] = {}
     for epoch in epochs:
-        used_with_epoch = {name: used.get(name, _Room()).with_more(files) for name, files in epoch.files.items()}
+        used_with_epoch = {name: used.get(name, _EpochRoom()).with_more(files) for name, files in epoch.files.items()}
         fits = all(room[name].has_room_for(size) for name, size in used_with_epoch.items())
         is_alone = bool(counts_again(epoch.files))
         if group and (is_alone or not (fits and order.keeps_order(group, epoch))):
             yield _merge_epochs(group)
-            group, used_with_epoch = [], {name: _Room().with_more(files) for name, files in epoch.files.items()}
+            group, used_with_epoch = [], {name: _EpochRoom().with_more(files) for name, files in epoch.files.items()}
             used = {}
         group.append(epoch)
         used |= used_with_epoch

@@ -20,7 +20,7 @@ from headrace.runs.options import RunOptions
 from headrace.runs.plan import DryRun, PreparedRun, look_ahead
 from headrace.runs.process import perform_run, prepared_audit, prepared_process
 from headrace.runs.reporting.listener import GuardedListener, LineListener, Listener, wrap_listener
-from headrace.runs.reporting.results import Action, RunError, RunResult, now
+from headrace.runs.reporting.results import RunAction, RunError, RunResult, now
 from headrace.runs.reporting.summary import keep_result
 from headrace.runs.stages import CutOver
 from headrace_snapshots.catalog import Catalog
@@ -56,7 +56,7 @@ def _prepared_backfill(pipeline: Pipeline, root: str, options: RunOptions, liste
     return prepared_backfill(pipeline, root, options, listener)
 
 
-PREPARED: Final[Mapping[Action, Prepare]] = {
+PREPARED: Final[Mapping[RunAction, Prepare]] = {
     "process": prepared_process,
     "audit": prepared_audit,
     "recover": _prepared_recovery,
@@ -80,7 +80,7 @@ def told_to(listener: Listener | Callable[[str], None] | None) -> GuardedListene
 
 
 def run_recorded(
-    action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
+    action: RunAction, pipeline: Pipeline, root: str, options: RunOptions, listener: GuardedListener
 ) -> RunResult:
     """Run ``action`` and keep the result object, of a failure too. Raises what the action raises."""
     store, started_at = open_store(root), now()
@@ -109,7 +109,7 @@ def run_recorded(
     return result
 
 
-def look_ahead_of(action: Action, pipeline: Pipeline, root: str, options: RunOptions) -> DryRun:
+def look_ahead_of(action: RunAction, pipeline: Pipeline, root: str, options: RunOptions) -> DryRun:
     """What ``action`` would do, and what follows a backfill. Raises what stands against it, as far as that can be
     seen.
     """

@@ -137,11 +137,11 @@ def _check_sink(catalog: Catalog, output: str, sink: Sink, limit: int) -> SinkCh
     with named_failures(sink, sink_connection), SINKS[sink.kind].open(sink, sink_connection) as target:
         if isinstance(target, OpenReceiver):
             return nothing
-        return _Look(catalog, sink, sink_connection, limit).check_target(target, nothing)
+        return _TargetLook(catalog, sink, sink_connection, limit).check_target(target, nothing)
 
 
 @dataclass(frozen=True)
-class _Look:
+class _TargetLook:
     """A look at what a ``sink`` holds, which is ``reached`` there."""
 
     catalog: Catalog

@@ -23,7 +23,7 @@ from headrace.pipeline.quality import ExpectationView
 from headrace.pipeline.scheduling import AUTO, LOCAL, SPARK, ExecutorDecision, LevelProgress
 from headrace.read.snapshots.progress import progress_of, unread_files
 from headrace.read.views.columns import ViewColumns
-from headrace.runs.reporting.results import Action
+from headrace.runs.reporting.results import RunAction
 from headrace.sources.landing import ByInput, Landing
 from headrace.sources.progress import PipelineProgress
 from headrace.this_process import shown_size, size_in
@@ -125,7 +125,7 @@ def fitting_executor(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> 
 
 
 def work_of(
-    action: Action, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
+    action: RunAction, pipeline: Pipeline, root: str, *, branch: str, snapshot: str | None, full_sweep: bool
 ) -> WorkEstimate:
     """What a run of ``action`` has before it, as it stands now. ``snapshot`` is where a recovery goes back to, or a
     backfill that has not begun is forked.

@@ -21,7 +21,7 @@ from headrace.read.snapshots.read_names import left_out
 from headrace.runs.epochs import RunContext
 from headrace.runs.executors.choice import WorkEstimate, work_of_audit
 from headrace.runs.reporting.listener import number_of
-from headrace.runs.reporting.results import Action
+from headrace.runs.reporting.results import RunAction
 from headrace.runs.reporting.summary import renew_summary
 from headrace.runs.restore import changed_outputs, check_continues
 from headrace.runs.stages import CutOver
@@ -78,7 +78,7 @@ class MadeChange:
     output. ``published``: what readers of all outputs see now.
     """
 
-    action: Action
+    action: RunAction
     head: Manifest
     visible: Sequence[Manifest]
     published: str | None

@@ -19,7 +19,7 @@ from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.time import render
 from headrace.read.snapshots.epoch_history import summed_counts
 from headrace.read.snapshots.progress import StoredProgress
-from headrace.runs.reporting.results import Action, AuditReference, OutputResult, RunResult
+from headrace.runs.reporting.results import AuditReference, OutputResult, RunAction, RunResult
 from headrace.runs.reporting.results import now as timestamp
 from headrace.runs.reporting.summary import renew_summary
 from headrace_snapshots.catalog import Catalog, Link
@@ -365,7 +365,7 @@ def published_result(
     visible: Sequence[Manifest],
     outcome: AuditOutcome | None,
     *,
-    action: Action,
+    action: RunAction,
     run_id: str,
     started_at: str,
     outputs: Mapping[str, OutputResult] | None = None,

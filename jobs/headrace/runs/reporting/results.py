@@ -169,7 +169,7 @@ def parked_without_values(parked: ParkedChain | None) -> ParkedChain | None:
 
 FORMAT: Final = 1
 
-Action = Literal["process", "audit", "publish", "recover", "backfill", "cut_over", "patch"]
+RunAction = Literal["process", "audit", "publish", "recover", "backfill", "cut_over", "patch"]
 Status = Literal["succeeded", "failed"]
 
 
@@ -229,7 +229,7 @@ class RunResult(Suggesting):
 
     run_id: str
     pipeline: str
-    action: Action
+    action: RunAction
     status: Status
     started_at: str
     finished_at: str

@@ -207,7 +207,7 @@ class ChangeLogWorld(SinkWorld):
         return [*rows.values()]
 
 
-Rows = list[tuple[Any, ...]]
+TableRows = list[tuple[Any, ...]]
 
 
 @dataclass
@@ -304,12 +304,12 @@ class SinkDeployment:
         (sink,) = pipeline.sinks
         return deliver(self.handle(pipeline).catalog, "", sink)
 
-    def held(self, pipeline: hr.Pipeline) -> Rows:
+    def held(self, pipeline: hr.Pipeline) -> TableRows:
         """What the target holds, in the columns of the pipeline."""
         names = _output_columns(pipeline)
         return _in_order({name: row[name] for name in names} for row in self.world.rows())
 
-    def published(self, pipeline: hr.Pipeline) -> Rows:
+    def published(self, pipeline: hr.Pipeline) -> TableRows:
         """What readers see of the pipeline."""
         names = _output_columns(pipeline)
         return _in_order(zoneless_rows(self.handle(pipeline).current(columns=names).to_arrow()))
@@ -330,7 +330,7 @@ def _output_columns(pipeline: hr.Pipeline) -> list[str]:
     return [*pipeline.key_types, "window_start", "window_end", *pipeline.value_types]
 
 
-def _in_order(rows: Any) -> Rows:
+def _in_order(rows: Any) -> TableRows:
     return sorted((tuple(map(plain, row.values())) for row in rows), key=repr)
 
 
