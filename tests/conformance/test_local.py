@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from headrace.distribute.tasks.levels import Rows
+from headrace.distribute.tasks.levels import RowBatches
 from headrace.distribute.tasks.plan import EpochPlan, TaskEnvironment
 from headrace_lab.conformance import on_local
 from headrace_lab.conformance.on_local import LocalExecutor
@@ -38,7 +38,7 @@ def test_joins_of_outputs_pass_as_joins_of_inputs_do(tmp_path: Path) -> None:
 def test_elements_of_a_step_go_from_several_tasks_to_several_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     sent: set[tuple[int, int, int]] = set()
 
-    def watched(work: TaskEnvironment, plan: EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+    def watched(work: TaskEnvironment, plan: EpochPlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
         for blob in map_elements(work, plan, numbers):
             ((part, task, number),) = zip(*(blob.column(at).to_pylist() for at in range(3)), strict=True)
             if number:  # rows, not only what the task found

@@ -19,7 +19,7 @@ from headrace.runs.executors.choice import Bounds, WorkEstimate, choose, fitting
 from headrace.runs.options import Mode, RunOptions
 from headrace.runs.process import audit, process
 from headrace.runs.reporting.listener import LineListener
-from headrace.runs.reporting.results import Action, from_json, to_json
+from headrace.runs.reporting.results import RunAction, from_json, to_json
 from headrace.this_process import SizeError, shown_size, size_in
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.format.manifest import Manifest
@@ -146,7 +146,7 @@ def landed_bytes(root: Path, first: int = 0) -> int:
     return sum(file.stat().st_size for file in sorted((root / "landing/clicks").iterdir())[first:])
 
 
-def work(root: Path, action: Action, branch: str = "main", snapshot: str | None = None) -> WorkEstimate:
+def work(root: Path, action: RunAction, branch: str = "main", snapshot: str | None = None) -> WorkEstimate:
     return work_of(action, CLICKS, root.as_uri(), branch=branch, snapshot=snapshot, full_sweep=False)
 
 

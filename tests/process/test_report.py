@@ -12,7 +12,7 @@ from headrace.model.time import parse_instant
 from headrace.runs.client import recording
 from headrace.runs.options import RunOptions
 from headrace.runs.reporting.listener import LineListener, Listener, Where, epoch_line, result_lines
-from headrace.runs.reporting.results import Action, RunResult
+from headrace.runs.reporting.results import RunAction, RunResult
 from headrace.sources.progress import PipelineProgress
 from tests.manifests import new_manifest
 from tests.stored_progress import written
@@ -102,7 +102,7 @@ def test_warnings_come_last() -> None:
 
 
 def test_the_command_line_tells_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ran(action: Action, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
+    def ran(action: RunAction, pipeline: Pipeline, root: str, options: RunOptions, listener: Listener) -> RunResult:
         listener.noted("starting Spark")
         listener.committed(EPOCH)
         return replace(RESULT, warnings=("a clock is ahead",))

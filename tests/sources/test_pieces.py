@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import FileSource
 from headrace.distribute.records import Piece
-from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, Share, divide_into_shares
+from headrace.distribute.tasks.plan import LEAST_OF_A_FILE, MOST_OF_A_SHARE, TaskShare, divide_into_shares
 from headrace.ext.sources import SourceSplit
 from headrace.formats.file_format import RequiredColumns, ScannedRecords, Span, UnreadableFileError, read_file
 from headrace.model.expressions.data_types import DataType
@@ -126,7 +126,7 @@ def span_bytes(piece: Piece) -> int:
     return end - begin
 
 
-def size_of(share: Share) -> int:
+def size_of(share: TaskShare) -> int:
     return sum(map(span_bytes, share))
 
 

@@ -112,7 +112,7 @@ def records(found: ScannedRecords) -> list[tuple[Any, ...]]:
 def none_in_blocks() -> Iterator[None]:
     """Every line is looked at alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(json_lines._Reading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
+        patch.setattr(json_lines._JsonReading, "_may_be_whole", lambda reading: np.zeros(len(reading.lines), np.bool_))
         judge = csv_dialect.JudgedLines.from_lines
         patch.setattr(
             csv_dialect.JudgedLines, "from_lines", lambda *of: replace(judge(*of), is_plain=of[0].is_utf8 & False)

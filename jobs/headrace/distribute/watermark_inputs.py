@@ -105,11 +105,11 @@ def _merge_bins(width: int, times: Ints, numbers: Ints, newest: Instant | None) 
     return FileTimes(width, begins.tobytes(), sums.astype(np.int64).tobytes(), newest)
 
 
-Files = Mapping[str, Mapping[str, FileTimes]]
+TimesByFile = Mapping[str, Mapping[str, FileTimes]]
 """By input, and by the path of a file in it."""
 
 
-def joined_files(shares: Iterable[Files]) -> Files:
+def joined_files(shares: Iterable[TimesByFile]) -> TimesByFile:
     """What ``shares`` of an epoch say together."""
     files_by_input: dict[str, dict[str, FileTimes]] = {}
     for share in shares:
@@ -120,7 +120,7 @@ def joined_files(shares: Iterable[Files]) -> Files:
     return files_by_input
 
 
-def count_behind(files: Files, newest: Mapping[str, Instant]) -> tuple[dict[str, Instant], dict[int, int]]:
+def count_behind(files: TimesByFile, newest: Mapping[str, Instant]) -> tuple[dict[str, Instant], dict[int, int]]:
     """The newest event time of each input after ``files``, given the ``newest`` before them; and how many elements lay
     how far behind it when their file's turn came, in the order of names. Those of an input's first file do not count.
     """
@@ -234,7 +234,7 @@ class InputObservations:
     newest_read: Instant | None = None
     lags: Mapping[int, int] = field(default_factory=dict)
     lacks: Lacks = field(default_factory=dict)
-    files: Files = field(default_factory=dict)
+    files: TimesByFile = field(default_factory=dict)
     records: Mapping[str, int] = field(default_factory=dict)
 
     def and_known(self, marks: Mapping[str, Mapping[str, Instant]]) -> "InputObservations":
@@ -322,7 +322,7 @@ def _newest_read(pipeline: Pipeline, records: Records, context: ObservationConte
     return newest
 
 
-def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationContext) -> Files:
+def _times_by_file(pipeline: Pipeline, records: Records, context: ObservationContext) -> TimesByFile:
     latest = {input_.name: input_.event_time.latest_watermark(context.processing_time) for input_ in pipeline.inputs}
     elements = np.flatnonzero(takes_part(records.columns))
     times = as_numpy(take_rows(records.columns[c.EVENT_TIME], elements))
@@ -371,7 +371,7 @@ def times_of_parts(
         yield FileTimes(0, begin_bytes[part_slice], number_bytes[part_slice], None if is_none else Instant(latest_own))
 
 
-def _newest_in(files: Files) -> Instant | None:
+def _newest_in(files: TimesByFile) -> Instant | None:
     newest = None
     for of_input in files.values():
         for times in of_input.values():

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from headrace.kernel.columns import Ints
 
-Octets = NDArray[np.uint8]
+UInt8s = NDArray[np.uint8]
 
 _MOST_SHIFT = 63
 
 
-def read_varints(octets: Octets, at: Ints) -> tuple[Ints, Ints]:
+def read_varints(octets: UInt8s, at: Ints) -> tuple[Ints, Ints]:
     """The numbers ``at`` those places (zigzag, seven bits a byte), and where each ends. One has ten bytes at most: of a
     longer one, which nobody writes, the rest is left.
     """
@@ -68,7 +68,7 @@ class Data:
 
     def __init__(self, octets: bytes, limits: Ints) -> None:
         self.data = octets + bytes(_PADDING)  # what is cut is read into the padding, and is bad then
-        self.octets: Octets = np.frombuffer(self.data, np.uint8)
+        self.octets: UInt8s = np.frombuffer(self.data, np.uint8)
         self.limits = limits
         self.is_bad: NDArray[np.bool_] = np.zeros(len(limits), np.bool_)
 

@@ -39,7 +39,7 @@ class AvroSchemaError(FixConfigError, code="config.avro_schema"):
 def record_of(text: str) -> avro_datums.RecordType:
     """The record that ``text`` is a schema of. Raises AvroSchemaError."""
     try:
-        kind = _Parser().parse_type(json.loads(text), "")
+        kind = _SchemaParser().parse_type(json.loads(text), "")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise AvroSchemaError(f"it is no schema of Avro ({error!r}): {text[:200]}") from error
     if not isinstance(kind, avro_datums.RecordType):
@@ -47,7 +47,7 @@ def record_of(text: str) -> avro_datums.RecordType:
     return kind
 
 
-class _Parser:
+class _SchemaParser:
     """Types that have names are known by them from their definition on."""
 
     def __init__(self) -> None:

@@ -183,7 +183,7 @@ class CsvLines(TextFormat):
         for reason, rows in judged_lines.misread.items():
             if rows.any():
                 parse_errors = pc.if_else(pa.array(rows), arrow_scalar(reason), parse_errors)
-        reading = _Reading(lines, header, quoting)
+        reading = _CsvReading(lines, header, quoting)
         is_read = true_mask(parse_errors.is_null())
         reading.parse_lines(np.flatnonzero(is_read & judged_lines.is_plain))
         reading.parse_alone(np.flatnonzero(is_read & ~judged_lines.is_plain))
@@ -246,7 +246,7 @@ class CsvLines(TextFormat):
 CSV: Final = CsvLines()
 
 
-class _Reading:
+class _CsvReading:
     """Lines on their way to columns of text."""
 
     def __init__(self, lines: TextLines, header: csv_dialect.Header, quoting: csv_dialect.Quoting) -> None:

@@ -244,7 +244,7 @@ JSON: Final = JsonLines()
 
 
 def _scan_records(lines: TextLines, fields: SourceFields, *, is_iso_alone: bool) -> file_format.ScannedRecords:
-    read = _Reading(lines, fields, is_iso_alone).read_columns()
+    read = _JsonReading(lines, fields, is_iso_alone).read_columns()
     columns, parse_errors = formats_fields.typed(
         read.columns, read.unparsed, fields, formats_fields.FROM_TEXT, is_iso_alone=is_iso_alone
     )
@@ -337,7 +337,7 @@ class _Found:
     unparsed: pa.Array
 
 
-class _Reading:
+class _JsonReading:
     """Lines on their way to columns: those that a block gave, and those that were looked at alone."""
 
     def __init__(self, lines: TextLines, fields: SourceFields, is_iso_alone: bool) -> None:

@@ -29,7 +29,7 @@ from headrace.model.expressions.columns import SourceFields
 from headrace.this_process import Size
 from headrace_snapshots.names import relanded_file
 
-Octets = NDArray[np.uint8]
+UInt8s = NDArray[np.uint8]
 
 _LINE_FEED, _CARRIAGE_RETURN, _OTHER = 10, 13, ord("x")
 WINDOW_BYTES: Final = Size(2**18)
@@ -57,7 +57,7 @@ class Quotes:
         octets[escaped_places[escaped_places < len(octets)]] = _OTHER
         return octets.tobytes()
 
-    def open_at(self, octets: Octets, places: Ints) -> NDArray[np.bool_]:
+    def open_at(self, octets: UInt8s, places: Ints) -> NDArray[np.bool_]:
         """At which ``places`` of a text, which ascend, quotes are open; none is where it begins."""
         is_open, window_start, was_open = np.zeros(len(places), np.bool_), 0, False
         while window_start < len(octets):
@@ -102,7 +102,7 @@ class Quotes:
             position, is_open = stop, bool(states[-1]) if len(states) else is_open
         return len(octets)
 
-    def _open_behind(self, data: bytes, octets: Octets, begin: int, end: int) -> bool:
+    def _open_behind(self, data: bytes, octets: UInt8s, begin: int, end: int) -> bool:
         turns = 0
         while (end := data.rfind(self.quote, begin, end) + 1) > 0:
             start = self._run_begin(octets, max(end - WINDOW_BYTES.value, begin))
@@ -114,7 +114,7 @@ class Quotes:
             turns, end = turns + len(runs), start
         return turns % 2 == 1
 
-    def _run_begin(self, octets: Octets, position: int) -> int:
+    def _run_begin(self, octets: UInt8s, position: int) -> int:
         """Where the run of quotes begins that ``position`` would cut; ``position`` if none does."""
         while position > 0 and octets[position - 1] == self.quote:
             start = max(position - WINDOW_BYTES.value, 0)
@@ -122,14 +122,14 @@ class Quotes:
             position = start + int(others[-1]) + 1 if len(others) else start
         return position
 
-    def _behind_run(self, octets: Octets, position: int) -> int:
+    def _behind_run(self, octets: UInt8s, position: int) -> int:
         """Where the run of quotes ends that ``position`` would cut; ``position`` if none does."""
         while position < len(octets) and octets[position - 1] == octets[position] == self.quote:
             others = np.flatnonzero(octets[position : position + WINDOW_BYTES.value] != self.quote)
             position = position + int(others[0]) if len(others) else min(position + WINDOW_BYTES.value, len(octets))
         return position
 
-    def _odd_runs(self, octets: Octets, begin: int, end: int) -> tuple[Ints, NDArray[np.bool_]]:
+    def _odd_runs(self, octets: UInt8s, begin: int, end: int) -> tuple[Ints, NDArray[np.bool_]]:
         """The runs from ``begin`` to ``end`` with an odd number of quotes, and which of them begin a field."""
         quotes = np.flatnonzero(octets[begin:end] == self.quote)
         first = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
@@ -141,7 +141,7 @@ class Quotes:
             byte_before == _CARRIAGE_RETURN
         ) | (runs == 0)
 
-    def _quote_states(self, octets: Octets, begin: int, end: int, is_open: bool) -> tuple[Ints, NDArray[np.bool_]]:
+    def _quote_states(self, octets: UInt8s, begin: int, end: int, is_open: bool) -> tuple[Ints, NDArray[np.bool_]]:
         """The odd runs, and whether quotes are open behind each; ``is_open`` says whether they are before the first."""
         runs, begins = self._odd_runs(octets, begin, end)
         turns = np.cumsum(begins) + is_open

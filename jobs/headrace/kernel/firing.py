@@ -37,7 +37,7 @@ from headrace.model.time import Instant, render
 from headrace.program import columns as c
 from headrace.program.firing import FiringClocks, FiringPlan, PaneColumns
 
-Result = Callable[[Mapping[str, pa.Array]], pa.Array]
+ResultFunction = Callable[[Mapping[str, pa.Array]], pa.Array]
 """Makes a column of results of columns that have a row for each."""
 
 WAYS_OUT = (
@@ -61,7 +61,7 @@ def result_of(
 
 
 def compute_with_place(
-    what: str, result: Result, columns: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
+    what: str, result: ResultFunction, columns: Mapping[str, pa.Array], rows: Mapping[str, pa.Array], which: Ints
 ) -> pa.Array:
     """``result`` of the ``columns`` of those windows. Raises ValueOverflowError as ``result_of`` does, of ``what``."""
     try:
@@ -78,7 +78,7 @@ def compute_with_place(
         ) from None
 
 
-def _first_overflow(result: Result, columns: Mapping[str, pa.Array], length: int) -> int:
+def _first_overflow(result: ResultFunction, columns: Mapping[str, pa.Array], length: int) -> int:
     """The position of the first of ``length`` results that does not fit, found by halving."""
     first = 0
     while length > 1:

@@ -16,7 +16,7 @@ from headrace.kernel.aggregates.ordering import fold
 from headrace.kernel.columns import Groups, Ints, as_numpy, run_begins, valid_mask, with_first
 from headrace.kernel.custom_objects import assigned_windows, custom_output_times, merged_custom
 from headrace.kernel.expressions.casts import calendar_windows
-from headrace.kernel.expressions.evaluation import Rows, evaluate_column
+from headrace.kernel.expressions.evaluation import RowColumns, evaluate_column
 from headrace.kernel.keys import group_by_key, in_order_of_hashes
 from headrace.kernel.stage import CompiledStage
 from headrace.model import windows as model_windows
@@ -51,7 +51,7 @@ class AssignedRows:
 
 
 def assign_windows(
-    where: model_windows.WindowFn, times: pa.Array, keys: Rows, key_types: Schema, records: pa.Array | None = None
+    where: model_windows.WindowFn, times: pa.Array, keys: RowColumns, key_types: Schema, records: pa.Array | None = None
 ) -> AssignedRows:
     """The windows of rows at ``times`` (int64, granules; NULL takes no part). A phase reads the ``keys``, a user's own
     function the ``records``: structs whose timestamps are Instants.
@@ -96,7 +96,7 @@ def _fixed_windows(where: model_windows.FixedWindows, instants: Ints, shift: int
 
 
 def _phase_shift(
-    where: model_windows.FixedWindows, keys: Rows, key_types: Schema, row: Ints, length: int
+    where: model_windows.FixedWindows, keys: RowColumns, key_types: Schema, row: Ints, length: int
 ) -> int | Ints:
     """How far the windows of the key of each ``row`` are shifted (2.2)."""
     if where.phase is None:

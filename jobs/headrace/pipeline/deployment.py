@@ -184,7 +184,7 @@ class AssetSchedule:
     """
 
     uris: tuple[str, ...]
-    or_at: "Times | None"
+    or_at: "ScheduleTimes | None"
 
     def __str__(self) -> str:
         return f"{' and '.join(self.uris)}{'' if self.or_at is None else f', or {self.or_at}'}"
@@ -197,17 +197,17 @@ class FileSchedule:
     """
 
     poll_interval: Duration
-    or_at: "Times | None"
+    or_at: "ScheduleTimes | None"
 
     def __str__(self) -> str:
         looks = f"when files land (a look every {render_duration(self.poll_interval)})"
         return f"{looks}{'' if self.or_at is None else f', or {self.or_at}'}"
 
 
-Times = str | CronSchedule | timedelta
+ScheduleTimes = str | CronSchedule | timedelta
 """A cron expression in UTC or a preset, a cron expression in a zone, an interval."""
 
-Schedule = Times | AssetSchedule | FileSchedule
+Schedule = ScheduleTimes | AssetSchedule | FileSchedule
 """Times, events of assets, files that land."""
 
 
@@ -229,7 +229,7 @@ def cron(expression: str, *, zone: str) -> CronSchedule:
 
 
 @check_keywords
-def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedule:
+def on_assets(uris: Sequence[str], *, or_at: ScheduleTimes | None = None) -> AssetSchedule:
     """A schedule by events of Airflow's assets, all of ``uris``; also at ``or_at``, if that is given. What readers of a
     pipeline see is the asset ``headrace://NAME/published``, of one of its outputs ``headrace://NAME/OUTPUT/published``.
     Raises PipelineError.
@@ -248,7 +248,7 @@ def on_assets(uris: Sequence[str], *, or_at: Times | None = None) -> AssetSchedu
 
 
 @check_keywords
-def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = None) -> FileSchedule:
+def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: ScheduleTimes | None = None) -> FileSchedule:
     """A schedule by files that land, and by records that come to topics of Kafka: a watcher in Airflow's triggerer
     looks every ``poll_interval`` for what no run has read, and for timers that are due, and starts a run; also at
     ``or_at``, if that is given. Where to look from is what the newest snapshot of main has read, so nothing is missed
@@ -264,7 +264,7 @@ def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: Times | None = Non
     return FileSchedule(interval, _or_at(arguments, or_at))
 
 
-def _or_at(arguments: Arguments, or_at: object) -> Times | None:
+def _or_at(arguments: Arguments, or_at: object) -> ScheduleTimes | None:
     """The argument ``or_at``, which is a schedule by times that come again. Raises PipelineError."""
     times = None if or_at is None else at_times(arguments, or_at, name="or_at")
     if times in {"@once", "@continuous"}:
@@ -272,7 +272,7 @@ def _or_at(arguments: Arguments, or_at: object) -> Times | None:
     return times
 
 
-def at_times(arguments: Arguments, schedule: object, *, name: str = "schedule") -> Times:
+def at_times(arguments: Arguments, schedule: object, *, name: str = "schedule") -> ScheduleTimes:
     """The argument ``name`` of ``arguments``, which is a schedule by times alone. Raises PipelineError."""
     times = checked_schedule(arguments, schedule, name=name)
     if times is None or isinstance(times, AssetSchedule | FileSchedule):
@@ -316,7 +316,7 @@ class Backfill:
     '0 3 * * *'
     """
 
-    schedule: Times
+    schedule: ScheduleTimes
     last: Duration
     promote: str
     patch: bool
@@ -324,7 +324,7 @@ class Backfill:
 
     def __init__(
         self,
-        schedule: Times,
+        schedule: ScheduleTimes,
         last: Length,
         *,
         promote: str = AT_ONCE,
@@ -377,7 +377,7 @@ class Retention:
     keep_last: int
     keep_for: Duration | None
     keep_tags: bool
-    schedule: Times | None
+    schedule: ScheduleTimes | None
 
     def __init__(
         self,
@@ -385,7 +385,7 @@ class Retention:
         keep_last: int = 100,
         keep_for: Length | None = None,
         keep_tags: bool = True,
-        schedule: Times | None = "@daily",
+        schedule: ScheduleTimes | None = "@daily",
     ) -> None:
         arguments, set_ = Arguments("Retention"), object.__setattr__
         set_(self, "keep_last", arguments.whole_number("keep_last", keep_last, least=1))

@@ -35,7 +35,7 @@ from headrace.pipeline.endpoints import OWN, Input, Source
 On = str | Sequence[str] | Mapping[str, Read] | Mapping[Read, Read]
 """Names of columns that both sides have, or what the right side has for columns or expressions of the left."""
 
-Columns = Key | Mapping[str, Read]
+JoinColumns = Key | Mapping[str, Read]
 """What comes along: names of columns of the right side, or what of it by name."""
 
 MOST_SPREAD: Final = 1024
@@ -208,7 +208,7 @@ def as_of(
     right: Input | str,
     on: On,
     *,
-    columns: Columns = None,
+    columns: JoinColumns = None,
     max_age: Length | None = None,
     order: Read | None = None,
     deleted: Expr | None = None,
@@ -324,7 +324,7 @@ def within(
     on: On,
     *,
     between: tuple[Length, Length],
-    columns: Columns = None,
+    columns: JoinColumns = None,
     where: Expr | None = None,
     outer: bool = False,
     lateness: Length | None = None,
@@ -364,7 +364,7 @@ def same_window(
     on: On,
     *,
     window: WindowFn,
-    columns: Columns = None,
+    columns: JoinColumns = None,
     where: Expr | None = None,
     outer: bool = False,
     lateness: Length | None = None,
@@ -404,7 +404,7 @@ def next_event(
     on: On,
     *,
     within: Length,
-    columns: Columns = None,
+    columns: JoinColumns = None,
     order: Read | None = None,
     where: Expr | None = None,
     outer: bool = False,
@@ -441,7 +441,7 @@ def _make_join(
     right: object,
     conditions: object,
     *,
-    columns: Columns,
+    columns: JoinColumns,
     where: Expr | None,
     lateness: Length | None,
     outer: object,

@@ -33,7 +33,7 @@ class ExpectationView(StrEnum):
     CURRENT = "current"
 
 
-Argument = Scalar | list[Any] | dict[str, Any]
+ExpectationArgument = Scalar | list[Any] | dict[str, Any]
 
 
 @check_keywords
@@ -50,7 +50,7 @@ class Expectation:
     """
 
     name: str
-    arguments: Mapping[str, Argument]
+    arguments: Mapping[str, ExpectationArgument]
     view: ExpectationView = ExpectationView.CURRENT
 
     def __post_init__(self) -> None:
@@ -80,7 +80,9 @@ class Expectation:
                     )
 
 
-def expect(name: str, view: ExpectationView | str = ExpectationView.CURRENT, **arguments: Argument) -> Expectation:
+def expect(
+    name: str, view: ExpectationView | str = ExpectationView.CURRENT, **arguments: ExpectationArgument
+) -> Expectation:
     """``expect("column_values_to_be_between", column="flights", min_value=0)``; ``expect_`` may be left out.
 
     ``name``, ``view`` and ``arguments`` are those of ``Expectation``.

@@ -18,7 +18,7 @@ from headrace.model.accumulation import EVENT_TIME, Accumulation, How, discardin
 from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keywords, register_word
 from headrace.model.changelog import Versions
 from headrace.model.expressions.columns import Key, key_columns, require_expression
-from headrace.model.expressions.data_types import Columns, DataType, schema_of
+from headrace.model.expressions.data_types import DataType, DeclaredColumns, schema_of
 from headrace.model.expressions.expr import Aggregate, Column, Expr, Function
 from headrace.model.expressions.typing import is_same_expression, to_json
 from headrace.model.time import Duration
@@ -322,7 +322,7 @@ def distinct() -> Take:
 
 
 @check_keywords
-def function(name: str, returns: Columns) -> Take:
+def function(name: str, returns: DeclaredColumns) -> Take:
     """What a function of your own makes of the rows of each group: it gets a pyarrow Table and gives one with the
     columns ``returns``. ``name`` is ``module:function``.
 

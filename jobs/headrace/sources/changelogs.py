@@ -44,7 +44,7 @@ from headrace.program import columns as c
 _LEADING_BLANKS: Final = re.compile(r"[ \t\n\r]*")
 _DECODER: Final = json.JSONDecoder()
 
-Span = tuple[int, int]
+TextSpan = tuple[int, int]
 
 
 def with_one_row(envelope: DebeziumEnvelope, record: bytes, sign: int) -> bytes:
@@ -66,10 +66,10 @@ def with_one_row(envelope: DebeziumEnvelope, record: bytes, sign: int) -> bytes:
     return text.encode()
 
 
-def _member_spans(text: str, start: int) -> dict[str, Span]:
+def _member_spans(text: str, start: int) -> dict[str, TextSpan]:
     """Where the values of the object lie that begins at ``start``."""
     place = _after_blanks(text, start)
-    members: dict[str, Span] = {}
+    members: dict[str, TextSpan] = {}
     if text[place : place + 1] != "{":
         return members
     place = _after_blanks(text, place + 1)

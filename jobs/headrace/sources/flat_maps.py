@@ -29,7 +29,7 @@ BATCH_ROWS = 2**16
 _CHECKED_RECORDS = 256
 """How many of the first records of what is read together a function is asked for twice."""
 
-Call = Callable[[pa.RecordBatch], object]
+FlatMapCall = Callable[[pa.RecordBatch], object]
 PlacesOf = Callable[[int, int], str]
 """Says where records are, of which the first and the last number are given."""
 
@@ -52,12 +52,12 @@ class FlatMap:
     rows: Ints
 
 
-def batch_call(function: BatchFunction) -> Call:
+def batch_call(function: BatchFunction) -> FlatMapCall:
     """The function itself. Raises BatchFunctionError."""
     return load_function(function, BatchFunctionError)
 
 
-def flat_mapped(source: Source, records: ScannedRecords, call: Call, places_of: PlacesOf) -> FlatMap:
+def flat_mapped(source: Source, records: ScannedRecords, call: FlatMapCall, places_of: PlacesOf) -> FlatMap:
     """What the batch function of ``source``, which is ``call``, makes of those ``records`` that parse; those that do
     not parse stay. Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
@@ -78,7 +78,9 @@ def flat_mapped(source: Source, records: ScannedRecords, call: Call, places_of: 
     return replace(flat, records=with_signs(source, flat.records))
 
 
-def apply_function(function: BatchFunction, call: Call, given: pa.RecordBatch, places_of: PlacesOf) -> pa.RecordBatch:
+def apply_function(
+    function: BatchFunction, call: FlatMapCall, given: pa.RecordBatch, places_of: PlacesOf
+) -> pa.RecordBatch:
     """What ``function``, which is ``call``, makes of the rows ``given``, in their order, ``ROW`` being the number of
     the row. Raises BatchFunctionError, and what HeadraceErrors the function raises.
     """
@@ -165,7 +167,7 @@ class _BatchCall:
     """A ``function`` that is asked about the records of a batch, which are at ``places``."""
 
     function: BatchFunction
-    call: Call
+    call: FlatMapCall
     places: PlacesOf
 
     def call_batch(self, given: pa.RecordBatch, first: int) -> pa.RecordBatch:

@@ -28,7 +28,7 @@ from headrace_snapshots.names import kind_of, landed_file
 from headrace_snapshots.store import LocalStore, ObjectStore
 
 if TYPE_CHECKING:
-    from headrace.sources.flat_maps import Call
+    from headrace.sources.flat_maps import FlatMapCall
     from headrace.sources.landed.lander import LandedPortions, Lander
     from headrace.sources.landed.ranges import LandingPlace
 
@@ -53,12 +53,12 @@ class Landing:
     """
 
     def __init__(
-        self, pipeline: Pipeline, root: ObjectStore, batch_calls: "Mapping[FunctionKey, Call] | None" = None
+        self, pipeline: Pipeline, root: ObjectStore, batch_calls: "Mapping[FunctionKey, FlatMapCall] | None" = None
     ) -> None:
         self._sources = {input_.name: input_.source for input_ in pipeline.inputs}
         self._knows_splits = {input_.name for input_ in pipeline.inputs if input_.has_own_split}
         self._pipeline = pipeline
-        self._batch_calls: dict[FunctionKey, Call] = {**(batch_calls or {})}
+        self._batch_calls: dict[FunctionKey, FlatMapCall] = {**(batch_calls or {})}
         self.landers: dict[str, Lander] = {}
         open_sources = {name: self._open(name, source, root) for name, source in self._sources.items()}
         self.enumerators: Mapping[str, source_ports.SplitEnumerator] = {
@@ -77,7 +77,7 @@ class Landing:
             self.landers[name] = lander
         return open_source
 
-    def batch_call(self, function: BatchFunction) -> "Call":
+    def batch_call(self, function: BatchFunction) -> "FlatMapCall":
         """``function`` of the pipeline's, as it is called. Raises BatchFunctionError."""
         from headrace.sources.flat_maps import batch_call  # with Arrow
 
@@ -86,7 +86,7 @@ class Landing:
         return self._batch_calls[function.known_by]
 
     @property
-    def batch_calls(self) -> "Mapping[FunctionKey, Call]":
+    def batch_calls(self) -> "Mapping[FunctionKey, FlatMapCall]":
         """The batch functions by what they are known by. Raises BatchFunctionError."""
         functions = [function for function in self._pipeline.own_functions if isinstance(function, BatchFunction)]
         return {function.known_by: self.batch_call(function) for function in functions}

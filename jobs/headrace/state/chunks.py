@@ -100,7 +100,7 @@ MOST_OF_A_FILE: Final = Size(0.5)
 """Where more of it is needed, a file is read whole, with one request."""
 KEY = b"headrace.chunks"
 
-Pair = tuple[int, int]
+Interval = tuple[int, int]
 
 
 class Chunk(JsonRecord, frozen=True, array_like=True):
@@ -109,8 +109,8 @@ class Chunk(JsonRecord, frozen=True, array_like=True):
     start: int
     bytes: int
     sha256: str
-    groups: Pair | None
-    windows: Pair | None
+    groups: Interval | None
+    windows: Interval | None
 
 
 def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
@@ -118,7 +118,7 @@ def encode_chunks(chunks: Iterable[Chunk]) -> bytes:
     return json.dumps([chunk.to_json() for chunk in chunks], separators=(",", ":")).encode()
 
 
-def enclosing_range(pairs: Iterable[Pair | None]) -> Pair | None:
+def enclosing_range(pairs: Iterable[Interval | None]) -> Interval | None:
     """The least span that all of ``pairs`` lie in; None if that of some is not known."""
     known_pairs = list(pairs)
     if not known_pairs or None in known_pairs:
@@ -129,7 +129,7 @@ def enclosing_range(pairs: Iterable[Pair | None]) -> Pair | None:
 _WINDOW, _INSTANT = (WINDOW_START, WINDOW_END), (EVENT_TIME,)
 
 
-def windows_of(rows: pa.RecordBatch) -> Pair | None:
+def windows_of(rows: pa.RecordBatch) -> Interval | None:
     """When the first window of ``rows`` begins and the last one ends, of rows without windows their first and last
     instant; None where no window is finite.
     """
@@ -158,7 +158,7 @@ def chunk_at(start: int, data: memoryview, rows: pa.RecordBatch, hashed: Hashes 
 
 
 def some_rows(
-    store: ObjectStore, file: DataFile, is_wanted: Callable[[Pair | None, Pair | None], bool]
+    store: ObjectStore, file: DataFile, is_wanted: Callable[[Interval | None, Interval | None], bool]
 ) -> pa.Table | None:
     """The rows of those chunks of ``file`` that are wanted by their ``groups`` and ``windows``, verified; None if it is
     as well to read all of the file. Raises BrokenObjectError.
@@ -188,6 +188,6 @@ def _consecutive_runs(numbers: Sequence[int]) -> list[list[int]]:
     return [[number for _, number in run] for _, run in runs]
 
 
-def in_part(part: KeyGroupRange) -> Callable[[Pair | None, Pair | None], bool]:
+def in_part(part: KeyGroupRange) -> Callable[[Interval | None, Interval | None], bool]:
     """What ``some_rows`` wants for the keys of ``part``."""
     return lambda groups, _windows: part.overlaps(groups)

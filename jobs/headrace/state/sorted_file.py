@@ -109,7 +109,7 @@ def _madvise_function() -> Any:
     return function
 
 
-Rows = NDArray[np.uint32]
+RowNumbers = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class DeadlineIndex:
     """
 
     times: Ints
-    rows: Rows
+    rows: RowNumbers
     begin: int
     length: int
 

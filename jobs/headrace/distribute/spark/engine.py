@@ -163,7 +163,7 @@ class SparkRunner:
 
 
 def read_input(
-    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, numbers: levels.Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, numbers: levels.RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """The records of an input in the shares whose ``numbers`` the first column has, as rows of Spark's."""
     for number in levels.numbers_in(numbers):
@@ -171,7 +171,7 @@ def read_input(
 
 
 def read_elements(
-    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: levels.Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: levels.RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """The panes in the files whose ``numbers`` the first column has."""
     for number in levels.numbers_in(numbers):
@@ -179,7 +179,7 @@ def read_elements(
 
 
 def map_made(
-    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, base: int, batches: levels.Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, base: int, batches: levels.RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """What is said of a partition of rows that a user's own code made."""
     context = TaskContext.get()

@@ -23,7 +23,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructFi
 from headrace.distribute.column_figures import LONGEST_TEXT, BlameDirection, BlamedRows
 from headrace.distribute.spark import application
 from headrace.distribute.spark.errors import SparkFunctionError
-from headrace.distribute.tasks.levels import Rows, numbers_in
+from headrace.distribute.tasks.levels import RowBatches, numbers_in
 from headrace.distribute.tasks.plan import TaskEnvironment
 from headrace.distribute.views import condition_mask
 from headrace.formats.fields import with_json
@@ -38,14 +38,14 @@ from headrace_snapshots.store import LocalStore, ObjectStore, open_store, scheme
 
 _NEWEST, _RANK, _SUM = "_headrace_newest", "_headrace_rank", "_headrace_sum"
 
-NamedFile = tuple[DataFile, Names]
+FileWithNames = tuple[DataFile, Names]
 """A file, and what it calls columns, if not by their name."""
 
 
 def of_files(
     spark: application.SparkSession,
     store: ObjectStore,
-    files: Sequence[NamedFile],
+    files: Sequence[FileWithNames],
     columns: pa.Schema,
     identity: Sequence[str] | None,
     *,
@@ -58,7 +58,7 @@ def of_files(
     if not files:
         return spark.createDataFrame([], schema)
     if isinstance(store, LocalStore):
-        by_names: dict[str, list[NamedFile]] = {}
+        by_names: dict[str, list[FileWithNames]] = {}
         for file in files:
             by_names.setdefault(repr(sorted(file[1].items())), []).append(file)
         rows = reduce(
@@ -76,7 +76,7 @@ def of_files(
 
 
 def _local_frame(
-    spark: application.SparkSession, store: LocalStore, files: Sequence[NamedFile], columns: pa.Schema
+    spark: application.SparkSession, store: LocalStore, files: Sequence[FileWithNames], columns: pa.Schema
 ) -> application.DataFrame:
     """The rows of files that all have the same names for columns."""
     _, names = files[0]
@@ -101,7 +101,7 @@ def _local_frame(
 def _read_rows_at_root(
     root: str,
     keys: Mapping[str, str],
-    files: Sequence[NamedFile],
+    files: Sequence[FileWithNames],
     columns: pa.Schema,
     numbers: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
@@ -110,7 +110,7 @@ def _read_rows_at_root(
 
 
 def verified_rows(
-    store: ObjectStore, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
+    store: ObjectStore, files: Sequence[FileWithNames], columns: pa.Schema, numbers: RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """The rows of those of ``files`` whose ``numbers`` come. Raises BrokenObjectError for one that is not what was
     written.
@@ -203,7 +203,7 @@ PART_BYTES = 2**25
 
 
 def stored_rows(
-    spark: application.SparkSession, work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema
+    spark: application.SparkSession, work: TaskEnvironment, files: Sequence[FileWithNames], columns: pa.Schema
 ) -> application.DataFrame:
     """The rows of ``files``. Reading them raises BrokenObjectError (within ``spark_errors``) if a file is missing or
     not what was written.
@@ -215,7 +215,7 @@ def stored_rows(
 
 
 def _read_rows(
-    work: TaskEnvironment, files: Sequence[NamedFile], columns: pa.Schema, numbers: Rows
+    work: TaskEnvironment, files: Sequence[FileWithNames], columns: pa.Schema, numbers: RowBatches
 ) -> Iterator[pa.RecordBatch]:
     return verified_rows(work.store, files, columns, numbers)
 

@@ -199,27 +199,29 @@ def run_task(
     return task_results.Message(number, result, bundles)
 
 
-Rows = Iterable[pa.RecordBatch]
+RowBatches = Iterable[pa.RecordBatch]
 """Those of an exchange (``exchange.SCHEMA``), or numbers of tasks in a first column."""
 
-MapLevel = Callable[[task_plan.TaskEnvironment, task_plan.EpochPlan, Rows], Iterator[pa.RecordBatch]]
+MapLevel = Callable[[task_plan.TaskEnvironment, task_plan.EpochPlan, RowBatches], Iterator[pa.RecordBatch]]
 """What the tasks of the first level say, as ``map_level`` does."""
 
 
-def numbers_in(batches: Rows) -> Iterator[int]:
+def numbers_in(batches: RowBatches) -> Iterator[int]:
     """The numbers of tasks."""
     for batch in batches:
         yield from batch.column(0).to_pylist()
 
 
-def map_level(work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def map_level(
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, numbers: RowBatches
+) -> Iterator[pa.RecordBatch]:
     """What shares of the input say."""
     for number in numbers_in(numbers):
         yield from share_task(work, plan, number).to_blobs(parts_below(work, plan, -1))
 
 
 def rows_level(
-    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, number: int, batches: Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, name: str, number: int, batches: RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """What task ``number`` says of ``batches`` that a user's own code made."""
     rows = [batch for batch in batches if batch.num_rows]
@@ -228,7 +230,7 @@ def rows_level(
 
 
 def level_below(
-    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int, batches: Rows
+    work: task_plan.TaskEnvironment, plan: task_plan.EpochPlan, level: int, batches: RowBatches
 ) -> Iterator[pa.RecordBatch]:
     """What a part of the level number ``level`` below the map side says: ``batches`` are all the rows of the exchange
     above for it.
@@ -241,13 +243,13 @@ def level_below(
         yield from part_task(work, plan, level, part, messages).to_blobs(parts_below(work, plan, level))
 
 
-def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def merge_level(work: task_plan.TaskEnvironment, plan: MergePlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
     """What parts of a merge say."""
     for part in numbers_in(numbers):
         yield from merge_task(work, plan, part).to_blobs(1)
 
 
-def fold_level(work: task_plan.TaskEnvironment, plan: FoldPlan, numbers: Rows) -> Iterator[pa.RecordBatch]:
+def fold_level(work: task_plan.TaskEnvironment, plan: FoldPlan, numbers: RowBatches) -> Iterator[pa.RecordBatch]:
     """What parts of a fold say."""
     for part in numbers_in(numbers):
         yield from fold_task(work, plan, part).to_blobs(1)

@@ -38,7 +38,7 @@ from headrace_snapshots.store import ObjectStore
 if TYPE_CHECKING:
     from headrace.kernel.joins.sides import CompiledJoins
 
-Share = tuple[Piece, ...]
+TaskShare = tuple[Piece, ...]
 """Some files of an epoch, or pieces of files, one after the other in the order of arrival."""
 
 LEAST_OF_A_FILE: Final = Size(2**22)
@@ -76,7 +76,7 @@ class EpochPlan:
     prefix: str
     epoch: int
     processing_time: Instant
-    shares: tuple[Share, ...]
+    shares: tuple[TaskShare, ...]
     parts: tuple[int, ...]
     id_parts: int
     clocks: Mapping[str, SourceClock]
@@ -107,7 +107,7 @@ class EpochPlan:
         return self.is_last and self.epoch == 0
 
 
-def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[Share, ...]:
+def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, number: int) -> tuple[TaskShare, ...]:
     """``files`` in shares of nearly the same size in bytes, an empty one if there are none: up to ``number``, which can
     be read at once, or more where there is much to read. A file has pieces for as many as read it at once.
     """

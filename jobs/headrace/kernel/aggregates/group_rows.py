@@ -314,7 +314,7 @@ _CHECKED_ROWS: Final = 256
 def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tuple[pa.Table, Ints]:
     """What a function makes of each group, and of which group each row is."""
     assert isinstance(part.take, GroupFunction)
-    checked_function = _Function(
+    checked_function = _CheckedFunction(
         part.take, load_function(part.take, GroupFunctionError), part.returns, frozenset(part.key_names)
     )
     which = np.flatnonzero(groups.sizes)
@@ -330,7 +330,7 @@ def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> t
 
 
 @dataclass(frozen=True)
-class _Function:
+class _CheckedFunction:
     """A ``function`` that is asked for what it makes of groups; it may give ``keys`` back."""
 
     function: GroupFunction

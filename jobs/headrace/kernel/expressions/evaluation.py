@@ -52,14 +52,14 @@ from headrace.model.expressions.typing import kind_of
 from headrace.program import columns as program
 from headrace.program.columns import FROM, Call
 
-Rows = Mapping[str, casts.Datum]
+RowColumns = Mapping[str, casts.Datum]
 
 _CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
 _DAY_MICROSECONDS = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
 
-def evaluate(expr: Expr, rows: Rows) -> casts.Datum:
+def evaluate(expr: Expr, rows: RowColumns) -> casts.Datum:
     """``expr`` over ``rows``, which have every column that it reads (KeyError); a scalar if it reads only scalars.
 
     Raises ValueOverflowError when a value leaves what its type holds.
@@ -98,7 +98,7 @@ def apply_node(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
     raise TypeError(type(expr).__name__)
 
 
-def evaluate_column(expr: Expr, rows: Rows, schema: Schema, length: int) -> pa.Array:
+def evaluate_column(expr: Expr, rows: RowColumns, schema: Schema, length: int) -> pa.Array:
     """``expr`` as a column of ``length`` rows, of the type that it has over ``schema``."""
     return in_type(expr, evaluate(expr, rows), schema, length)
 
@@ -571,7 +571,7 @@ class RowOverflowsError(Exception):
         self.row, self.error = row, error
 
 
-def column_apart(expr: Expr, rows: Rows, schema: Schema, length: int) -> tuple[pa.Array, tuple[Overflow, ...]]:
+def column_apart(expr: Expr, rows: RowColumns, schema: Schema, length: int) -> tuple[pa.Array, tuple[Overflow, ...]]:
     """``expr`` as ``evaluation.column`` gives it, NULL in rows where it overflows; and which these are."""
     values, overflows = _evaluate_with_overflows(expr, rows, length)
     values = in_type(expr, values, schema, length)
@@ -580,7 +580,7 @@ def column_apart(expr: Expr, rows: Rows, schema: Schema, length: int) -> tuple[p
     return values, overflows
 
 
-def _evaluate_with_overflows(expr: Expr, rows: Rows, length: int) -> tuple[casts.Datum, tuple[Overflow, ...]]:
+def _evaluate_with_overflows(expr: Expr, rows: RowColumns, length: int) -> tuple[casts.Datum, tuple[Overflow, ...]]:
     try:
         return evaluate(expr, rows), ()
     except ValueOverflowError:

@@ -126,7 +126,7 @@ def hash_strings(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
     return pa.array(digests, pa.string()).take(dictionary.indices)
 
 
-Step = str | int
+PathStep = str | int
 """The name of a member of an object, or the place of an item of a list."""
 
 _DEEPEST_JSON = 500
@@ -134,7 +134,7 @@ _BLANKS = " \t\n\r"
 _FEW_TEXTS = 256
 
 
-def json_values(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+def json_values(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array:
     """What stands at ``path`` in JSON, NULL where that is nothing of ``kind``: string, int64, float64 or bool.
 
     Arrow reads objects, as many as it can at once. What it reads otherwise than RFC 8259 has it, or not at all, is read
@@ -164,7 +164,7 @@ def _are_plain(texts: pa.Array) -> NDArray[np.bool_]:
     return true_mask(pc.and_not(are_objects, are_odd))
 
 
-def _extract_members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+def _extract_members(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array:
     """Values of many texts; where one of them stops Arrow, of both halves."""
     values = _members_at_once(texts, path, kind) if len(texts) else pa.nulls(0, kind)
     if values is not None:
@@ -175,7 +175,7 @@ def _extract_members(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -
     return pa.concat_arrays([_extract_members(part, path, kind) for part in (texts[:half], texts[half:])])
 
 
-def _members_at_once(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array | None:
+def _members_at_once(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array | None:
     for step in reversed(path[1:]):
         kind = pa.struct([(step, kind)]) if isinstance(step, str) else pa.list_(kind)
     lines = pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts), "\n")[0].as_buffer()
@@ -196,12 +196,12 @@ def _members_at_once(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -
     return values
 
 
-def _members_one_by_one(texts: pa.Array, path: Sequence[Step], kind: pa.DataType) -> pa.Array:
+def _members_one_by_one(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataType) -> pa.Array:
     accept_member = _ACCEPTED[kind]
     return pa.array([accept_member(_member_at_path(text, path)) for text in texts.to_pylist()], kind)
 
 
-def _member_at_path(text: str | None, path: Sequence[Step]) -> Any:
+def _member_at_path(text: str | None, path: Sequence[PathStep]) -> Any:
     """What stands at ``path``; None if the text is no JSON."""
     if text is None or _nesting_depth(text) > _DEEPEST_JSON:
         return None

@@ -100,7 +100,7 @@ def decimal_text(value: Decimal) -> str:
     return "0" if text in ("-0", "") else text
 
 
-Columns = Mapping[str, type | DataType]
+DeclaredColumns = Mapping[str, type | DataType]
 """Types of columns by name."""
 
 PYTHON_TYPES: Mapping[type, DataType] = {

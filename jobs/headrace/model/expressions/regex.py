@@ -20,10 +20,10 @@ _MOST_REPEATS = 1000
 """How often RE2 repeats something, and how many ranges of characters a pattern may come to with its repetitions."""
 _DEEPEST_GROUP = 50
 
-Ranges = tuple[tuple[int, int], ...]
-_DIGITS: Ranges = ((0x30, 0x39),)
-_WORD_RANGES: Ranges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
-_SPACE: Ranges = ((0x09, 0x0D), (0x20, 0x20))
+CharacterRanges = tuple[tuple[int, int], ...]
+_DIGITS: CharacterRanges = ((0x30, 0x39),)
+_WORD_RANGES: CharacterRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE: CharacterRanges = ((0x09, 0x0D), (0x20, 0x20))
 _CLASSES = {"d": _DIGITS, "w": _WORD_RANGES, "s": _SPACE}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
@@ -52,13 +52,13 @@ class Captures(NamedTuple):
 @lru_cache(maxsize=1024)
 def to_re2(pattern: str) -> str:
     """``pattern`` as RE2 is given it. Raises RegexError if it is not in the subset."""
-    return _Reader(pattern).read_pattern().re2
+    return _RegexReader(pattern).read_pattern().re2
 
 
 @lru_cache(maxsize=1024)
 def to_captures(pattern: str) -> Captures:
     """``pattern`` with its groups, which tell what matched. Raises RegexError if it is not in the subset."""
-    reader = _Reader(pattern, captures=True)
+    reader = _RegexReader(pattern, captures=True)
     regex = reader.read_pattern()
     return Captures(regex.re2, reader.groups, regex.may_be_empty)
 
@@ -84,12 +84,12 @@ def _group_regex(inner: Regex, kind: str = "?:") -> Regex:
     return Regex(f"({kind}{inner.re2})", inner.size, inner.may_be_empty)
 
 
-def _of_class(ranges: Ranges) -> Regex:
+def _of_class(ranges: CharacterRanges) -> Regex:
     members = "".join(rf"\x{{{low:x}}}-\x{{{high:x}}}" for low, high in ranges)
     return Regex(f"[{members}]", len(ranges))
 
 
-def _complement_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
+def _complement_ranges(ranges: Iterable[tuple[int, int]]) -> CharacterRanges:
     """All characters but these."""
     gaps, start = [], 0
     for low, high in sorted(ranges):
@@ -100,7 +100,7 @@ def _complement_ranges(ranges: Iterable[tuple[int, int]]) -> Ranges:
 
 
 @dataclass
-class _Reader:
+class _RegexReader:
     """Reads a pattern from its start."""
 
     pattern: str
@@ -192,12 +192,12 @@ class _Reader:
             self.fail("a group is not closed", r") at its end, or \( for the character")
         return _group_regex(inner, kind)
 
-    def read_character(self) -> Ranges:
+    def read_character(self) -> CharacterRanges:
         code = ord(self.next_character())
         self.position += 1
         return ((code, code),)
 
-    def read_escape(self) -> Ranges:
+    def read_escape(self) -> CharacterRanges:
         r"""What a backslash, already consumed, makes of the next character."""
         letter = self.next_character()
         if letter.lower() in _CLASSES and letter:
@@ -211,7 +211,7 @@ class _Reader:
             self.fail(f"{what} \\{letter} cannot be used" if letter else "a backslash ends the pattern", r"\\ for a \ ")
         return self.read_character()
 
-    def read_class(self) -> Ranges:
+    def read_class(self) -> CharacterRanges:
         """The characters of a class, whose [ is already consumed."""
         is_negated = self.take_if_next("^")
         ranges: list[tuple[int, int]] = []
@@ -233,7 +233,7 @@ class _Reader:
             self.fail("a class has no character", r"at least one in it, and \] for the character")
         return members
 
-    def read_member(self) -> Ranges:
+    def read_member(self) -> CharacterRanges:
         if not self.next_character():
             self.fail("a class is not closed", r"] at its end, or \[ for the character")
         if self.next_character() == "[":

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from headrace.errors import PipelineError
 from headrace.model.arguments import Arguments, check_fields, check_frozen, user_code
-from headrace.model.expressions.data_types import Columns, DataType, data_type
+from headrace.model.expressions.data_types import DataType, DeclaredColumns, data_type
 from headrace.model.time import Instant, render
 from headrace.model.triggers.elementary import ElementTrigger, TriggerProgress, condition, missing
 from headrace.model.windows import Window
@@ -79,7 +79,7 @@ class CustomTrigger(ElementTrigger, ABC):
 
     @property
     @abstractmethod
-    def state_types(self) -> Columns:
+    def state_types(self) -> DeclaredColumns:
         """Names and types of the fields of its state."""
 
     @abstractmethod

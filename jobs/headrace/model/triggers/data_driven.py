@@ -50,29 +50,29 @@ class Symbol:
 class Then:
     """``first``, and ``second`` right after it."""
 
-    first: "Regex"
-    second: "Regex"
+    first: "EventRegex"
+    second: "EventRegex"
 
 
 @dataclass(frozen=True)
 class Either:
     """``left`` or ``right``."""
 
-    left: "Regex"
-    right: "Regex"
+    left: "EventRegex"
+    right: "EventRegex"
 
 
 @dataclass(frozen=True)
 class Star:
     """``inner`` any number of times, also none."""
 
-    inner: "Regex"
+    inner: "EventRegex"
 
 
-Regex = Empty | Symbol | Then | Either | Star
+EventRegex = Empty | Symbol | Then | Either | Star
 
 
-def is_nullable(regex: Regex) -> bool:
+def is_nullable(regex: EventRegex) -> bool:
     """Whether no element at all matches."""
     match regex:
         case Then(first, second):
@@ -84,16 +84,16 @@ def is_nullable(regex: Regex) -> bool:
     return True
 
 
-def parse_pattern(pattern: str) -> Regex:
+def parse_pattern(pattern: str) -> EventRegex:
     """The expression that ``pattern`` writes. Raises PipelineError, with the place, if it is none."""
-    parser = _Parser(pattern)
+    parser = _PatternParser(pattern)
     regex = parser.parse_choice()
     if parser.rest:
         raise parser.pattern_error(f"unexpected {parser.take_character()!r}")
     return regex
 
 
-def letters_of(regex: Regex) -> frozenset[str]:
+def letters_of(regex: EventRegex) -> frozenset[str]:
     """The letters that ``regex`` names."""
     match regex:
         case Symbol(letters):
@@ -105,7 +105,7 @@ def letters_of(regex: Regex) -> frozenset[str]:
     return frozenset()
 
 
-class _Parser:
+class _PatternParser:
     """Recursive descent; ``rest`` is what is still to be read."""
 
     def __init__(self, pattern: str) -> None:
@@ -127,25 +127,25 @@ class _Parser:
         self.rest = self.rest[len(expected) :]
         return True
 
-    def parse_choice(self) -> Regex:
+    def parse_choice(self) -> EventRegex:
         regex = self._parse_sequence()
         while self._skip_if_next("|"):
             regex = Either(regex, self._parse_sequence())
         return regex
 
-    def _parse_sequence(self) -> Regex:
-        regex: Regex = Empty()
+    def _parse_sequence(self) -> EventRegex:
+        regex: EventRegex = Empty()
         while self.rest and self.rest[0] not in "|)":
             regex = _make_sequence(regex, self._parse_repeated())
         return regex
 
-    def _parse_repeated(self) -> Regex:
+    def _parse_repeated(self) -> EventRegex:
         regex = self._parse_atom()
         while self.rest and self.rest[0] in "*+?{":
             regex = self._apply_quantifier(regex, self.take_character())
         return regex
 
-    def _apply_quantifier(self, regex: Regex, quantifier: str) -> Regex:
+    def _apply_quantifier(self, regex: EventRegex, quantifier: str) -> EventRegex:
         match quantifier:
             case "*":
                 return Star(regex)
@@ -160,17 +160,17 @@ class _Parser:
         self.rest = rest
         return self._repeat_times(regex, int(low), int(high) if high else None if comma else int(low))
 
-    def _repeat_times(self, regex: Regex, low: int, high: int | None) -> Regex:
+    def _repeat_times(self, regex: EventRegex, low: int, high: int | None) -> EventRegex:
         if max(low, high or 0) > _MAX_REPEATS or (high is not None and high < low):
             raise self.pattern_error(f"cannot repeat {low} to {high} times; at most {_MAX_REPEATS}")
-        result: Regex = Star(regex) if high is None else Empty()
+        result: EventRegex = Star(regex) if high is None else Empty()
         for _ in range(low, high or low):
             result = Either(Empty(), _make_sequence(regex, result))
         for _ in range(low):
             result = _make_sequence(regex, result)
         return result
 
-    def _parse_atom(self) -> Regex:
+    def _parse_atom(self) -> EventRegex:
         character = self.take_character()
         if character == "(":
             regex = self.parse_choice()
@@ -190,7 +190,7 @@ class _Parser:
         return Symbol(frozenset(character))
 
 
-def _make_sequence(first: Regex, second: Regex) -> Regex:
+def _make_sequence(first: EventRegex, second: EventRegex) -> EventRegex:
     if isinstance(first, Empty):
         return second
     return first if isinstance(second, Empty) else Then(first, second)
@@ -244,12 +244,12 @@ def compile_pattern(pattern: str, letters: Sequence[str]) -> PatternTable:
 class _Places:
     """The symbols of an expression, numbered: where a match may begin and end, and what may follow what (Glushkov)."""
 
-    def __init__(self, regex: Regex) -> None:
+    def __init__(self, regex: EventRegex) -> None:
         self._symbols: list[Symbol] = []
         self._follow: list[set[int]] = []
         self._first, self._last = self._number_places(regex)
 
-    def _number_places(self, regex: Regex) -> tuple[set[int], set[int]]:
+    def _number_places(self, regex: EventRegex) -> tuple[set[int], set[int]]:
         """First and last places of ``regex``, whose symbols it numbers."""
         match regex:
             case Symbol():

@@ -166,7 +166,7 @@ def load_module(file: Path) -> ModuleType:
         if name in sys.modules:
             return sys.modules[name]
         path = str(folder / file.name)
-        spec = spec_from_file_location(name, path, loader=_Loader(name, path))
+        spec = spec_from_file_location(name, path, loader=_SourceLoader(name, path))
         assert spec is not None and spec.loader is not None
         module = sys.modules[name] = module_from_spec(spec)
         try:
@@ -252,7 +252,7 @@ def plain_name(module: str) -> str:
     return module if package is None else module.removeprefix(f"{package}.")
 
 
-class _Loader(SourceFileLoader):
+class _SourceLoader(SourceFileLoader):
     """Executes a module of a folder: always from its source, and with imports of its own."""
 
     def get_code(self, fullname: str) -> CodeType:
@@ -282,7 +282,7 @@ class _Finder:
     def find_spec(name: str, path: Sequence[str] | None = None, _: ModuleType | None = None) -> ModuleSpec | None:
         if path is None or package_of(name) is None:
             return None
-        specs = (FileFinder(entry, (_Loader, SOURCE_SUFFIXES)).find_spec(name) for entry in path)
+        specs = (FileFinder(entry, (_SourceLoader, SOURCE_SUFFIXES)).find_spec(name) for entry in path)
         return next((spec for spec in specs if spec is not None), None)
 
 
@@ -311,7 +311,7 @@ def _is_beside(folder: Path, top: str) -> bool:
     """
     if top in _NEVER_USERS:
         return False
-    spec = FileFinder(str(folder), (_Loader, SOURCE_SUFFIXES)).find_spec(top)
+    spec = FileFinder(str(folder), (_SourceLoader, SOURCE_SUFFIXES)).find_spec(top)
     return spec is not None and (spec.loader is not None or PathFinder.find_spec(top) is None)
 
 

@@ -50,7 +50,7 @@ class Portion:
 
 
 @dataclass
-class _Room:
+class _PortionRoom:
     """What is left of a portion of that ``most``."""
 
     most: PortionSize
@@ -92,7 +92,7 @@ class Lander:
         put = 0
         if newest is not None:
             put = self._complete_range(newest) if newest.is_landed or self.reader is None else self._land_claimed(after)
-        room, is_over = _Room(most), False
+        room, is_over = _PortionRoom(most), False
         while not is_over:
             position = source_ports.SourcePosition("" if newest is None else newest.after)
             waiting = deque(self.enumerator.unread(position))
@@ -100,7 +100,7 @@ class Lander:
             while waiting:
                 if not room.has_room_for(waiting[0]):
                     yield Portion(put, sum(split.size for split in waiting))
-                    put, room = 0, _Room(most)
+                    put, room = 0, _PortionRoom(most)
                 batch = self._next_batch(waiting, replace(room))
                 position = self.enumerator.after(position, batch)
                 wanted_range = self._wanted_range(0 if newest is None else newest.number + 1, batch, position.mark)
@@ -121,7 +121,7 @@ class Lander:
         return [*self.enumerator.unread(source_ports.SourcePosition("" if newest is None else newest.after))]
 
     def _next_batch(
-        self, waiting: deque[source_ports.SourceSplit], room: _Room
+        self, waiting: deque[source_ports.SourceSplit], room: _PortionRoom
     ) -> tuple[source_ports.SourceSplit, ...]:
         """What of ``waiting`` becomes the next range, where there is ``room`` for the first."""
         batch: list[source_ports.SourceSplit] = []
