@@ -83,6 +83,7 @@ def _bin_times(times: Ints) -> tuple[int, Ints, Ints]:
     place = (times >> width) - (first >> width)
     numbers = np.bincount(place)
     while width and np.count_nonzero(numbers) <= MOST_BINS:
+        # bins without times get no number, so a few times far away do not make the counts long
         bits = min(width, _FURTHER_BITS)
         width -= bits
         place = (np.cumsum(numbers > 0) - 1)[place] << bits | (times >> width & (1 << bits) - 1)

@@ -332,6 +332,7 @@ def fates_of(judged: Columns) -> NDArray[np.int8]:
     if c.SEEN in judged:
         fates = as_numpy(judged[c.SEEN].fill_null(int(Disposition.ACCEPTED))).astype(np.int8)
     is_filtered = pc.or_(pc.invert(judged[c.ADMITTED]), judged[c.EVENT_TIME].is_null())
+    # the last verdict counts: a record that is rejected is neither filtered nor a duplicate
     fates[as_numpy(is_filtered)] = Disposition.FILTERED
     if judged[c.REJECT].null_count < len(fates):
         fates[valid_mask(judged[c.REJECT])] = Disposition.REJECTED
@@ -341,6 +342,7 @@ def fates_of(judged: Columns) -> NDArray[np.int8]:
 def _place_in_windows(stage: CompiledStage, judged_rows: Columns, fates: NDArray[np.int8]) -> InWindows | InSlices:
     times = judged_rows[c.EVENT_TIME]
     if (fates != Disposition.ACCEPTED).any():
+        # what has no time is in no window
         times = pc.if_else(pa.array(fates == Disposition.ACCEPTED), times, pa.scalar(None, times.type))
     if stage.slides is not None:
         return InSlices.from_times(stage.slides, times)
@@ -407,6 +409,7 @@ class KeyHashes:
     def keys_of_rows(self, columns: Sequence[pa.Array], rows: Ints, *, everything: bool) -> Keys:
         """The keys that ``rows`` have in ``columns``; ``everything``: they are all rows in order."""
         for known_columns, known_rows, keys in self._known:
+            # the same objects, for to compare values costs as much as to hash them
             is_same = len(known_columns) == len(columns) and all(map(is_, known_columns, columns))
             if is_same and len(known_rows) == len(rows) and (known_rows == rows).all():
                 return keys

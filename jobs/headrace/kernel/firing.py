@@ -161,6 +161,7 @@ def aggregate_results(
     stage: CompiledStage, rows: Mapping[str, pa.Array], which: Ints, cleared: NDArray[np.bool_]
 ) -> dict[str, pa.Array]:
     """The aggregates of those windows of ``rows`` that ``which`` names; contents are empty where ``cleared``."""
+    # ``which`` ascends, so as many as there are windows are all of them, and nothing is copied
     indices = None if len(which) == len(rows[c.WINDOW_START]) else pa.array(which)
     empty = pa.array(cleared) if cleared.any() else None
     contents = {}
@@ -241,6 +242,7 @@ class FiringProgram:
         columns |= {f"{c.HEARD}{i}": heard[name] for i, name in enumerate(sorted(self.stage.trigger.signals))}
         for name, expr, last_reads in self.outcome.needed:
             columns[name] = evaluate(expr, columns)
+            # nothing reads these again, so their memory goes before the next column is made
             for read in last_reads:
                 del columns[read]
         return FiringResult(self.stage, self.outcome, columns, len(rows[c.WINDOW_START]))
@@ -324,6 +326,7 @@ class _Emitting:
             panes = self._panes_of_moment(moment, pane, np.flatnonzero(exists))
             if self.stage.remembers:
                 self.emitted += self._retractions_of_moment(moment, np.flatnonzero(emits))
+                # a moment may only withdraw, so a window that emits has no live pane unless a new one exists
                 self.live_at[emits] = _NONE_LIVE
                 self.live_at[exists] = moment
             self.emitted.append(panes)
@@ -383,6 +386,7 @@ class _Emitting:
         for earlier, panes_of_moment in enumerate(self.panes):
             rows_again = rows[self.live_at[rows] == earlier]
             if len(rows_again):
+                # the windows of a moment ascend, so each has one place
                 panes = panes_of_moment.panes.take(pa.array(np.searchsorted(panes_of_moment.row, rows_again)))
                 withdrawn.append(
                     _Records(rows_again, moment, np.zeros(len(rows_again), np.int64), panes, is_retraction=True)

@@ -54,6 +54,7 @@ class _Combining:
         groups = matched.groups
         order = np.arange(len(sides.is_open)) if groups.order is None else groups.order
         self.open = _rows_of(groups, order, sides.is_open[order])
+        # rows of the delta are numbered behind those of the state
         self.new = _rows_of(groups, order - sides.state.num_rows, sides.is_new[order])
         self.has = self.open.sizes > 0
         is_closed = sides.is_closed[order]
@@ -154,6 +155,7 @@ class _Combining:
             return self._fold(measure.fold, self.new, measure.name)
         items, groups = self.new.flatten_lists(self._arranged_column(self.new, measure.name))
         if self.stage.merging:
+            # what merges comes part by part, and its elements arrived in another order
             place = as_numpy(items.field(PLACE))
             items = items.field(LISTED).take(pa.array(np.lexsort((place, groups.of_row))))
         return to_lists(items, groups)
@@ -171,6 +173,7 @@ class _Combining:
     def _content_columns(self) -> dict[str, pa.Array]:
         """Parts of the contents: those of open windows, then those of the delta."""
         groups = self.matched.groups
+        # most epochs merge nothing, and then no part has to be gathered
         if groups.sizes.max(initial=0) <= 1:
             return {part.name: groups.arrange_column(self.sides.shared_column(part.name)) for part in self.stage.parts}
         return {

@@ -164,6 +164,7 @@ def merged_windows(
     """
     if isinstance(where, model_windows.ShiftedOutputTime):
         return merged_windows(where.inner, key, start, end, is_new)
+    # stored windows of a key were merged with each other when they were stored
     has_new = np.zeros(int(key.max(initial=-1)) + 1, np.bool_)
     has_new[key[is_new]] = True
     rows = np.flatnonzero(has_new[key])

@@ -166,6 +166,7 @@ def some_rows(
     footer = file.footer
     if footer is None or file.bytes < LEAST_FOOTERS.value * footer.bytes:
         return None
+    # the manifest vouches for the footer, and the footer for each chunk
     start = file.bytes - footer.bytes
     tail = verified_range(store, file, [(start, footer.bytes, footer.sha256)])
     content = np.zeros(file.bytes, np.uint8)  # of which no page is there until it is written to
@@ -173,6 +174,7 @@ def some_rows(
     parquet_file = pq.ParquetFile(pa.BufferReader(pa.py_buffer(content)))
     chunks = [Chunk.from_json(chunk) for chunk in json.loads(parquet_file.metadata.metadata[KEY])]
     wanted_chunks = [number for number, chunk in enumerate(chunks) if is_wanted(chunk.groups, chunk.windows)]
+    # one request for all costs less than several for the most of it
     if sum(chunks[number].bytes for number in wanted_chunks) > MOST_OF_A_FILE.value * file.bytes:
         return None
     for run in _consecutive_runs(wanted_chunks):

@@ -73,6 +73,7 @@ def open_run(path: Path, schema: pa.Schema) -> tuple[SortedFile, Mapping[str, st
     with suppress(OSError, ValueError, pa.ArrowException):
         with pa.memory_map(str(path)) as source:  # what is mapped stays mapped as long as somebody looks at it
             batch = pa.ipc.open_file(source).get_batch(0)
+            # the buffer has to be all of the file: its pages are let go by it
             source.seek(0)
             file = source.read_buffer()
         notes = {name.decode(): text.decode() for name, text in (batch.schema.metadata or {}).items()}

@@ -157,6 +157,7 @@ class _Parquet:
     def finish(self) -> EncodedFile:
         """Once, at the end."""
         end, chunks = self.size, self._chunks
+        # of one chunk a reader takes the whole file, so it is listed nowhere
         if len(chunks) > 1:
             self._writer.add_key_value_metadata({KEY: encode_chunks(chunks)})
         self._writer.close()

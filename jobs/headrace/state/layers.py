@@ -89,6 +89,7 @@ class RememberedIds:
         counts = np.flatnonzero(counting & ~is_forgotten)
         is_repeated = np.zeros(len(event_times), np.bool_)
         own = [judged[name].take(pa.array(counts)) for name in self._identity]
+        # by the id alone, without the sign: both of a pair are in one part
         hashes = key_hashes(own[:1])
         unexpired_rows = self._unexpired_rows(kernel_state.distinct_hashes([hashes]))
         both = group_by_key(

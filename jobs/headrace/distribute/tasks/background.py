@@ -183,6 +183,7 @@ class TableMerges:
         ):
             part_rows = max(_row_count(own) // merge.parts, 1)
             count = len(merge.left) if len(layers) > MOST_LAYERS else rows_left // part_rows
+            # at least one part a step, or a part with more rows than a step has would never be merged
             count = min(len(merge.left), max(count, 0 if steps else 1))
             if count:
                 steps.append(MergeStep(merge, own, merge.left[:count]))

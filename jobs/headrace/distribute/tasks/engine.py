@@ -169,6 +169,7 @@ class TasksEngine:
         live = [state for number, state in enumerate(self.states) if number not in parked_chains]
         tables_to_merge = {table: layers for state in live for table, layers in state.tables.items()}
         tables_to_merge |= {IDS: self.ids} if self.work.tells_ids and again is None else {}
+        # before the epoch, so that the merge runs beside it
         self.merges.begin_step(
             attempt.prefix, tables_to_merge, self._least_watermark(live), self._watermarks_of_sides()
         )
@@ -179,6 +180,7 @@ class TasksEngine:
             return EpochPlan(
                 prefix=attempt.prefix,
                 epoch=self.epoch + 1,
+                # processing time does not go back, whatever this machine's clock says
                 processing_time=Instant(max(self.progress.processing_time, processing_time)),
                 shares=divide_into_shares(self.pipeline, self.landing, files, self.runner.task_count(size)),
                 parts=shared_out(id_parts, [_total_bytes(state.tables) for state in self.states]),
@@ -193,12 +195,14 @@ class TasksEngine:
                 hold=hold,
                 marks=self.landing.watermarks(files),
                 parked=parked_chains,
+                # the error of the only output is that of the run
                 isolates=isolates and len(live) > 1,
                 again=again,
                 read_only=self._read_only(again),
             )
 
         files, outcome = self._run_until_read(files, plan_epoch, recorded=recorded)
+        # before anything that the epoch came to is taken over
         check_dead_letter_budget(self.pipeline, outcome.plan.epoch, outcome.observations)
         tables = self.merges.adopt_finished(outcome.tables, wait=wait_for_merges)
         self._set_state(outcome.stage_clocks, tables)

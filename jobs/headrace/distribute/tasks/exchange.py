@@ -1,7 +1,7 @@
 """What crosses an exchange between two levels of tasks: groups of a delta, rows of state, and judged records.
 
 A task sends every part what it found, and the part its share of a bundle, as Arrow IPC cut into blobs of at most
-BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
+BLOB_BYTES.value (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
 tells whether two parts heard the same, since a task may run twice.
 
 Elements for a stage are mostly aggregated first: a share's delta stands for them. Where the order of arrival counts in
@@ -74,9 +74,8 @@ def message_batches(
     stamp, header = digest.digest(), pickle.dumps(result)
     for part in range(parts):
         stream = streams.get(part, pa.py_buffer(b""))
-        blobs = [
-            stream[start : start + BLOB_BYTES.value].to_pybytes() for start in range(0, len(stream), BLOB_BYTES.value)
-        ]
+        blobs = [stream[start : start + BLOB_BYTES.value].to_pybytes() for start in range(0, len(stream), BLOB_BYTES.value)]
+        # the first blob says how many follow, so that a lost one is noticed
         head = len(blobs).to_bytes(4, "little") + header
         for number, blob in enumerate([head, *blobs]):
             yield _blob_row(part, task, number, stamp, blob)
@@ -162,6 +161,7 @@ def build_shuffle_input(
     ``stage``, under its old ``watermark`` and ``output_watermark``. ``order``: columns by which rows of all shares are
     in order, None if that of the shares is enough. ``hashed``: those of keys of the same rows, for other stages.
     """
+    # rows of a share are numbered below that, so places of all shares are in the order of arrival
     place = share << _SHARE_BITS
     bundle = aggregate_rows(stage, judged, watermark, output_watermark, place=place, hashed=hashed)
     if bundle.delta is None:
@@ -244,6 +244,7 @@ def deltas_of(
     arrived_rows = pa.concat_batches(rows)
     arrived_rows = arrived_rows.take(pc.sort_indices(arrived_rows, sort_keys=places))
     columns = {name: arrived_rows.column(name) for name in arrived_rows.schema.names if not name.startswith(_PLACE)}
+    # only rows that take part were sent
     columns[c.REJECT] = pa.nulls(arrived_rows.num_rows, pa.string())
     columns[c.ADMITTED] = pa.repeat(arrow_scalar(True), arrived_rows.num_rows)
     delta = aggregate_rows(stage, columns, watermark, output_watermark).delta

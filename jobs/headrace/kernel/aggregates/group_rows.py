@@ -107,6 +107,7 @@ class RowsPart(AccumulatorPart):
             firsts = self._first_of_equal(entries.field(1).take(pa.array(rows)), groups)
             rows, groups = rows[firsts], groups.filter_rows(firsts)
         else:
+            # more copies than may leave never do, and a count may be large
             copies = np.minimum(times, self.number)
             copies_before = np.append(0, np.cumsum(copies))
             rows, groups = np.repeat(rows, copies), Groups(copies_before[groups.offsets])
@@ -321,9 +322,11 @@ def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> t
     tables = [rows.slice(int(groups.offsets[group]), int(groups.sizes[group])) for group in which]
     results = [checked_function.apply_to_group(int(group), table) for group, table in zip(which, tables, strict=True)]
     of_row = np.repeat(which, np.array([len(table) for table in results], np.int64))
+    # the empty table gives the columns where no group has rows
     all_rows = pa.concat_tables([checked_function.schema.empty_table(), *results])
     _check_times(part.take, all_rows, of_row)
     sample_size = max(1, int(np.searchsorted(np.cumsum(groups.sizes[which]), _CHECKED_ROWS, "right")))
+    # in another order than at first, which shows a function that keeps something between calls
     for number in reversed(range(min(sample_size, len(which)))):
         checked_function.check_again(int(which[number]), tables[number], results[number])
     return all_rows, of_row
@@ -469,6 +472,7 @@ def _rank_values(column: pa.Array) -> Ints:
 def _sortable_bytes(lists: pa.Array) -> pa.Array:
     """Bytes in the order of ``lists``: the ranks of their items, eight bytes each, the highest first."""
     items, groups = of_lists(lists)
+    # with the sign bit flipped and the highest byte first, bytes are in the order of the numbers
     digits = (_rank_values(items).view(np.uint64) ^ _SIGN).astype(">u8")
     offsets = pa.py_buffer(groups.offsets * digits.itemsize)
     sort_keys = pa.Array.from_buffers(pa.large_binary(), len(lists), [None, offsets, pa.py_buffer(digits)])

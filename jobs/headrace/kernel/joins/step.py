@@ -77,6 +77,7 @@ def step_join(
     epoch = _Epoch(join, files, left, right, join.first_open(watermark))
     for elements in epoch.emitted_changes():
         yield JoinResult(elements)
+        # a name for the piece would keep it in memory while the next one is computed
         del elements
     for rows in kept_rows(join, left.rows, after, is_left=True):
         yield JoinResult(left=rows)
@@ -195,6 +196,7 @@ def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequenc
     rows = pa.RecordBatch.from_arrays(
         [numbered_columns[name] for name in traced_join.left_schema.names], schema=traced_join.left_schema
     )
+    # the left rows come as new ones and the right rows stay as they are, so what leaves is exactly what they meet
     nothing = pa.RecordBatch.from_pylist([], schema=join.right_schema)
     epoch = _Epoch(traced_join, ((), right), _Sorted.of(rows), _Sorted.of(nothing), int(MIN_INSTANT))
     return pa.concat_batches([_no_elements(traced_join), *epoch.emitted_changes()])
@@ -301,9 +303,11 @@ class _Epoch:
             return []
         step = max(LEFT_ROWS.value // SAMPLES.value, 1)
         samples = [_sampled(self.left_delta, np.arange(step - 1, len(self.left_delta.hashes), step))]
+        # where nothing that is stored is affected, no file was asked and there are no spans
         for file, (first, end) in zip(self.left_files, spans, strict=bool(spans)):
             samples.append(_sampled(file, _every(first, end, step)))
         hashes, times = (np.concatenate(columns) for columns in zip(*samples, strict=True))
+        # a sample stands for ``step`` rows, so every so many-th one ends a lot
         order = np.lexsort([times, hashes])[SAMPLES.value - 1 :: SAMPLES.value]
         return [(hashes[place], times[place]) for place in order]
 
@@ -319,6 +323,7 @@ class _Epoch:
             if halves is None:
                 yield _Side.from_stored([rows.slice(0, old)], rows.slice(old), is_signed=is_signed)
                 continue
+            # the first half is pushed last, so it is popped next, and lots come in the order of (hash, event time)
             lots += [(rows.filter(pa.array(half)), int(half[:old].sum())) for half in (~halves, halves)]
 
     def _halves(self, left: pa.RecordBatch, old: int) -> Flags | None:
@@ -332,6 +337,7 @@ class _Epoch:
             partners = sides.count_most_rows([*self.right_files, self.right_delta], keys)
         else:
             partners = sides.count_most_rows([self.right_delta], sides.Times.of(hashes, first, last))
+            # an old left row that stays meets only right rows that come or go; stored ones count for the new left rows
             needed_rows = slice(old if self._is_of_changes and not self.join.has_signed_left else 0, None)
             partners += sides.count_most_rows(
                 self.right_files, sides.Times.of(hashes[needed_rows], first[needed_rows], last[needed_rows])
@@ -360,6 +366,7 @@ class _Epoch:
         needs = left.before != left.after if self._is_of_changes else np.ones(len(hashes), np.bool_)
         parts = [(hashes[needs], first[needs], last[needs])]
         if self.join.has_signed_right:
+            # a withdrawal among the new rows is added up with the stored row that it withdraws
             own = as_numpy(new.column(c.EVENT_TIME))
             parts.append((as_numpy(new.column(c.HASH)), own, own))
         wanted_times = sides.Times.of(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
@@ -384,6 +391,7 @@ class _Epoch:
             is_unsettled = matches.unsettled_left_rows(bounds[place])
             if not is_unsettled.any():
                 return matches
+            # several times as many at once: a key whose newest rows were all withdrawn is found in few rounds
             most[np.unique(place[is_unsettled])] *= ANCHOR_ROWS.value
 
 
@@ -427,6 +435,7 @@ class _Matches:
                 self.has_key &= valid_mask(column)
         others = [right.rows.column(name) for name in join.right_keys]
         order, begin, end = _order_by_word(left.hashed, right.hashed, right.times)
+        # the hash stands for the key, unless two keys share one: then all keys get numbers of their own
         codes = right.hashed
         if _are_mixed(keys, others, right.hashed, (order, begin, end)):
             both = [pa.concat_arrays(pair) for pair in zip(keys, others, strict=True)]
@@ -435,6 +444,7 @@ class _Matches:
             order, begin, end = _order_by_word(of_left, codes, right.times)
         self.order = self._settle_ties(order, codes, right.times)
         self.times = right.times[self.order]
+        # a key with NULL meets nothing: its range is empty
         end = np.where(self.has_key, end, begin)
         first, last = join.right_interval(left.times)
         self.first = begin if first is None else sides.search_within(self.times, begin, end, first, after=False)
@@ -455,6 +465,7 @@ class _Matches:
         is_tied = same | np.append(same[1:], False)
         tied = order[is_tied]
         order = order.copy()
+        # ranks compare values, which is dear, so only rows that are tied get some
         order[is_tied] = tied[np.lexsort((*self._tie_ranks(tied), times[tied], codes[tied]))]
         return order
 
@@ -462,6 +473,7 @@ class _Matches:
         """By what ``rows`` of one moment are in order, the least first: what comes along, deleted, the order."""
         places = pa.array(rows)
         of_row = self.right.rows
+        # lexsort goes by its last key first: the order decides, then what is deleted, then what comes along
         ranks = [_rank_values(of_row.column(name).take(places)) for name in self.join.carried][::-1]
         ranks += [] if self.is_deleted is None else [self.is_deleted[rows].astype(np.int64)]
         if self.join.join.order is not None:
@@ -486,6 +498,7 @@ class _Matches:
         counts_before, counts_after = (counts[self.order] for counts in (self.right.before, self.right.after))
         stays = self.left.before == self.left.after
         any_there, any_change = (counts_before > 0) | (counts_after > 0), counts_before != counts_after
+        # first the right rows that are there, behind them those that change: left rows that stay go by the second part
         places = np.concatenate([np.flatnonzero(any_there), np.flatnonzero(any_change)])
         first, end = (
             np.where(stays, any_there.sum() + _passed(any_change)[range_places], _passed(any_there)[range_places])
@@ -496,6 +509,7 @@ class _Matches:
         begin = 0
         while begin < len(sums):
             pairs_before = int(sums[begin - 1]) if begin else 0
+            # one left row alone may meet more than a piece has
             stop = max(int(np.searchsorted(sums, pairs_before + PIECE_ROWS.value, "right")), begin + 1)
             lot = slice(begin, stop)
             left = np.repeat(np.arange(begin, stop), end[lot] - first[lot])
@@ -581,7 +595,9 @@ class _Matches:
         match self.join.join.meets:
             case Meets.FIRST:
                 times = self.times[present]
+                # an empty range may begin behind the last row
                 begin = np.minimum(first, len(present) - 1)
+                # of rows at the first moment the last one counts, as ties are in order
                 last = np.maximum(sides.search_within(times, begin, end, times[begin], after=True) - 1, 0)
             case Meets.LAST | Meets.ALL:
                 pass
