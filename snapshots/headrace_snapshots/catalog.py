@@ -323,6 +323,7 @@ class Catalog(CatalogReader):
     ) -> Mapping[str, tuple[str | None, str | None]]:
         """The moves that ``rollback`` would make, from where to where; nothing is done. Raises what that does."""
         facts: dict[tuple[str, str], bool] = {}
+        # also where the log looks once: what it says is for a person who decides now
         self.look_again()
         last = self.known_head()
         intent: protocol.Intent = protocol.Rollback(branch, to, give_up_delivered=give_up_delivered)
@@ -372,6 +373,7 @@ class Catalog(CatalogReader):
         given; RefusedError.
         """
         text = f"promoted {branch}: {message}" if message else f"promoted {branch}"
+        # by its id: the name may be another branch's by the time that the entry is stored
         promoted_id = expected or self.head().refs.get(branch)
         manifest = None if promoted_id is None else self.manifest(promoted_id)
         intent = protocol.Promote(
@@ -454,6 +456,7 @@ class Catalog(CatalogReader):
         last = look()
         # Ends: another turn means a new fact (few per head), or that somebody else's entry was stored.
         while True:
+            # an empty log begins with an entry of its own, and the next turn appends the intent
             beginning = begin and last.entry < 0
             decision, answered_intent = self._decide(last, protocol.Init() if beginning else intent, facts)
             intent = intent if beginning else answered_intent

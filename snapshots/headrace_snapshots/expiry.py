@@ -233,6 +233,7 @@ class _Expiry:
         waiting = self._sweep_marked(head, marked_batches or (), live)
         first_entry = self._first_entry(head, kept_snapshots)
         free, unknown = self._dead_objects(kept_snapshots, live, waiting)
+        # any writer may be about to name what no snapshot has named yet
         writers = {*head.generations} if unknown else {branch for batch in waiting for branch in batch.writers}
         idle = self._idle_branches(head, writers, first_entry)
         tags = () if self._keep.tags else tuple(sorted(kept_snapshots.lost_tags))
@@ -249,6 +250,7 @@ class _Expiry:
             seen_by_ref = seen_until(self._catalog, head, first_entry, snapshots_beside_main)
             horizon = Horizon("", first_entry, _floor_epoch(kept_snapshots), kept_snapshots.grafts, seen_by_ref)
             if (
+                # an expiry that has nothing new to say stores no entry
                 batches != marked_batches
                 or tags
                 or idle

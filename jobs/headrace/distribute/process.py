@@ -219,6 +219,7 @@ class BackgroundThread(Generic[R]):
         """Begin ``work``; none is running."""
         stop, thread = Stop(), ThreadPoolExecutor(1, thread_name_prefix=self._name)
         self._running = (stop, thread.submit(work, stop))
+        # the thread ends with its work, and nobody has to end it
         thread.shutdown(wait=False)
 
     @property

@@ -319,6 +319,7 @@ def in_order_of_hashes(hashed: Words) -> Ints:
     """The rows in ascending order of their hashes, those of one hash in their own."""
     bits = np.uint64(len(hashed).bit_length())
     rows = np.arange(len(hashed), dtype=np.uint64)
+    # small numbers leave room for the row, and lose no bit to it
     small = not (hashed >> (np.uint64(64) - bits)).any()
     sort_words = ((hashed << bits) if small else ((hashed >> bits) << bits)) | rows
     sort_words.sort()
@@ -480,6 +481,7 @@ def _keys_repeat(columns: Sequence[pa.Array], rows: int) -> bool:
         return False
     looked_at = pa.array(np.arange(0, rows, rows // _ROWS_LOOKED_AT + 1))
     (first, *_), _ = _encode_keys([column.take(looked_at) for column in columns])
+    # of n rows with one of k keys each, about n * n / (2 * k) repeat a key, and k is to be rows / ROWS_OF_A_KEY
     return bool(2 * (len(looked_at) - len(first)) * rows >= ROWS_OF_A_KEY.value * len(looked_at) ** 2)
 
 

@@ -50,6 +50,7 @@ def newest_rows(stage: CompiledStage, layers: Sequence[pa.RecordBatch]) -> pa.Re
     groups = group_by_key(as_numpy(rows.column(c.HASH)), keys, *window)
     if groups.order is None and len(groups) == rows.num_rows:
         return rows
+    # rows of a group stand as their layers do, so the last one is of the newest
     last = groups.offsets[1:] - 1
     return rows.take(pa.array(last if groups.order is None else groups.order[last]))
 

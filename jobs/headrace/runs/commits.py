@@ -82,6 +82,7 @@ class NamesFiles:
         try:
             return self._write_names(log, names, folder)
         except BrokenObjectError:
+            # names files only repeat what the log says, so a damaged one is made again from all of it
             return self._write_names(log, NO_NAMES, folder)
 
     def _write_names(
@@ -108,6 +109,7 @@ class NamesFiles:
         from headrace.sources.names_file import merge_tables, names_table, table_of, to_bytes
 
         tables, kept_files = [names_table(splits)], [*earlier_files]
+        # files are merged while they are small, so there are few of them, and each name is rarely written again
         while kept_files and kept_files[-1].file.rows < min(
             _MERGE_RATIO * (rows := sum(map(len, tables))), _MOST_NAMES_ROWS - rows
         ):
@@ -352,6 +354,7 @@ class Committer:
             if self._failure is None:
                 self._commit_if_whole(snapshot, epoch_result, executor)
         except BaseException as error:
+            # nobody waits for this thread: who submits or drains next raises it
             self._failure = error
             self._tell(coordinator.CommitFenced(snapshot))
         finally:
@@ -374,6 +377,7 @@ class Committer:
             self.allowed()
             self._is_allowed = True
         written_state = epoch_result.written
+        # before merges are named: what was folded meanwhile goes on no more
         current = self._current_layers(parent, epoch_result)
         logs = self._extended_logs(parent, epoch_result)
         counts = counts_with(epoch_result, self._missed)
@@ -405,6 +409,7 @@ class Committer:
         manifest = format_manifest.Manifest.next_of(parent, continuing=continuing, epoch=epoch)
         self._floor = catalog.commit(self.claim, manifest).floor(self.claim.branch)
         self.head, self._missed = manifest, ()
+        # where no epoch follows soon, the end of the run would wait for the fold
         if not epoch_result.wait_for_merges:
             self._begin_fold()
         self.on_commit(manifest)

@@ -120,6 +120,7 @@ def catch_up(run: RunContext, side: Execution, head: Manifest) -> CaughtUp:
     for output, where in {**run.progress(head).parked, **_new_outputs(run, head)}.items():
         if output not in run.pipeline.outputs or output in standing_still:
             continue
+        # an output that means something else now, or reads one that does, waits for a backfill
         if changes_by_output.keys().isdisjoint(with_upstream(run.pipeline.outputs, {output})):
             standing[where.epoch, where.snapshot].append(output)
     caught_up = NOTHING

@@ -282,6 +282,7 @@ class _Run:
         assert claim is not None, "a branch is taken before it is restored"
         self.executor = stage.executor
         self.side.begin()
+        # from here on: the first epoch is charged for what the restore asks for
         self._counted = self.store.requests.snapshot()
         self._restored = restore_head(
             self.catalog, claim, self.context.checked_manifest, self._verify_state_file, self._missing_files
@@ -331,6 +332,7 @@ class _Run:
                 commit_epochs(committer, epochs, isolates=self.options.parks, check=self._check_parked, accept=accept)
             hold_upstreams(self.context, stage.reads)  # an expiry may have trimmed it meanwhile
         finally:
+            # first, since what it folds runs on the engine
             committer.close()
             engine.close()
         self._checking.close()

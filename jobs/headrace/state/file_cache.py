@@ -275,9 +275,11 @@ class LayerCache:
         self._make_room()
         with unnamed_file(self._unnamed) as (path, content):
             write_run(path, run, notes)
+            # a name that does not tell the boot outlives a power cut, and so must the content
             if not _BOOT:
                 os.fsync(content.fileno())
             self._grown = (self._grown or 0) + path.stat().st_size
+            # before it has its name: from then on another process may remove it to make room
             run_and_notes = open_run(path, run.rows.schema)
             path.replace(self._cache_path(file))  # raises if it was removed meanwhile
         assert run_and_notes is not None

@@ -365,6 +365,7 @@ class StageEpoch:
             )
             if result is not None:
                 yield result
+            # a name for it would keep it in memory while the next slice is computed
             del result
 
     def _key_slices(self) -> Iterator[tuple[Layers, pa.RecordBatch | None]]:

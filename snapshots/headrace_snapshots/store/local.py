@@ -274,6 +274,7 @@ def _read_unchanged(file: Path, info: store_ports.ObjectInfo) -> bytes:
     with file.open("rb", buffering=0) as content:
         info_before = _file_info(info.path, os.fstat(content.fileno()))
         data = content.readall()
+        # once more, since a writer may have been at work while it was read
         info_after = _file_info(info.path, os.fstat(content.fileno()))
     if info.digest is None:
         is_same = info_before.etag == info_after.etag == info.etag

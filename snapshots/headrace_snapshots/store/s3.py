@@ -152,6 +152,7 @@ def _key_source(variables: Mapping[str, str]) -> Provider:
         access, secret = (variables[name] for name in _KEY_VARIABLES)
         return StaticProvider(access, secret, variables.get("AWS_SESSION_TOKEN") or None)
     profile = ProfileKeys(variables)
+    # a profile that somebody chose has to have keys; the usual one need not
     if variables.get("AWS_PROFILE"):
         profile.retrieve()
         return profile
@@ -497,6 +498,7 @@ class S3Store:
         if status == 412:
             was_read = store_ports.ObjectChangedError(f"{where} has not the ETag any more that it had")
             return store_ports.ObjectExistsError(f"{where} exists already") if conditional else was_read
+        # 409 is also said of a conditional put that met another one, and has stored nothing
         if status in {409, 429}:
             return store_ports.StoreUnavailableError(f"{where} is busy: {error.code}")
         if status >= 500 or status == 408 or error.code in _TRANSIENT_CODES:
@@ -523,6 +525,7 @@ class _CountingPool(urllib3.PoolManager):
     def __init__(self, counts: store_ports.RequestCounts) -> None:
         super().__init__(
             maxsize=64,
+            # ``_repeat_key`` repeats requests, which knows whether one that got no answer may have been done
             retries=False,
             timeout=urllib3.Timeout(connect=5, read=60),
             ca_certs=ca_certificates(),

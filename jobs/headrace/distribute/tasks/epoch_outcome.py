@@ -375,6 +375,7 @@ class EpochOutcome:
 
     def _by_chain_in(self, results: JobResults) -> list[Mapping[int | None, tuple[task_results.TaskResult, ...]]]:
         plan, whole, live = results.plan, self.work.jobs[results.plan.job], task_plan.job_of(self.work, results.plan)
+        # levels of stages come last, one for each step; those before them serve all chains
         shared_levels = len(results.levels) - live.steps if results.levels else 1
         tasks = [*results.levels[shared_levels:], *[()] * (whole.steps - live.steps)]
         levels: list[Mapping[int | None, tuple[task_results.TaskResult, ...]]] = [

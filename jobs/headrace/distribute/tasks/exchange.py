@@ -1,7 +1,7 @@
 """What crosses an exchange between two levels of tasks: groups of a delta, rows of state, and judged records.
 
 A task sends every part what it found, and the part its share of a bundle, as Arrow IPC cut into blobs of at most
-BLOB_BYTES.value (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
+BLOB_BYTES (each passes through the JVM, which holds a few). Blobs are numbered; the digest of all that a task said
 tells whether two parts heard the same, since a task may run twice.
 
 Elements for a stage are mostly aggregated first: a share's delta stands for them. Where the order of arrival counts in

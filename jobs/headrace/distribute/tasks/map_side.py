@@ -115,6 +115,7 @@ def _map_records(
         by_none = records.is_rejected
         rejected_files = task.store_rows(REJECTED, rejected_rows(records, plan.epoch, output=nobody))
     else:
+        # dead letters of all were stored when the epoch was recorded
         by_none, rejected_files = _taken_by_none(task, plan.again, place(), records.is_rejected), ()
         divergences = _divergence_errors(task, plan.again, records.chains, by_none)
         records = replace(records, judged=records.judged.with_errors(divergences))

@@ -125,6 +125,7 @@ def divide_into_shares(pipeline: Pipeline, landing: Landing, files: ByInput, num
     bytes_before = 0
     for piece in pieces:
         begin, end = piece.span.bounds(piece.file.size)
+        # all is doubled, so that middles are whole numbers: a piece is of the share in which its middle lies
         middle = bytes_before + begin + end
         by_share.setdefault(min(middle * number // max(2 * total, 1), number - 1), []).append(piece)
         bytes_before += 2 * piece.file.size if piece.span.after == piece.span.of else 0
@@ -263,6 +264,7 @@ class TaskEnvironment:
 
     def request_counts(self) -> dict[str, int]:
         """All requests so far, of every store."""
+        # the root may hold input, too, and counts once
         stores = {id(store): store for store in (self.store, *self.landing.stores)}
         counts = [store.requests.snapshot() for store in stores.values()]
         return {kind: sum(count.get(kind, 0) for count in counts) for kind in counts[0]}

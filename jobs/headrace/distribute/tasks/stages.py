@@ -275,6 +275,7 @@ class _PartOutputs:
         part = self.part
         self.changed += result.changes.num_rows
         if part.stage.stage.gives_rows:
+            # numbered apart from the rows of other tasks
             rows = rows_of_groups(result, first=(part.task.number << TASK_BITS) + self.rows)
             self.rows += rows.num_rows
             self.counts = Counts.of_all([self.counts, counts_of_rows(rows, result.counts)])
@@ -347,6 +348,7 @@ class _Turning:
     def run(self, rows: Sequence[pa.RecordBatch]) -> tuple[task_results.LoopOutput, Bundles]:
         """Deliver what was in flight and what is new, turn rounds, and take part in the snapshot."""
         messages, rounds_done = self._first_messages(rows), 0
+        # the last epoch turns until nothing is left: what were in flight after it would never arrive
         while len(messages) and (self.plan.is_last or rounds_done != self.loop.loop.rounds):
             self._receive_event(barriers.Record(BACK_EDGE))
             changed_places = self.rounds.deliver(messages)

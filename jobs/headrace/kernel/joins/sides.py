@@ -471,6 +471,7 @@ def compile_joins(pipeline: Pipeline) -> CompiledJoins:
     for number, (join, lateness) in enumerate(zip(pipeline.join, pipeline.latenesses, strict=True)):
         left = joined_schema(pipeline.join[:number], pipeline.left_schema)
         joins.append(CompiledJoin(number, join, left, lateness, is_signed))
+        # what leaves a join is the left side of the next one
         is_signed = joins[-1].withdraws
     return CompiledJoins(tuple(joins))
 
@@ -529,6 +530,7 @@ class Times:
 
 def _running_greatest(values: Ints, group: Ints) -> Ints:
     """The greatest of ``values`` so far in each group, which stand one behind the other."""
+    # each group's ranks are lifted above those of the groups before it, so that one pass serves all of them
     ranks = np.argsort(np.argsort(values, kind="stable"), kind="stable")
     greatest_ranks = np.maximum.accumulate(group * len(values) + ranks) - group * len(values)
     ascending = np.sort(values, kind="stable")
@@ -582,6 +584,7 @@ def _span_of_keys(file: SideFile, hashes: Words) -> tuple[Ints, Ints]:
 
 def search_within(values: Ints, begin: Ints, end: Ints, wanted: Ints, *, after: bool) -> Ints:
     """Where each of ``wanted`` belongs in a part of ``values``, which ascend there: before equal ones, or ``after``."""
+    # numpy searches one ascending array, and here each part ascends for itself
     low, high = begin.copy(), end.copy()
     open_ = np.flatnonzero(low < high)
     while len(open_):
