@@ -270,6 +270,7 @@ def _commit_properties(new_state: sink_ports.SinkState) -> CommitProperties:
     return CommitProperties(
         app_transactions=[Transaction(_SNAPSHOT_PROPERTY, version)],
         custom_metadata={_SNAPSHOT_PROPERTY: new_state.snapshot or "", "headrace.pipeline": new_state.pipeline},
+        # a commit that is tried again would go out from what it has not looked at
         max_commit_retries=0,
     )
 

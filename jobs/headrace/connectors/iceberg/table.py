@@ -330,6 +330,7 @@ class IcebergTarget(sink_ports.OpenSink):
                     continue
                 replaced_files.append(task.file)
                 number_removed += rows_gone
+                # a file all of whose rows go needs no copy; where deletes are marked beside it, its count does not tell
                 if task.delete_files or rows_met < task.file.record_count:
                     written_files.add([*changes.untouched(rows_of(table, task)).to_batches()])
             number = written_files.add(changes.rows(ordered_by=[changes.begin]))
@@ -440,5 +441,6 @@ def _commit_snapshot(
     if new_state.snapshot is not None:
         with ManageSnapshots(transaction) as references:
             references.create_tag(snapshot.snapshot_id, f"{_TAG_PREFIX}{new_state.snapshot}", _TAG_MILLISECONDS)
+    # from here on a commit may name the files, whatever answer comes
     written_files.is_committing = True
     transaction.commit_transaction()

@@ -288,6 +288,7 @@ class KafkaClient:
             try:
                 return await self._request_batches(self._known.get(topic.name, topic), partition, offset, most)
             except kafka_errors.KafkaError:
+                # its leader may have moved: the next attempt asks the one that it has now
                 self._known[topic.name] = await self._request_topic(topic.name)
                 raise
 
@@ -471,6 +472,7 @@ def read_records(client: KafkaClient, topic: Topic, wanted: OffsetRange, *, skip
             batches, size = [], 0
             begin = offset = lost_offsets.end  # the broker gives the whole batch that has this one
             continue
+        # a broker gives whole batches, so the first one may begin before the offset, or end before it
         new = [batch for batch in batches_of(batches_fetched.data, where) if batch.last >= offset]
         empty = 0 if new else empty + 1
         if empty == _MOST_EMPTY_ANSWERS:
@@ -515,6 +517,7 @@ def _committed_batches(
     waiting = sorted(aborted_transactions, key=lambda one: one[1], reverse=True)
     open_: set[int] = set()
     for batch in batches:
+        # a transaction is open from its first offset on, until a control batch of its producer ends it
         while waiting and waiting[-1][1] <= batch.last:
             open_.add(waiting.pop()[0])
         if batch.is_control:

@@ -102,6 +102,7 @@ def fetch_schemas(registry: Connection, numbers: Collection[int]) -> dict[int, s
     if registry.scheme not in ("http", "https"):
         raise RegistryRefusedError(f"{registry}: a schema registry needs http://host:port or https://host:port")
     place = str(registry)
+    # a number stands for one schema for ever, so it is asked for once
     lacking = [one for one in sorted(numbers) if (place, one) not in _known]
     if lacking:
         with _connection_pool(registry) as pool:

@@ -103,6 +103,7 @@ def batches_of(fetched: bytes, where: str) -> list[RecordBatch]:
                 f"{where}, offset {base}: its format is {magic}, older than Kafka 0.11, and only {_MAGIC} is read: "
                 "copy the topic with a current client"
             )
+        # a broker cuts the last batch off where its answer is full
         if end > len(fetched):
             break
         if calc_crc32c(fetched[place + _BEGIN_OF_SUM : end]) != checksum:
@@ -237,6 +238,7 @@ def _decompress_snappy(payload: bytes) -> bytes:
     """Snappy as Java writes it, in blocks with a header, or without."""
     if not payload.startswith(_XERIAL):
         return _decompress_block(payload)
+    # behind the mark and two numbers of versions
     blocks, place = [], 16
     while place < len(payload):
         (length,) = struct.unpack_from(">i", payload, place)

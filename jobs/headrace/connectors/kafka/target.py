@@ -99,6 +99,7 @@ def _fetch_records(client: KafkaClient, topic: Topic, number: int, partition: Pa
         if records.num_rows:
             yield records
         by_offset = max(1, records.nbytes // (end - offset))
+        # the records behind may be longer than those that came, so what is read grows step by step
         many = max(1, min(_BYTES // by_offset, 4 * many, MOST_OFFSETS.value))
         offset = end
 
@@ -227,6 +228,7 @@ async def transaction(producer: AIOKafkaProducer, patience: Patience) -> AsyncIt
     await patience.wait_for(open_one.__aenter__())
     try:
         yield
+    # to abort it would wait for the same cluster; the next producer of the id does
     except KafkaUnreachableError:
         raise
     except BaseException as error:
@@ -357,6 +359,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         if old_state is None:
             await patience.wait_for(_create_topic(self._deliveries, settings_of(self._connection)))
         async with start_producer(self._connection, f"headrace.{self._topic}", patience) as producer:
+            # only now: since its producer has started, no other delivery to this topic commits
             if (now := await asyncio.to_thread(self.held)) != old_state:
                 holds = "nothing" if now is None else f"snapshot {now.snapshot} of {now.pipeline}"
                 raise sink_ports.SinkMovedError(
@@ -370,6 +373,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
                 )
             async with transaction(producer, patience):
                 await self._send_all(producer, records, patience)
+                # in the same transaction, so that the topic and what is said of it change together
                 send_future = await patience.wait_for(
                     producer.send(self._deliveries, self._as_text(new_state), self._topic.encode())
                 )

@@ -134,6 +134,7 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
         staging_table = self._create_staging_table(stay)
         self._check_columns(staging_table)
         self._execute("drop table {staged}", staged=staging_table)
+        # not truncate, which locks readers out, and would look as if somebody else had emptied the table
         number_removed = self._execute("delete from {table}").rowcount
         if old_state.columns != new_state.columns or (
             changes.identity and self._indexed_columns() != {*changes.identity}

@@ -344,6 +344,7 @@ class PostgresTarget(OpenTarget):
         nobody does, until the transaction ends.
         """
         if self._table_identity() is not None:
+            # it keeps those off who would truncate, rewrite or drop the table, and lets readers and writers of rows in
             self._execute("lock table {table} in row exclusive mode")
         if (others := self._find_intervention(old_state)) is not None:
             raise SinkMovedError(
@@ -445,6 +446,7 @@ class PostgresTarget(OpenTarget):
                     copy.write(text)
                     number += rows
                     if not self._encoding.is_whole:
+                        # every character once, for one question at the end in place of one for each batch
                         characters.update(text.decode())
         except (CharacterNotInRepertoire, UntranslatableCharacter):
             self._check_texts(batches, columns)

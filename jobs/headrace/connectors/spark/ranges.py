@@ -299,10 +299,12 @@ def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -
 def _write_partition(
     root: str, settings: Mapping[str, str], folder: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    # a worker has an environment of its own, without what the driver knows of the store
     os.environ.update(settings)
     store = open_store(root)
     task: Any = TaskContext.get()
     for number, rows in enumerate(_tables_of_batches(batches)):
+        # with the attempt, for Spark may run a task twice, and each run has files of its own
         path = f"{folder}{task.partitionId():05d}-{number:05d}-{task.taskAttemptId()}.parquet"
         data = encode_table(rows)
         _put_object(store, path, data)
