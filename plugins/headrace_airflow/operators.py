@@ -243,6 +243,7 @@ class HeadraceOperator(SparkSubmitOperator):
     def _on_its_own(self, arguments: list[str]) -> ProcessEnd:
         """Run submit.py in a process of this task's own."""
         self._own = OwnProcess(local_memory())
+        # its input ends with this task, however that is killed, and it ends with its input
         command = [sys.executable, str(SUBMIT), *arguments, "--end-with-input"]
         return self._own.run(
             command, lambda line: self.log.info("%s", escape_invisible(redact_secrets(line))), self.env

@@ -95,6 +95,7 @@ class OwnProcess:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             env={**os.environ, **(more or {})},
+            # a group of its own, which can be killed with all that it starts
             start_new_session=True,
         )
         assert process.stdin is not None
@@ -209,6 +210,7 @@ def _is_of(pid: int, group: int) -> bool:
     try:
         if os.getpgid(pid) != group:
             return False
+        # the name of the program, before that, may have blanks and brackets itself
         state = (_PROC / str(pid) / "stat").read_text().rpartition(") ")[2][:1]
     except (ProcessLookupError, PermissionError, FileNotFoundError):
         return False
@@ -259,6 +261,7 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathBeneath(ctypes.Structure):
+    # as the kernel has it: without padding
     _pack_ = 1
     _fields_ = (("allowed_access", ctypes.c_uint64), ("parent_fd", ctypes.c_int32))
 
@@ -293,6 +296,7 @@ def confine_process() -> None:
     root = os.open("/", os.O_PATH | os.O_CLOEXEC)
     path_rule = _PathBeneath(_REFER, root)
     _system_call(_ADD_RULE, rules, _PATH_BENEATH, ctypes.byref(path_rule), 0)
+    # Landlock asks for this of all who do not administer the system
     if _libc().prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
     _system_call(_RESTRICT_SELF, rules, 0)
@@ -326,6 +330,7 @@ def _start_over(
     for number, stream in enumerate((requests, child_stdout, child_stderr)):
         os.dup2(stream.fileno(), number)
     closure_values = [cell.cell_contents for cell in getattr(target, "__closure__", None) or ()]
+    # without the flag that closes it when the new program begins
     entry = os.memfd_create("entry", 0)
     with os.fdopen(os.dup(entry), "wb") as file:
         pickle.dump((target.__module__, target.__qualname__, closure_values), file)

@@ -118,6 +118,7 @@ def common_ancestor(look: Look, one: Link, other: Link) -> Link | None:
         if not known_epochs:
             return None
         differing_epochs = [epoch for epoch in known_epochs if left[epoch] != right[epoch]]
+        # back to the oldest ancestors that differ; where none does, the newest that both name is in both lines
         nearest = min(differing_epochs) if differing_epochs else max(known_epochs)
         older, newer = look(left[nearest]), look(right[nearest])
     return older

@@ -137,6 +137,7 @@ class FactsIndex:
         last: tuple[set[int], set[int]] = (set(), set())
         for item in snapshots:
             own = ({*number_names(item.files)}, {*number_names(item.nodes)})
+            # neighbours name nearly the same, so each says what differs from the one before it
             changes = [
                 [sorted(now - previous), sorted(previous - now)] for now, previous in zip(own, last, strict=True)
             ]
@@ -160,6 +161,7 @@ class FactsIndex:
         if text is None:
             return
         document = json.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+        # what another version has noted is found again
         if document["format"] != _INDEX_FORMAT:
             return
         names = [intern(name) for name in document["names"]]

@@ -224,6 +224,7 @@ class AnnounceWindowsOperator(BaseOperator):
             state.set(_ANNOUNCING, None)
             raise AirflowSkipException("no window is complete that was not, and none was corrected")
         state.set(_ANNOUNCED, None if last_announced is None else last_announced.to_json())
+        # the event is there only once the task has succeeded: the next run sees whether it is
         state.set(_ANNOUNCING, now)
         event = context["outlet_events"][self.windows]
         event.add_partitions(keys)

@@ -93,9 +93,11 @@ def serve_questions(control: socket.socket, limits: ForkLimits) -> socket.socket
             question_socket = socket.socket(fileno=files[0])
             if (pid := os.fork()) == 0:
                 os.setpgid(0, 0)
+                # as long as a copy is open here, who reads at the other end sees no end
                 for other in (control, *(fork.asked for fork in forks)):
                     other.close()
                 return question_socket
+            # the fork does it, too: whichever of the two comes first, the group is there
             with suppress(PermissionError, ProcessLookupError):
                 os.setpgid(pid, pid)
             forks.append(_Fork(pid, question_socket, time.monotonic()))
@@ -137,6 +139,7 @@ def _end_with(server: int) -> None:
     """Have this process end with its parent, which nobody else would hold to limits."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    # the server may have ended before the kernel knew what to do then
     if os.getppid() != server:
         exit_with(1)
 

@@ -72,6 +72,7 @@ class SummaryCache:
             age = self._age()
             if age is not None and age <= older_than:
                 return  # somebody else was quicker
+            # before the listing, since what it shows may be as old as that
             look_time = self._now()
             infos_by_name = {
                 name: info for info in self._store.list(SUMMARIES) if (name := summarized_pipeline(info.path))
