@@ -405,6 +405,7 @@ class _JsonReading:
         elif len(rows) == 1:
             self.alone.append(int(rows[0]))
         else:
+            # the parser does not say which line it chokes on, so blocks are halved down to it
             middle = len(rows) // 2
             self._parse_lines(rows[:middle])
             self._parse_lines(rows[middle:])
@@ -414,12 +415,14 @@ class _JsonReading:
         text = self.lines.text if len(rows) == len(self.lines) else self.lines.text.take(pa.array(rows))
         joined_text = pc.binary_join_element_wise(text, arrow_scalar(b"\n"), arrow_scalar(b""))
         block = _content_of(joined_text)
+        # one block, for no record may reach over the end of one
         read = pj.ReadOptions(use_threads=False, block_size=len(block) + 1)
         parse = pj.ParseOptions(explicit_schema=self.nested, unexpected_field_behavior="ignore")
         try:
             table = pj.read_json(pa.BufferReader(block), read_options=read, parse_options=parse)
         except (pa.ArrowInvalid, UnicodeDecodeError):
             return None
+        # a line with two objects, or none, would shift all rows behind it
         return table if table.num_rows == len(rows) else None
 
 

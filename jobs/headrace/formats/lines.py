@@ -133,6 +133,7 @@ class Quotes:
         """The runs from ``begin`` to ``end`` with an odd number of quotes, and which of them begin a field."""
         quotes = np.flatnonzero(octets[begin:end] == self.quote)
         first = np.flatnonzero(np.diff(quotes, prepend=-2) != 1)
+        # pairs of quotes change nothing
         if len(first) < len(quotes):
             quotes = quotes[first[np.diff(first, append=len(quotes)) % 2 == 1]]
         runs = quotes + begin
@@ -144,6 +145,7 @@ class Quotes:
     def _quote_states(self, octets: UInt8s, begin: int, end: int, is_open: bool) -> tuple[Ints, NDArray[np.bool_]]:
         """The odd runs, and whether quotes are open behind each; ``is_open`` says whether they are before the first."""
         runs, begins = self._odd_runs(octets, begin, end)
+        # a quote behind other text always closes; one where a field begins turns what was
         turns = np.cumsum(begins) + is_open
         last_begin: Ints = np.maximum.accumulate(np.where(begins, 0, turns))
         states: NDArray[np.bool_] = np.not_equal((turns - last_begin) % 2, 0)

@@ -88,6 +88,7 @@ class FiringPlan:
         lets = self.program.lets
         wanted_names = {name for expr in self.outputs for name in columns_of(expr)}
         needed_steps = []
+        # from the end, so that what only steps read that nobody needs is not needed either
         for name, expr in reversed(lets.items()):
             if name in wanted_names:
                 last_read = columns_of(expr) - wanted_names
@@ -250,6 +251,7 @@ class _Firing:
     def take_bundle(self) -> None:
         """Elements come to the window, merged already, and its trigger, under the old watermark."""
         let, window = self.let, self.window
+        # a closed window drops what comes: ``make_plan`` counts it
         count = let("count", choose(col(c.WAS_CLOSED), 0, col(c.COUNT)))
         self.touched = let("touched", count > 0)
         self.is_open = let("open", any_of(col(c.HAS_STATE), self.touched))
@@ -307,6 +309,7 @@ class _Firing:
         initial = fresh_state(self.node)
         kept_state = {name: let("kept", choose(keeps, value, initial[name])) for name, value in self.state.items()}
         number_dropped = let("dropped", choose(was_closed, col(c.COUNT), 0))
+        # an open window waits for its end, and from then on to expire
         due = choose(all_of(keeps, negate(self.after.passed_end)), self.max_timestamp, self.expires)
         is_changed = self._changed_condition(number_dropped)
         state = {

@@ -275,6 +275,7 @@ class TaskPayload:
             key: _pickle_function(f"batch function {key[0]}", call, BatchFunctionError)
             for key, call in work.landing.batch_calls.items()
         }
+        # they travel with the pipeline: this names one that cannot, before a task fails for it
         for function in work.pipeline.group_functions:
             _pickle_function(function.in_words, load_function(function, GroupFunctionError), GroupFunctionError)
         pickled_pipeline: bytes = cloudpickle.dumps((work.pipeline, calls))  # type: ignore[no-untyped-call]

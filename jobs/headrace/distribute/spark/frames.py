@@ -154,6 +154,7 @@ def _comparable_value(column: application.SparkColumn, kind: DataType) -> applic
                 _comparable_value(column.getField(field.name), field.dataType).alias(field.name)
                 for field in kind.fields
             ]
+            # without this NULL would become a struct of NULLs, which is a value
             return f.when(column.isNotNull(), f.struct(*fields))
     return column
 

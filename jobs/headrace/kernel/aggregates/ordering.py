@@ -87,6 +87,7 @@ def code_values(values: pa.Array) -> CodedValues:  # noqa: PLR0911 (a line for e
 
 def _flip_float_bits(bits: Ints) -> Ints:
     """Bits of floats as integers in the same order, and back."""
+    # of negative floats the larger one has the smaller bits
     return np.where(bits < 0, bits ^ LAST, bits)
 
 
@@ -203,6 +204,7 @@ class ExtremePart(AccumulatorPart):
 def extreme_values(values: pa.Array, groups: Groups, *, is_largest: bool) -> pa.Array:
     """The largest or smallest value of each group, NULL of none; no value is NULL. NaN is largest, and -0.0 is 0.0."""
     if pa.types.is_floating(values.type):
+        # maximum gives NaN where there is one; fmin only where there is nothing else
         numbers = groups.reduce(np.maximum if is_largest else np.fmin, as_numpy(values), 0.0)
         return null_if_empty(numbers + 0.0, groups)
     codes = code_values(values)
@@ -291,6 +293,7 @@ def _sum_groups(values: pa.Array, groups: Groups) -> pa.Array:
     if pa.types.is_integer(values.type) and len(numbers):
         most = max(abs(int(numbers.min())), abs(int(numbers.max())))
         if most * int(groups.sizes.max(initial=0)) >= 2**63:
+            # sums of halves stay inside 64 bits, and tell whether the whole does
             low, high = numbers & 0xFFFFFFFF, numbers >> 32
             lows, highs = groups.reduce(np.add, low, 0), groups.reduce(np.add, high, 0)
             highs = highs + (lows >> 32)

@@ -170,6 +170,7 @@ def _is_exact(values: Floats, groups: Groups) -> NDArray[np.bool_]:
     whole, exponent = _integer_mantissas(values)
     unit = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent))
     with np.errstate(over="ignore"):
+        # then every sum on the way is a whole number of units, of 53 bits at most
         most = groups.reduce(np.add, np.abs(values), 0.0)
         return most * 2.0 ** (1 - _MANTISSA) <= groups.reduce(np.minimum, unit, np.inf)
 
@@ -204,6 +205,7 @@ def _in_fixed_point(rows: Ints, values: Floats, number: int) -> tuple[Ints, int]
     _, exponent = np.frexp(values[values != 0.0])
     places = np.maximum(exponent - _MANTISSA - _LEAST_EXPONENT, 0) // _BITS
     lowest, highest = int(places.min()), int(places.max())
+    # a float reaches over three digits; above them is room for what is carried, and the sign
     digits = np.zeros((number, highest - lowest + 5), np.int64)
     _add_to_digits(digits, rows, values, lowest)
     _carry_digits(digits)
@@ -451,6 +453,7 @@ def _merge_moments(number: Ints, mean: Floats, squared_distances: Floats, groups
     with np.errstate(invalid="ignore", over="ignore"):
         first = np.zeros(len(groups))
         first[~empty] = mean[groups.offsets[:-1][~empty]]
+        # distances from one of the means are small, and sums of large means would lose what tells them apart
         mean_distance = sum_floats((mean - np.repeat(first, groups.sizes)) * number, groups) / np.where(
             empty, 1, numbers
         )
