@@ -64,6 +64,7 @@ def inputs_of(
     if lists_in_pages(store):
         return listed_of(store, folder, wanted)
     last, infos_by_path = max(map(sort_key, wanted)), dict[str, object_stores.ObjectInfo]()
+    # a listing begins behind what it is given, and a name without its last letter sorts before it
     listing = store.list(folder, min(wanted, key=sort_key)[:-1])
     for info in takewhile(lambda info: sort_key(info.path) <= last, listing):
         if info.path in wanted:

@@ -77,6 +77,7 @@ def _look_up_names(store: ObjectStore, folder: str, names: Sequence[str]) -> dic
     wanted_names, infos_by_path = frozenset(names), dict[str, ObjectInfo]()
     position, last_path = 0, ""
     while position < len(names):
+        # a listing begins behind what it is given, and a name without its last letter sorts before it
         page = _list_page(store, folder, max(last_path, names[position][:-1], key=sort_key))
         infos_by_path |= {info.path: info for info in page if info.path in wanted_names}
         if len(page) < PAGE.value:
@@ -212,6 +213,7 @@ class _Listing:
             first, last, end = one.newest[0].path, one.newest[-1].path, one.end
         later_range = self._later_part(first, last, end)
         with self._changed:
+            # where there was no place to cut, it is looked for again once twice as much is listed
             one.cut_at, one.is_being_cut = 2 * one.listed, False
             if later_range is not None and not one.is_listed and sort_key(one.after) < sort_key(later_range.after):
                 one.end = later_range.after

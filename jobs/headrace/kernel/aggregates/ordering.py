@@ -224,6 +224,7 @@ class ByPart(AccumulatorPart):
 
     def _extreme_entries(self, orders: pa.Array, value: pa.Array, groups: Groups) -> pa.Array:
         coded_by, coded_values = code_values(orders), code_values(value)
+        # only values that go by that one take part: others get a code that loses to any
         extreme_codes = _extreme_codes(coded_by.codes, groups, self.is_largest)
         others = -LAST - 1 if self.is_largest else LAST
         codes = np.where(coded_by.codes == np.repeat(extreme_codes, groups.sizes), coded_values.codes, others)

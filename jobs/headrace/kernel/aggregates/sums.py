@@ -170,7 +170,7 @@ def _is_exact(values: Floats, groups: Groups) -> NDArray[np.bool_]:
     whole, exponent = _integer_mantissas(values)
     unit = np.where(whole == 0, np.inf, np.ldexp((whole & -whole).astype(np.float64), exponent))
     with np.errstate(over="ignore"):
-        # then every sum on the way is a whole number of units, of 53 bits at most
+        # up to 2^52 units each sum on the way is a whole number of them, which a float holds
         most = groups.reduce(np.add, np.abs(values), 0.0)
         return most * 2.0 ** (1 - _MANTISSA) <= groups.reduce(np.minimum, unit, np.inf)
 

@@ -402,6 +402,7 @@ def compare_with_records(
         sides.load_records(stored_records)
         lacking = sides.count_lacking(until)
         is_summed = accumulation in _SUMMED
+        # compaction leaves the newest record of each key, so records do not add up any more
         if lacking and stored_records.is_compacted and accumulation is Accumulation.RETRACTING:
             is_summed = False
         comparison = sides.compare_sums() if is_summed else sides.compare_newest()

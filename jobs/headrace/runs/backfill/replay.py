@@ -360,6 +360,7 @@ class Replay:
             return self.epochs[number]
         if self.clock is None or progress.due_time >= NEVER:
             return None
+        # at least one tick after the epoch before, and no sooner than something is due
         tick = max(
             self.clock.first_tick_from(progress.processing_time) + 1, self.clock.first_tick_from(progress.due_time)
         )

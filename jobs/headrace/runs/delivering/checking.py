@@ -162,6 +162,7 @@ class _TargetLook:
             comparison = self._compare_target(target, sink_state)
             if isinstance(comparison, str):
                 return replace(check, reason=comparison)
+            # a difference counts only if no delivery came while it was read
             if comparison.is_equal or target.held() == sink_state:
                 return replace(check, comparison=comparison, reason=None)
         return replace(check, reason=_MOVING)
