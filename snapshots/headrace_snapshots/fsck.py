@@ -251,6 +251,7 @@ def fsck(
     """Check everything that is kept. ``witnesses``: what else says which snapshots were committed, and published.
 
     Raises what the store raises when it does not answer, and NewerFormatError."""
+    # before the log is read: what is committed meanwhile would look as if its entry were lost
     infos_by_path = {info.path: info for info in catalog.store.list(f"{catalog.pipeline}/")}
     log = _Log(catalog)
     tree = _Tree(catalog, infos_by_path, deep, copies if repair else None)
@@ -404,6 +405,7 @@ class _Tree:
                 for file in (*merge_files, *of_layers, *self._log_files(link, link.manifest, known=self.named)):
                     files.setdefault(file.path, (file, link))
         self.named |= files.keys()
+        # once a merge is done its files are those of a layer, which needs them
         self._spare = {path: role for path, role in self._spare.items() if path not in layer_paths}
         with ThreadPoolExecutor(_READERS, thread_name_prefix="fsck") as pool:
             results = pool.map(self._file_problem, [file for file, _ in files.values()])

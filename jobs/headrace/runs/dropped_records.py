@@ -183,6 +183,7 @@ class _Late:
         event_times = np.array([to_instant(record.order) for record in windows], np.int64)
         counts = count_windows(self._pipeline.where, event_times).tolist()
         for (record, late), own_windows in zip(windows.items(), counts, strict=True):
+            # a record that came twice is there twice for each window
             times = max(late.values())
             if self.target.lands_in_source and landed_from(record.file, View.LATE):
                 self._counts["late_twice"] += times

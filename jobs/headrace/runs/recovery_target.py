@@ -374,6 +374,7 @@ def recovery_cut(
     heads = heads_of(stores, readers_found.pipelines)
     head = catalog.head().refs.get(MAIN)
     moves = {first: _first_move(catalog, first, head, snapshot, give_up_delivered)}
+    # upstreams first: where a reader goes depends on where they go
     for reader in [*heads][::-1]:
         read = {stores.place_pipeline(position.root, position.pipeline) for position in heads[reader].consumed.values()}
         if reader in moves or not read & moves.keys():
@@ -434,6 +435,7 @@ class _Choice:
             manifest = link.manifest
             if manifest is not None and self._fits_upstreams(manifest):
                 with suppress(TargetBrokenError):  # an older one may be whole
+                    # where it stays at its head nothing is restored
                     if link.snapshot_id != head:
                         check_there(catalog, link.snapshot_id)
                     yield link.snapshot_id

@@ -133,6 +133,7 @@ class Target:
 
     def create_file(self, name: str, content: bytes) -> bool:
         """Land ``content``, packed as the end of ``name`` says, unless it has landed before; whether it was landed."""
+        # no time in it: the same records are the same bytes, whenever they land
         packed_content = gzip.compress(content, mtime=0) if name.endswith(_GZIP) else content
         try:
             info = self.store.create(self.file_path(name), packed_content)
@@ -246,6 +247,7 @@ def suffix_of(source: FilesSource) -> str:
             f"the source {source.path} takes only {', '.join(source.suffixes)}, which records are not landed as: "
             f"let it take {form.suffix} too"
         )
+    # one that needs no packing, if there is one
     return min(unpacked_suffixes, key=lambda suffix: suffix.endswith(_GZIP))
 
 

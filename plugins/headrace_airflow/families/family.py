@@ -149,6 +149,7 @@ def deadline_alert(options: AirflowOptions) -> DeadlineAlert | None:
     """When a run should have ended, and whom that is told to."""
     if options.deadline is None or options.on_deadline is None:
         return None
+    # Airflow knows functions by paths with dots alone
     callback = SyncCallback(options.on_deadline.replace(":", "."))
     interval = _as_timedelta(options.deadline)
     assert interval is not None

@@ -125,6 +125,7 @@ class Bag:
 
     def extreme_copies(self, k: int, *, are_largest: bool) -> tuple[pa.Array, Groups]:
         """The ``k`` largest copies, descending, or the smallest, ascending."""
+        # further copies of one value would be made for nothing: ``k`` fill the list
         values, groups = replace(self, times=np.minimum(self.times, k)).copies
         rows, extremes = groups.end_rows(k, are_last=are_largest)
         return values.take(pa.array(rows)), extremes

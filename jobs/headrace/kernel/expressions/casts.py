@@ -268,6 +268,7 @@ def _clean_decimals(text: pa.Array) -> pa.Array | None:
 def _judged_integers(text: pa.Array) -> pa.Array:
     text = _null_unless_matching(text, _INTEGER)
     negative = true_mask(pc.starts_with(text, "-"))
+    # without a sign 64 bits hold all of 19 digits: Arrow refuses a column for one number that does not fit
     digits = as_numpy(pc.cast(pc.ascii_ltrim(text, characters="+-"), pa.uint64()).fill_null(0))
     fits = digits <= np.uint64(2**63 - 1) + negative.astype(np.uint64)
     values = np.where(negative, np.uint64(0) - digits, digits).view(np.int64)
@@ -296,6 +297,7 @@ def _judged_instants(text: pa.Array) -> pa.Array:
 def _iso_instants(text: pa.Array) -> pa.Array:
     text = _null_unless_matching(text, _INSTANT)
     text = pc.if_else(pc.starts_with(text, "0000"), pa.scalar(None, pa.string()), text)
+    # Arrow reads no fraction of more digits, and in one cast no texts with a zone beside such without
     text = pc.replace_substring_regex(text, r"(\.[0-9]{6})[0-9]+", r"\1")
     has_zone = pc.match_substring_regex(text, _WITH_ZONE)
     nothing = pa.scalar(None, pa.string())

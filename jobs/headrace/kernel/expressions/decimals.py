@@ -150,6 +150,7 @@ def of_floats(values: pa.Array) -> pa.Array:
     """The nearest decimals of the numbers that floats are written as; NULL of what does not fit."""
     size = pc.abs(values)
     in_range = pc.if_else(pc.less(size, _LARGEST_FLOAT), values, pa.scalar(None, pa.float64()))  # NaN is not less
+    # what rounds to 0 may have more digits than can be read
     text = pc.cast(pc.if_else(pc.less(size, _SMALLEST_FLOAT), 0.0, in_range), pa.string())
     return to_decimals(pc.round(pc.cast(text, _DIGITS_OF_FLOATS), ndigits=SCALE, round_mode="half_to_even"))
 

@@ -229,6 +229,7 @@ def _plus_days(moment: casts.Datum, days: casts.Datum) -> casts.Datum:
     if moment.type == pa.null():
         return moment
     if moment.type != DATE:
+        # days beside no moment make no result, and so must not overflow
         known_days = pc.if_else(pc.is_valid(moment), days.cast(_INT), pa.scalar(None, _INT))
         return _plus_us(moment, pc.multiply_checked(known_days, _DAY_MICROSECONDS))
     return casts.plus_days(moment, days.cast(_INT))
@@ -343,6 +344,7 @@ def _of_lists(function: Callable[..., pa.Array]) -> Callable[..., casts.Datum]:
 def _is_in(*operands: casts.Datum) -> casts.Datum:
     value, *values = _unify_types(operands)
     if value.type == TIMESTAMP:
+        # Python has no datetime for instants outside the years 1 to 9999
         value, values = value.cast(_INT), [v.cast(_INT) for v in values]
     constants, kind = [v.as_py() for v in values], value.type
     members = _is_float_in(value, constants) if kind == _FLOAT else pc.is_in(value, value_set=pa.array(constants, kind))

@@ -233,6 +233,7 @@ def _clock_start(instants: Ints, time_since_start: Ints, zone: str) -> Ints:
 def _zone_offsets(instants: Ints, zone: str) -> tuple[Ints, Ints]:
     """How far clocks in ``zone`` are before UTC, and since when, if it is not for long."""
     years = np.unique(_year(instants))
+    # clocks may have been set just before a year began
     years_to_look_up = np.union1d(years, np.maximum(years - 1, 1))
     changes = [change for year in years_to_look_up.tolist() for change in _offset_changes(zone, year)]
     change_times, offset = np.array(changes, np.int64).reshape(-1, 2).T

@@ -122,6 +122,7 @@ def hash_strings(values: pa.Array, algorithm: Callable[..., Any]) -> pa.Array:
     """The digest of each string in UTF-8, or of bytes, in hexadecimal digits; it is computed once of equal ones."""
     dictionary = values.dictionary_encode()
     different = dictionary.dictionary.cast(pa.binary()).to_pylist()
+    # not for security: else a Python that keeps to FIPS has no MD5
     digests = [algorithm(value, usedforsecurity=False).hexdigest() for value in different]
     return pa.array(digests, pa.string()).take(dictionary.indices)
 
@@ -183,6 +184,7 @@ def _members_at_once(texts: pa.Array, path: Sequence[PathStep], kind: pa.DataTyp
     try:
         table = pj.read_json(
             pa.BufferReader(lines),
+            # a single block: Arrow refuses an object that is longer than one
             pj.ReadOptions(use_threads=False, block_size=lines.size + 1),
             pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
         )

@@ -96,6 +96,7 @@ def _limit_seconds(seconds: float) -> Iterator[None]:
                 signal.setitimer(signal.ITIMER_REAL, 0)
     finally:
         if left:
+            # never 0, which would end the outer limit
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), _SOON), interval)
 
 
@@ -172,6 +173,7 @@ def load_module(file: Path) -> ModuleType:
         try:
             spec.loader.exec_module(module)
         except BaseException:
+            # as an import does: nobody finds a module that is there in part
             sys.modules.pop(name, None)
             raise
         return module

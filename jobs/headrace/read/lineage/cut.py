@@ -106,6 +106,7 @@ def consistent_cut(
     while waiting:
         edges = {name: [*upstream(head)] for name, head in cut.items()}
         upstream_names = _all_upstream(waiting, {**expected, **edges})
+        # readers first: the head of an upstream that is read later has what they have consumed
         ready = [name for name in waiting if name not in upstream_names]
         if not ready and expected:  # it may be of former days
             expected = {}
@@ -143,6 +144,7 @@ def _find_circle(start: N, edges: Mapping[N, Collection[N]]) -> Iterator[N]:
 
 def upstream_last(edges: Mapping[N, Collection[N]]) -> list[N]:
     """The names of ``edges``, each before those that it reads."""
+    # whoever reads a pipeline has all of its upstreams, and one more
     return sorted(edges, key=lambda name: len(_all_upstream([name], edges)), reverse=True)
 
 
