@@ -224,6 +224,7 @@ class _DeclaredCommand(click.Command):
             short_help=text.partition(". ")[0].partition("\n")[0].rstrip(".") + ".",
             epilog=f"\b\nExample:\n  {example}",
         )
+        # so that ``__getattr__`` is asked for them
         del self.params
         self._declared = (function, options, before)
 

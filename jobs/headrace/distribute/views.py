@@ -106,6 +106,7 @@ def _last_rows(groups: Groups, epoch: Ints, sequence: Ints) -> Ints:
     """The row of each group with the greatest (epoch, sequence); no two rows have the same."""
     places = int(sequence.max()) + 1
     if (int(epoch.max()) + 1) * places > _LARGEST_INT:
+        # in one number they would leave 64 bits, and their ranks do not
         return _last_rows(groups, *(np.unique(numbers, return_inverse=True)[1] for numbers in (epoch, sequence)))
     ranks = epoch * places + sequence
     ordered_ranks = ranks if groups.order is None else ranks[groups.order]

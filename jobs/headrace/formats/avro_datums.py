@@ -392,6 +392,7 @@ class ItemsType(AvroType):
         offsets = pa.array(np.append(0, np.cumsum(sizes)), pa.int32())
         if not items:
             of_row, items, keys = [np.zeros(0, np.int64)], [pa.nulls(0)], [pa.nulls(0, pa.string())]
+        # items came in turns, one of each row at a time
         order = np.argsort(np.concatenate(of_row), kind="stable")
         kinds = [one for one in items if not pa.types.is_null(one.type)]
         typed_items = [one.cast(kinds[0].type) if kinds else one for one in items]

@@ -84,6 +84,7 @@ class _SchemaParser:
     def _parse_definition(self, schema: Mapping[str, Any], kind: str, namespace: str) -> avro_datums.AvroType:
         full = _full_name(schema["name"], schema.get("namespace", namespace))
         inner = full.rpartition(".")[0]
+        # until it is whole: whoever finds it meanwhile is in it
         self.named[full] = None
         if kind == "enum":
             avro_type: avro_datums.AvroType = avro_datums.EnumType(tuple(map(str, schema["symbols"])))

@@ -319,6 +319,7 @@ class _CsvReading:
 
         dialect = self.quoting.dialect
         names = [_field_name(i) for i in range(self.header.width)]
+        # no name at all would mean all columns
         wanted_names = [_field_name(i) for i in sorted(set(self.header.stored.values()))] or names[:1]
         try:
             table = pcsv.read_csv(

@@ -160,6 +160,7 @@ def _one_below_the_other(parts: Sequence[ScannedRecords]) -> ScannedRecords:
     def raw_records(rows: Ints) -> pa.Array:
         part = np.searchsorted(starts, rows, "right") - 1
         texts = [nonempty[number].raw(rows[part == number] - starts[number]) for number in np.unique(part).tolist()]
+        # where each stands in what the parts give one after the other
         place = np.argsort(np.argsort(part, kind="stable"), kind="stable")
         return pa.concat_arrays(texts).take(pa.array(place)) if texts else pa.nulls(0, pa.binary())
 
@@ -248,6 +249,7 @@ class Span:
         place = len(data) * number // self.of
         if place in {0, len(data)}:
             return place
+        # from the byte before on: a newline there says that a line begins just here
         return data.find(b"\n", place - 1) + 1 or len(data)
 
 

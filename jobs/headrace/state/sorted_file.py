@@ -67,6 +67,7 @@ class Resident:
                 leaving = self._evict_oldest(self._bytes + file.size - self.limit)
             self._kept[file.address] = weakref.ref(file)
             self._bytes += file.size
+            # when the process ends, nobody asks any more
             weakref.finalize(file, self._forget, file.address, file.size).atexit = False
             return leaving
 

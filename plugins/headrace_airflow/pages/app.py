@@ -78,6 +78,7 @@ def pages_app(roots: OpenedRoots) -> FastAPI:
     @app.get("/static/{name}", dependencies=[Depends(requires_authenticated())])
     def script(name: str) -> Response:
         file = _STATIC / name
+        # a name may lead out of the folder
         if file.parent != _STATIC or file.suffix != ".js" or not file.is_file():
             raise HTTPException(status.HTTP_404_NOT_FOUND, f"there is no {name}")
         return FileResponse(file, media_type="text/javascript", headers={"Cache-Control": "no-cache"})

@@ -272,4 +272,5 @@ class _RegexReader:
         start = self.position
         while self.next_character() and self.next_character() in "0123456789":
             self.position += 1
+        # nine digits are too many already, and Python reads no number of thousands
         return int(self.pattern[start : self.position][:9]) if self.position > start else None

@@ -281,6 +281,7 @@ class PlannedPublish:
         """The outputs that move, and those above them: what readers see of these was reckoned with."""
         upstream_by_output, deciding = upstream_of(self.head), [*moves]
         for output in deciding:
+            # what is added is walked, too: the list grows under the loop
             deciding += [
                 upstream_name for upstream_name in upstream_by_output.get(output, ()) if upstream_name not in deciding
             ]
