@@ -196,7 +196,7 @@ class SqlAnswer(StrEnum):
 WRONG_LOGIN: Final = "authentication failed"
 """What libpq says of one, to which it gives no SQLSTATE."""
 
-_CLASSES: Final = {
+_ANSWER_OF_CLASS: Final = {
     "08": SqlAnswer.PASSING,  # no connection
     "22": SqlAnswer.DATA,
     "23": SqlAnswer.DATA,  # a row that is there twice, or that a constraint does not let in
@@ -208,7 +208,7 @@ _CLASSES: Final = {
     "58": SqlAnswer.PASSING,  # the system
     "72": SqlAnswer.PASSING,  # a snapshot that is too old
 }
-_CODES: Final = {
+_ANSWER_OF_CODE: Final = {
     "25P03": SqlAnswer.PASSING,  # time limits of a transaction
     "25P04": SqlAnswer.PASSING,
     "53400": SqlAnswer.REFUSED,  # a limit that somebody has set
@@ -238,5 +238,5 @@ _WITHOUT_A_STATE: Final = (
 def answer_of(state: str, text: str) -> SqlAnswer:
     """What a database means by an error: its SQLSTATE, "" where nothing was connected, and its ``text``."""
     if state:
-        return _CODES.get(state) or _CLASSES.get(state[:2], SqlAnswer.REFUSED)
+        return _ANSWER_OF_CODE.get(state) or _ANSWER_OF_CLASS.get(state[:2], SqlAnswer.REFUSED)
     return next((answer for words, answer in _WITHOUT_A_STATE if words in text), SqlAnswer.PASSING)

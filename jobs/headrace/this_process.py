@@ -137,7 +137,7 @@ def flush_output() -> None:
 
 
 _SIZE = re.compile(r"([0-9]{1,18})([kmgt]?)b?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_BYTE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
 class SizeError(FixConfigError, code="config.size"):
@@ -152,7 +152,7 @@ def size_in(variable: str) -> int | None:
     size_match = _SIZE.fullmatch(setting.strip())
     if size_match is None:
         raise SizeError(f"{variable}={setting}: write a number of bytes, or one with k, m, g or t, such as 512m")
-    return int(size_match[1]) * _UNITS[size_match[2].lower()]
+    return int(size_match[1]) * _BYTE_UNITS[size_match[2].lower()]
 
 
 def shown_size(size: int) -> str:

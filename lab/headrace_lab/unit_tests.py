@@ -15,7 +15,7 @@ from headrace.model.expressions.expr import Expr
 from headrace.model.time import EARLIEST, GLOBAL_WINDOW_END, LATEST, Instant, iso_8601
 from headrace.pipeline.endpoints import OWN, Input
 from headrace.pipeline.pipeline import Pipeline
-from headrace.sources.landing import SHOWN, check_budgets
+from headrace.sources.landing import SHOWN_LETTERS, check_budgets
 from headrace.testing.deployment import ReadRecord
 from headrace.testing.pipeline_run import GivenEpoch, StepOutput
 from headrace.testing.results import OutputRow, PaneRow, Row, TimeSpan
@@ -81,7 +81,7 @@ class ReferenceTestExecutor:
         by_input: dict[str, list[str]] = {}
         for row in rejected:
             by_input.setdefault(row["input"], []).append(f"record {row['position']}: {row['reason']}")
-        sample = {name: rows[:SHOWN] for name, rows in by_input.items()}
+        sample = {name: rows[:SHOWN_LETTERS] for name, rows in by_input.items()}
         check_budgets(self._pipeline, number, {name: len(rows) for name, rows in by_input.items()}, sample)
 
     def _is_late_record(self, drop: DroppedElement) -> bool:

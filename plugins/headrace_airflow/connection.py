@@ -142,7 +142,7 @@ def _parse_extra(text: str | None, where: str) -> dict[str, Any]:
     return extra
 
 
-_SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
+_URI_SCHEMES: Final = {"postgres": "postgresql", "aws": "s3"}
 """Types of Airflow's whose systems write their URIs otherwise."""
 
 _HOST_IS_URI: Final = ("iceberg", "http")
@@ -208,7 +208,7 @@ def uri_of(connection: Connection) -> str:
     separator = "@" if login or secret else ""
     port = f":{connection.port}" if connection.port else ""
     kind = connection.conn_type or ""
-    scheme, address, path = _SCHEMES.get(kind, kind), connection.host or "", connection.schema or ""
+    scheme, address, path = _URI_SCHEMES.get(kind, kind), connection.host or "", connection.schema or ""
     if kind == _HTTP and path in ("http", "https"):
         scheme, path = path, ""
     if kind in _HOST_IS_URI and "://" in address:

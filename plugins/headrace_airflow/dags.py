@@ -267,20 +267,20 @@ def retention_schedule(rooted: RootedPipeline) -> ScheduleTimes | None:
 
 
 PROMOTE: Final = "promote"
-_KINDS: Final = {kind.name: kind for kind in decisions.KINDS}
-_NAMES: Final = (*_KINDS, PROMOTE, MAINTAIN)
+_DECISION_OF_NAME: Final = {kind.name: kind for kind in decisions.KINDS}
+_ROOT_DAG_NAMES: Final = (*_DECISION_OF_NAME, PROMOTE, MAINTAIN)
 
 
 def decision_dags(root: Root, pipelines: Sequence[str]) -> dict[str, DAG]:
     """The DAGs of all kinds for ``root`` by DAG id, with ``pipelines`` to choose from; none without any."""
-    dags = [_built(root, name, pipelines) for name in _NAMES] if pipelines else []
+    dags = [_built(root, name, pipelines) for name in _ROOT_DAG_NAMES] if pipelines else []
     return {dag.dag_id: dag for dag in dags}
 
 
 def decision_of(dag_id: str) -> tuple[str, str] | None:
     """The name of the root and the kind of decision that a DAG id names; None where it names none."""
     split = split_id(dag_id)
-    return split if split is not None and (split[1] in _NAMES or is_retention(split[1])) else None
+    return split if split is not None and (split[1] in _ROOT_DAG_NAMES or is_retention(split[1])) else None
 
 
 def decision_dag(root: Root, name: str) -> DAG:
@@ -290,7 +290,7 @@ def decision_dag(root: Root, name: str) -> DAG:
 
 def _built(root: Root, name: str, pipelines: Sequence[str] | None) -> DAG:
     own = {PROMOTE: _promote_dag, MAINTAIN: maintain_dag}.get(name)
-    dag = _decision_dag(root, _KINDS[name], pipelines) if own is None else own(root, pipelines)
+    dag = _decision_dag(root, _DECISION_OF_NAME[name], pipelines) if own is None else own(root, pipelines)
     dag.validate()  # type: ignore[no-untyped-call]
     return dag
 
@@ -334,7 +334,7 @@ def _pipeline(pipelines: Sequence[str] | None) -> Param:
     return Param(type="string", title="Pipeline", description="Which one it is about.", **choice)
 
 
-_FILES: Final = "headrace_pipelines"
+_SHARED_STEM: Final = "headrace_pipelines"
 """How the files in ``dags/`` are called that share the pipelines."""
 
 
@@ -357,8 +357,8 @@ class DagFile:
     def of(cls, file: str) -> "DagFile":
         """What the module attribute ``__file__`` names. Raises DagFilesError if the first of all does not share."""
         path = Path(file)
-        sibling_files = sorted(path.parent.glob(f"{_FILES}*.py"))
-        if path.stem.startswith(_FILES) and "__file__" not in sibling_files[0].read_text(encoding="utf-8"):
+        sibling_files = sorted(path.parent.glob(f"{_SHARED_STEM}*.py"))
+        if path.stem.startswith(_SHARED_STEM) and "__file__" not in sibling_files[0].read_text(encoding="utf-8"):
             raise DagFilesError(f"{sibling_files[0]} has the DAGs of all pipelines: write asked_for(__file__) in it")
         return cls(path.stem, [one.stem for one in sibling_files] if path in sibling_files else [path.stem])
 
@@ -379,7 +379,7 @@ class DagFile:
         )
 
 
-_ONLY_FILE: Final = DagFile(_FILES, [_FILES])
+_ONLY_FILE: Final = DagFile(_SHARED_STEM, [_SHARED_STEM])
 
 
 @dataclass(frozen=True)

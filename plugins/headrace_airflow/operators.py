@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 _CHANNELS = ("statsd_on", "statsd_datadog_enabled", "otel_on")
-_COUNTS = {"records": "records", "rejected": "rejected", "late": "late_dropped"}
+_SUMMARY_COUNTS = {"records": "records", "rejected": "rejected", "late": "late_dropped"}
 _log = logging.getLogger("airflow.task")
 
 
@@ -97,7 +97,7 @@ def _send_metrics(manifest: Manifest, root: Root) -> None:
 
     tags = {"pipeline": manifest.pipeline, "branch": manifest.branch, **({"root": root.name} if root.name else {})}
     stats.incr("headrace.epochs", tags=tags)
-    for name, count_name in _COUNTS.items():
+    for name, count_name in _SUMMARY_COUNTS.items():
         stats.incr(f"headrace.{name}", manifest.counts.get(count_name, 0), tags=tags)
     stats.incr("headrace.written_bytes", written_bytes(manifest), tags=tags)
     stats.incr("headrace.requests", sum(manifest.requests.values()), tags=tags)

@@ -27,7 +27,7 @@ from headrace_airflow.families.code_tab import outlive_removal
 
 _URL_PREFIX: Final = "/headrace"
 _PAGE_NAME: Final = "Headrace"
-_NAMES: Final = {
+_NAME_OF_PLACE: Final = {
     "nav": _PAGE_NAME,
     "dag": _PAGE_NAME,
     "dag_run": _PAGE_NAME,
@@ -80,7 +80,7 @@ def react_apps() -> list[dict[str, Any]]:
             "destination": place,
             **({"category": "browse"} if place == "nav" else {}),
         }
-        for place, name in _NAMES.items()
+        for place, name in _NAME_OF_PLACE.items()
     ]
 
 

@@ -190,7 +190,7 @@ class RootedPipeline:
 
 
 _ROOT_TABLE: Final = "root"
-_NAME_PATTERN: Final = re.compile("[a-z][a-z0-9_]{0,30}")
+_ROOT_NAME: Final = re.compile("[a-z][a-z0-9_]{0,30}")
 _TEXT_KEYS: Final = ("name", "uri", "store", "endpoint", "airflow")
 _ALL_KEYS: Final = (*_TEXT_KEYS, "pipelines")
 
@@ -232,7 +232,7 @@ def _parse_root(entry: Mapping[str, Any], where: str, file: Path) -> Root:
         if key in _TEXT_KEYS and not (isinstance(value, str) and value):
             raise RootsFileError(f"{where}: {key} is no text: write it in quotes, or leave it out")
     name, uri, folders = entry.get("name", ""), entry.get("uri", ""), entry.get("pipelines")
-    if not _NAME_PATTERN.fullmatch(name):
+    if not _ROOT_NAME.fullmatch(name):
         raise RootsFileError(
             f"{where} has the name {name!r}: write lower case letters, digits and _, at most 31, starting with a letter"
         )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.runs.backfill.branches import KEPT, STILL, UNUSED, drop_abandoned, how_long
+from headrace.runs.backfill.branches import KEPT_BRANCHES, STILL_TIME, UNUSED_TIME, drop_abandoned, how_long
 from headrace_lab.catalog_checks import check_catalog
 from headrace_snapshots.catalog import Catalog
 from headrace_snapshots.errors import FencedError
@@ -77,10 +77,10 @@ def nights() -> Nights:
 
 
 def test_only_the_newest_that_failed_stay_and_what_they_held_expires(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT + 2)]
-    assert nights.drop(KEPT + 2) == failed[:2]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
+    assert nights.drop(KEPT_BRANCHES + 2) == failed[:2]
     assert nights.branches() == {*failed[2:]}
-    assert nights.drop(KEPT + 2) == []
+    assert nights.drop(KEPT_BRANCHES + 2) == []
     messages = [entry.message for entry in nights.catalog.list_entries(limit=2)]
     assert messages == [f"dropped {name}, which was never promoted" for name in reversed(failed[:2])]
 
@@ -96,23 +96,23 @@ def test_what_failed_nights_held_expires(nights: Nights) -> None:
         nights.catalog.publish(nights.commit("main"), published)
         expire(nights.catalog, Keep(1), nights.now)
         stored.append(len([*nights.store.list("p/manifests/")]))
-    assert len(nights.branches()) == KEPT + 1
+    assert len(nights.branches()) == KEPT_BRANCHES + 1
     assert max(stored[10:]) == max(stored[:10])
     check_catalog(nights.store, "p")
 
 
 def test_a_branch_without_an_epoch_goes_too(nights: Nights) -> None:
     empty = nights.fails(0, commits=False)
-    for night in range(1, KEPT + 1):
+    for night in range(1, KEPT_BRANCHES + 1):
         nights.fails(night)
-    assert nights.drop(KEPT + 1) == [empty]
+    assert nights.drop(KEPT_BRANCHES + 1) == [empty]
 
 
 def test_branches_that_people_name_and_later_runs_stay(nights: Nights) -> None:
     nights.catalog.fork("backfill-by-hand", nights.first)
-    failed = [nights.fails(night) for night in range(KEPT + 1)]
-    assert nights.drop(KEPT) == [], "of an attempt that comes late, its own and what is newer are no business"
-    assert nights.drop(KEPT + 1) == failed[:1]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    assert nights.drop(KEPT_BRANCHES) == [], "of an attempt that comes late, its own and what is newer are no business"
+    assert nights.drop(KEPT_BRANCHES + 1) == failed[:1]
     assert "backfill-by-hand" in nights.branches()
 
 
@@ -120,7 +120,7 @@ def test_what_a_person_started_and_nobody_promoted_goes_after_two_weeks_by_the_n
     left = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
     for name in (left, "backfill-manual__of-mine", f"trial-{5:08x}"):
         nights.catalog.fork(name, nights.first)
-    fortnight = UNUSED.days
+    fortnight = UNUSED_TIME.days
     assert nights.drop(fortnight - 1) == []
     assert nights.drop(fortnight + 1) == [left]
     assert nights.branches() == {"backfill-manual__of-mine", f"trial-{5:08x}"}
@@ -129,7 +129,7 @@ def test_what_a_person_started_and_nobody_promoted_goes_after_two_weeks_by_the_n
 def test_what_a_person_is_asked_about_stays_until_there_is_an_answer(nights: Nights) -> None:
     by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
     nights.catalog.fork(by_hand, nights.first)
-    failed = [nights.fails(night) for night in range(KEPT + 2)]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 2)]
     year = 365
     assert nights.drop(year, awaited={by_hand, failed[0]}) == [failed[1]]
     assert {by_hand, failed[0]} <= nights.branches()
@@ -142,24 +142,24 @@ def test_people_are_told_how_long_a_branch_stays_as_it_does(nights: Nights) -> N
     by_hand = f"backfill-manual__2026-05-01T04-00-00-00-00-{5:08x}"
     told = {name: how_long(name) for name in (branch(0), by_hand, "trial")}
     assert told == {
-        branch(0): f"until the schedule has {KEPT} newer ones",
-        by_hand: f"until it has not changed for {UNUSED.days} days",
+        branch(0): f"until the schedule has {KEPT_BRANCHES} newer ones",
+        by_hand: f"until it has not changed for {UNUSED_TIME.days} days",
         "trial": "until it is dropped",
     }
     for name in (by_hand, "trial"):
         nights.catalog.fork(name, nights.first)
-    for night in range(KEPT):
+    for night in range(KEPT_BRANCHES):
         nights.fails(night)
-    assert nights.drop(UNUSED.days - 1) == []
-    nights.fails(UNUSED.days - 1)
-    assert nights.drop(UNUSED.days + 1) == [branch(0), by_hand]
+    assert nights.drop(UNUSED_TIME.days - 1) == []
+    nights.fails(UNUSED_TIME.days - 1)
+    assert nights.drop(UNUSED_TIME.days + 1) == [branch(0), by_hand]
     assert "trial" in nights.branches()
 
 
 @pytest.mark.parametrize("action", ["commits", "claims"])
 def test_where_something_was_done_of_late_somebody_may_be_at_work(nights: Nights, action: str) -> None:
-    failed = [nights.fails(night) for night in range(KEPT + 1)]
-    nights.now = FIRST + timedelta(days=9) - STILL / 2
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
+    nights.now = FIRST + timedelta(days=9) - STILL_TIME / 2
     if action == "commits":
         nights.commit(failed[0])
     else:
@@ -169,7 +169,7 @@ def test_where_something_was_done_of_late_somebody_may_be_at_work(nights: Nights
 
 
 def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     nights.now = FIRST + timedelta(days=9)
     beginning = _Meanwhile(nights.store, lambda: nights.commit(failed[0], nights.another()), lambda: nights.now)
     assert nights.drop(9, beginning) == []
@@ -177,13 +177,13 @@ def test_a_run_that_begins_while_it_is_decided_keeps_its_branch(nights: Nights) 
 
 
 def test_what_others_do_elsewhere_only_makes_it_look_again(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     busy = _Meanwhile(nights.store, lambda: nights.commit("main", nights.another()), lambda: nights.now)
     assert nights.drop(9, busy) == failed[:1]
 
 
 def test_who_still_writes_to_what_was_dropped_is_fenced(nights: Nights) -> None:
-    failed = [nights.fails(night) for night in range(KEPT + 1)]
+    failed = [nights.fails(night) for night in range(KEPT_BRANCHES + 1)]
     zombie = nights.another()
     nights.now = FIRST
     claim = zombie.claim(failed[0], "hangs")

@@ -147,7 +147,7 @@ def _list_or_none(_ctx: click.Context, _param: click.Parameter, values: tuple[An
     return [*values] or None
 
 
-_TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
+_CLICK_TYPES: Final[dict[object, "click.ParamType[Any]"]] = {
     str: click.STRING,
     bool: click.BOOL,
     int: click.INT,
@@ -163,7 +163,7 @@ def _click_type(kind: Any, least: float | None = None, most: float | None = None
     if isinstance(one, type) and issubclass(one, StrEnum):
         return _Word(one)
     if least is None and most is None:
-        return _TYPES[one]
+        return _CLICK_TYPES[one]
     return click.FloatRange(least, most) if one is float else click.IntRange(_int_or_none(least), _int_or_none(most))
 
 

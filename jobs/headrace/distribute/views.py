@@ -78,7 +78,7 @@ def readable_columns(columns: pa.Schema) -> dict[str, ColumnType]:
 
 def _kind_of(arrow: pa.DataType) -> ColumnType | None:
     if pa.types.is_list(arrow):
-        item = _KINDS.get(arrow.value_type)
+        item = _KIND_OF_ARROW.get(arrow.value_type)
         return None if item is None else ListType(item)
     if pa.types.is_map(arrow):
         value = _kind_of(arrow.item_type)
@@ -86,10 +86,10 @@ def _kind_of(arrow: pa.DataType) -> ColumnType | None:
     if pa.types.is_struct(arrow):
         fields = [(field.name, _kind_of(field.type)) for field in arrow]
         return StructType(tuple((name, kind) for name, kind in fields if kind is not None))
-    return _KINDS.get(arrow)
+    return _KIND_OF_ARROW.get(arrow)
 
 
-_KINDS = {arrow: kind for kind, arrow in ARROW_TYPES.items()}
+_KIND_OF_ARROW = {arrow: kind for kind, arrow in ARROW_TYPES.items()}
 
 
 def condition_mask(condition: Expr, columns: pa.Schema, rows: Mapping[str, pa.Array], length: int) -> pa.Array:

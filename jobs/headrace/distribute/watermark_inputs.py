@@ -25,7 +25,7 @@ from headrace.model.time import MAX_INSTANT, MIN_INSTANT, Instant
 from headrace.pipeline.pipeline import Pipeline
 from headrace.program import columns as c
 from headrace.sources import source_clock as sources
-from headrace.sources.landing import SHOWN, ByInput, Landing, check_budgets
+from headrace.sources.landing import SHOWN_LETTERS, ByInput, Landing, check_budgets
 from headrace.sources.progress import InputProgress, Lacking, RecordsAhead, Rejects, WatermarkHold, later_of
 from headrace.sources.source_clock import SourceClock, slowest_of
 from headrace.sources.validation import newest_of
@@ -299,7 +299,7 @@ def observe_records(pipeline: Pipeline, records: Records, context: ObservationCo
             rows = np.flatnonzero(records.of_input(name) & ~is_accepted)
             rejected_counts[name] = len(rows)
             if name in limited_inputs:
-                sample[name] = _describe_rejections(records, rows[:SHOWN])
+                sample[name] = _describe_rejections(records, rows[:SHOWN_LETTERS])
     files = _times_by_file(pipeline, records, context)
     return InputObservations(
         facts,
@@ -425,7 +425,7 @@ def combine_observations(shares: Iterable[InputObservations]) -> InputObservatio
             ahead_by_input[input_ahead.input] = input_ahead if first is None else first.and_more(input_ahead.records)
         for name, count in share.rejected.items():
             rejected_counts[name] = rejected_counts.get(name, 0) + count
-            sample[name] = (*sample.get(name, ()), *share.sample.get(name, ()))[:SHOWN]
+            sample[name] = (*sample.get(name, ()), *share.sample.get(name, ()))[:SHOWN_LETTERS]
         for name, count in share.records.items():
             records[name] = records.get(name, 0) + count
     times = joined_files(share.files for share in shares)

@@ -19,7 +19,7 @@ from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.model.expressions.columns import SourceField, SourceFields
 from headrace.model.expressions.data_types import DataType
 
-_TIMES: Final[Mapping[str, pa.DataType]] = {
+_TIME_TYPES: Final[Mapping[str, pa.DataType]] = {
     "date": pa.date32(),
     "timestamp-millis": pa.timestamp("ms", "UTC"),
     "timestamp-micros": pa.timestamp("us", "UTC"),
@@ -28,7 +28,7 @@ _TIMES: Final[Mapping[str, pa.DataType]] = {
     "local-timestamp-micros": pa.timestamp("us"),
     "local-timestamp-nanos": pa.timestamp("ns"),
 }
-_MOST_DIGITS: Final = 38
+_MOST_DECIMAL_DIGITS: Final = 38
 
 
 class AvroSchemaError(FixConfigError, code="config.avro_schema"):
@@ -107,13 +107,13 @@ def _with_logical_type(schema: Mapping[str, Any], kind: avro_datums.AvroType, si
     logical = schema.get("logicalType")
     if logical == "decimal" and (isinstance(kind, avro_datums.FixedType) or kind == avro_datums.BytesType()):
         precision, scale = (schema.get(name, 0) for name in ("precision", "scale"))
-        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _MOST_DIGITS:
+        if isinstance(precision, int) and isinstance(scale, int) and 0 <= scale <= precision <= _MOST_DECIMAL_DIGITS:
             return avro_datums.DecimalType(precision, scale, size) if precision else kind
-    time = _TIMES.get(logical or "")
+    time = _TIME_TYPES.get(logical or "")
     return avro_datums.IntegerType(time) if isinstance(kind, avro_datums.IntegerType) and time is not None else kind
 
 
-PREFIX: Final = 5
+PREFIX_BYTES: Final = 5
 """So many bytes say which schema of a registry a message has: a zero, and its number."""
 
 NO_SCHEMA: Final = "no Avro message of a schema registry"
@@ -123,10 +123,12 @@ _NOT_AVRO: Final = "not Avro of its schema"
 def schema_ids(messages: pa.Array) -> Ints:
     """The number of the schema of each message, as Confluent's serializers write it before the datum; -1: none."""
     octets, begin, end = _message_bounds(messages)
-    has_one = (end - begin >= PREFIX) & as_numpy(messages.is_valid())
+    has_one = (end - begin >= PREFIX_BYTES) & as_numpy(messages.is_valid())
     ids = np.full(len(messages), -1, np.int64)
     rows = np.flatnonzero(has_one)
-    head = octets[begin[rows][:, None] + np.arange(PREFIX)] if len(rows) else np.zeros((0, PREFIX), np.uint8)
+    head = (
+        octets[begin[rows][:, None] + np.arange(PREFIX_BYTES)] if len(rows) else np.zeros((0, PREFIX_BYTES), np.uint8)
+    )
     numbers = np.ascontiguousarray(head[:, 1:]).view(">u4")[:, 0].astype(np.int64)
     ids[rows] = np.where(head[:, 0] == 0, numbers, -1)
     return ids
@@ -149,7 +151,7 @@ def read_avro(
     if isinstance(schemas, avro_datums.RecordType):
         ids, prefix_length, by_id = np.zeros(len(messages), np.int64), 0, {0: schemas}
     else:
-        ids, prefix_length, by_id = schema_ids(messages), PREFIX, schemas
+        ids, prefix_length, by_id = schema_ids(messages), PREFIX_BYTES, schemas
     parts: list[_Messages] = []
     known_records: list[avro_datums.RecordType] = []
     for one in map(int, np.unique(ids)):

@@ -353,7 +353,7 @@ def _field_name(number: int) -> str:
 
 
 _NO_NUMBER = "?"
-_KINDS = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
+_NUMBER_KINDS = (DataType.INT, DataType.FLOAT, DataType.DECIMAL)
 
 
 def plain_numbers(texts: Mapping[str, pa.Array], fields: SourceFields, dialect: CsvDialect) -> dict[str, pa.Array]:
@@ -361,7 +361,7 @@ def plain_numbers(texts: Mapping[str, pa.Array], fields: SourceFields, dialect: 
     if (dialect.decimal, dialect.thousands) == (".", None):
         return {**texts}
     return {
-        name: _plain_number_texts(text, dialect) if fields[name].type in _KINDS else text
+        name: _plain_number_texts(text, dialect) if fields[name].type in _NUMBER_KINDS else text
         for name, text in texts.items()
     }
 

@@ -118,7 +118,7 @@ def fits_type(value: Any, kind: ColumnType) -> bool:
                 and not value.repeats_names
                 and all(fits_type(one, own) for one in value.values())
             )
-    return _FITS[kind](value)
+    return _VALUE_FITS[kind](value)
 
 
 def stored_value(value: Any, kind: ColumnType) -> Any:
@@ -229,7 +229,7 @@ def _or_null(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: value is None or fits(value)
 
 
-_FITS: dict[DataType, Callable[[Any], bool]] = {
+_VALUE_FITS: dict[DataType, Callable[[Any], bool]] = {
     DataType.STRING: _or_null(lambda value: isinstance(value, str)),
     DataType.INT: _or_null(_is_int),
     DataType.FLOAT: _or_null(_is_number),
@@ -326,12 +326,12 @@ def _plain_values(values: pa.Array) -> list[Any]:  # noqa: PLR0911 (a line for e
     return list(values.to_pylist())
 
 
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
+_BASE64_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
 _BASE64 = "^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?$"
 """What one value has one text of: bits that mean nothing are zero."""
 
-_CODES = np.zeros(256, np.uint32)
-_CODES[_ALPHABET] = np.arange(64)
+_BASE64_CODES = np.zeros(256, np.uint32)
+_BASE64_CODES[_BASE64_ALPHABET] = np.arange(64)
 
 
 def typed(
@@ -393,7 +393,7 @@ def decode_base64(text: pa.Array) -> pa.Array:
     )  # in memory of its own
     ends = np.frombuffer(whole.buffers()[1], np.int32)[whole.offset : whole.offset + len(whole) + 1].astype(np.int64)
     octets = np.frombuffer(whole.buffers()[2], np.uint8)[ends[0] : ends[-1]] if ends[-1] else np.zeros(0, np.uint8)
-    quads = _CODES[octets].reshape(-1, 4)
+    quads = _BASE64_CODES[octets].reshape(-1, 4)
     threes = quads[:, 0] << 18 | quads[:, 1] << 12 | quads[:, 2] << 6 | quads[:, 3]
     decoded_bytes = np.stack([threes >> 16, threes >> 8, threes], axis=1).astype(np.uint8)
     is_padded = (octets == ord("=")).reshape(-1, 4)[:, 1:]

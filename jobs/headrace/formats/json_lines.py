@@ -161,7 +161,7 @@ def _records_in(line: bytes) -> int | str | None:
 
 
 _NO_OBJECT, _LONE = "not a JSON object", "a lone surrogate"
-_NOT_FINITE = r"[:,\[]\s*-?(NaN|Inf)"
+_NOT_FINITE_PATTERN = r"[:,\[]\s*-?(NaN|Inf)"
 _NOT_FINITE_WORDS = (re.compile(rb"NaN"), re.compile(rb"Inf"))
 """What JSON has no words for, and what each of these has in it: all lines are looked through for that at once."""
 
@@ -388,7 +388,7 @@ class _JsonReading:
             candidates[long] = as_numpy(pc.less_equal(brackets, arrow_scalar(formats_fields.DEEPEST)))
         kinds = {kind for field in self.fields.values() for kind in parts_of(field.type)}
         content = _content_of(text)
-        patterns = [_NOT_FINITE] if any(word.search(content) for word in _NOT_FINITE_WORDS) else []
+        patterns = [_NOT_FINITE_PATTERN] if any(word.search(content) for word in _NOT_FINITE_WORDS) else []
         for pattern in [*patterns, _LONG_NUMBER] if DataType.DECIMAL in kinds else patterns:
             if candidates.any():
                 odd = pc.match_substring_regex(text.filter(pa.array(candidates)).cast(pa.string()), pattern)

@@ -42,7 +42,7 @@ from headrace.model.time import parse_instant
 
 _PARQUET_MARK = b"PAR1"
 
-_FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
+_TYPE_FITS: Mapping[DataType, Callable[[pa.DataType], bool]] = {
     DataType.STRING: lambda t: pa.types.is_string(t) or pa.types.is_large_string(t) or pa.types.is_string_view(t),
     DataType.INT: lambda t: pa.types.is_integer(t) and t != pa.uint64(),
     DataType.FLOAT: lambda t: (
@@ -392,7 +392,7 @@ def is_read(own: pa.DataType, kind: ColumnType) -> bool:
         return (
             pa.types.is_map(own) and is_read(own.key_type, DataType.STRING) and _reads_part(own.item_type, kind.value)
         )
-    return _FITS[kind](own.value_type if pa.types.is_dictionary(own) else own)
+    return _TYPE_FITS[kind](own.value_type if pa.types.is_dictionary(own) else own)
 
 
 def _reads_fields(own: pa.StructType, kind: StructType) -> bool:

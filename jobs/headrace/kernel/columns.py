@@ -101,7 +101,7 @@ def as_now(rows: pa.Table, schema: pa.Schema, names: Names) -> pa.Table:
 Ints = NDArray[np.int64]
 _ITEM_LIMIT = 2**31
 """No list has so many items."""
-_DIGIT = 16
+_DIGIT_BITS = 16
 """Bits by which numpy sorts without comparing."""
 
 T = TypeVar("T", bound=np.generic)
@@ -217,7 +217,7 @@ class NumberedGroups:
         """The same by the order of rows, which takes longer."""
         # numpy sorts 16 bits by radix, which is faster than comparing
         order = np.argsort(self.number.astype(np.uint16), kind="stable")
-        for shift in range(_DIGIT, self.limit.bit_length(), _DIGIT):
+        for shift in range(_DIGIT_BITS, self.limit.bit_length(), _DIGIT_BITS):
             digit = (self.number >> shift).astype(np.uint16)
             order = order[np.argsort(digit[order], kind="stable")]
         return Groups(self.arranged.offsets, order)

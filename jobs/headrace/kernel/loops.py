@@ -239,7 +239,7 @@ FROM, TO = "from", "to"
 HASH_OF_TO = "_h_to"
 """The hash of the other end of an edge, of which it has the hash in ``_h``."""
 
-_WINDOW = [(c.WINDOW_START, pa.int64()), (c.WINDOW_END, pa.int64())]
+_WINDOW_FIELDS = [(c.WINDOW_START, pa.int64()), (c.WINDOW_END, pa.int64())]
 
 
 @dataclass(frozen=True)
@@ -292,14 +292,14 @@ class CompiledLoop:
         vertex = arrow_type(self.stage.stage.schema[VERTEX])
         terms = [(name, arrow_type(kind)) for name, kind in self.terms.items()]
         ends = [(c.HASH, pa.uint64()), (HASH_OF_TO, pa.uint64()), (FROM, vertex), (TO, vertex)]
-        return pa.schema([*ends, *terms, *_WINDOW])
+        return pa.schema([*ends, *terms, *_WINDOW_FIELDS])
 
     @cached_property
     def message_schema(self) -> pa.Schema:
         """A message."""
         schema = self.stage.stage.schema
         ends = [(c.HASH, pa.uint64()), (VERTEX, arrow_type(schema[VERTEX])), (VALUE, arrow_type(schema[VALUE]))]
-        return pa.schema([*ends, *_WINDOW])
+        return pa.schema([*ends, *_WINDOW_FIELDS])
 
     @cached_property
     def vertex_schema(self) -> pa.Schema:
@@ -400,7 +400,7 @@ class CompiledLoop:
         if not rows.num_rows:
             return rows
         columns = [rows.column(name) for name in (FROM, TO, *self.terms)]
-        window = (as_numpy(rows.column(name)) for name, _ in _WINDOW)
+        window = (as_numpy(rows.column(name)) for name, _ in _WINDOW_FIELDS)
         return rows.take(pa.array(group_by_key(as_numpy(rows.column(c.HASH)), columns, *window).first_rows))
 
 

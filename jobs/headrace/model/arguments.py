@@ -52,7 +52,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 _COMPARISON = r"(\w+)\s*(==?|!=|<>|<=?|>=?)\s*(-?\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\")"
-_OPERATORS = {"=": "==", "<>": "!="}
+_PYTHON_SPELLINGS = {"=": "==", "<>": "!="}
 
 
 def as_expression(value: object) -> str:
@@ -62,7 +62,7 @@ def as_expression(value: object) -> str:
         return f'hr.col("{text}")'
     if comparison := re.fullmatch(_COMPARISON, text):
         column, operator, constant = comparison.groups()
-        return f'hr.col("{column}") {_OPERATORS.get(operator, operator)} {constant}'
+        return f'hr.col("{column}") {_PYTHON_SPELLINGS.get(operator, operator)} {constant}'
     return 'one such as hr.col("price") > 10'
 
 

@@ -250,7 +250,7 @@ CHANGE_ORDER: Final = "change_order"
 TOMBSTONE_AT: Final = "tombstone at"
 """The column of the time of a message that has no value, and so deletes a row; NULL of all others."""
 
-_UNITS: Final = {"ts_ms": 1000, "ts_us": 1, "ts_ns": -1000}
+_TIME_UNITS: Final = {"ts_ms": 1000, "ts_us": 1, "ts_ns": -1000}
 """Names of Debezium's times, and how many microseconds one of each has; below zero: how many a microsecond has."""
 
 
@@ -452,7 +452,7 @@ class DebeziumVersions(Versions):
     @property
     def units(self) -> int:
         """How many microseconds one unit of its time has; below zero: how many units a microsecond has."""
-        return _UNITS[self.at[-1]]
+        return _TIME_UNITS[self.at[-1]]
 
     @property
     def in_words(self) -> str:
@@ -525,9 +525,9 @@ def debezium_versions(
     """
     arguments = Arguments("debezium_versions")
     time = expression_columns.path_of(arguments, "at", at)
-    if time[-1] not in _UNITS:
+    if time[-1] not in _TIME_UNITS:
         raise arguments.refusal(
-            "at", at, f'write where the envelope has its time: "source.ts_ms"; {", ".join(_UNITS)} are known'
+            "at", at, f'write where the envelope has its time: "source.ts_ms"; {", ".join(_TIME_UNITS)} are known'
         )
     position = order
     if order is not None and not isinstance(order, expression_columns.SourceField):

@@ -105,7 +105,7 @@ BEGIN_OF_CALENDAR = Instant((datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICR
 _CYCLE = 146_097 * 86_400_000_000
 """The microseconds of 400 years, after which the calendar repeats."""
 
-_SIGNED = re.compile(r"([+-]\d{4,})(-\d\d-\d\dT.*)")
+_SIGNED_YEAR = re.compile(r"([+-]\d{4,})(-\d\d-\d\dT.*)")
 
 
 def to_duration(value: timedelta) -> Duration:
@@ -210,7 +210,7 @@ def parse_instant(text: str) -> Instant:
         return MIN_INSTANT
     if text == "+inf":
         return MAX_INSTANT
-    year_match = _SIGNED.fullmatch(text)
+    year_match = _SIGNED_YEAR.fullmatch(text)
     if year_match is None:
         return to_instant(datetime.fromisoformat(text.replace("Z", "+00:00")))
     cycles, year = divmod(int(year_match[1]) - 1970, 400)

@@ -41,7 +41,7 @@ WORDS = {
 Lateness = Mapping[str, Mapping[int, Duration]]
 """By what they are of: quantiles by percent."""
 
-_COLUMNS = pa.schema([("epoch", pa.int64()), (WINDOW_END, pa.timestamp("us", "UTC"))])
+_PANE_END_COLUMNS = pa.schema([("epoch", pa.int64()), (WINDOW_END, pa.timestamp("us", "UTC"))])
 
 
 def lateness_quantiles(catalog: Catalog, head: Manifest | None, epochs: Sequence[EpochFigures]) -> Lateness:
@@ -110,7 +110,7 @@ def _late_rows(catalog: Catalog, head: Manifest, since_epoch: int) -> Iterator[t
     """Epoch, and last moment of the window, of the late rows that epochs after ``since_epoch`` dropped."""
     records = catalog.file_records(head.logs[UNNAMED.late], since_epoch=since_epoch)
     files = [file for record in records for file in record.files if isinstance(file, DataFile)]
-    for table in read_tables(catalog.store, files, _COLUMNS):
+    for table in read_tables(catalog.store, files, _PANE_END_COLUMNS):
         ends = table.column(WINDOW_END).cast(pa.int64()).to_pylist()
         for epoch, end in zip(table.column("epoch").to_pylist(), ends, strict=True):
             if end is not None:  # NULL: it was in no window any more

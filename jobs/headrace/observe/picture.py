@@ -12,7 +12,7 @@ from headrace.model.time import UNITS, Instant, is_finite, to_datetime
 from headrace.read.snapshots.epoch_history import EpochFigures
 
 _BLUE, _RED, _ORANGE, _GREY = "#4878a8", "#c03a2b", "#e08a1e", "#7f7f7f"
-_COUNTS = (
+_DRAWN_COUNTS = (
     ("panes_late", "late panes", _ORANGE),
     ("late_dropped", "dropped as late", _RED),
     ("rejected", "dead letters", _GREY),
@@ -74,7 +74,7 @@ def _draw_times(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
 
 def _draw_counts(axes: Axes, epochs: Sequence[EpochFigures]) -> None:
     left = [0] * len(epochs)
-    for name, what, color in _COUNTS:
+    for name, what, color in _DRAWN_COUNTS:
         widths = [e.counts.get(name, 0) for e in epochs]
         label = f"{what}: {sum(widths):,}"
         axes.barh([e.epoch for e in epochs], widths, left=left, height=0.8, color=color, label=label)

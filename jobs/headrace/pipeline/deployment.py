@@ -17,7 +17,7 @@ from headrace.model.arguments import Arguments, Length, check_keywords
 from headrace.model.time import Duration, render_duration, to_duration
 from headrace.pipeline.scheduling import check_cron, check_schedule
 
-_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FUNCTION_REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _CALLBACK = "my_package.alerts:page"
 
 
@@ -141,7 +141,7 @@ def _callback_reference(arguments: Arguments, name: str, value: object) -> str |
     if value is None:
         return None
     reference = arguments.text(name, value, _CALLBACK)
-    if not _REFERENCE.fullmatch(reference):
+    if not _FUNCTION_REFERENCE.fullmatch(reference):
         raise arguments.refusal(name, value, f"write module:function, such as {_CALLBACK!r}")
     return reference
 

@@ -160,14 +160,14 @@ def part_digests(stored: Mapping[str, Any]) -> dict[str, str]:
         parts |= {f"joins/{number}/{part}": value for part, value in join.items()}
     for number, stage in enumerate(stored["stages"], start=1):
         parts |= {f"stages/{number}/{part}": value for part, value in stage.items()}
-        for kind in _COLUMNS:
+        for kind in _PARTS_WITH_COLUMNS:
             if kind in stage:
                 parts |= {f"stages/{number}/{kind}/{name}": value for name, value in stage[kind]}
                 parts[f"stages/{number}/{kind}"] = [name for name, _ in stage[kind]]
     return {name: _json_digest(value)[:16] for name, value in parts.items()}
 
 
-_COLUMNS = ("what", "results", "rows")
+_PARTS_WITH_COLUMNS = ("what", "results", "rows")
 """Parts of a stage that name columns."""
 
 
@@ -327,11 +327,11 @@ def with_declared_names(pipeline: Pipeline, before: Mapping[str, Any]) -> Rename
 def _declared_renames(stage: Stage, old: Mapping[str, Any]) -> Formerly:
     """Old and new names that are declared: the old column is gone, and the new one was not there."""
     keys = [name for name, _ in old.get("key", ())]
-    values = [name for part in _COLUMNS for name, _ in old.get(part, ())]
+    values = [name for part in _PARTS_WITH_COLUMNS for name, _ in old.get(part, ())]
     old_columns = {*keys, *values}
     declared_renames = {a: b for a, b in stage.aggregation.renamed.items() if a in old_columns and b not in old_columns}
     claims = Counter(declared_renames.values())  # two columns cannot both be the same one: neither is
-    parts = {name: part for part in ("key", *_COLUMNS) for name, _ in old.get(part, ())}
+    parts = {name: part for part in ("key", *_PARTS_WITH_COLUMNS) for name, _ in old.get(part, ())}
     names = {a: b for a, b in declared_renames.items() if claims[b] == 1 and _part_name(stage, b) == parts[a]}
     return Formerly(*({names.get(name, name): name for name in columns} for columns in (keys, values)))
 
@@ -348,7 +348,7 @@ def _stage_renamed(old: Mapping[str, Any], formerly: Formerly, renames_above: Ma
     stage_then = {
         part: _rename_columns(value, own if part in _PARTS_OF_RESULTS else renames_above) for part, value in old.items()
     }
-    for part in ("key", *_COLUMNS):
+    for part in ("key", *_PARTS_WITH_COLUMNS):
         if part in old:
             stage_then[part] = [[own.get(name, name), value] for name, value in stage_then[part]]
     return stage_then

@@ -136,7 +136,7 @@ def _check_arguments(
         raise PipelineError(f"{call_arguments.owner}: it has no bounds; give min_value, max_value or both")
 
 
-_CLASSES: Mapping[str, type | tuple[type, ...]] = {
+_PYTHON_CLASSES: Mapping[str, type | tuple[type, ...]] = {
     "text": str,
     "number": (int, float),
     "whole number": int,
@@ -148,9 +148,9 @@ _CLASSES: Mapping[str, type | tuple[type, ...]] = {
 
 
 def _fits_kind(kind: str, value: object) -> bool:
-    if kind not in _CLASSES:
+    if kind not in _PYTHON_CLASSES:
         return kind == f"={value}"
-    return isinstance(value, _CLASSES[kind]) and (not isinstance(value, bool) or kind in ("flag", "anything"))
+    return isinstance(value, _PYTHON_CLASSES[kind]) and (not isinstance(value, bool) or kind in ("flag", "anything"))
 
 
 def _kind_names(kinds: str) -> Iterator[str]:

@@ -89,17 +89,17 @@ def parse_query(text: str) -> ParsedQuery:
         if answer["error"]:
             is_other = answer["error_type"] == "not implemented"  # a statement, but no SELECT
             problem = "it is no SELECT, or one whose columns depend on rows" if is_other else answer["error_message"]
-            raise arguments.refusal("sql", text, f"{problem}; {_WRITE}")
+            raise arguments.refusal("sql", text, f"{problem}; {_QUERY_FORM}")
         if len(answer["statements"]) != 1:
             raise arguments.refusal(
-                "sql", text, f"it is {len(answer['statements'])} statements, and must be one; {_WRITE}"
+                "sql", text, f"it is {len(answer['statements'])} statements, and must be one; {_QUERY_FORM}"
             )
         for problem in _Purity(connection).find_problems(answer["statements"][0]["node"]):
             raise arguments.refusal("sql", text, problem)
     return ParsedQuery(text.strip().removesuffix(";"), answer)
 
 
-_WRITE: Final = 'write a SELECT, such as "select *, rank() over (order by price desc) as place from rows"'
+_QUERY_FORM: Final = 'write a SELECT, such as "select *, rank() over (order by price desc) as place from rows"'
 
 
 def _parse_tree(connection: "duckdb.DuckDBPyConnection", text: str) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class _Purity:
             if path or node["table_name"].lower() not in tables:
                 yield f"it reads {'.'.join((*path, node['table_name']))}, and {_ONE_TABLE}"
         elif kind is None and node.get("type") in ("SHOW_REF", "PIVOT"):
-            yield f"{_ONE_TABLE}, and the columns that it gives are known beforehand; {_WRITE}"
+            yield f"{_ONE_TABLE}, and the columns that it gives are known beforehand; {_QUERY_FORM}"
         elif kind is None and node.get("type") == "TABLE_FUNCTION":
             name = str(node["function"].get("function_name", "")).lower()
             if name not in _TABLE_FUNCTIONS:

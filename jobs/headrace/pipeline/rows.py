@@ -57,7 +57,7 @@ _OF_ITSELF: Final = {"where": INSTANT, "when": AT_THE_END, "how": discarding()}
 _DEFAULTS_AS_COPIED: Final = {**_OF_ITSELF, "key": {}, "what": {}, "then": ()}
 """What a pipeline of rows has for these, as who copies one passes it on."""
 
-_FIELDS = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
+_PART_NAMES = ("key", "what", "where", "when", "how", "filter", "having", "renamed")
 FORMS: Final = (
     '["id", "shop"], {"id": col("order"), "amount": col("price") * 2}, or ["id", {"amount": col("price") * 2}]'
 )
@@ -100,7 +100,7 @@ class Selection(Aggregation):
     @property
     def fields(self) -> Mapping[str, object]:
         """The fields of a pipeline that has it."""
-        parts = {name: getattr(self, name) for name in _FIELDS}
+        parts = {name: getattr(self, name) for name in _PART_NAMES}
         return {**parts, "first": self, "loop": None, "rows": self.columns, "take": None}
 
     def expressions(self) -> Iterator[tuple[str, Expr]]:

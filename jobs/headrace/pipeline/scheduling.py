@@ -73,7 +73,7 @@ class _Field:
         return number
 
 
-_FIELDS = (
+_CRON_FIELDS = (
     _Field("minute", 0, 59),
     _Field("hour", 0, 23),
     _Field("day of the month", 1, 31),
@@ -152,9 +152,9 @@ def check_schedule(schedule: object) -> str | None:
 def check_cron(expression: str) -> None:
     """Raise ValueError unless ``expression`` has the five fields of a cron expression."""
     texts = expression.split()
-    if len(texts) != len(_FIELDS):
-        raise ValueError(f"it has {len(texts)} fields and not {len(_FIELDS)}")
-    _, _, days, months, _ = (field.parse_values(text) for field, text in zip(_FIELDS, texts, strict=True))
+    if len(texts) != len(_CRON_FIELDS):
+        raise ValueError(f"it has {len(texts)} fields and not {len(_CRON_FIELDS)}")
+    _, _, days, months, _ = (field.parse_values(text) for field, text in zip(_CRON_FIELDS, texts, strict=True))
     if "*" in texts[4].split(",") and min(days) > max(_DAYS_OF_MONTHS[month - 1] for month in months):
         raise ValueError("there is no such day")
 

@@ -244,7 +244,7 @@ _WHAT = (
 
 
 _ROW_TIME: Mapping[str, DataType] = {EVENT_TIME: DataType.TIMESTAMP}
-_WINDOW: Schema = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
+_WINDOW_TYPES: Schema = {WINDOW_START: DataType.TIMESTAMP, WINDOW_END: DataType.TIMESTAMP}
 
 
 @dataclass(frozen=True)
@@ -360,7 +360,7 @@ class Stage:
     def value_types(self) -> Mapping[str, ValueType]:
         """Aggregates, then columns of results, and their types, in order; or the columns of rows."""
         if self.gives_rows:
-            return {**self.leaving_types, **_WINDOW} if self.shows_windows else self.leaving_types
+            return {**self.leaving_types, **_WINDOW_TYPES} if self.shows_windows else self.leaving_types
         aggregates = {
             name: output_type(aggregate, self.schema) for name, aggregate in self.aggregation.aggregates.items()
         }
@@ -373,7 +373,7 @@ class Stage:
             columns = {name: kind for name, kind in self.value_types.items() if not isinstance(kind, PairsType)}
             return {**columns, **_ROW_TIME}
         values = readable_types(self.aggregation.aggregates, self.schema)
-        return {**self.key_types, **values, **self._result_types, **_WINDOW}
+        return {**self.key_types, **values, **self._result_types, **_WINDOW_TYPES}
 
     @cached_property
     def _result_types(self) -> Schema:
@@ -381,7 +381,7 @@ class Stage:
         if not results:
             return {}
         values = readable_types(self.aggregation.aggregates, self.schema)
-        return result_types(results, {**self.key_types, **values, **_WINDOW})
+        return result_types(results, {**self.key_types, **values, **_WINDOW_TYPES})
 
 
 def read_by(aggregation: Aggregation, schema: Schema) -> Schema:

@@ -171,7 +171,7 @@ def _changed_parts(pipeline: Pipeline, old_definition: Mapping[str, Any], now: M
         other = _other_kind(name)
         if other is not None and other in (old_digests if name in own else own):
             if name in own:
-                yield _change_of_part(pipeline, name, f"was {_KINDS[other.split('/')[2]]}")
+                yield _change_of_part(pipeline, name, f"was {_COLUMN_NOUNS[other.split('/')[2]]}")
             continue
         if not any(other.startswith(f"{name}/") for other in different):  # the list of what is named by itself
             change = "has changed" if name in old_digests and name in own else "is new" if name in own else "is gone"
@@ -182,7 +182,7 @@ def _changed_parts(pipeline: Pipeline, old_definition: Mapping[str, Any], now: M
                 yield from columns
 
 
-_KINDS = {"what": "an aggregate", "results": "a column of results"}
+_COLUMN_NOUNS = {"what": "an aggregate", "results": "a column of results"}
 
 
 def _other_kind(name: str) -> str | None:

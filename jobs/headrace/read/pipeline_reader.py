@@ -70,7 +70,7 @@ def pipelines_under(store: ObjectStore) -> Iterator[str]:
 Definition = Pipeline | str | PathLike[str]
 """A pipeline, a registered name, or ``path/to/file.py[:name]``."""
 
-_WRITE = "give a Pipeline, a registered name, or path/to/file.py[:name]"
+_PIPELINE_FORM = "give a Pipeline, a registered name, or path/to/file.py[:name]"
 
 
 def definition_of(given: Definition, call: str, name: str | None = None) -> Pipeline:
@@ -83,7 +83,7 @@ def definition_of(given: Definition, call: str, name: str | None = None) -> Pipe
     elif isinstance(given, str | PathLike) and isinstance(path := fspath(given), str):
         pipeline = resolve_pipeline(path)
     else:
-        raise Arguments(call).refusal("pipeline", given, _WRITE)
+        raise Arguments(call).refusal("pipeline", given, _PIPELINE_FORM)
     if name is not None and pipeline.name != name:
         raise UnknownPipelineError(
             f"{call}(...): the given pipeline is {pipeline.name!r}, and these are the results of {name!r}: take the "

@@ -156,9 +156,9 @@ class StepKind(StrEnum):
         return self in (StepKind.AGAIN, StepKind.DIFFERENCE)
 
 
-_KINDS = "|".join(StepKind)
-_NAME = re.compile(
-    rf"(?P<upstream>[^/]+)/(?P<epoch>\d{{8,}})-(?P<kind>{_KINDS})-(?P<begin>{SNAPSHOT}|{NOTHING})--(?P<end>{SNAPSHOT}|{NOTHING})"
+_KIND_PATTERN = "|".join(StepKind)
+_STEP_NAME = re.compile(
+    rf"(?P<upstream>[^/]+)/(?P<epoch>\d{{8,}})-(?P<kind>{_KIND_PATTERN})-(?P<begin>{SNAPSHOT}|{NOTHING})--(?P<end>{SNAPSHOT}|{NOTHING})"
 )
 
 
@@ -182,7 +182,7 @@ class UpstreamStep:
     @classmethod
     def from_split(cls, split: SourceSplit) -> "UpstreamStep":
         """What a split stands for. Raises ValueError."""
-        match = _NAME.fullmatch(split.path)
+        match = _STEP_NAME.fullmatch(split.path)
         if match is None:
             raise ValueError(f"{split.path!r} names no step along an upstream")
         begin, end = (None if match[side] == NOTHING else match[side] for side in ("begin", "end"))

@@ -90,7 +90,7 @@ def _after_blanks(text: str, place: int) -> int:
 
 Bools = NDArray[np.bool_]
 
-_SIGNS: Final = {"before": -1, "after": 1}
+_IMAGE_SIGNS: Final = {"before": -1, "after": 1}
 _OPS: Final = {"before": ("u", "d"), "after": ("c", "r", "u")}
 _OLD_VALUES: Final = ": the database must send old rows (in PostgreSQL ALTER TABLE ... REPLICA IDENTITY FULL)"
 
@@ -104,12 +104,12 @@ def rows_of_envelopes(envelope: DebeziumEnvelope, source: Source, records: Scann
     wanted_rows = {row: true_mask(pc.is_in(op, pa.array(ops))) for row, ops in _OPS.items()}
     parse_errors = _parse_errors(envelope, source, records, wanted_rows)
     parses = true_mask(parse_errors.is_null())
-    parts = {row: np.flatnonzero(parses & wanted_rows[row]) for row in _SIGNS}
+    parts = {row: np.flatnonzero(parses & wanted_rows[row]) for row in _IMAGE_SIGNS}
     broken_records = np.flatnonzero(~parses)
     record = np.concatenate([*parts.values(), broken_records])
     order = np.argsort(record, kind="stable")  # of one record the row before comes first
     record = record[order]
-    sign = np.repeat([*_SIGNS.values(), 1], [*map(len, parts.values()), len(broken_records)])[order]
+    sign = np.repeat([*_IMAGE_SIGNS.values(), 1], [*map(len, parts.values()), len(broken_records)])[order]
     columns = {c.SIGN: pa.array(sign)}
     for name, kind in source.types.items():
         of_rows = [
@@ -182,7 +182,7 @@ def _missing_columns(
     """The columns of rows that no record has, neither before a change nor after it, where records lack those."""
     if not lacks:
         return lacks
-    places = {name: {envelope.of_row(row, name) for row in _SIGNS} for name in source.in_records}
+    places = {name: {envelope.of_row(row, name) for row in _IMAGE_SIGNS} for name in source.in_records}
     return {
         name: lacks[max(columns_of_place)] for name, columns_of_place in places.items() if columns_of_place <= {*lacks}
     }

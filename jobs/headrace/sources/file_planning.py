@@ -358,7 +358,7 @@ def _version_text(file: SourceSplit) -> str:
     return f"{file.size} bytes with ETag {file.etag}"
 
 
-SHOWN = 5
+SHOWN_FILES = 5
 
 
 def root_exists(store: object_stores.ObjectStore) -> bool:
@@ -383,7 +383,7 @@ def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tu
     """Why there are no files, though there never was one: the prefix, and what is in it or around it."""
     folder = f"{prefix}/" if prefix else ""
     where = f"{store.uri.rstrip('/')}/{folder}"
-    if existing_infos := [*islice(store.list(folder), SHOWN)]:
+    if existing_infos := [*islice(store.list(folder), SHOWN_FILES)]:
         such = ", ".join(info.path.removeprefix(folder) for info in existing_infos)
         return f"no file under {where} is input, such as {such}: {_accepted_names_text(suffixes)}"
     if not root_exists(store):
@@ -392,7 +392,7 @@ def instead_of_input(store: object_stores.ObjectStore, prefix: str, suffixes: tu
     while parent_folder:
         parent_folder = parent_folder.rstrip("/").rpartition("/")[0]
         parent_folder = f"{parent_folder}/" if parent_folder else ""
-        if names := [*islice(names_in(store, parent_folder), SHOWN + 1)]:  # one more than are shown
+        if names := [*islice(names_in(store, parent_folder), SHOWN_FILES + 1)]:  # one more than are shown
             return f"nothing lies under {where}; " + _contents_text(f"{store.uri}/{parent_folder}", names)
     return f"nothing lies under {where}"
 
@@ -406,9 +406,9 @@ def _accepted_names_text(suffixes: tuple[str, ...]) -> str:
 def _contents_text(where: str, names: list[str]) -> str:
     if not names:
         return f"{where} is empty"
-    more = ", ..." if len(names) > SHOWN else ""
-    return f"{where} holds {', '.join(names[:SHOWN])}{more}"
+    more = ", ..." if len(names) > SHOWN_FILES else ""
+    return f"{where} holds {', '.join(names[:SHOWN_FILES])}{more}"
 
 
 def _first_entries(folder: Path) -> list[Path]:
-    return sorted(folder.iterdir())[: SHOWN + 1]
+    return sorted(folder.iterdir())[: SHOWN_FILES + 1]

@@ -416,7 +416,7 @@ def _foreign_objects(root: ObjectStore, pipeline: str) -> Iterator[str]:
     return (info.path for info in root.list(f"{pipeline}/") if kind_of(pipeline, info.path) is None)
 
 
-SHOWN = 3
+SHOWN_LETTERS = 3
 """How many dead letters an error names."""
 
 

@@ -35,7 +35,7 @@ FEW_SOUGHT: Final = Size(100)
 """So few names are looked for one page after the other."""
 
 _LAST_ASCII: Final = 0x7E
-_ALPHABET: Final = 0xFFF
+_ALPHABET_BITS: Final = 0xFFF
 """Letters of one language differ in these bits, as a guess."""
 
 _SURROGATES: Final = range(0xD800, 0xE000)
@@ -239,7 +239,7 @@ class _Listing:
         if later_range is None:
             return None
         shared_prefix, letter = last[: length - 1], ord(later_range.newest[0].path[length - 1 : length] or "\0")
-        top = _LAST_ASCII if letter <= _LAST_ASCII else letter | _ALPHABET
+        top = _LAST_ASCII if letter <= _LAST_ASCII else letter | _ALPHABET_BITS
         if end is not None and end.startswith(shared_prefix) and len(end) >= length:
             top = ord(end[length - 1])
         while top - letter > 1:  # about half of the letters that come there

@@ -22,7 +22,7 @@ from headrace.testing.steps import UnitTestError
 from headrace.testing.yaml_tests import UnitTest, read_tests
 
 _YAML = (".yaml", ".yml")
-_NAMES = "NAME.test.yaml beside NAME.py, tests/NAME.yaml, or tests/test_NAME.py"
+_TEST_FILE_NAMES = "NAME.test.yaml beside NAME.py, tests/NAME.yaml, or tests/test_NAME.py"
 _PYTEST_RAN = (0, 1)
 PLUGIN = "headrace.testing.plugin"
 _SHOWN = 4_000
@@ -99,7 +99,7 @@ def find_tests(path: Path) -> DiscoveredTests:
             return DiscoveredTests((path,), ())
         if path.suffix == ".py":
             return DiscoveredTests((), (path,))
-        raise UnitTestError(f"{path} is not a file of tests; they are {_NAMES}")
+        raise UnitTestError(f"{path} is not a file of tests; they are {_TEST_FILE_NAMES}")
     files = [file for file in _files_below(path) if file.is_file()]
     unit_tests = [file for file in files if file.suffix in _YAML and _is_named(file)]
     others = [file for file in files if file.suffix in _YAML and file.parent.name == "tests" and file not in unit_tests]
@@ -109,7 +109,7 @@ def find_tests(path: Path) -> DiscoveredTests:
         tuple(sorted([*unit_tests, *tests])), tuple(python), tuple(file for file in others if file not in tests)
     )
     if not tests_found.unit_tests and not tests_found.python:
-        raise UnitTestError(f"there are no tests in {path}; write {_NAMES}")
+        raise UnitTestError(f"there are no tests in {path}; write {_TEST_FILE_NAMES}")
     return tests_found
 
 
@@ -197,10 +197,10 @@ def _plugin_arguments() -> list[str]:
 
 
 def _of_pytest(case: ElementTree.Element) -> TestedItem:
-    wrong = next((child for child in case if child.tag in _VERDICTS), None)
+    wrong = next((child for child in case if child.tag in _JUNIT_VERDICTS), None)
     if wrong is not None and wrong.get("message") == "collection failure":
         return _not_collected(case.get("file") or "", wrong.text or "")
-    verdict = Verdict.PASSED if wrong is None else _VERDICTS[wrong.tag]
+    verdict = Verdict.PASSED if wrong is None else _JUNIT_VERDICTS[wrong.tag]
     message = "" if wrong is None else (wrong.text or wrong.get("message") or "").strip()
     line = case.get("line")
     return TestedItem(
@@ -225,4 +225,4 @@ def _not_collected(file: str, traceback: str) -> TestedItem:
     return TestedItem(file, line, name, Verdict.ERROR, f"it cannot be imported, so none of its tests ran: {cause}")
 
 
-_VERDICTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.SKIPPED}
+_JUNIT_VERDICTS = {"failure": Verdict.FAILED, "error": Verdict.ERROR, "skipped": Verdict.SKIPPED}

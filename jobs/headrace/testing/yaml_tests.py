@@ -47,7 +47,7 @@ from headrace.testing import steps as testing_steps
 from headrace.testing.pipeline_run import Executor, run, wrong_steps
 from headrace.testing.results import VIEWS, Result, StepResults, view_difference
 
-_TAG_PREFIX = "tag:yaml.org,2002:"
+_YAML_TAG_PREFIX = "tag:yaml.org,2002:"
 
 
 class _YamlLoader(yaml.SafeLoader):  # type: ignore[misc]
@@ -62,7 +62,7 @@ for _name, _pattern, _first in (
     ("int", r"[-+]?[0-9]+", list("-+0123456789")),
     ("float", r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.inf|\.nan", list("-+.0123456789")),
 ):
-    _YamlLoader.add_implicit_resolver(f"{_TAG_PREFIX}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
+    _YamlLoader.add_implicit_resolver(f"{_YAML_TAG_PREFIX}{_name}", re.compile(f"^(?:{_pattern})$"), _first)
 
 
 Mistakes = list[testing_steps.UnitTestError]
@@ -181,7 +181,7 @@ def _named_nodes(file: Path, mapping: yaml.MappingNode, mistakes: Mistakes) -> I
 
 def _scalar_value(scalar: yaml.Node) -> Any:
     text: str = scalar.value
-    match scalar.tag.removeprefix(_TAG_PREFIX):
+    match scalar.tag.removeprefix(_YAML_TAG_PREFIX):
         case "null":
             return None
         case "bool":

@@ -43,7 +43,7 @@ from headrace.ext import stores as store_ports
 from headrace.this_process import Size
 from headrace_snapshots.store.scheme import store_variables
 
-_ATTEMPTS: Final = 3
+_REQUEST_ATTEMPTS: Final = 3
 _SESSION: Final = "headrace"
 _KEY_VARIABLES: Final = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _CONTAINER: Final = ("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI")
@@ -230,7 +230,7 @@ def _from_sts(variables: Mapping[str, str], form: Mapping[str, str], asker: Cred
 def _http_pool() -> urllib3.PoolManager:
     """For services that are near: quickly tried, quickly given up."""
     retries = urllib3.Retry(
-        total=_ATTEMPTS, backoff_factor=0.2, status_forcelist=[500, 502, 503, 504], raise_on_status=False
+        total=_REQUEST_ATTEMPTS, backoff_factor=0.2, status_forcelist=[500, 502, 503, 504], raise_on_status=False
     )
     return urllib3.PoolManager(retries=retries, timeout=urllib3.Timeout(connect=1, read=10), ca_certs=ca_certificates())
 

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 _DATA = "data"
-_SAMPLES = {f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)}
-_FILES = {"{name}.py": "pipeline.py.txt", "tests/{name}.yaml": "test.yaml.txt", **_SAMPLES}
+_SAMPLE_FILES = {f"{_DATA}/landing/{{name}}/orders-{number}.jsonl": f"orders-{number}.jsonl" for number in (1, 2, 3)}
+_EXAMPLE_FILES = {"{name}.py": "pipeline.py.txt", "tests/{name}.yaml": "test.yaml.txt", **_SAMPLE_FILES}
 """Where each file of the example goes. Those that end in .txt are templates, of the name."""
 
-_FILES_OF_ROWS = {"{name}.py": "rows.py.txt", "tests/{name}.yaml": "rows.yaml.txt", **_SAMPLES}
+_FILES_OF_ROWS = {"{name}.py": "rows.py.txt", "tests/{name}.yaml": "rows.yaml.txt", **_SAMPLE_FILES}
 """The same of one that gives rows."""
 
 
@@ -91,7 +91,7 @@ def _scaffold_files(name: str, *, rows: bool) -> Mapping[str, str]:
     """What goes where."""
     from importlib.resources import files
 
-    example, templates = files("headrace.cli") / "example", _FILES_OF_ROWS if rows else _FILES
+    example, templates = files("headrace.cli") / "example", _FILES_OF_ROWS if rows else _EXAMPLE_FILES
     texts = {place: (example / template).read_text(encoding="utf-8") for place, template in templates.items()}
     return {
         place: text.format(name=name) if templates[place].endswith(".txt") else text for place, text in texts.items()

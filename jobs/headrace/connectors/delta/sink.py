@@ -53,7 +53,7 @@ def delta(path: str, *, connection: str, name: str | None = None) -> DeltaSink:
     return DeltaSink(sink_name(arguments, name, path.replace("/", ".")), connection_name(arguments, connection), path)
 
 
-_OPTIONS: Final[Mapping[str, str]] = {
+_STORAGE_OPTIONS: Final[Mapping[str, str]] = {
     "endpoint_url": "aws_endpoint",
     "region": "aws_region",
     "region_name": "aws_region",
@@ -109,7 +109,7 @@ def store_location(connection: Connection) -> tuple[str, dict[str, str]]:
             "s3://bucket/prefix or "
             "file:///folder"
         )
-    options = {_OPTIONS.get(name, name): value for name, value in connection.options.items()}
+    options = {_STORAGE_OPTIONS.get(name, name): value for name, value in connection.options.items()}
     if connection.user:
         options |= {"aws_access_key_id": connection.user, "aws_secret_access_key": connection.password}
     if options.get("aws_endpoint", "").startswith("http://"):

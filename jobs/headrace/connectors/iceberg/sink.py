@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _ICEBERG_TABLE = re.compile(r"[A-Za-z0-9_-]{1,100}(\.[A-Za-z0-9_-]{1,100})+")
-_PARTITIONS: Final = ("year", "month", "day", "hour")
+_PARTITION_UNITS: Final = ("year", "month", "day", "hour")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def iceberg(table: str, *, connection: str, partition_by: str | None = "day", na
     arguments = Arguments("iceberg")
     if not _ICEBERG_TABLE.fullmatch(arguments.text("table", table, "reports.sales")):
         raise arguments.refusal("table", table, "write namespace.table, with letters, digits, - and _")
-    if partition_by is not None and not (isinstance(partition_by, str) and partition_by in _PARTITIONS):
+    if partition_by is not None and not (isinstance(partition_by, str) and partition_by in _PARTITION_UNITS):
         raise arguments.refusal("partition_by", partition_by, 'write "year", "month", "day", "hour" or None')
     return IcebergSink(
         sink_name(arguments, name, table), connection_name(arguments, connection), table, partition_by=partition_by
@@ -75,7 +75,7 @@ _CATALOG: Final = "catalog"
 _CATALOG_CLASS: Final = "py-catalog-impl"
 _PATIENT_REST: Final = "headrace.connectors.iceberg.patient_rest.PatientRestCatalog"
 _PATIENT_SQL: Final = "headrace.connectors.iceberg.patient_sql.PatientSqlCatalog"
-_SIGNED: Final = "rest.sigv4-enabled"
+_SIGV4_PROPERTY: Final = "rest.sigv4-enabled"
 CONNECT_SECONDS: Final = Size(10)
 _SQLITE_PASSES: Final = re.compile(r"is locked|is busy|disk I/O error|disk is full|interrupted")
 """What SQLite says that passes."""
@@ -136,7 +136,7 @@ def catalog_properties(connection: Connection) -> dict[str, str]:
 
 def _is_signed(connection: Connection) -> bool:
     """Whether requests are signed, as catalogs of AWS ask for (SigV4)."""
-    return connection.options.get(_SIGNED, "").lower() in ("true", "1", "yes", "on", "y", "t")
+    return connection.options.get(_SIGV4_PROPERTY, "").lower() in ("true", "1", "yes", "on", "y", "t")
 
 
 def _oauth_properties(connection: Connection, uri: str) -> dict[str, str]:
@@ -150,7 +150,7 @@ def _signing_properties(connection: Connection) -> dict[str, str]:
     SinkRefusedError.
     """
     if find_spec("boto3") is None:
-        raise SinkRefusedError(f"{connection}: {_SIGNED} needs boto3: pip install 'pyiceberg[rest-sigv4]'")
+        raise SinkRefusedError(f"{connection}: {_SIGV4_PROPERTY} needs boto3: pip install 'pyiceberg[rest-sigv4]'")
     key = {"client.access-key-id": connection.user, "client.secret-access-key": connection.password}
     return {"rest.sigv4.max-retries": "0", **(key if connection.user else {})}  # the next delivery tries again
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 
-_TYPES: Final[Mapping[DataType, types.IcebergType]] = {
+_ICEBERG_TYPES: Final[Mapping[DataType, types.IcebergType]] = {
     DataType.STRING: types.StringType(),
     DataType.INT: types.LongType(),
     DataType.FLOAT: types.DoubleType(),
@@ -74,23 +74,23 @@ def iceberg_type(kind: data_types.ValueType, number: int = 1) -> types.IcebergTy
     """The type of a column, whose parts have numbers from ``number`` on: a catalog gives them others."""
     match kind:
         case data_types.ListType(item):
-            return types.ListType(number, _TYPES[item], element_required=False)
+            return types.ListType(number, _ICEBERG_TYPES[item], element_required=False)
         case data_types.PairsType(left, right):
             parts = zip(("left", "right"), (left, right), strict=True)
             pair = types.StructType(
-                *(types.NestedField(number + n, name, _TYPES[part]) for n, (name, part) in enumerate(parts, 1))
+                *(types.NestedField(number + n, name, _ICEBERG_TYPES[part]) for n, (name, part) in enumerate(parts, 1))
             )
             return types.ListType(number, pair, element_required=False)
         case data_types.StructType() | data_types.MapType():
             return _nested_type(kind, count(number))
-    return _TYPES[kind]
+    return _ICEBERG_TYPES[kind]
 
 
 def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> types.IcebergType:
     """The type of a column, or of a part of it, whose own parts have the next ``numbers``."""
     match kind:
         case data_types.ListType(item):
-            return types.ListType(next(numbers), _TYPES[item], element_required=False)
+            return types.ListType(next(numbers), _ICEBERG_TYPES[item], element_required=False)
         case data_types.StructType(fields):
             named = [(next(numbers), name, own) for name, own in fields]
             return types.StructType(
@@ -99,7 +99,7 @@ def _nested_type(kind: data_types.ColumnType, numbers: Iterator[int]) -> types.I
         case data_types.MapType(value):
             key, own = next(numbers), next(numbers)
             return types.MapType(key, types.StringType(), own, _nested_type(value, numbers), value_required=False)
-    return _TYPES[kind]
+    return _ICEBERG_TYPES[kind]
 
 
 def iceberg_schema(columns: Mapping[str, data_types.ValueType]) -> Schema:

@@ -195,7 +195,7 @@ PATIENCE: Final = Size(30.0)
 PATIENCE_AT_FIRST: Final = Size(10.0)
 """For so many seconds one that cannot be reached at all, which may be a mistake."""
 
-_OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstrap")
+_CONNECTION_OPTIONS: Final = ("tls", "cafile", "certfile", "keyfile", "mechanism", "bootstrap")
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no")
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
@@ -415,9 +415,9 @@ def _with_tls(connection: Connection) -> bool:
     """Whether to encrypt. An option that is misspelled would send passwords in clear text. Raises KafkaRefusedError."""
     options = connection.options
     for name in options:
-        if name not in _OPTIONS:
+        if name not in _CONNECTION_OPTIONS:
             raise definition.KafkaRefusedError(
-                f"{connection}: option {name!r} is not known; it takes {', '.join(_OPTIONS)}"
+                f"{connection}: option {name!r} is not known; it takes {', '.join(_CONNECTION_OPTIONS)}"
             )
     tls_option = options.get("tls", "false").lower()
     if tls_option not in (*_YES, *_NO):

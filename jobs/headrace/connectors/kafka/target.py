@@ -261,7 +261,7 @@ _OFFSETS_LOOKED_AT: Final = 1_000
 _OF_ALL: Final = b"{}"
 """The key of a record that is about all keys."""
 
-_PARTITIONS: Final = "partitions"
+_PARTITIONS_HELD: Final = "partitions"
 """Of what a topic holds: how many it had at first."""
 
 _BY_KEY: Final = DefaultPartitioner()
@@ -295,7 +295,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
         if newest is None:
             return None
         state_fields = json.loads(newest)
-        self._noted_partitions = state_fields.pop(_PARTITIONS, None)
+        self._noted_partitions = state_fields.pop(_PARTITIONS_HELD, None)
         return sink_ports.SinkState(**state_fields)
 
     def intervention(self, held: sink_ports.SinkState) -> sink_ports.Intervention | None:
@@ -412,7 +412,7 @@ class ChangeTopic(sink_ports.OpenChangeLog):
                     yield partial(producer.send, self._topic, value, _OF_ALL, place)
 
     def _as_text(self, sink_state: sink_ports.SinkState) -> bytes:
-        return json.dumps({**asdict(sink_state), _PARTITIONS: self._partitions}).encode()
+        return json.dumps({**asdict(sink_state), _PARTITIONS_HELD: self._partitions}).encode()
 
 
 def _looked_at(record: asyncio.Future[Any]) -> None:

@@ -33,7 +33,7 @@ from headrace.pipeline.scheduling import LevelProgress
 from headrace.sources.landing import Landing
 from headrace_snapshots.store import ObjectStore, scheme_of
 
-_ROW = from_arrow_schema(SCHEMA)
+_EXCHANGE_TYPE = from_arrow_schema(SCHEMA)
 _TASKS = 1_000_000
 """Tasks over rows that a user's own code made are numbered from a multiple of it on."""
 
@@ -159,7 +159,7 @@ class SparkRunner:
         """``rows`` through tasks that ``run``; plans in Spark's pages have them by ``name``."""
         task_function = self._sent.task_function(run, *arguments)
         task_function.__name__ = name
-        return rows.mapInArrow(task_function, _ROW)
+        return rows.mapInArrow(task_function, _EXCHANGE_TYPE)
 
 
 def read_input(

@@ -39,7 +39,7 @@ _CONF = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     **EXCHANGE,
 }
-_PARTITIONS = "spark.sql.shuffle.partitions"
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 _PARTITIONS_OF_A_CORE = 4
 
 
@@ -109,8 +109,8 @@ def _shuffle_into_few(session: SparkSession) -> None:
     goes into a few partitions. Spark's 200 are for clusters: a view of ten rows took three seconds of a core.
     """
     context = session.sparkContext
-    if str(context.master).startswith("local") and context.getConf().get(_PARTITIONS) is None:
-        session.conf.set(_PARTITIONS, str(_PARTITIONS_OF_A_CORE * context.defaultParallelism))
+    if str(context.master).startswith("local") and context.getConf().get(_SHUFFLE_PARTITIONS) is None:
+        session.conf.set(_SHUFFLE_PARTITIONS, str(_PARTITIONS_OF_A_CORE * context.defaultParallelism))
 
 
 def _spark_context(conf: SparkConf, at_work: threading.Event | None) -> SparkContext:

@@ -318,7 +318,7 @@ BACK_EDGE: Final = 1
 BACK_EDGES: Final = (BACK_EDGE,)
 """The inputs of the role; what comes on the second has gone round."""
 
-_WINDOW: Final = (c.WINDOW_START, c.WINDOW_END)
+_STATE_WINDOW: Final = (c.WINDOW_START, c.WINDOW_END)
 
 
 def turn_rounds(task: EpochTask, rows: Sequence[pa.RecordBatch]) -> tuple[task_results.LoopOutput, Bundles]:
@@ -458,6 +458,6 @@ class _Turning:
             values, is_open = rows.column(loop.value_part), as_numpy(rows.column(c.STATUS)) == c.OPEN
             if not is_open.all():
                 values = pc.if_else(pa.array(is_open), values, pa.scalar(None, values.type))
-            keys, window = ([rows.column(name) for name in names] for names in (stage.keys, _WINDOW))
+            keys, window = ([rows.column(name) for name in names] for names in (stage.keys, _STATE_WINDOW))
             columns = [rows.column(c.HASH), *keys, values, *window]
             yield pa.RecordBatch.from_arrays(columns, schema=loop.message_schema)

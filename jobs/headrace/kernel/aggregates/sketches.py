@@ -228,7 +228,7 @@ _HASHES, _OF_REGISTERS = 0, 1
 _RANKS: Final = 64
 """Ranks that a code of a register has room for."""
 
-_KINDS: Final = (pa.int64(), pa.float64(), DECIMAL)
+_SKETCHED_TYPES: Final = (pa.int64(), pa.float64(), DECIMAL)
 _SKETCH_HEAD: Final = struct.Struct("<3sBB")
 
 
@@ -263,7 +263,7 @@ def _distinct_sketch(items: Ints) -> bytes:
 
 def _quantile_sketch(items: pa.Array) -> bytes:
     values, levels = items.field(0), as_numpy(items.field(1))
-    kind = _KINDS.index(values.type)
+    kind = _SKETCHED_TYPES.index(values.type)
     head = _SKETCH_HEAD.pack(_QUANTILES, _FORMAT, kind) + struct.pack("<I", len(items))
     width = values.type.bit_width // 8
     octets = values.buffers()[1].slice(values.offset * width, len(values) * width)
@@ -362,8 +362,8 @@ def _decode_levels(sketch: bytes) -> pa.StructArray:
     what = "quantiles"
     kind, body = _kind_and_body(sketch, _QUANTILES, what)
     number = int.from_bytes(body[:4], "little")
-    if kind >= len(_KINDS) or len(body) != 4 + number * (1 + _KINDS[kind].bit_width // 8):
+    if kind >= len(_SKETCHED_TYPES) or len(body) != 4 + number * (1 + _SKETCHED_TYPES[kind].bit_width // 8):
         raise SketchError(f"a sketch of {what} is cut off, or damaged: it has {len(sketch):,} bytes")
     levels = pa.array(np.frombuffer(body[4 : 4 + number], np.uint8).astype(np.int8))
-    values = pa.Array.from_buffers(_KINDS[kind], number, [None, pa.py_buffer(body[4 + number :])])
+    values = pa.Array.from_buffers(_SKETCHED_TYPES[kind], number, [None, pa.py_buffer(body[4 + number :])])
     return pa.StructArray.from_arrays([values, levels], names=["value", "level"])

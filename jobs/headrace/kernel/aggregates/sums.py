@@ -135,7 +135,7 @@ def _value_per_group(values: pa.Array, groups: Groups) -> pa.Array:
 _LEAST_EXPONENT: Final = -1074
 """The exponent of the least float."""
 _BITS: Final = 32
-_DIGIT: Final = 2**_BITS - 1
+_DIGIT_MASK: Final = 2**_BITS - 1
 _MANTISSA: Final = 53
 _ROWS: Final = 1 << 14
 _LARGEST_FLOAT: Final = float(np.finfo(np.float64).max)
@@ -222,8 +222,8 @@ def _add_to_digits(digits: Ints, rows: Ints, values: Floats, lowest: int) -> Non
     place, shift = np.divmod(np.maximum(bit_position, 0), _BITS)
     place -= lowest
     sign = np.where(values < 0.0, -1, 1)
-    low, high = (whole & _DIGIT) << shift, (whole >> _BITS) << shift
-    for distance, part in enumerate((low & _DIGIT, (low >> _BITS) + (high & _DIGIT), high >> _BITS)):
+    low, high = (whole & _DIGIT_MASK) << shift, (whole >> _BITS) << shift
+    for distance, part in enumerate((low & _DIGIT_MASK, (low >> _BITS) + (high & _DIGIT_MASK), high >> _BITS)):
         np.add.at(digits, (rows, place + distance), sign * part)
 
 
@@ -231,7 +231,7 @@ def _carry_digits(digits: Ints) -> None:
     """Have all digits but the last between 0 and 2^32."""
     for place in range(digits.shape[1] - 1):
         digits[:, place + 1] += digits[:, place] >> _BITS
-        digits[:, place] &= _DIGIT
+        digits[:, place] &= _DIGIT_MASK
 
 
 def _nearest_floats(digits: Ints, lowest: int) -> Floats:

@@ -72,7 +72,7 @@ def plus_days(dates: Any, days: Any) -> Any:
 
 
 _DAY_LENGTH = 86_400_000_000
-_EPOCH = date(1970, 1, 1).toordinal()
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _known_start = lru_cache(maxsize=1 << 16)(start_of)
 
 
@@ -104,7 +104,7 @@ def _starts_around_days(where: CalendarWindows, days: list[int]) -> Ints:
     earliest = -2 if where.day_shift else -1
     for day in days:
         nearby_numbers = [
-            number_of(where, date.fromordinal(_clamp_ordinal(_clamp_ordinal(day + _EPOCH) + shift)))
+            number_of(where, date.fromordinal(_clamp_ordinal(_clamp_ordinal(day + _EPOCH_ORDINAL) + shift)))
             for shift in (earliest, 1)
         ]
         numbers.update(range(nearby_numbers[0], nearby_numbers[1] + 3))

@@ -54,7 +54,7 @@ from headrace.program.columns import FROM, Call
 
 RowColumns = Mapping[str, casts.Datum]
 
-_CASTS = ("cast_", FROM)  # either way the column knows what it is cast from
+_CAST_PREFIXES = ("cast_", FROM)  # either way the column knows what it is cast from
 _DAY_MICROSECONDS = 86_400_000_000
 _INT, _FLOAT, _BOOL, _STRING = (ARROW_TYPES[k] for k in (DataType.INT, DataType.FLOAT, DataType.BOOL, DataType.STRING))
 
@@ -91,7 +91,7 @@ def apply_node(expr: Expr, operands: list[casts.Datum]) -> casts.Datum:
             return _apply_function(expr, _OPERATORS[op], operands)
         case Call(name):
             return getattr(TriggerBatches(expr.owner), name)(*casts.broadcast_columns(operands))
-        case Function(name) if name.startswith(_CASTS):
+        case Function(name) if name.startswith(_CAST_PREFIXES):
             return casts.cast_value(operands[0], DataType(name.rpartition("_")[2]))
         case Function(name):
             return _apply_function(expr, _FUNCTIONS[name], operands)

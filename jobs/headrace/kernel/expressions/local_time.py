@@ -301,9 +301,9 @@ def _zero_pad(value: Callable[[Ints], Ints], width: int) -> Callable[[Ints], pa.
     return lambda clock_times: pc.ascii_lpad(pa.array(value(clock_times)).cast(pa.string()), width, "0")
 
 
-_NAMES = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
+_PART_OF_DIRECTIVE = {"%Y": "year", "%m": "month", "%d": "day", "%H": "hour", "%M": "minute", "%S": "second"}
 _SPELLED: Mapping[str, Callable[[Ints], pa.Array]] = {
-    **{part: _zero_pad(PARTS[name], SHOWN[part]) for part, name in _NAMES.items()},
+    **{part: _zero_pad(PARTS[name], SHOWN[part]) for part, name in _PART_OF_DIRECTIVE.items()},
     "%f": _zero_pad(lambda clock_times: clock_times % _SECOND, SHOWN["%f"]),
     "%y": _zero_pad(lambda clock_times: _year(clock_times) % 100, SHOWN["%y"]),
     "%j": _zero_pad(_day_of_year, SHOWN["%j"]),

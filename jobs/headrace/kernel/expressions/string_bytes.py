@@ -229,7 +229,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _parse_int(digits: str) -> int | float:
-    return int(digits) if len(digits) <= _MOST_DIGITS else float(digits)
+    return int(digits) if len(digits) <= _MOST_INTEGER_DIGITS else float(digits)
 
 
 def _float_or_none(value: Any) -> float | None:
@@ -237,7 +237,7 @@ def _float_or_none(value: Any) -> float | None:
 
 
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{}\]]', re.DOTALL)
-_MOST_DIGITS = 300
+_MOST_INTEGER_DIGITS = 300
 """Those of a whole number that a float holds."""
 
 _ACCEPTED: dict[pa.DataType, Callable[[Any], Any]] = {

@@ -21,9 +21,9 @@ Read = Expr | str
 Key = Expr | str | Collection[str | Column | Mapping[str, Expr]] | Mapping[str, Expr] | None
 """The columns of a key: the name of one, expressions by name, several of both, or None for one group of all."""
 
-_SIGNS = {"and": "&", "or": "|"}
+_PYTHON_SIGNS = {"and": "&", "or": "|"}
 
-_KEY = (
+_KEY_FORMS = (
     'the name of a column, a list of names, {"name": expression}, ["name", {"other": expression}], or None for one '
     "group of all"
 )
@@ -45,7 +45,7 @@ def column_or_expression(arguments: Arguments, name: str, value: object) -> Expr
     raise arguments.refusal(name, value, 'write the name of a column, or an expression such as col("price") * 2')
 
 
-def key_columns(arguments: Arguments, name: str, value: object, forms: str = _KEY) -> dict[str, Expr]:
+def key_columns(arguments: Arguments, name: str, value: object, forms: str = _KEY_FORMS) -> dict[str, Expr]:
     """The columns of a key, by name and in order. ``forms`` says how they may be written, for messages."""
     if value is None:
         return {}
@@ -89,7 +89,7 @@ def _in_python(expr: Expr) -> str:
         case Function(name, args):
             return render(Function(name, tuple(Column(_in_python(part)) for part in args)))
         case Binary(op, left, right):
-            return render(Binary(_SIGNS.get(op, op), Column(_in_python(left)), Column(_in_python(right))))
+            return render(Binary(_PYTHON_SIGNS.get(op, op), Column(_in_python(left)), Column(_in_python(right))))
     return render(expr)
 
 

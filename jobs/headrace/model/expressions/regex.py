@@ -24,7 +24,7 @@ CharacterRanges = tuple[tuple[int, int], ...]
 _DIGITS: CharacterRanges = ((0x30, 0x39),)
 _WORD_RANGES: CharacterRanges = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
 _SPACE: CharacterRanges = ((0x09, 0x0D), (0x20, 0x20))
-_CLASSES = {"d": _DIGITS, "w": _WORD_RANGES, "s": _SPACE}
+_CHARACTER_CLASSES = {"d": _DIGITS, "w": _WORD_RANGES, "s": _SPACE}
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "v": "\v"}
 
 
@@ -63,12 +63,12 @@ def to_captures(pattern: str) -> Captures:
     return Captures(regex.re2, reader.groups, regex.may_be_empty)
 
 
-_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
+_GROUP_REFERENCE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 def check_replacement(new: str, groups: int) -> None:
     r"""Raise RegexError unless each backslash in ``new`` is ``\\`` or names one of so many groups, ``\0`` the whole."""
-    for reference in _REFERENCE.finditer(new):
+    for reference in _GROUP_REFERENCE.finditer(new):
         if reference[1] not in ("\\", *map(str, range(min(groups, 9) + 1))):
             raise RegexError(f"{reference[0]} names no group of the pattern; write \\\\ for a backslash")
 
@@ -200,9 +200,13 @@ class _RegexReader:
     def read_escape(self) -> CharacterRanges:
         r"""What a backslash, already consumed, makes of the next character."""
         letter = self.next_character()
-        if letter.lower() in _CLASSES and letter:
+        if letter.lower() in _CHARACTER_CLASSES and letter:
             self.position += 1
-            return _CLASSES[letter] if letter in _CLASSES else _complement_ranges(_CLASSES[letter.lower()])
+            return (
+                _CHARACTER_CLASSES[letter]
+                if letter in _CHARACTER_CLASSES
+                else _complement_ranges(_CHARACTER_CLASSES[letter.lower()])
+            )
         if letter in _CONTROLS:
             self.position += 1
             return ((ord(_CONTROLS[letter]), ord(_CONTROLS[letter])),)

@@ -136,7 +136,7 @@ _D, _Y, _M = data_types.DataType.DATE, data_types.DataType.BYTES, data_types.Dat
 Kind = data_types.DataType | None
 AnyKind = Kind | data_types.NestedType
 
-_CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
+_ALLOWED_CASTS: Mapping[data_types.DataType, frozenset[data_types.DataType]] = {
     _B: frozenset({_I, _F, _S, _T}),
     **dict.fromkeys((_I, _F), frozenset({_B, _I, _F, _S, _T, _M})),
     _T: frozenset({_B, _I, _F, _S, _D}),
@@ -329,9 +329,11 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> AnyKind:
 
 
 def _cast_type(expr: Expr, source: Kind, target: data_types.DataType) -> data_types.DataType:
-    if source is None or source is target or target in _CASTS[source]:
+    if source is None or source is target or target in _ALLOWED_CASTS[source]:
         return target
-    raise _type_error(expr, f"a {source} cannot be cast to {target}, only to {', '.join(sorted(_CASTS[source]))}")
+    raise _type_error(
+        expr, f"a {source} cannot be cast to {target}, only to {', '.join(sorted(_ALLOWED_CASTS[source]))}"
+    )
 
 
 _OF_OPERANDS = frozenset({"concat", "contains", "power", "log", "bit_and", "bit_or", "bit_xor"})

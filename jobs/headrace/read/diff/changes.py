@@ -48,7 +48,7 @@ __getattr__ = redirect_names(__name__)
 BATCH_ROWS = 100_000
 _CHANGES_TABLE = "headrace_changes"
 _COPIED = "headrace_copied"
-_ROW = "_headrace_row"
+_ROW_COLUMN = "_headrace_row"
 
 
 @dataclass(frozen=True)
@@ -105,10 +105,12 @@ class StoredChanges(Changes):
         import pyarrow as pa
 
         same = same_identity("r", "c", self.identity)
-        numbered_copy = copied.select([*self.identity]).append_column(_ROW, pa.array(range(len(copied)), pa.int64()))
+        numbered_copy = copied.select([*self.identity]).append_column(
+            _ROW_COLUMN, pa.array(range(len(copied)), pa.int64())
+        )
         with self._register_copy(numbered_copy):
             kept_rows = self.database.sql(
-                f"select r.{_ROW} from {_COPIED} r anti join {_CHANGES_TABLE} c on {same} order by 1"
+                f"select r.{_ROW_COLUMN} from {_COPIED} r anti join {_CHANGES_TABLE} c on {same} order by 1"
             )
             return copied.take(kept_rows.to_arrow_table().column(0))
 

@@ -138,12 +138,12 @@ class Lineage:
         ]
         reading = {one.reader for one in self.readings}
         rows += [
-            {**dict.fromkeys(_COLUMNS), "pipeline": str(name), "snapshot": head.snapshot, "epoch": head.epoch}
+            {**dict.fromkeys(_TABLE_COLUMNS), "pipeline": str(name), "snapshot": head.snapshot, "epoch": head.epoch}
             for name, head in self.heads.items()
             if name not in reading
         ]
         rows += [
-            {**dict.fromkeys(_COLUMNS), "pipeline": str(one.reader), "reads": str(one.upstream), "lag": one.why}
+            {**dict.fromkeys(_TABLE_COLUMNS), "pipeline": str(one.reader), "reads": str(one.upstream), "lag": one.why}
             for one in self.searched.unseen
         ]
         return rows
@@ -166,10 +166,10 @@ class Lineage:
         return "\n".join(self.lines()) or "no pipelines"
 
     def _repr_html_(self) -> str:
-        return html_table(_COLUMNS, self.rows(), "pipelines")
+        return html_table(_TABLE_COLUMNS, self.rows(), "pipelines")
 
 
-_COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
+_TABLE_COLUMNS = ["pipeline", "snapshot", "epoch", "reads", "up to", "published", "lag"]
 
 
 def read_lineage(

@@ -22,7 +22,7 @@ from headrace.model.time import BEGIN_OF_CALENDAR, END_OF_CALENDAR, Instant, iso
 
 TIME: Final = pa.timestamp("us", "UTC")
 
-_TYPES: Final = {
+_ARROW_OF_KIND: Final = {
     DataType.STRING: pa.string(),
     DataType.INT: pa.int64(),
     DataType.FLOAT: pa.float64(),
@@ -36,7 +36,7 @@ _TYPES: Final = {
 
 def schema_of(columns: Mapping[str, ValueType]) -> pa.Schema:
     """The columns with their Arrow types, timestamps in UTC."""
-    return pa.schema([(name, arrow_type(kind, _TYPES)) for name, kind in columns.items()])
+    return pa.schema([(name, arrow_type(kind, _ARROW_OF_KIND)) for name, kind in columns.items()])
 
 
 def named_as(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -52,9 +52,9 @@ STATE = "state"
 """The name of the view of windows that are still open (``read.open_windows``), which is no result."""
 
 _TIME = DataType.TIMESTAMP
-_WINDOW = {WINDOW_START: _TIME, WINDOW_END: _TIME}
+_WINDOW_TYPES = {WINDOW_START: _TIME, WINDOW_END: _TIME}
 _PANE_INFO = {
-    **_WINDOW,
+    **_WINDOW_TYPES,
     "pane_time": _TIME,
     "timing": DataType.STRING,
     "pane_index": DataType.INT,
@@ -243,7 +243,7 @@ class ViewColumns:
             case View.CURRENT | View.PANES:
                 return {**self.keys, **self.values, **(_ROW_INFO if self.are_rows else _PANE_INFO)}
             case View.LATE:
-                return {**self.late_keys, "event_time": _TIME, **_WINDOW, **_ORIGIN, **_RAW}
+                return {**self.late_keys, "event_time": _TIME, **_WINDOW_TYPES, **_ORIGIN, **_RAW}
             case View.REJECTED:
                 return {**({"output": DataType.STRING} if self.output else {}), **_REJECTED}
 

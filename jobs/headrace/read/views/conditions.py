@@ -56,7 +56,7 @@ MOST_KEYS = 256
 Interval = tuple[int, int]
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**63 - 1
 _ANY_NUMBERS: Final[Interval] = (_LEAST_INT, _GREATEST_INT)
-_EPOCH = "epoch"
+_EPOCH_COLUMN = "epoch"
 _DECIMALS = 10**27
 """Decimals that are nearer to zero need no rounding to be compared."""
 
@@ -119,7 +119,7 @@ def needed_parts(
     """
     bounds = list(stated)
     windows = [_bounds_interval(bound) for bound in bounds if bound.column in extent]
-    epochs = [_bounds_interval(bound) for bound in bounds if bound.column == _EPOCH]
+    epochs = [_bounds_interval(bound) for bound in bounds if bound.column == _EPOCH_COLUMN]
     return NeededRows(
         _key_groups(bounds, keys), reduce(_intersect, windows, _ANY_NUMBERS), reduce(_intersect, epochs, _ANY_NUMBERS)
     )
@@ -253,14 +253,14 @@ def bounds_of_either(left: Sequence[ColumnBounds], right: Sequence[ColumnBounds]
             yield ColumnBounds(one.column, (*one.values, *other.values))
 
 
-_OPERATORS: Final = {
+_SQL_OPERATORS: Final = {
     "COMPARE_EQUAL": "==",
     "COMPARE_LESSTHAN": "<",
     "COMPARE_LESSTHANOREQUALTO": "<=",
     "COMPARE_GREATERTHAN": ">",
     "COMPARE_GREATERTHANOREQUALTO": ">=",
 }
-_TIMES: Final = {"date", "timestamp", "timestamptz", "timestamp with time zone"}
+_SQL_TIME_TYPES: Final = {"date", "timestamp", "timestamptz", "timestamp with time zone"}
 _NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]*)?")
 
 Tree = Mapping[str, Any]
@@ -285,8 +285,8 @@ def _bounds_in_tree(tree: Tree, kinds: _Kinds) -> Iterator[ColumnBounds]:
                 lambda one, other: [*bounds_of_either(one, other)],
                 [[*_bounds_in_tree(child, kinds)] for child in children],
             )
-        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _OPERATORS:
-            op = _OPERATORS[kind]
+        case {"class": "COMPARISON", "type": kind, "left": left, "right": right} if kind in _SQL_OPERATORS:
+            op = _SQL_OPERATORS[kind]
             for column, constant, operator in ((left, right, op), (right, left, TURNED[op])):
                 for name, value_kind in _column_of_tree(column, kinds):
                     yield from bounds_of_comparison(name, operator, _literal_value(constant, value_kind))
@@ -335,7 +335,7 @@ def _time_constant(tree: Tree, kind: DataType) -> Any | None:
             "class": "CAST",
             "child": {"class": "CONSTANT", "literal": {"kind": "STRING", "text": text}},
             "type_expr": {"type_name": name},
-        } if name.lower() in ({"date"} if kind is DataType.DATE else _TIMES):
+        } if name.lower() in ({"date"} if kind is DataType.DATE else _SQL_TIME_TYPES):
             literal = f"{sql_literal(text)}::{name}"
         case _:
             return None

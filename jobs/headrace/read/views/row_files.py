@@ -242,7 +242,7 @@ def standing_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
 
 
 SIGN: Final = "_headrace_sign"
-_SIGNED: Final = f"case when {GONE} then -1 else 1 end"
+_SIGN_OF_RECORD: Final = f"case when {GONE} then -1 else 1 end"
 
 
 def signs_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
@@ -250,7 +250,7 @@ def signs_of(rows: str, columns: Sequence[str], shown: ViewColumns) -> str:
     are summed, less the withdrawals whose rows have not come.
     """
     if shown.folding is Folding.SUMMED:
-        return f"select {sql_columns(columns)}, {_SIGNED} as {SIGN} from {rows}"
+        return f"select {sql_columns(columns)}, {_SIGN_OF_RECORD} as {SIGN} from {rows}"
     return f"select *, 1 as {SIGN} from ({standing_of(rows, columns, shown)})"
 
 
@@ -263,7 +263,7 @@ def summed_of(rows: str, columns: Sequence[str], identity: Sequence[str]) -> str
     """
     same = sql_columns(identity)
     rank_column = f"row_number() over (partition by {same}, {GONE} order by {sql_columns(PLACE)}) as {_RANK}"
-    sum_column = f"sum({_SIGNED}) over (partition by {same}) as {_SUM}"
+    sum_column = f"sum({_SIGN_OF_RECORD}) over (partition by {same}) as {_SUM}"
     stands = f"not {GONE} and {_RANK} <= {_SUM}"
     return f"select {sql_columns(columns)} from (select *, {rank_column}, {sum_column} from {rows}) where {stands}"
 
@@ -274,7 +274,7 @@ def number_standing(rows: str, shown: ViewColumns) -> str:
         case Folding.NEWEST:
             return number_of(rows, shown.identity)
         case Folding.SUMMED:
-            sums = f"select sum({_SIGNED}) as n from {rows} group by {sql_columns(shown.identity)}"
+            sums = f"select sum({_SIGN_OF_RECORD}) as n from {rows} group by {sql_columns(shown.identity)}"
             return f"select coalesce(sum(greatest(n, 0)), 0)::bigint from ({sums})"
     return f"select count(*) from {rows}"
 

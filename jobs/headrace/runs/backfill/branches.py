@@ -244,16 +244,16 @@ def _is_before(pipeline: Pipeline, link: Link, start: Instant) -> bool:
     return newest is None or newest < start
 
 
-PREFIX = "backfill-scheduled__"
+SCHEDULED_PREFIX = "backfill-scheduled__"
 """How the branches of runs of the schedule begin; their times follow, so their names sort by age."""
 
-KEPT = 3
+KEPT_BRANCHES = 3
 """How many of the newest stay."""
 
-STILL = timedelta(days=1)
+STILL_TIME = timedelta(days=1)
 """Somebody may still work on a branch that has moved since: a run that hangs, or a person."""
 
-UNUSED = timedelta(days=14)
+UNUSED_TIME = timedelta(days=14)
 """So long a branch stays that is called by the run of Airflow which somebody has started."""
 
 _OF_A_RUN = re.compile(r"backfill-(?:manual|operator_triggered|asset_triggered)__.*-[0-9a-f]{8}")
@@ -276,8 +276,8 @@ class DroppedBranch:
 
 
 def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[[], Set[str]]) -> list[DroppedBranch]:
-    """Drop the branches of the schedule's runs before that of ``own``, but for the newest KEPT, and those on which
-    anything was done in the time STILL before ``now``; and of runs that people have started those that are UNUSED.
+    """Drop the branches of the schedule's runs before that of ``own``, but for the newest, and those on which anything
+    was done shortly (STILL_TIME) before ``now``; and of runs that people have started those that are not used.
     Those stay that are ``awaited``, as it says: a run is not done with them, and may wait for a person.
 
     Whether anything was done is decided on the very head of the log that the drop follows. A run that is at work all
@@ -285,7 +285,9 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
     """
     dropped_branches: list[DroppedBranch] = []
     head = catalog.head()
-    old_branches = dict.fromkeys(_old_branches(head, own), STILL) | dict.fromkeys(_of_people(head, own), UNUSED)
+    old_branches = dict.fromkeys(_old_branches(head, own), STILL_TIME) | dict.fromkeys(
+        _of_people(head, own), UNUSED_TIME
+    )
     staying = awaited() if old_branches else frozenset()
     for name, idle_time in old_branches.items():
         if name in staying:
@@ -304,14 +306,16 @@ def drop_abandoned(catalog: Catalog, own: str, now: datetime, awaited: Callable[
 
 def how_long(name: str) -> str:
     """How long a branch of that name stays that nobody promotes, in words."""
-    if name.startswith(PREFIX):
-        return f"until the schedule has {KEPT} newer ones"
-    return f"until it has not changed for {UNUSED.days} days" if _OF_A_RUN.fullmatch(name) else "until it is dropped"
+    if name.startswith(SCHEDULED_PREFIX):
+        return f"until the schedule has {KEPT_BRANCHES} newer ones"
+    return (
+        f"until it has not changed for {UNUSED_TIME.days} days" if _OF_A_RUN.fullmatch(name) else "until it is dropped"
+    )
 
 
 def _old_branches(head: Head, own: str) -> list[str]:
-    names = sorted(name for name in head.generations if name.startswith(PREFIX) and name < own)
-    return names[:-KEPT]
+    names = sorted(name for name in head.generations if name.startswith(SCHEDULED_PREFIX) and name < own)
+    return names[:-KEPT_BRANCHES]
 
 
 def _of_people(head: Head, own: str) -> list[str]:

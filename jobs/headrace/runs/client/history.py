@@ -131,7 +131,7 @@ class PipelineStorage(PipelineReader):
         return plot_lateness(catalog, at, epochs, None if out is None else Path(out))
 
 
-BY_HAND = "rolled back by hand"
+ROLLED_BACK_BY_HAND = "rolled back by hand"
 
 
 class PipelineHistory(PipelineStorage):
@@ -231,7 +231,7 @@ class PipelineHistory(PipelineStorage):
         *,
         to: str,
         branch: str = MAIN,
-        message: str = BY_HAND,
+        message: str = ROLLED_BACK_BY_HAND,
         dry_run: Literal[False] = False,
         give_up_delivered: bool = False,
     ) -> "Entry": ...
@@ -242,7 +242,7 @@ class PipelineHistory(PipelineStorage):
         *,
         to: str,
         branch: str = MAIN,
-        message: str = BY_HAND,
+        message: str = ROLLED_BACK_BY_HAND,
         dry_run: Literal[True],
         give_up_delivered: bool = False,
     ) -> "GivenUp": ...
@@ -252,7 +252,7 @@ class PipelineHistory(PipelineStorage):
         *,
         to: str,
         branch: str = MAIN,
-        message: str = BY_HAND,
+        message: str = ROLLED_BACK_BY_HAND,
         dry_run: bool = False,
         give_up_delivered: bool = False,
     ) -> "Entry | GivenUp":

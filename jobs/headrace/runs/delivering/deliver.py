@@ -84,7 +84,7 @@ class UnknownSinkError(FixConfigError, code="config.unknown_sink"):
 _logger = logging.getLogger(__name__)
 
 _FILE: Final = "file://"
-_ATTEMPTS: Final = 5
+_DELIVERY_ATTEMPTS: Final = 5
 """So often a delivery that another one came before looks again."""
 
 _REASONS: Final = {
@@ -408,7 +408,7 @@ def _deliver_with_retries(catalog: Catalog, output: str, sink: Sink, *, take_ove
     later one of two looks first, and not both at the same time.
     """
     for attempt in tenacity.Retrying(
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        stop=tenacity.stop_after_attempt(_DELIVERY_ATTEMPTS),
         wait=tenacity.wait_random_exponential(0.2, max=5),
         retry=tenacity.retry_if_exception_type(sink_ports.SinkMovedError),
         reraise=True,

@@ -39,8 +39,8 @@ if TYPE_CHECKING:  # a task of Airflow chooses without what computes
 P = ParamSpec("P")
 R = TypeVar("R")
 
-INPUT: Final = "HEADRACE_AUTO_INPUT"
-STATE: Final = "HEADRACE_AUTO_STATE"
+INPUT_VARIABLE: Final = "HEADRACE_AUTO_INPUT"
+STATE_VARIABLE: Final = "HEADRACE_AUTO_STATE"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Bounds:
     @classmethod
     def from_environment(cls) -> "Bounds":
         """Reads the bounds from the environment. Raises SizeError."""
-        sizes = {"input": size_in(INPUT), "state": size_in(STATE)}
+        sizes = {"input": size_in(INPUT_VARIABLE), "state": size_in(STATE_VARIABLE)}
         return cls(**{name: size for name, size in sizes.items() if size is not None})
 
 
@@ -110,8 +110,8 @@ def fitting_executor(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> 
     if functions := pipeline.spark_functions:
         return ExecutorDecision(SPARK, f"auto: the pipeline names Spark code, {functions[0].name}")
     for size, bound, kind_of_bytes, variable in (
-        (work.input, bounds.input, "new input", INPUT),
-        (work.state, bounds.state, "state", STATE),
+        (work.input, bounds.input, "new input", INPUT_VARIABLE),
+        (work.state, bounds.state, "state", STATE_VARIABLE),
     ):
         if size > bound:
             return ExecutorDecision(

@@ -168,7 +168,7 @@ FORMAT: Final = 1
 EPOCHS: Final = 20
 """Epochs that a summary has: enough for a curve, and for shares that one odd file does not decide."""
 
-SPLIT: Final = ", split "
+SPLIT_MARK: Final = ", split "
 """Between the names of an input and of its split that hold the watermark back."""
 
 
@@ -334,7 +334,7 @@ class PipelineSummary(msgspec.Struct, frozen=True):
         """The same without what comes from records: the name of a split, messages that may quote values."""
         return msgspec.structs.replace(
             self,
-            held_back_by=self.held_back_by and self.held_back_by.partition(SPLIT)[0],
+            held_back_by=self.held_back_by and self.held_back_by.partition(SPLIT_MARK)[0],
             run=None if self.run is None else self.run.without_values,
             outputs=tuple(output.without_values for output in self.outputs),
         )
@@ -509,7 +509,9 @@ def _of_main(manifest: Manifest) -> dict[str, Any]:
         "committed_at": manifest.created_at,
         "watermark": render(progress.watermark),
         "newest_event_time": None if progress.newest is None else render(progress.newest),
-        "held_back_by": None if holder is None else SPLIT.join(part for part in (holder.input, holder.split) if part),
+        "held_back_by": None
+        if holder is None
+        else SPLIT_MARK.join(part for part in (holder.input, holder.split) if part),
         "held_since": None if holder is None or holder.since is None else render(holder.since),
         "fires_at": _due_text(progress.due_time),
         "fires_after": _due_text(progress.due_event),
