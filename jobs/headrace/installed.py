@@ -163,11 +163,11 @@ class EntryPointGroup(Generic[T]):
     def replace_part(self, name: str, part: T) -> "Iterator[None]":
         """Inside, this process has ``part`` for the one called ``name``: so a test gives a fake of Headrace's own."""
         own = self[name]
-        _LOADED[self.group, name] = part
+        _LOADED_PARTS[self.group, name] = part
         try:
             yield
         finally:
-            _LOADED[self.group, name] = own
+            _LOADED_PARTS[self.group, name] = own
 
     def _declared_entry_points(self) -> "Sequence[EntryPoint]":
         """What distributions declare. Raises BrokenEntryPointError for a name of Headrace's own."""

@@ -121,7 +121,7 @@ def _without_answer(request: Callable[[], object]) -> None:
 
 
 @contextmanager
-def disturb_stores(plan: Plan, scheme: str = "file") -> Iterator[None]:
+def disturb_stores(plan: FaultPlan, scheme: str = "file") -> Iterator[None]:
     """Inside, each store of a ``scheme`` that this process opens does what ``plan`` says."""
     own = store_ports.SCHEMES[scheme]
     disturbed = replace(own, open=lambda uri: FaultyStore(own.open(uri), plan))

@@ -257,7 +257,7 @@ def lookup(
     right: Input,
     on: On,
     *,
-    columns: Columns = None,
+    columns: JoinColumns = None,
     order: Read | None = None,
     deleted: Expr | None = None,
     where: Expr | None = None,

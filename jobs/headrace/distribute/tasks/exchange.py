@@ -74,7 +74,9 @@ def message_batches(
     stamp, header = digest.digest(), pickle.dumps(result)
     for part in range(parts):
         stream = streams.get(part, pa.py_buffer(b""))
-        blobs = [stream[start : start + BLOB_BYTES.value].to_pybytes() for start in range(0, len(stream), BLOB_BYTES.value)]
+        blobs = [
+            stream[start : start + BLOB_BYTES.value].to_pybytes() for start in range(0, len(stream), BLOB_BYTES.value)
+        ]
         # the first blob says how many follow, so that a lost one is noticed
         head = len(blobs).to_bytes(4, "little") + header
         for number, blob in enumerate([head, *blobs]):
