@@ -78,7 +78,7 @@ def test_what_is_aggregated_behind_it_is_never_withdrawn(trades: Trades) -> None
 
 def test_no_left_row_is_kept_and_of_each_key_the_newest_version(trades: Trades) -> None:
     pipeline = rated(lookup(lateness=None), name="kept", rows=["id", "rate"])
-    for number in range(FANOUT + 2):
+    for number in range(FANOUT.value + 2):
         trades.run(pipeline, trades=[trade("a", number)], rates=[rate(0, number), rate(0, number, ccy="eur")])
     catalog = Catalog(open_store(trades.root), pipeline.name)
     tables = catalog.manifest(catalog.head().refs[MAIN]).tables
