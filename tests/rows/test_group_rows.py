@@ -16,7 +16,8 @@ from headrace.describe.pipeline import pipeline_sections
 from headrace.errors import PipelineError
 from headrace.runs.restore import ChangedPipelineError
 from tests.rows.orders import CHANGES, ORDERS, Orders, minute, order
-from tests.rows.test_delivered_rows import Table, deliver_to
+from tests.rows.test_delivered_rows import Table
+from tests.sinks.given_target import delivering_to
 
 HOUR = hr.FixedWindows("1h")
 
@@ -227,13 +228,14 @@ def test_ids_of_rows_of_groups_are_audited(orders: Orders) -> None:
 
 
 def test_a_target_has_the_newest_row_of_each_id(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
     sink = hr.postgres("orders", connection="nowhere")
     newest = taking(hr.newest("price"), ["shop", "price"], key="id", id="id", sinks=[sink])
     target = Table()
-    deliver_to(target, monkeypatch)
     for records in ([order("a", 1), order("b", 1)], [order("a", 3, 1), order("c", 1)], [order("a", 2, 2)]):
         orders.run(newest, *records)
-        orders.handle(newest).deliver()
+        with delivering_to(target):
+            orders.handle(newest).deliver()
     assert {key: row["price"] for (key,), row in target.there.items()} == {"a": 3, "b": 1, "c": 1}
 
 

@@ -18,7 +18,8 @@ from headrace.runs.executors.on_spark import AUDIT_BYTES
 from headrace.runs.options import RunOptions
 from headrace.runs.process import process
 from tests.rows.orders import Orders, order
-from tests.rows.test_delivered_rows import Log, Table, deliver_to
+from tests.rows.test_delivered_rows import Log, Table
+from tests.sinks.given_target import delivering_to
 from tests.sinks.worlds import DeltaWorld
 
 SCHEMA = {"id": str, "tags": list[str], "weights": list[float], "sign": int, "at": datetime}
@@ -164,6 +165,7 @@ def test_united_outputs_have_the_lists_that_all_have(orders: Orders) -> None:
 
 
 def test_a_table_and_a_log_hold_lists(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
     table, log = Table(), Log()
     pipeline = tagged(sinks=[hr.postgres("orders", connection="nowhere")])
     steps = [
@@ -173,8 +175,8 @@ def test_a_table_and_a_log_hold_lists(orders: Orders, monkeypatch: pytest.Monkey
     ]
     for records in steps:
         orders.run(pipeline, *records)
-        deliver_to(table, monkeypatch)
-        orders.handle(pipeline).deliver()
+        with delivering_to(table):
+            orders.handle(pipeline).deliver()
         held = Counter(str([row["id"], row["tags"]]) for row in table.rows())
         assert held == standing(orders, pipeline, "id", "tags")
     assert log.number == 0

@@ -25,7 +25,8 @@ from headrace.runs.process import process
 from headrace.testing import rows, run
 from tests.reference.strategies import examples
 from tests.rows.orders import Orders
-from tests.rows.test_delivered_rows import Table, deliver_to
+from tests.rows.test_delivered_rows import Table
+from tests.sinks.given_target import delivering_to
 from tests.sinks.worlds import DeltaWorld
 
 ADDRESS: dict[str, Any] = {"city": str, "place": {"x": float, "seen": datetime, "names": list[str]}}
@@ -196,11 +197,12 @@ def test_another_pipeline_reads_them(orders: Orders) -> None:
 
 
 def test_a_table_holds_them_as_json(orders: Orders, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_CONN_NOWHERE", "postgresql://127.0.0.1:9/none")
     table, pipeline = Table(), nested(sinks=[hr.postgres("orders", connection="nowhere")])
     for step in STEPS:
         orders.run(pipeline, *step)
-        deliver_to(table, monkeypatch)
-        orders.handle(pipeline).deliver()
+        with delivering_to(table):
+            orders.handle(pipeline).deliver()
     assert Counter(as_text(row, ["id", *NESTED]) for row in table.rows()) == expected_rows(ALL, ["id", *NESTED])
 
 
