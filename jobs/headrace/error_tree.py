@@ -58,7 +58,6 @@ TREE: Final = """
     - config.not_installed             NotInstalledError            headrace.errors
     - config.not_registered            NotRegisteredError           headrace.installed
     - config.not_rehearsed             NotRehearsedError            headrace_airflow.forms
-    - config.not_repeatable            NotRepeatableError           headrace.runs.backfill.replay
     - config.nothing_to_release        NothingToReleaseError        headrace.runs.publishing.publish
     - config.object_path               ObjectPathError              headrace.ext.stores
     - config.other_definition          OtherDefinitionError         headrace.runs.publishing.patch

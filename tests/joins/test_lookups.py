@@ -14,8 +14,7 @@ import pytest
 import headrace as hr
 from headrace import col
 from headrace.describe.pipeline import pipeline_notes, pipeline_sections
-from headrace.errors import FixConfigError, PipelineError
-from headrace.runs.backfill.replay import NotRepeatableError
+from headrace.errors import PipelineError
 from headrace.runs.option_kinds import RunOptionsError
 from headrace.testing import processing_time, rows, run, together
 from headrace_snapshots.catalog import Catalog
@@ -44,9 +43,9 @@ def test_a_row_meets_what_came_last_whatever_event_times_say_and_keeps_it(trades
     pipeline = rated(lookup(outer=True))
     trades.run(pipeline, trades=[trade("early", 5)])
     trades.run(pipeline, trades=[trade("a", 5)], rates=[rate(600, 1)])
-    trades.run(pipeline, rates=[rate(0, 2)])
+    trades.run(pipeline, rates=[rate(0, 0)])
     trades.run(pipeline, trades=[trade("b", 20), trade("none", 20, ccy=None)])
-    assert trades.current(pipeline) == Counter({("early", None): 1, ("a", 1): 1, ("b", 2): 1, ("none", None): 1})
+    assert trades.current(pipeline) == Counter({("early", None): 1, ("a", 1): 1, ("b", 0): 1, ("none", None): 1})
     assert not any(row["is_retraction"] for row in trades.view(pipeline, "panes"))
 
 
@@ -91,7 +90,7 @@ def test_it_says_what_it_does(trades: Trades) -> None:
     pipeline = rated(lookup(order="seq", outer=True), id="id")
     (lines,) = (section.lines for section in pipeline_sections(pipeline) if section.heading == "join of rates")
     assert lines[0] == (
-        "each row meets the version of rates that came last, in the same epoch or before, of several at one moment "
+        "each row meets the version of rates that came last, in the same epoch or before, of several in one epoch "
         "that with the greatest seq, where ccy = ccy of rates"
     )
     assert (
@@ -239,10 +238,10 @@ def test_a_parked_output_that_catches_up_meets_what_was_known_then(trades: Trade
     for folder in ("rates", "trades"):
         (trades.folder / "landing" / folder).mkdir(parents=True)
     for number in range(4):
-        trades.land("rates", rate(0, number))
+        trades.land("rates", rate(0, 9 - number))
         trades.land("trades", trade(str(number), number))
         trades.handle(pipeline).run(without=["rated"] if number in (1, 2) else [])
-    assert trades.current(pipeline, "rated") == Counter({(str(number), number): 1 for number in range(4)})
+    assert trades.current(pipeline, "rated") == Counter({(str(number), 9 - number): 1 for number in range(4)})
 
 
 @pytest.mark.parametrize("executor", ["local", "reference"])
@@ -269,17 +268,21 @@ def test_a_mended_file_is_read_again_in_the_epoch_that_read_it(trades: Trades) -
     assert trades.current(pipeline) == Counter({("0", 0): 1, ("1", 7): 1, ("2", 2): 1})
 
 
-def test_where_epochs_have_expired_a_backfill_of_all_is_refused(trades: Trades) -> None:
+def test_where_epochs_have_expired_a_backfill_repeats_them_by_their_files(trades: Trades) -> None:
     pipeline = rated(lookup())
     for number in range(5):
-        trades.run(pipeline, trades=[trade(str(number), number)], rates=[rate(0, number)])
-    handle = trades.handle(pipeline)
+        trades.run(pipeline, trades=[trade(str(number), number)], rates=[rate(0, 9 - number)])
+    stands, handle = trades.current(pipeline), trades.handle(pipeline)
     for _ in range(2):  # what the first one marks the second one deletes
         expire(handle.catalog, Keep(2), datetime.max.replace(tzinfo=UTC))
-    entry = handle.catalog.head().entry
-    with pytest.raises(NotRepeatableError, match="of the epochs up to snapshot") as error:
-        handle.backfill(branch="whole")
-    assert isinstance(error.value, FixConfigError)
-    assert handle.catalog.head().entry == entry
-    trades.run(pipeline, trades=[trade("next", 9)])
-    assert trades.current(pipeline)["next", 4] == 1
+    catalog = Catalog(open_store(trades.root), pipeline.name)
+    assert len([*catalog.ancestry(catalog.head().refs[MAIN], until=None)]) < 5
+    handle.backfill(promote=True)
+    assert trades.current(pipeline) == stands == Counter({(str(number), 9 - number): 1 for number in range(5)})
+
+
+def test_where_the_clock_stands_still_the_version_of_the_last_epoch_counts(trades: Trades) -> None:
+    steps = [together(rows(trade(str(number), 5)), rows(rate(0, 9 - number), of="rates")) for number in range(3)]
+    for executor in ("local", "reference"):
+        result = run(rated(lookup()), [*steps, rows(trade("last", 5))], executor=executor)
+        assert [(row["id"], row["rate"]) for row in result.panes] == [("0", 9), ("1", 8), ("2", 7), ("last", 7)]

@@ -19,7 +19,7 @@ import pytest
 import headrace as hr
 from headrace.kernel.columns import as_numpy
 from headrace.kernel.joins import step
-from headrace.kernel.joins.sides import CompiledJoin
+from headrace.kernel.joins.sides import CompiledJoin, in_epoch
 from headrace.kernel.joins.step import merge_side, newest_kept, step_join
 from headrace.model.changelog import SignedBy
 from headrace.model.expressions.data_types import DataType
@@ -159,7 +159,8 @@ def play(seed: int) -> int:
             )
             if is_left or None not in {row.record["k2"] for row in rows}:
                 assert int(is_late.sum()) == len(late) * (1 if is_left else join.spread), seed
-            deltas.append(batch.filter(pa.array(~is_late)))
+            delta = batch.filter(pa.array(~is_late))
+            deltas.append(in_epoch(delta, number) if looks_up and not is_left else delta)
         results = [*step_join(compiled, files, (deltas[0], deltas[1]), watermark, after)]
         left = [result.elements for result in results if result.elements is not None]
         assert sum(map(multiset, left), Counter()) == reference_multiset(expected), (seed, number, join)

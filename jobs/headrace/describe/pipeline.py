@@ -175,7 +175,8 @@ def _describe_match(join: Join) -> str:
     order_text = (
         ""
         if join.order is None
-        else f", of several at one moment that with the greatest {render_expression(join.order)}"
+        else f", of several {'in one epoch' if join.by_arrival else 'at one moment'} that with the greatest "
+        f"{render_expression(join.order)}"
     )
     if join.by_arrival:
         return f"the version of {join.name} that came last, in the same epoch or before{order_text}"

@@ -271,7 +271,7 @@ def lookup(
     :param right: versions by the time of their arrival: a named input with ``.arrival_time()``.
     :param on: columns that both sides have, or ``{"left column": "right column"}``, either of which may be computed.
     :param columns: what comes along, names or expressions by name; None: all but those of ``on``.
-    :param order: which of several versions that came at one moment counts: the greatest.
+    :param order: which of several versions that came in one epoch counts: the greatest.
     :param deleted: TRUE of a version that says that there is nothing from its arrival on. Where the source of ``right``
         has ``versions=``, these say both.
     :param where: right rows that it is not TRUE of are left out.

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import to_instant
-from headrace.pipeline.joins import Join
 from headrace.pipeline.scheduling import ExecutorDecision
 from headrace.read.pipeline_reader import check_root
 from headrace.read.snapshots.snapshot_refs import ways_out
@@ -64,8 +63,6 @@ def plan_from(run: RunContext, snapshot: str | None) -> tuple[runs_stages.RunSta
     begin, _ = do_both(
         run.store, lambda: _find_branch(run, snapshot), lambda: check_places(run.pipeline, run.store, is_first=is_first)
     )
-    if begin.history is not None and not begin.is_broken and _lookup_of(run) is not None:
-        begin.history.epochs_since(begin.manifest)  # which raises NotRepeatableError before anything moves
     if not begin.is_broken and (inputs := _inputs_to_land(run)):
         run.check_landed()
         all_at_once = run.options.mode is not Mode.MICRO_BATCH
@@ -282,10 +279,6 @@ def _warn_of_empty_inputs(run: RunContext, with_news: Set[str], progress: Pipeli
             run.warn(f"input {name}: {enumerator.explain()}")
 
 
-def _lookup_of(run: RunContext) -> Join | None:
-    return next((join for join in run.pipeline.joins_of_inputs if join.by_arrival), None)
-
-
 def _check_lookups(run: RunContext) -> None:
     """Raise RunOptionsError for a lookup where input is read in another cut than it came in."""
     options = run.options
@@ -294,7 +287,7 @@ def _check_lookups(run: RunContext) -> None:
         if options.mode is Mode.BATCH
         else "a clock of its own (--clock) reads what has landed in a cut of its own"
     )
-    join = _lookup_of(run)
+    join = next((join for join in run.pipeline.joins_of_inputs if join.by_arrival), None)
     if join is not None and (options.mode is Mode.BATCH or options.clock is not None):
         raise RunOptionsError(
             f"{how}, and {run.pipeline.name} looks up {join.name}: each row meets what had come when main read it, so "

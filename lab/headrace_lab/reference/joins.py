@@ -5,7 +5,7 @@ stand for good yet is joined again (semantics 16). A row that looks up meets wha
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headrace.model.expressions.data_types import Schema
@@ -62,6 +62,7 @@ class JoinRun:
     def __init__(self, join: Join, schema: Schema, lateness: Duration | None) -> None:
         self.join, self.schema, self.lateness = join, schema, lateness
         self.watermark = MIN_INSTANT
+        self._epoch = 0
         self._left: Counter[tuple[Instant, Values]] = Counter()
         self._right: Counter[_Right] = Counter()
         self._left_out: dict[tuple[Instant, Values], Counter[Values]] = {}
@@ -82,10 +83,13 @@ class JoinRun:
             kept = self._kept(row)
             if kept is None:
                 continue
+            if self.join.by_arrival:
+                kept = replace(kept, timestamp=Instant(self._epoch))
             if self._is_past(self._reached(row.timestamp)) or (row.is_retraction and self._was_let_go(row.timestamp)):
                 late_right.append(row)
             else:
                 self._right[kept] += -1 if row.is_retraction else 1
+        self._epoch += 1
         leaving = self._looked_up() if self.join.by_arrival else self._differences()
         self.watermark = max(self.watermark, watermark)
         return leaving, late_left, late_right

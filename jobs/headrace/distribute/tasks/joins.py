@@ -20,7 +20,7 @@ from headrace.distribute.tasks.stages import input_clocks, map_side_of
 from headrace.distribute.views import dead_panes, rejected_panes
 from headrace.kernel.columns import TIMESTAMP, valid_mask
 from headrace.kernel.delta import Accounting, Disposition, judge_rows, reject_overflows
-from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, has_key
+from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, has_key, in_epoch
 from headrace.kernel.joins.step import JoinResult, step_join
 from headrace.kernel.rows import LeavingRows, select_rows
 from headrace.kernel.stage import CompiledStage
@@ -93,6 +93,8 @@ class JoinPart:
         )
         if not left.num_rows and not right.num_rows:
             return
+        if self.join.join.by_arrival:
+            right = in_epoch(right, self.task.plan.epoch)
         files = [
             [
                 run

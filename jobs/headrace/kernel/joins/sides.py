@@ -434,6 +434,12 @@ def side_rows(
     )
 
 
+def in_epoch(rows: pa.RecordBatch, epoch: int) -> pa.RecordBatch:
+    """Right ``rows`` of a lookup, whose times are the numbers of epochs: clocks may stand still, and numbers ascend."""
+    place = rows.schema.get_field_index(c.EVENT_TIME)
+    return rows.set_column(place, rows.schema.field(place), pa.array(np.full(rows.num_rows, epoch, np.int64)))
+
+
 def has_key(columns: Sequence[pa.Array], length: int) -> NDArray[np.bool_]:
     """Which rows have all ``columns`` of a key: others meet nothing."""
     has = np.ones(length, np.bool_)

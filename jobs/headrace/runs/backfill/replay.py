@@ -40,7 +40,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-from headrace.errors import FixConfigError
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourceSplit
 from headrace.kernel.stage import CompiledStage
@@ -48,7 +47,7 @@ from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.model.triggers import Signal
 from headrace.pipeline.identity import fingerprint, recorded_definition
 from headrace.pipeline.pipeline import Pipeline
-from headrace.read.snapshots.epoch_history import ExpiredError, RecordedEpoch, recorded_epochs, what_was_read
+from headrace.read.snapshots.epoch_history import RecordedEpoch, recorded_epochs, what_was_read
 from headrace.read.snapshots.progress import StoredProgress, watermarks_of, without_copies
 from headrace.read.snapshots.snapshot_refs import UnknownBranchError
 from headrace.runs.epochs import PlannedEpoch
@@ -63,11 +62,6 @@ from headrace_snapshots.errors import MissingSnapshotError
 from headrace_snapshots.format.codec import BrokenObjectError
 from headrace_snapshots.format.manifest import Manifest
 from headrace_snapshots.names import MAIN, ref_of
-
-
-class NotRepeatableError(FixConfigError, code="config.not_repeatable"):
-    """What depends on when input came is to be computed again, and main's epochs are not known any more."""
-
 
 FileChoice = Callable[[ByInput], ByInput]
 """Takes files in that make an epoch."""
@@ -123,12 +117,8 @@ class MainsReading:
         return self._held_to(watermarks_of(self.head))
 
     def epochs_since(self, begin: Manifest | None) -> list[RecordedEpoch]:
-        """Its epochs after those that it has in common with ``begin``, as far as that can still be told; with a lookup
-        all of them. Raises NotRepeatableError.
-        """
+        """Its epochs after those that it has in common with ``begin``, as far as that can still be told."""
         common_id = self._common_snapshot(begin)
-        if any(join.by_arrival for join in self.pipeline.joins_of_inputs):
-            return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in self._known_epochs(common_id)]
         for link in self.catalog.lineage(self.head.snapshot_id):
             if link.snapshot_id == common_id:
                 break
@@ -136,18 +126,6 @@ class MainsReading:
                 epochs = what_was_read(self.catalog, link.snapshot_id, common_id)
                 return [replace(epoch, reached=self._held_to(epoch.reached)) for epoch in epochs]
         return []
-
-    def _known_epochs(self, ancestor: str | None) -> list[RecordedEpoch]:
-        """All epochs after that of ``ancestor``, each as it was recorded: by them records met what had come."""
-        try:
-            return recorded_epochs(self.catalog, self.head.snapshot_id, ancestor)
-        except (ExpiredError, BrokenObjectError, MissingSnapshotError) as error:
-            raise NotRepeatableError(
-                f"{self.catalog.pipeline} has a lookup, in which each row meets what had come when main read it, and "
-                f"of what would be read again that is not known any more ({error}). Backfill a later range (--from), "
-                "whose epochs are all kept; or roll main back, or give the pipeline another name: what came is read "
-                "as new then"
-            ) from error
 
     def branch_progress(self, begin: Manifest | None) -> ReplayProgress:
         """How far a branch with the head ``begin`` has come since it parted from main."""
