@@ -178,7 +178,7 @@ _TASK: Final = "maintain"
 def maintain_dag(root: Root, pipelines: Sequence[str] | None) -> DAG:
     """The DAG that people start, with ``pipelines`` to choose from."""
     description = (
-        "Look after what one pipeline has stored, or all: let old snapshots go, with all that only they need, and "
+        "Look after what one pipeline has stored, or all. Let old snapshots go, with all that only they need, and "
         "check that everything is there that snapshots, readers and runs need. Each run deletes what the one before "
         "it marked, so readers have time until then, and a failed run is not tried again at once. It runs beside all "
         "others."

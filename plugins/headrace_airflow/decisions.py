@@ -261,7 +261,7 @@ KINDS: Final = (
     ),
     Decision(
         "replay",
-        "Land late records or dead letters once more, each only once, as files of the source's format: a run of the "
+        "Land late records or dead letters once more, each only once, as files of the source's format. A run of the "
         "pipeline reads them, once it can.",
         lambda: {
             "records": Param(

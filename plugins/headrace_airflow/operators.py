@@ -315,7 +315,7 @@ class HeadraceOperator(SparkSubmitOperator):
         if (mode := connection.extra_dejson.get("deploy-mode") or _DEPLOY_MODE) != _DEPLOY_MODE:
             raise DeployModeError(
                 f"the Airflow connection {self._conn_id} has the deploy-mode {mode}, and Headrace's driver has to run "
-                "beside its task: there it has the keys of the store, and ends when the task does. Set deploy-mode to "
+                "beside its task. There it has the keys of the store, and ends when the task does. Set deploy-mode to "
                 f"{_DEPLOY_MODE}; the driver holds no rows, executors compute them in the cluster all the same"
             )
         return connection.host or ""

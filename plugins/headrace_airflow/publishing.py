@@ -100,7 +100,7 @@ def ensure_pool(pool: str) -> bool:
         raise ApiUnavailableError(f"Airflow's REST API at {address} did not answer: {error}") from error
     if (slots := answer.json()["slots"]) != _SLOTS:
         raise PoolError(
-            f"pool {pool} has {slots} slots and must have 1, or two writers could run at once: set it to 1 under "
+            f"pool {pool} has {slots} slots and must have 1, or two writers could run at once. Set it to 1 under "
             "Admin, Pools in Airflow's UI"
         )
     return False

@@ -157,7 +157,7 @@ def _run_and_do_as_told(deployment: Deployment, path: str, *, audits: bool) -> N
                     deployment.history.release(told, message="as the message says")
                 deployment.history.rollback(to=back[1])
                 continue
-            assert re.search("from a backup|put the old content back", str(error)), error
+            assert re.search("from a backup|[Pp]ut the old content back", str(error)), error
             (deployment.root / path).parent.mkdir(exist_ok=True)
             shutil.copy2(deployment.whole / path, deployment.root / path)
         else:

@@ -37,7 +37,7 @@ def test_joined_rows_say_what_they_met_and_until_when_that_may_change(tmp_path: 
         f"meets; rates is at {minute(30)}",
         "",
         "within news: its watermark stands at -inf, held back by input 'news'",
-        "  news has given no event time yet: all that waits for the watermark waits for it, until it does or is idle "
+        "  news has given no event time yet. All that waits for the watermark waits for it, until it does or is idle "
         "(idle= of its event_time)",
         f"  row of {minute(5)}: {row}, rate = 1",
         "    meets nothing, so it leaves with NULLs",

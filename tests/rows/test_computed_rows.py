@@ -215,7 +215,7 @@ def test_rows_that_an_order_leaves_equal_stay_in_their_order(orders: Orders) -> 
         ("renamed", "gave another shop than that of its group"),
         ("timeless", "gave column event_time, which it does not declare"),
         ("counting", "at first, and {'total': "),
-        ("rolled", "it may keep nothing between two calls"),
+        ("rolled", "It may keep nothing between two calls"),
     ],
 )
 def test_a_function_that_is_wrong_is_named_with_its_group(orders: Orders, name: str, said: str) -> None:

@@ -112,7 +112,7 @@ def test_a_watcher_knows_its_connections_alone(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_watched_source_that_no_watcher_could_make_again_is_refused() -> None:
     source = ConnectedTable((Path("a"),), {"text": str, "at": datetime})  # type: ignore[arg-type]
-    with pytest.raises(PipelineError, match=r"its field tables is tuple: a watcher makes the source again from text"):
+    with pytest.raises(PipelineError, match=r"its field tables is tuple\. A watcher makes the source again from text"):
         counted(source)
 
 

@@ -181,7 +181,7 @@ def read_history(
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HistoryDamagedError(
-            f"{path} is not what was written ({error!r}): the figures of the versions that it names are lost, and "
+            f"{path} is not what was written ({error!r}). The figures of the versions that it names are lost, and "
             "checks against history go by those before them; restore it from a backup to have them again"
         ) from error
 

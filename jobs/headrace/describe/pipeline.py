@@ -223,7 +223,7 @@ def pipeline_notes(pipeline: Pipeline) -> Iterator[str]:
     """What is allowed, and may still not be what was meant."""
     if pipeline.deduplicate is not None and pipeline.deduplicate.horizon == 0:
         yield (
-            "an id is forgotten as soon as the watermark has passed its record (Deduplicate with horizon 0s): a "
+            "an id is forgotten as soon as the watermark has passed its record (Deduplicate with horizon 0s). A "
             "duplicate that comes after that is dropped as late, like a new record of that time"
         )
     for output, output_pipeline in pipeline.by_output.items():
@@ -261,7 +261,7 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
     for join in pipeline.join:
         if join.begin is None and join.window is None and join.history is None and join.right.source.changelog:
             yield (
-                f"versions of {join.name} can be withdrawn at any time, so all are kept for good: history= of as_of "
+                f"versions of {join.name} can be withdrawn at any time, so all are kept for good; history= of as_of "
                 "says for how long those that newer ones hide are"
             )
     upstream_pairs = [(upstream.stage, pipeline.stages[0]) for upstream in pipeline.upstream]
@@ -269,11 +269,11 @@ def _output_notes(pipeline: Pipeline) -> Iterator[str]:
         if _is_of_all_time(upper) and not _is_of_all_time(lower):
             yield (
                 "panes of the global window are dated at the end of time, so windows downstream of it do not end "
-                "before the input does: give them another timestamp (timestamp= of how=)"
+                "before the input does. Give them another timestamp (timestamp= of how=)"
             )
         if _gives_withdrawals(upper) and (trigger := looks_at_values(lower.when)) is not None:
             yield (
-                f"panes above are withdrawn, and {trigger} looks at what elements hold, where a withdrawn pane counts "
+                f"panes above are withdrawn. {trigger} looks at what elements hold, where a withdrawn pane counts "
                 "on, beside the one that replaces it: it may fire early. Use on_update(), or one that counts or waits"
             )
     if pipeline.edges is not None:
@@ -311,7 +311,7 @@ def _of_stage(stage: Stage) -> Iterator[str]:
         names = [name for name, aggregate in stage.aggregation.aggregates.items() if aggregate.combiner is combiner]
         if len(names) > 1:
             yield (
-                f"aggregates {', '.join(names)} are each the {combiner} value that is not NULL, by itself: where a "
+                f"aggregates {', '.join(names)} are each the {combiner} value that is not NULL, by itself. Where a "
                 "record has a NULL, or two have one event time, they may be of different records, and a row of them "
                 'one that never was. hr.Rows(key=..., take=hr.newest("updated_at")) gives the newest record as it is '
                 "(docs/how-to/rows.md)"

@@ -38,7 +38,7 @@ def columns_fit() -> Iterator[None]:
         if isinstance(error, pa.ArrowInvalid) and "overflow" not in str(error):
             raise
         raise LargeEpochError(
-            f"a column of the epoch, of strings or lists, outgrows 2 GB ({error}): let an epoch take less input "
+            f"a column of the epoch, of strings or lists, outgrows 2 GB ({error}). Let an epoch take less input "
             "(--files-per-epoch, max_bytes of the source), or run the pipeline with --executor spark"
         ) from error
 

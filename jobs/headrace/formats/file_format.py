@@ -82,7 +82,7 @@ class LargeFileError(FixDataError, code="data.large_file"):
 
     def __init__(self, path: str, size: int) -> None:
         super().__init__(
-            f"file {path} holds {size} bytes of text, and at most 2 GB of a compressed file can be read: land it in "
+            f"file {path} holds {size} bytes of text, and at most 2 GB of a compressed file can be read. Land it in "
             "several files, or uncompressed"
         )
 

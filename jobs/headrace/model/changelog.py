@@ -22,7 +22,7 @@ SIGN: Final = "_sign"
 
 NO_OLD_VALUES: Final = (
     "an upsert says what a row is, and not what it was, so nothing could be withdrawn. Write "
-    'versions=upserts("id") of the source in its place, keep the newest row of each key in an output, '
+    'versions=upserts("id") of the source in its place. Keep the newest row of each key in an output, '
     'Rows(key="id", take=newest()), and aggregate the rows of that one by of='
 )
 """Why a feed of upserts is no changelog, and what to do."""

@@ -229,7 +229,7 @@ class Source(Suggesting, ABC):
         for name, value in own.items():
             if not _is_json(value):
                 raise PipelineError(
-                    f"{self} says that it is watched, and its field {name} is {type(value).__name__}: a watcher makes "
+                    f"{self} says that it is watched, and its field {name} is {type(value).__name__}. A watcher makes "
                     "the source again from text, numbers, booleans, None, and tuples and dicts of them. Keep such "
                     'values in its fields, or write a schedule by times, such as "*/5 * * * *"'
                 )

@@ -612,7 +612,7 @@ def _wrong_right(join: Join, *, by_arrival: bool) -> str | None:
         )
     if arrives and not by_arrival and not join.by_arrival:
         return (
-            f"join: {join.name} goes by the time of arrival, and the rows that it is joined to by their own: what had "
+            f"join: {join.name} goes by the time of arrival, and the rows that it is joined to by their own. What had "
             f"arrived would depend on how input is cut; give {join.name} an event time, or take lookup(...) if just "
             "that is meant"
         )

@@ -220,7 +220,7 @@ class Loop(Suggesting):
 LOOP_EXAMPLE = 'Loop(start=col("vertex"), step=col("value"), combine="least", both_ways=True)'
 
 OF_PANES = (
-    "it reads panes of other outputs, which are withdrawn or replaced, and values that go round a circle keep each "
+    "it reads panes of other outputs, which are withdrawn or replaced. Values that go round a circle keep each "
     "other up when what they came from is withdrawn: give the loop to an output that reads records"
 )
 
@@ -239,7 +239,7 @@ def element_schema(loop: Loop, ends: Mapping[str, Expr], schema: Schema) -> Sche
         raise LoopError(f"key: {written}: the ends of an edge are of one type, for both are vertices; cast one of them")
     if VALUE in schema:
         raise LoopError(
-            f"records have a column {VALUE!r}, which in the step of a loop is the value of a vertex: give the column "
+            f"records have a column {VALUE!r}, which in the step of a loop is the value of a vertex. Give the column "
             "another name in the source's schema"
         )
     try:

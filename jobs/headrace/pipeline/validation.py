@@ -467,7 +467,7 @@ def _check_computed(stage: Stage) -> None:
     if EVENT_TIME not in computed_types and not stage.shows_windows:
         raise PipelineError(
             f"take: it gives no column {EVENT_TIME}, and the rows of a window have its end as their event time, which "
-            f"the global window has not: give them one, such as max({EVENT_TIME}), or write where="
+            f"the global window has not. Give them one, such as max({EVENT_TIME}), or write where="
         )
 
 

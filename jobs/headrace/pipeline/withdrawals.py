@@ -30,7 +30,7 @@ def check_changelog(given: Input) -> None:
     transform = source.transform
     if transform is not None and not isinstance(changelog, SignedBy):
         raise PipelineError(
-            f"it is read of the source's own records, and {transform.name} makes others of them: let the function give "
+            f"it is read of the source's own records, and {transform.name} makes others of them. Let the function give "
             "a column of 1 and -1, and name that one"
         )
     if transform is not None and not transform.deterministic:
@@ -73,7 +73,7 @@ def _wrong_how(how: How) -> str | None:
 def _wrong_windows(inputs: Sequence[Input], where: windows.WindowFn, has_loop: bool) -> str | None:
     if has_loop:
         return (
-            f"loop: {_WITHDRAWN}, and the values of a loop hold each other up: on a circle that nothing leads to any "
+            f"loop: {_WITHDRAWN}, and the values of a loop hold each other up. On a circle that nothing leads to any "
             "more each would keep what its neighbour says"
         )
     if where.merges:

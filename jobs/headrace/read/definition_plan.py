@@ -505,7 +505,7 @@ def under_new_names(pipeline: Pipeline, manifest: Manifest) -> Manifest:
 def _unknown_name(pipeline: Pipeline, manifest: Manifest, name: str, others: Sequence[str]) -> str:
     former, other_names = pipeline.outputs[name].formerly, [other or "the output without a name" for other in others]
     return (
-        f"output {name} of {pipeline.name} was called {former!r} formerly, as its definition says, and snapshot "
+        f"output {name} of {pipeline.name} was called {former!r} formerly, as its definition says. Snapshot "
         f"{manifest.snapshot_id} (epoch {manifest.epoch}) has none of that name, nor one that was called so. It has "
         f"{', '.join(other_names)}, which the definition has not. Say formerly={others[0]!r} for {name} if that is "
         f"what it is called there; or leave formerly out, and {name} begins with nothing"

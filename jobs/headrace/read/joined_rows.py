@@ -112,7 +112,7 @@ class JoinExplained:
         yield f"{self.made_by} {self.name}: its watermark stands at {render(self.watermark)}{holder}"
         if self.right_watermark is not None and self.right_watermark <= MIN_INSTANT:
             yield (
-                f"  {self.name} has given no event time yet: all that waits for the watermark waits for it, until it "
+                f"  {self.name} has given no event time yet. All that waits for the watermark waits for it, until it "
                 "does or is idle (idle= of its event_time)"
             )
         if self.looks_up:

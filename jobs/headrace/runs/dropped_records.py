@@ -400,7 +400,7 @@ class _DeadLetterChoice:
         if target.source.is_flat_mapped:
             return (
                 "of a source that makes others of its records, of which some may have been taken, and would count "
-                "twice: correct it and land that, or name another landing prefix (--to)"
+                "twice. Correct it and land that, or name another landing prefix (--to)"
             )
         if epoch not in self._of_main:
             return (

@@ -189,7 +189,7 @@ class RunContext:
         """Name files of which nobody knows whether they are input."""
         files = "1 file" if len(paths) == 1 else f"{len(paths):,} files"
         self.warn(
-            f"{files} of records that landed again, such as {min(paths)}, are not read: the snapshots that dropped "
+            f"{files} of records that landed again, such as {min(paths)}, are not read. The snapshots that dropped "
             "the records have expired, so Headrace cannot tell whether the records count already. If not, give the "
             f"files names that do not begin with {AGAIN}; if so, remove the files"
         )

@@ -305,7 +305,7 @@ class _InputCheck:
         return (
             f"{BACKUP}; without one {rollback_hint}delete what {where} has of range {number} and later "
             f"({number:020d}-* and "
-            f"_ranges/{number:020d}.*, all behind them, _written/{number:020d}-*): the next run lands again what the "
+            f"_ranges/{number:020d}.*, all behind them, _written/{number:020d}-*). The next run lands again what the "
             "source still has"
         )
 
@@ -345,7 +345,7 @@ def rule_of(
     """
     if pipeline is None and last is None:
         raise KeepError(
-            f"pipeline {name} is not registered, so its retention is not known: give --keep-last (in Python "
+            f"pipeline {name} is not registered, so its retention is not known. Give --keep-last (in Python "
             "keep_last=), give the pipeline's file, or name its folder in HEADRACE_PIPELINES"
         )
     retention = (None if pipeline is None else pipeline.retention) or Retention()

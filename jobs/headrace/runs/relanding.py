@@ -294,7 +294,7 @@ class Headers:
 
 _TORN = (
     "that no file of records can hold (a quote that is not closed, several records on a line, a part of an array, a "
-    "letter that the encoding of the source does not have): land a corrected file of them under another name"
+    "letter that the encoding of the source does not have). Land a corrected file of them under another name"
 )
 
 ReadRows = Callable[[], Iterator[Mapping[str, Any]]]

@@ -117,7 +117,7 @@ def _held_to_size(rows: int, places_of: PlacesOf) -> Iterator[None]:
         yield
     except pa.ArrowInvalid as error:
         raise FlatMapSizeError(
-            f"more than 2 GB in one column are made of the records of {places_of(0, rows - 1)} ({error}): land "
+            f"more than 2 GB in one column are made of the records of {places_of(0, rows - 1)} ({error}). Land "
             "them in smaller files, or read fewer columns beside what is made of each"
         ) from error
 

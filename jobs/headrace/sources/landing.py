@@ -189,7 +189,7 @@ class Landing:
             return replace(position, kind=source.kind)
         if position.kind != source.kind or position.format > newest:
             raise source_ports.UnknownPositionError(
-                f"input {name} was read up to a position of kind {position.kind!r}, format {position.format}, and it "
+                f"input {name} was read up to a position of kind {position.kind!r}, format {position.format}. It "
                 f"is {source}, of kind {source.kind!r}, which knows formats up to {newest}: upgrade Headrace, or the "
                 "package that brings this kind"
             )

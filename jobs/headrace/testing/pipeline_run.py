@@ -88,7 +88,7 @@ output.
 
 WITHOUT_INTERPRETER: Final = (
     "the executor 'reference' of tests comes with the package headrace-lab since 0.3, which is not installed (pip "
-    "install ./lab in a clone of the repository): the kernel computes these tests, which gives the same. 0.5 refuses "
+    "install ./lab in a clone of the repository). The kernel computes these tests, which gives the same. 0.5 refuses "
     "that"
 )
 
@@ -250,7 +250,7 @@ class _Clock:
                 )
             if self._now is not None and now < self._now:
                 raise UnitTestError(
-                    f"step {number} sets the processing time to {render(now)}, and steps before it brought records or "
+                    f"step {number} sets the processing time to {render(now)}. Steps before it brought records or "
                     f"a watermark of {render(self._now)}, which the clock follows until it is set: set it before them"
                 )
             self._is_set = True

@@ -445,7 +445,7 @@ def unless_kept(head: Head, snapshot: str, facts: Facts) -> NeedKept | Refused |
     if answer is None:
         return NeedKept(head.horizon.mark, snapshot)
     reason = (
-        f"snapshot {snapshot} has expired, and what it names may be deleted at any time (if it was committed just "
+        f"snapshot {snapshot} has expired, and what it names may be deleted at any time. (If it was committed just "
         "while an expiry was at work, let that run again)"
     )
     return None if answer else Refused(reason)

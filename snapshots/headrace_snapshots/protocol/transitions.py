@@ -116,7 +116,7 @@ def with_deliveries(
         if not is_kept and not give_up:
             return protocol_moves.Refused(
                 f"rows up to {snapshot} were handed over to sink {object_names.delivery_of(ref)[1]}, which cannot take "
-                f"them back, and {main or 'the beginning'} does not have them: --give-up-delivered goes there "
+                f"them back, and {main or 'the beginning'} does not have them. --give-up-delivered goes there "
                 "all the same"
             )
         if not is_kept:

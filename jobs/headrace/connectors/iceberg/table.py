@@ -312,7 +312,7 @@ class IcebergTarget(sink_ports.OpenSink):
             if name in columns_gone:
                 raise sink_ports.SinkRefusedError(
                     f"table {self._place} is partitioned by {name}, a column that goes (rows have an event time, "
-                    "aggregations have windows): drop the table, and the next delivery makes it again; or name another"
+                    "aggregations have windows). Drop the table, and the next delivery makes it again; or name another"
                 )
 
     def _apply_changes(

@@ -176,7 +176,7 @@ class KafkaSource(Source):
             raise arguments.refusal(
                 "on_lost",
                 self.on_lost,
-                "versions go by the offset, which begins again in a topic that replaces this one, and what is lost may "
+                "versions go by the offset, which begins again in a topic that replaces this one. What is lost may "
                 'be the last version of a row: leave it out, or name another order, upserts("id", order="version")',
             )
 

@@ -197,7 +197,7 @@ class TopicEnumerator(source_ports.SplitEnumerator):
                 begin = self._without_lost(
                     partition.end,
                     definition.RecordsLostError,
-                    f"partition {number} was read up to offset {begin}, and ends at {partition.end}: the cluster has "
+                    f"partition {number} was read up to offset {begin}, and ends at {partition.end}. The cluster has "
                     "lost "
                     "records that it had given, as after an unclean election of a leader",
                 )

@@ -107,10 +107,10 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
             if key is None:
                 raise
             raise sink_ports.UndeliverableError(
-                f"table {self._name} of {self._place}: {key.describe()}, and PostgreSQL has no place for more than "
+                f"table {self._name} of {self._place}: {key.describe()}. PostgreSQL has no place for more than "
                 f"{target.INDEX_BYTES:,} in an entry of an index, once it has compressed each column "
                 f"({error.diag.message_primary}). {key.rows:,} rows that are to be delivered have keys as long, before "
-                "that. Nothing was delivered to this sink, and nothing will be, until one of these is done: deliver to "
+                "that. Nothing was delivered to this sink, and nothing will be, until one of these is done. Deliver to "
                 "a table of changes, which has no such index (changes=True, and another name); leave such records out "
                 "by a filter, or make the key shorter, and backfill"
             ) from None
@@ -310,6 +310,6 @@ class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
             elif table_types[name].replace(" ", "") != target.column_type(kind).replace(" ", ""):
                 raise sink_ports.SinkRefusedError(
                     f"column {name!r} of table {self._name} of {self._place} has type {table_types[name]}, and changes "
-                    f"from now on have {target.column_type(kind)}: those that are there stay as they are: name "
+                    f"from now on have {target.column_type(kind)}. Those that are there stay as they are: name "
                     "another table, or give the column another name"
                 )

@@ -315,7 +315,7 @@ def _pickle_function(what: str, call: Callable[..., Any], error: type[FixConfigE
         pickled_call: bytes = cloudpickle.dumps(call)  # type: ignore[no-untyped-call]
     except (TypeError, pickle.PicklingError) as problem:
         raise error(
-            f"{what} cannot travel to Spark's workers ({problem}): what its module holds goes with it, so make there "
+            f"{what} cannot travel to Spark's workers ({problem}). What its module holds goes with it, so make there "
             "what cannot be copied, such as a connection, when it is first called"
         ) from problem
     return pickled_call

@@ -64,7 +64,7 @@ def _divergence_errors(
     untold = true_mask(is_first) & ~true_mask(is_told) & valid_mask(records.columns[c.ID])
     name = task.work.pipeline.name
     error = DivergedError(
-        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded, so nobody "
+        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded. So nobody "
         f"remembers their ids, and duplicates of them would count too. Run `headrace backfill {name} --promote`, which "
         "computes all outputs again"
     )

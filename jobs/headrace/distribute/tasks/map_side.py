@@ -162,7 +162,7 @@ def _divergence_errors(
     """
     name = task.work.pipeline.name
     error = DivergedError(
-        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded: they are dead "
+        f"records of epoch {task.plan.epoch} would count now that no output took when it was recorded. They are dead "
         "letters of all, which have landed again or may yet, and would count twice. Run `headrace backfill "
         f"{name} --promote`, which computes all outputs again"
     )

@@ -374,7 +374,7 @@ class _CheckedFunction:
                 (a, b) for a, b in zip([*first_rows, "no row"], [*second_rows, "no row"], strict=False) if a != b
             )
             problem = (
-                f"gave {first_row} at first, and {second_row} when it was asked again: it may keep nothing between "
+                f"gave {first_row} at first, and {second_row} when it was asked again. It may keep nothing between "
                 "two calls, "
                 "use no clock and nothing random, and look at the rows of its group alone"
             )

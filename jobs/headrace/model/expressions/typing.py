@@ -83,13 +83,13 @@ def too_large(expr: Expr) -> str | None:
     size = tree_extent(expr, child_expressions)
     if size.depth > DEEPEST:
         return (
-            f"the expression is {size.depth:,} levels deep, and may be {DEEPEST}: add up or choose in groups, use "
+            f"the expression is {size.depth:,} levels deep, and may be {DEEPEST}. Add up or choose in groups, use "
             "is_in, least, greatest or coalesce, which take many values, or compute the column before it lands"
         )
     if size.nodes > MOST_NODES:
         return (
             f"the expression has {size.nodes:,} parts, and may have {MOST_NODES:,} (a part that is used twice counts "
-            "twice): compute some of it before it lands, or in an aggregation of its own"
+            "twice). Compute some of it before it lands, or in an aggregation of its own"
         )
     return None
 

@@ -172,7 +172,7 @@ def _check_tolerance(view: ViewColumns, tolerance: float) -> None:
     """Raise ComparedColumnsError where nothing says which two rows may be equal within the ``tolerance``."""
     if tolerance and view.are_rows and not view.id:
         raise ComparedColumnsError(
-            "rows without id= are compared as they are, by all their columns, so floats cannot differ within a "
+            "rows without id= are compared as they are, by all their columns. So floats cannot differ within a "
             "tolerance: say id= in the definition and run it, or leave the tolerance out (--tolerance)"
         )
 

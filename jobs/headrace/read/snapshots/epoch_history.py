@@ -118,7 +118,7 @@ def _check_kept(catalog: Catalog, snapshot_id: str, manifests: Mapping[int, Mani
         raise ExpiredError(
             f"{number_expired} of the epochs up to snapshot {snapshot_id} of {catalog.pipeline} have expired, with "
             "their "
-            "records of files, clocks and signals: replay what has landed, under a clock of your own (--clock), or "
+            "records of files, clocks and signals. Replay what has landed, under a clock of your own (--clock), or "
             "run a backfill"
         )
 

@@ -63,7 +63,7 @@ def prepared_output(run: RunContext) -> PreparedRun:
     if options.span is not None or options.files_per_epoch is not None or options.bytes_per_epoch is not None:
         raise RunOptionsError(
             f"output {options.output} of {pipeline.name} is computed again in the epochs that main recorded, all of "
-            "them: leave out ranges and limits of epochs, or backfill all outputs (`headrace backfill "
+            "them. Leave out ranges and limits of epochs, or backfill all outputs (`headrace backfill "
             f"{pipeline.name}`)"
         )
     head = catalog.head()

@@ -119,7 +119,7 @@ def fitting_executor(pipeline: Pipeline, work: WorkEstimate, bounds: Bounds) -> 
             )
     return ExecutorDecision(
         LOCAL,
-        f"auto: {shown_size(work.input)} of new input and {shown_size(work.state)} of state need no Spark, which is "
+        f"auto: {shown_size(work.input)} of new input and {shown_size(work.state)} of state need no Spark. It is "
         f"for epochs of more than {shown_size(bounds.input)}, or state of more than {shown_size(bounds.state)}",
     )
 

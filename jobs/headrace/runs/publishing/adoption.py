@@ -340,7 +340,7 @@ class AdoptOutput:
             if output in self.scope.read and rows:
                 raise NotAdoptableError(
                     f"{', '.join(self.scope.adopted)} of {self.catalog.pipeline} read output {output}, of which main "
-                    f"has other rows than its records give now ({rows} differ): it continued from another definition, "
+                    f"has other rows than its records give now ({rows} differ). It continued from another definition, "
                     f"or other code. `headrace backfill {self.catalog.pipeline}.{output} --promote` computes it again, "
                     "with what reads it"
                 )

@@ -287,7 +287,7 @@ class PatchOutput:
             what = f"file {differing_paths[0]}" if differing_paths else f"input {elsewhere[0]}"
             raise BranchAheadError(
                 f"branch {branch} of {name} has read what main has not before, or beside, {what}, and its rows cannot "
-                f"be told from others: main would give them once more. `headrace run {name}` reads it, then patch again"
+                f"be told from others. Main would give them once more. `headrace run {name}` reads it, then patch again"
             )
 
     def _check_dead_letters(self) -> None:
@@ -351,7 +351,7 @@ class PatchOutput:
             if manifest_before is None:
                 raise PatchedSinceError(
                     f"branch {self.facts.branch} of {self.catalog.pipeline} was forked before main was patched, and "
-                    f"what came before the patch in epoch {newest.patch.epoch} has expired: it cannot be told any more "
+                    f"what came before the patch in epoch {newest.patch.epoch} has expired. It cannot be told any more "
                     "which rows were patched since the fork. Backfill from the beginning, with a new branch"
                 )
             newest = manifest_before
@@ -463,12 +463,12 @@ def _check_last_stage(main: Manifest) -> None:
     if stage is None:
         raise OtherDefinitionError(
             f"main of {name} is at snapshot {main.snapshot_id}, which an older version of Headrace wrote and which "
-            "does not say its definition: run the pipeline once, then patch it"
+            "does not say its definition. Run the pipeline once, then patch it"
         )
     if stage.made_of is RowOrigin.ALL_TIME:
         raise UnpatchableError(
-            f"{name} gives rows of groups for all time (without where=), any of which may change with the next record: "
-            "only a whole branch can be promoted (without --patch)"
+            f"{name} gives rows of groups for all time (without where=), any of which may change with the next record. "
+            "Only a whole branch can be promoted (without --patch)"
         )
     if stage.made_of is RowOrigin.PANES:
         raise UnpatchableError(
@@ -477,8 +477,8 @@ def _check_last_stage(main: Manifest) -> None:
         )
     if stage.own is not None:
         raise UnpatchableError(
-            f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge: "
-            "only a whole branch can be promoted (without --patch)"
+            f"windows of {name} are of your own class {stage.own}, and Headrace does not know whether they merge. "
+            "Only a whole branch can be promoted (without --patch)"
         )
     if stage.accumulation is Accumulation.DISCARDING:
         raise UnpatchableError(

@@ -233,7 +233,7 @@ class BranchFacts:
         if clock > to_instant(datetime.now(UTC)):
             raise ClockAheadError(
                 f"branch {self.branch} of {self.catalog.pipeline} is a replay whose clock stands at {render(clock)}, "
-                "in the future: clocks never go back, so main would do nothing by processing time until then. Replay "
+                "in the future. Clocks never go back, so main would do nothing by processing time until then. Replay "
                 "with an earlier --clock, or run a backfill"
             )
 
@@ -242,7 +242,7 @@ class BranchFacts:
             return
         name = self.catalog.pipeline
         raise InputEndedError(
-            f"branch {self.branch} of {name} was made by a batch (--mode batch): its watermark stands at the end of "
+            f"branch {self.branch} of {name} was made by a batch (--mode batch). Its watermark stands at the end of "
             "time, so main would drop everything that comes later as late. "
             + ("" if self.main is None else f"`headrace promote {name} {self.branch} --patch` takes its results; ")
             + f"`headrace backfill {name} --promote` computes everything again in a way that main can continue from"
