@@ -5,6 +5,6 @@ guaranteed. Beside ``headrace.ext``, such code needs ``headrace`` and, for its t
 
 What belongs here: a port, the values that cross it, and the errors that it raises. What does not: anything that a part
 can do without. Built-in parts import the same ports, so a module of this package imports nothing that lies above it
-(``pyproject.toml`` has the contracts): ``stores``, ``sources``, ``sinks`` and ``formats`` stand below all that calls
-them, ``executors`` directly below runs, ``airflow`` above ``headrace_airflow``.
+(``pyproject.toml`` has the contracts). ``stores``, ``sources``, ``sinks`` and ``formats`` stand below all that calls
+them. ``executors`` stands directly below runs, ``airflow`` above ``headrace_airflow``.
 """

@@ -4,8 +4,8 @@ What belongs here: what code of others in Airflow needs. The definitions lie in 
 that imports Airflow; this module imports them, so it needs Airflow installed and says so where it is not. Nothing of
 Headrace imports this module.
 
-To bring a family of DAGs, one DAG for each pipeline, write a function that builds it and declare a ``DagFamily`` under
-the name with which the ids of its DAGs end::
+A family of DAGs has one DAG for each pipeline. To bring one, write a function that builds the DAG, and declare a
+``DagFamily``. Its name is the end of the ids of its DAGs::
 
     [project.entry-points."headrace.dag_families"]
     size_report = "my_package.size_report:SIZE_REPORT"

@@ -160,9 +160,9 @@ class ChangeSource(StrEnum):
 
 
 class FillReason(StrEnum):
-    """Why a target gets all rows, or all panes, and not what lies between: it is the first time, what it held had
-    another owner, has other columns, accumulates otherwise, has expired or was changed by others; a person wants it; or
-    nothing is published, so that none are left.
+    """Why a target gets all rows, or all panes, and not what lies between. It is the first time. Or what it held had
+    another owner, has other columns, accumulates otherwise, has expired or was changed by others. Or a person wants it;
+    or nothing is published, so that none are left.
     """
 
     FIRST = "first"
@@ -242,11 +242,10 @@ class ChangeRecords(ABC):
     """Records that lead from snapshot ``before`` to ``after``, numbered from ``first`` on. ``columns``: ``_change``,
     ``_sign``, ``_epoch``, then key, window and values, with their types.
 
-    ``identity`` names the columns that records of one row have in common: key and window, or the id of a row that is no
-    result of an aggregation, or all of its columns.
-    ``added`` rows come (sign 1), ``withdrawn`` go (sign -1). ``restarts``: the first record, of sign 0, says that all
-    before it is void, since what it led to is not known any more; its other columns are NULL. ``reason``: why these are
-    all rows, or all panes, if they are.
+    ``identity`` names the columns that records of one row have in common: key and window. For a row that is no result
+    of an aggregation it names its id, or all of its columns. ``added`` rows come (sign 1), ``withdrawn`` go (sign -1).
+    ``restarts``: the first record, of sign 0, says that all before it is void, since what it led to is not known any
+    more; its other columns are NULL. ``reason``: why these are all rows, or all panes, if they are.
 
     They can be read as long as the call lasts that they were given to, in one thread.
     """

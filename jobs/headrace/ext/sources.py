@@ -20,9 +20,9 @@ split, whole or in spans; a task that failed reads again. On the driver: ``water
 whose position goes into the snapshot with the names of the splits. The next epoch takes what is left of ``unread``.
 Before a replay, a recovery and a backfill ``missing`` is asked for every split that is to be read again.
 
-A source that is not durable is landed first: ``unread`` from the end of what was landed, a claim of these splits in the
-root, then ``connected`` and ``fetch`` of each; epochs read what was landed, by ``scanned``. A ``WritingReader`` writes
-first (``new_attempt``, ``write``), and a claim names its files.
+A source that is not durable is landed first. ``unread`` is asked from the end of what was landed, and a claim of these
+splits is put in the root. Then come ``connected`` and ``fetch`` of each; epochs read what was landed, by ``scanned``. A
+``WritingReader`` writes first (``new_attempt``, ``write``), and a claim names its files.
 
 **What is guaranteed.** A split that a snapshot names was read whole, and its records counted once, whatever was killed.
 ``read`` is asked only for splits that ``unread`` gave. A position comes back as it was given: it passes through JSON.
@@ -427,7 +427,7 @@ class SourceReader(ABC):
 
 
 class FetchingReader(SourceReader):
-    """A reader of what is fetched from elsewhere, which tells fetching apart from reading: what a source cannot give
+    """A reader of what is fetched from elsewhere, which tells fetching apart from reading. What a source cannot give
     again is fetched once and landed, and read as often as need be.
     """
 

@@ -207,11 +207,12 @@ class ObjectStore(Protocol):
     threads. Any of them may raise StoreUnavailableError, FixConfigError (credentials, bucket, permissions) or
     ObjectPathError; what else it raises it says.
 
-    ``lists_in_pages`` is an attribute that a store may have: True says that a listing comes in pages, a request for
-    each, so that two of its ranges can be asked for at once. It is taken for a store that is asked over a network.
+    ``lists_in_pages`` is an attribute that a store may have. True says that a listing comes in pages, a request for
+    each. So two of its ranges can be asked for at once. It is taken for a store that is asked over a network.
 
-    ``folders_in(folder: str) -> Sequence[str]`` is a method that a store may have: the names of the folders in one
-    (``""`` or a path that ends in a slash), in order, without slashes, in few requests. Without it a listing for each.
+    ``folders_in(folder: str) -> Sequence[str]`` is a method that a store may have. It gives the names of the folders in
+    one (``""`` or a path that ends in a slash), in order, without slashes, in few requests. Without it there is a
+    listing for each.
     """
 
     @property
@@ -315,9 +316,9 @@ class StoreScheme:
 
     ``form`` is how users write a root of it ("s3://bucket/prefix"). ``open`` gives the store of such a URI, which it
     may refuse with a FixConfigError that does not show what stands before an @; it makes no request. ``is_shared``:
-    other processes see what this one writes. ``variables`` is how the names of environment variables begin that say how
-    to reach it (one text, or several): tasks on other machines get them, users' code that explains windows does not.
-    ``secrets``: the names of those whose values no text may show.
+    other processes see what this one writes. ``variables`` are the beginnings of the names of environment variables
+    that say how to reach it (one text, or several). Tasks on other machines get them, users' code that explains windows
+    does not. ``secrets``: the names of those whose values no text may show.
     """
 
     form: str

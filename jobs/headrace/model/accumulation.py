@@ -118,9 +118,10 @@ class How(Suggesting):
     without new elements, ``closing`` whether the last one is. With ``keep_last`` n a window holds no more than its last
     n elements in order of arrival (sliding count windows).
 
-    ``elide_unchanged``, when retracting: a pane with the window, values and timestamp of the only one that it would
-    withdraw is not emitted, nor is that one withdrawn, whatever its timing and whatever ``on_time`` and ``closing`` say
-    (semantics 9.1). For the trigger it is a firing like any other, but it has no index, and what is out stays out.
+    ``elide_unchanged``, when retracting: a pane is not emitted if it has the window, values and timestamp of the only
+    one that it would withdraw. Nor is that one withdrawn. It holds whatever its timing and whatever ``on_time`` and
+    ``closing`` say (semantics 9.1). For the trigger it is a firing like any other, but it has no index, and what is out
+    stays out.
 
     >>> hr.How("retracting", "2d") == hr.retracting("2d")
     True

@@ -239,7 +239,7 @@ class Punctuated(SplitStrategy):
 @register_word("from source")
 @dataclass(frozen=True)
 class FromSource(SplitStrategy):
-    """The source knows how far it has come, and records say nothing: of a pipeline that is read (``published``) it is
+    """The source knows how far it has come, and records say nothing. For a pipeline that is read (``published``) it is
     the output watermark, which is never ahead of what may still come.
     """
 

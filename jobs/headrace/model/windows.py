@@ -372,8 +372,8 @@ class CalendarWindows(WindowFn):
     """Days, weeks or months of local time in ``zone``, ``count`` of them each, counted from 1970 (weeks from Monday,
     1969-12-29): ``CalendarWindows("month", "Europe/Berlin", 3)`` are quarters. ``unit`` is "day", "week" or "month".
 
-    A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts:
-    daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
+    A window starts at local midnight, or at the first moment of a day without one, and ends where the next one starts.
+    Daylight saving makes some windows longer and some shorter. Midnight is the earlier one if it comes twice.
 
     ``day_begins`` is the time of clocks at which days begin in place of midnight ("06:00"), also the first day of weeks
     and months; ``week_begins`` the day with which weeks begin ("sunday"), ``year_begins`` the number of the month from

@@ -84,14 +84,13 @@ def airflow(
     ``owner``, ``tags``, ``start_date``, ``retries``, ``retry_delay``, ``execution_timeout`` and ``queue`` are Airflow's
     own arguments of DAGs and tasks. Lengths of time are text ("2h") or a timedelta.
 
-    ``on_failure`` is called when a task has failed for good, ``on_deadline`` when a run of the process DAG has not
-    ended ``deadline`` after it was queued, ``on_warning`` when the data exceeds a limit that warns. They are names of
-    functions, ``module:function``, that Airflow imports.
-    ``pool`` is for tasks that write no state (those have a pool of their own). ``conn_id`` is the connection that says
-    where Spark is. ``env`` are environment variables of the process that computes. ``default_args`` go to every task.
-    With ``announce_windows`` the asset ``headrace://NAME/windows`` gets an event for each window that is complete, and
-    again for one that is corrected, whose partition is when the window begins.
-    Raises PipelineError.
+    ``on_failure`` is called when a task has failed for good. ``on_deadline`` is called when a run of the process DAG
+    has not ended ``deadline`` after it was queued. ``on_warning`` is called when the data exceeds a limit that warns.
+    They are names of functions, ``module:function``, that Airflow imports. ``pool`` is for tasks that write no state
+    (those have a pool of their own). ``conn_id`` is the connection that says where Spark is. ``env`` are environment
+    variables of the process that computes. ``default_args`` go to every task. With ``announce_windows`` the asset
+    ``headrace://NAME/windows`` gets an event for each window that is complete, and again for one that is corrected,
+    whose partition is when the window begins. Raises PipelineError.
 
     >>> hr.airflow(owner="sales", retries=3, execution_timeout="2h").owner
     'sales'
@@ -249,10 +248,10 @@ def on_assets(uris: Sequence[str], *, or_at: ScheduleTimes | None = None) -> Ass
 
 @check_keywords
 def on_files(poll_interval: Length = POLL_INTERVAL, *, or_at: ScheduleTimes | None = None) -> FileSchedule:
-    """A schedule by files that land, and by records that come to topics of Kafka: a watcher in Airflow's triggerer
-    looks every ``poll_interval`` for what no run has read, and for timers that are due, and starts a run; also at
-    ``or_at``, if that is given. Where to look from is what the newest snapshot of main has read, so nothing is missed
-    or announced to a run that goes on. Raises PipelineError.
+    """A schedule by files that land, and by records that come to topics of Kafka. A watcher in Airflow's triggerer
+    looks every ``poll_interval`` for what no run has read, and for timers that are due. If there is any, it starts a
+    run; also at ``or_at``, if that is given. It looks from what the newest snapshot of main has read. So nothing is
+    missed or announced to a run that goes on. Raises PipelineError.
 
     >>> str(hr.on_files("1m", or_at="@daily"))
     'when files land (a look every 1m), or @daily'

@@ -353,11 +353,11 @@ class Source(Suggesting, ABC):
 
         ``bound`` is how far records may be out of order: the watermark is the largest event time minus it ("0s": they
         are in order). ``watermark`` is another strategy, in its place. With ``split``, text, each of its values has a
-        watermark of its own and the least counts, so that one quiet producer holds it back (of a topic of Kafka each
-        partition has one, unless another is given). A split that was silent for
-        ``idle`` in processing time is left out until it speaks again. A record dated further than ``max_ahead`` after
-        processing time is accepted, but moves no watermark: one mistaken date would take it past all others (semantics
-        12.14). None is for schedules, whose times lie ahead by nature.
+        watermark of its own and the least counts. So one quiet producer holds it back. Each partition of a topic of
+        Kafka has one, unless another is given. A split that was silent for ``idle`` in processing time is left out
+        until it speaks again. A record dated further than ``max_ahead`` after processing time is accepted, but moves no
+        watermark: one mistaken date would take it past all others (semantics 12.14). None is for schedules, whose times
+        lie ahead by nature.
         """
         split = self.own_split if split is None else split
         when = event_time(at, bound=bound, watermark=watermark, idle=idle, split=split, max_ahead=max_ahead)

@@ -97,8 +97,8 @@ class Meets(StrEnum):
 @dataclass(frozen=True)
 class Join(Suggesting):
     """Rows that come, the left ones, with rows of the input ``right`` that have equal values ``on`` both sides. These
-    lie in an interval of event time, both ends of which count: from ``begin`` after the left row (None: from any time
-    before it) to ``end`` after it, or in the same ``window``.
+    lie in an interval of event time, both ends of which count. It goes from ``begin`` after the left row (None: from
+    any time before it) to ``end`` after it. Or they lie in the same ``window``.
 
     ``meets``: all of them, or the first or last one alone. Of versions at one moment the one counts that is greatest by
     ``order``, then one that is ``deleted``, then the values of ``columns``. Where the last version is deleted the left

@@ -157,8 +157,8 @@ class Loop(Suggesting):
     edges; the two columns of the output's ``key`` are their ends (semantics 13).
 
     ``start`` is the value that a vertex has by itself, an expression over ``vertex``; NULL: none. ``step`` is what the
-    value at the first end of an edge is at its other end: an expression over ``value`` and the columns of the record
-    that never turns the order of values round, and never makes them better. ``combine`` says which of several values a
+    value at the first end of an edge is at its other end: an expression over ``value`` and the columns of the record.
+    It never turns the order of values round, and never makes them better. ``combine`` says which of several values a
     vertex keeps: "least" or "greatest". ``both_ways``: edges have no direction. ``rounds``: how far a change goes in
     one epoch; what is in flight then is part of the snapshot, and the next epoch takes it up first. None: until nothing
     changes.

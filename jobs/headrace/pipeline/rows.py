@@ -298,7 +298,7 @@ def newest(order: Expr | str | None = None, *, deleted: Expr | None = None) -> T
 @check_keywords
 def top(number: int, *, by: Expr | str | Sequence[Expr | str]) -> Take:
     """The ``number`` rows of each group with the largest ``by``: an expression, the name of a column, or a list of
-    these, of which a further one counts where those before it are the same. A NULL is lower than any value; of two
+    these. Of a list a further one counts where those before it are the same. A NULL is lower than any value; of two
     with the same the later counts, then the one whose columns are larger.
 
     >>> dearest = hr.Rows(key="shop", where=hr.FixedWindows("1h"), take=hr.top(3, by="price"))

@@ -382,8 +382,8 @@ class PipelineReader(Suggesting):
         return snapshot_graph(self._catalog, limit=limit, before=before)
 
     def diff(self, before: At, after: At, *, limit: int = 20) -> "SnapshotDiff":
-        """What differs between two snapshots, each named as ``at`` is: rows of ``current`` that a reader would see
-        change, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
+        """What differs between two snapshots, each named as ``at`` is. It has the rows of ``current`` that change for a
+        reader, and what lies under it: input, watermarks, state, late rows and dead letters. All rows are counted, and
         the first ``limit`` given. An output that has another name in one of them is found by the names that the other
         has recorded.
 

@@ -270,7 +270,7 @@ class RowKind(Protocol[Found_contra]):
 
 @dataclass(frozen=True)
 class Difference:
-    """How many expected rows were not found, how many found rows were not expected, and both in ``lines``: a row that
+    """How many expected rows were not found, how many found rows were not expected, and both in ``lines``. A row that
     is missing stands beside the one that is most like it.
     """
 

@@ -126,7 +126,7 @@ class Step:
 def rows(*records: Record, of: str = OWN) -> Step:
     """An epoch that reads ``records`` in this order, of the input named ``of``, by default the pipeline's own.
 
-    A record is a dict of values by column: a column that it lacks is NULL, a short time such as "13:00" in a column of
+    A record is a dict of values by column. A column that it lacks is NULL. A short time such as "13:00" in a column of
     timestamps is on 1970-01-01 UTC. They are written in the format of the source, and judged as its files are. A text
     is a line as a file would hold it (of CSV: the columns in the order of the schema).
     """

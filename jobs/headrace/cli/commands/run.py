@@ -66,8 +66,8 @@ def backfill(
     """Read input again into a branch with the pipeline as it is now, audit it, and with --promote let readers see it.
 
     For a range of event time the branch starts from the newest published snapshot taken before any data of the first
-    affected window was read, and reads what came after it. Main and its readers stay undisturbed. Without --promote the
-    branch stays beside them for you to look at; the same command with --branch continues it.
+    affected window was read. It reads what came after that snapshot. Main and its readers stay undisturbed. Without
+    --promote the branch stays beside them for you to look at; the same command with --branch continues it.
 
     Of an output (shop.daily) only that is computed, with what is computed of it; --promote lets main adopt it. With
     --patch it is computed with what it reads, late records count, and main gets one more epoch with its rows.

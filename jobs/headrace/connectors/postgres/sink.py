@@ -54,8 +54,8 @@ def postgres(table: str, *, connection: str, changes: bool = False, name: str | 
     (``HEADRACE_CONN_{NAME}``), or Airflow does. ``name`` is what the sink is called, by default as the table.
 
     With ``changes`` it is a table of what happened, to which rows are only added: each pane and each retraction of what
-    is published, in order, with a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and the
-    epoch (``_epoch``). Where ``published`` goes back, the rows that differ are withdrawn and put in place.
+    is published, in order. A row has a number (``_change``), a sign (``_sign``: 1, or -1 for what is withdrawn), and
+    the epoch (``_epoch``). Where ``published`` goes back, the rows that differ are withdrawn and put in place.
 
     >>> hr.postgres("reports.sales", connection="warehouse").name
     'reports.sales'

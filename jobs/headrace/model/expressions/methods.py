@@ -296,9 +296,9 @@ class TextMethods(ExpressionMethods[Expr]):
         """The value at ``path`` in this string, which holds JSON: text, an int, a float or a bool, as ``type`` says.
 
         "user.id" is ``id`` in the object ``user``; a sequence has one name for each level, or the place of an item in a
-        list, from the end if negative: ``["items", 0, "price"]``. Of members with one name the last counts. NULL where
-        that leads nowhere, to a value of another type (an int is a float, too) or one that the type does not hold, and
-        where the string is no JSON, or nested deeper than 500 levels.
+        list, from the end if negative: ``["items", 0, "price"]``. Of members with one name the last counts. It is NULL
+        where that leads nowhere, to a value of another type (an int is a float, too) or one that the type does not
+        hold. It is also NULL where the string is no JSON, or nested deeper than 500 levels.
         ``col("text").json_field("user.id", int)`` of ``'{"user": {"id": 7}}'`` is ``7``.
         """
         arguments = Arguments("json_field")
@@ -667,9 +667,9 @@ class Aggregations(Generic[Expr, Aggregate]):
         """Every value with every value of ``other`` of the key and window, as a sorted list of pairs: a windowed join
         (semantics 12.9).
 
-        An element has the one or the other, and NULL does not count as a value: unite two inputs, give each a
-        column of its own, and group by what they are joined on. ``outer`` ("left", "right", "both") keeps the values
-        of a side whose other side is empty, paired with NULL.
+        An element has the one or the other, and NULL does not count as a value. Unite two inputs, give each a column of
+        its own, and group by what they are joined on. ``outer`` ("left", "right", "both") keeps the values of a side
+        whose other side is empty, paired with NULL.
         ``col("n").pairs(col("text"))`` of ``n=5; text="a"; text="b"`` is ``[(5, "a"), (5, "b")]``.
         """
         arguments = Arguments("pairs")

@@ -59,9 +59,9 @@ class CustomTrigger(ElementTrigger, ABC):
 
     Its methods are pure functions of their arguments and the fields; they return a new state, of plain values (int,
     float, str, bool, date, Instants for timestamps) or None. It is told of every element of a window in order of
-    arrival, retractions too. It is asked once after a bundle, when the watermark passes the end of the window, when a
-    ``deadline`` is due, and after the signals of an epoch if one of its ``signals`` is among them; at no other time
-    (4.1).
+    arrival, retractions too. It is asked once after a bundle, when the watermark passes the end of the window, and when
+    a ``deadline`` is due. It is asked after the signals of an epoch if one of its ``signals`` is among them, and at no
+    other time (4.1).
 
     >>> @dataclass(frozen=True)
     ... class AfterSum(hr.CustomTrigger):

@@ -97,9 +97,9 @@ class LazyView(Suggesting):
     """Rows of one snapshot. What is asked for is read then; the snapshot stays the one that it was made for.
 
     Data files are held against the lengths and checksums of the manifest before anything is read from them (to_spark
-    over a local root is the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it,
-    QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor the disk has
-    room.
+    over a local root is the exception). Any method that reads raises BrokenObjectError for a damaged file, naming it.
+    It raises QueryError for a condition that fails over some rows, and ReadResourcesError where neither memory nor the
+    disk has room.
 
     >>> view = hr.open(root)["delays"].current(columns=["airport", "flights"])
     >>> view.to_json()
