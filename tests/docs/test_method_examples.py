@@ -14,7 +14,8 @@ import pytest
 import headrace as hr
 from headrace.testing import rows, run, watermark
 
-SCHEMA = {"n": int, "x": float, "text": str, "at": datetime, "flag": bool, "words": list[str]}
+SCHEMA: dict[str, Any] = {"n": int, "x": float, "text": str, "at": datetime, "flag": bool, "words": list[str]}
+SCHEMA |= {"place": {"city": str}, "marks": dict[str, int]}
 EVENT_TIME = hr.coalesce(hr.col("at"), hr.lit(datetime(2026, 1, 1, tzinfo=UTC)))
 EXAMPLE = re.compile(r'``(col\("(\w+)"\)[^`]*)``\s+of\s+``([^`]*)``\s+is\s+``([^`]*)``')
 WITHOUT = ("combine", "distinct_sketch", "quantile_sketch")

@@ -173,7 +173,7 @@ def _constants(*values: object) -> list[Any]:
         (lambda: S.strptime("%y %I"), "%I with %p"),
         (lambda: S.strptime("%y %p"), "%I with %p"),
         (lambda: A**2, r"\.power\(2\), which is a float"),
-        (lambda: S[0], r"\.item\(place\) of a list"),
+        (lambda: S[0], r"\.item\(place\) of a list, "),
     ],
 )
 def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str) -> None:
@@ -200,6 +200,8 @@ def test_what_is_refused_when_it_is_written(call: Callable[[], object], why: str
         (AT.strftime("%Y"), ["function", "strftime", ["column", "at"], *_constants("%Y", "UTC")]),
         (S.strptime("%Y"), ["function", "strptime", ["column", "s"], *_constants("%Y")]),
         (A.item(-1), ["function", "item", ["column", "a"], *_constants(-1)]),
+        (A.item("x"), ["function", "item", ["column", "a"], *_constants("x")]),
+        (A.field("x"), ["function", "field", ["column", "a"], *_constants("x")]),
         (A.slice(1, 2), ["function", "slice", ["column", "a"], *_constants(1, 2)]),
         (A + 1, ["binary", "+", ["column", "a"], ["literal", 1, "int"]]),
         (B & True, ["binary", "and", ["column", "b"], ["literal", True, "bool"]]),

@@ -155,6 +155,10 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
     "structs and maps": lambda: hr.Pipeline("clicks", hr.json(
         "landing/clicks", {"user": str, "at": datetime, "where": {"city": str, "tags": dict[str, list[int]]}},
     ).event_time("at", bound="5m"), rows=["user", "where"]),
+    "parts of structs and maps": lambda: hr.Pipeline("clicks", hr.json(
+        "landing/clicks", {"user": str, "at": datetime, "where": {"city": str, "tags": dict[str, int]}},
+    ).event_time("at", bound="5m"), rows={"n": col("where").field("tags").item("a")},
+        filter=col("where").field("city") == "Oslo"),
     "columns of results": lambda: build(what={"n": hr.count(), "total": NUMBER.sum(), "each": col("total") / col("n")}),
     "having": lambda: build(having=(col("n") > 3) & col("window_start").is_not_null()),
     "fields": lambda: build(hr.json("landing/clicks", {

@@ -54,6 +54,8 @@ MISTYPED: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "startswith": (lambda: col("a").startswith("b"), "Column has no 'startswith'; did you mean 'starts_with'?"),  # type: ignore[attr-defined]
     "len": (lambda: col("a").len(), "Column has no 'len'; did you mean 'length'?"),  # type: ignore[attr-defined]
+    "getField": (lambda: col("a").getField("b"), "Column has no 'getField'; did you mean 'field'?"),  # type: ignore[attr-defined]
+    "getItem": (lambda: col("a").getItem("b"), "Column has no 'getItem'; did you mean 'item'?"),  # type: ignore[attr-defined]
     "split": (
         lambda: pipeline(split="shp"),
         "pipeline sales: event_time(split): there is no column 'shp'; did you mean 'shop'? the columns are amount, at, "

@@ -271,9 +271,29 @@ def test_what_is_none_is_a_dead_letter(record: str, reason: str) -> None:
         (lambda: hr.json("l", {"a": dict[int, str]}), "the keys of a map are text"),
         (lambda: hr.json("l", {"a": {}}), "name the fields and their types"),
         (lambda: hr.json("l", {"a": {"b": str, "B": str}}), "differ in case alone"),
-        (lambda: nested(key="tags", take=hr.newest()), "a map of string to int is no value; is_null reads it"),
+        (
+            lambda: nested(key="tags", take=hr.newest()),
+            "a map of string to int is no value; item, contains, length and is_null read",
+        ),
         (lambda: nested(id="address"), "id: 'address' is a struct of"),
-        (lambda: nested(filter=col("address") == "x"), "a struct of .* is no value"),
+        (lambda: nested(filter=col("address") == "x"), "a struct of .* is no value; field and is_null read"),
+        (
+            lambda: nested(filter=col("address").field("cty") == "x"),
+            "there is no field 'cty'; did you mean 'city'. the fields are city, place",
+        ),
+        (lambda: nested(filter=col("address").field("city") == 1), "different types: int, string"),
+        (
+            lambda: nested(filter=col("address").field("place").field("x").field("y") == 1),
+            "takes a struct, found float",
+        ),
+        (lambda: nested(filter=col("address").item("city") == 1), "item does not take a struct"),
+        (lambda: nested(filter=col("tags").field("x") == 1), "field does not take a map of string to int; item, "),
+        (lambda: nested(filter=col("tags").item(0) == 1), "the keys of a map are text"),
+        (lambda: nested(filter=col("tags").contains(1)), "the keys of a map are text"),
+        (lambda: nested(filter=col("address").length() > 1), "length does not take a struct"),
+        (lambda: col("address").field(""), "write text such as 'city'"),
+        (lambda: col("tags").item(True), "write a whole number"),
+        (lambda: col("address")["city"], r"write .field.name. of a struct, .item.key. of a map"),
     ],
 )
 def test_what_they_cannot_be_is_refused(wrong: Any, message: str) -> None:

@@ -367,6 +367,22 @@ def entries_of(maps: pa.Array) -> pa.Array:
     return maps.cast(pa.list_(pa.struct([("key", kind.key_type), ("value", kind.item_type)])))
 
 
+def keys_of(maps: pa.Array) -> pa.Array:
+    """Each map as the list of its keys."""
+    lists = entries_of(maps)
+    return having_items(lists, pc.list_flatten(lists).field("key"), lists.is_null())
+
+
+def values_of_key(maps: pa.Array, key: str) -> pa.Array:
+    """The value of ``key`` in each map, which has it once; NULL where there is none."""
+    lists = entries_of(maps)
+    entries = pc.list_flatten(lists)
+    has_key = np.flatnonzero(true_mask(pc.equal(entries.field("key"), key)))
+    places = np.full(len(maps), -1, np.int64)
+    places[list_numbers(lists)[has_key]] = has_key
+    return entries.field("value").take(pa.array(places, mask=places < 0))
+
+
 def map_leaves(values: pa.Array, kind: ColumnType, read: Callable[[pa.Array, DataType], pa.Array]) -> pa.Array:
     """``values`` of a column of ``kind`` with what ``read`` makes of the values in them; what is nested is NULL if a
     value in it becomes NULL that was not.

@@ -194,9 +194,9 @@ def no_such_name(owner: str, name: str, known: Iterable[str], more: str = "") ->
 
 
 def _in_other_case(name: str, known_names: Iterable[str]) -> str:
-    """What ``did_you_mean`` says where cases and underscores do not count."""
+    """What ``did_you_mean`` says where cases and underscores do not count, nor does the ``get`` of other libraries."""
     plain = {one.replace("_", "").lower(): one for one in known_names}
-    near_names = difflib.get_close_matches(name.replace("_", "").lower(), plain, 1, cutoff=0.75)
+    near_names = difflib.get_close_matches(name.replace("_", "").lower().removeprefix("get"), plain, 1, cutoff=0.75)
     return f"did you mean {plain[near_names[0]]!r}?" if near_names else ""
 
 

@@ -79,6 +79,8 @@ def evaluate(expr: Expr, record: Record, schema: Schema) -> Any:  # noqa: PLR091
             return _logic(op, *operands) if op in Binary.BOOLEAN else _binary(expr, op, *operands)
         case Function(name, args):
             values = [evaluate(a, record, schema) for a in args]
+            if name in _OF_PARTS:
+                values[0] = _as_object(values[0], kind_of(args[0], schema))
             if name.startswith("cast_"):
                 return _cast(values[0], type_of(args[0], schema), DataType(name.removeprefix("cast_")))
             try:
@@ -287,7 +289,25 @@ def _nested(text: str) -> int:
     return deepest
 
 
-def _item(items: list[Any], place: int) -> Any:
+_OF_PARTS = frozenset({"field", "item", "length", "contains"})
+"""Functions that look into structs and maps."""
+
+
+def _as_object(value: Any, kind: Any) -> Any:
+    """A struct, or a map, as a dict: of the values of its fields, or of pairs. Others as they are."""
+    if value is None or isinstance(value, Mapping):
+        return value
+    match kind:
+        case data_types.StructType(fields):
+            return dict(zip((name for name, _ in fields), value, strict=True))
+        case data_types.MapType():
+            return dict(value)
+    return value
+
+
+def _item(items: list[Any] | Mapping[str, Any], place: Any) -> Any:
+    if isinstance(items, Mapping):
+        return items.get(place)
     return items[place] if -len(items) <= place < len(items) else None
 
 
@@ -300,8 +320,8 @@ def _compiled(regex: str) -> re.Pattern[str]:
         return re.compile(_END.sub(lambda part: r"\Z" if part[0] == "$" else part[0], regex), re.ASCII)
 
 
-def _contains(value: str | list[Any], wanted: Any) -> bool:
-    if isinstance(value, str):
+def _contains(value: str | list[Any] | Mapping[str, Any], wanted: Any) -> bool:
+    if isinstance(value, str | Mapping):
         return wanted in value
     return any(_is_in(item, wanted) for item in value if item is not None)
 
@@ -459,6 +479,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "regexp_replace": _strict(_regexp_replace),
     **{f"json_{kind.value}": _strict(partial(_json_field, kind)) for kind in data_types.IN_JSON},
     "split": _strict(str.split),
+    "field": _strict(lambda struct, name: struct.get(name)),
     "item": _strict(_item),
     "slice": _strict(_substring),
     "is_in": _strict(_is_in),

@@ -27,10 +27,13 @@ from headrace.kernel.columns import (
     TIMESTAMP,
     arrow_type,
     as_numpy,
+    entries_of,
     items_at,
+    keys_of,
     list_numbers,
     slice_lists,
     true_mask,
+    values_of_key,
 )
 from headrace.kernel.custom_objects import TriggerBatches
 from headrace.kernel.expressions import casts, decimals
@@ -291,10 +294,14 @@ def _with_constants(function: Callable[..., casts.Datum]) -> Callable[..., casts
 
 
 def _text_length(value: casts.Datum) -> casts.Datum:
+    if pa.types.is_map(value.type):
+        return casts.accept_scalars(lambda maps: pc.list_value_length(entries_of(maps)).cast(_INT))(value)
     return (pc.list_value_length if pa.types.is_list(value.type) else pc.utf8_length)(value).cast(_INT)
 
 
 def _contains(value: casts.Datum, item: casts.Datum) -> casts.Datum:
+    if pa.types.is_map(value.type):
+        return casts.accept_scalars(lambda maps: _lists_contain(keys_of(maps), item))(value)
     if not pa.types.is_list(value.type):
         return pc.match_substring(value, item.as_py())
     return casts.accept_scalars(lambda lists: _lists_contain(lists, item))(value)
@@ -339,6 +346,10 @@ def _of_lists(function: Callable[..., pa.Array]) -> Callable[..., casts.Datum]:
         )
 
     return apply_to_lists
+
+
+def _part_at(values: pa.Array, place: int | str) -> pa.Array:
+    return values_of_key(values, place) if isinstance(place, str) else items_at(values, place)
 
 
 def _is_in(*operands: casts.Datum) -> casts.Datum:
@@ -457,7 +468,7 @@ _HASHED = frozenset(ARROW_TYPES.values())
 
 
 def _struct_field(value: casts.Datum, name: pa.Scalar) -> casts.Datum:
-    return pc.struct_field(value, name.as_py())
+    return value if value.type == pa.null() else pc.struct_field(value, [value.type.get_field_index(name.as_py())])
 
 
 def _walk_automaton(state: casts.Datum, codes: casts.Datum, table: pa.Scalar, width: pa.Scalar) -> pa.Array:
@@ -509,7 +520,7 @@ _FUNCTIONS: dict[str, Callable[..., casts.Datum]] = {
         for kind in IN_JSON
     },
     "split": _with_typed_nulls(_STRING, _with_constants(pc.split_pattern)),
-    "item": _of_lists(items_at),
+    "item": _of_lists(_part_at),
     "slice": _of_lists(slice_lists),
     "replace": _with_typed_nulls(_STRING, _with_constants(pc.replace_substring)),
     "is_in": _is_in,

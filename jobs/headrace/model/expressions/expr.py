@@ -26,7 +26,14 @@ from headrace.model.arguments import (
 )
 from headrace.model.combiners import BY_ANOTHER, TRAITS, Combiner, CustomCombiner, Outer, check_combiner
 from headrace.model.expressions import data_types
-from headrace.model.expressions.methods import Aggregations, ListMethods, NumberMethods, TextMethods, TimeMethods
+from headrace.model.expressions.methods import (
+    Aggregations,
+    NumberMethods,
+    TextMethods,
+    TimeMethods,
+    checked_place,
+    part_bounds,
+)
 from headrace.model.time import LONGEST, UNITS, to_instant
 
 
@@ -44,7 +51,6 @@ class Expr(
     Aggregations["Expr", "Aggregate"],
     NumberMethods["Expr"],
     TextMethods["Expr"],
-    ListMethods["Expr"],
     TimeMethods["Expr"],
     Suggesting,
 ):
@@ -142,7 +148,10 @@ class Expr(
     )
     __contains__ = _refuse_method("in cannot look into", '.contains("text")')
     __iter__ = _refuse_method("Python cannot go through", "a method of it, such as .is_in() or .substring()")
-    __getitem__ = _refuse_method("[] cannot look into", ".substring(start, length), or .item(place) of a list")
+    __getitem__ = _refuse_method(
+        "[] cannot look into",
+        ".field(name) of a struct, .item(key) of a map, .item(place) of a list, .substring(start, length) of text",
+    )
     __floordiv__ = _refuse_method("// does not work on", "(a / b).floor()")
     __rfloordiv__ = __floordiv__
     __pow__ = _refuse_method("** does not work on", "a product, a * a, or .power(2), which is a float")
@@ -224,6 +233,28 @@ class Expr(
     def date(self) -> "Expr":
         """The day of this timestamp in UTC. ``col("at").date()`` of ``"2026-03-01T10:30:00Z"`` is ``"2026-03-01"``."""
         return Function("cast_date", (self,))
+
+    def field(self, name: str) -> "Expr":
+        """The field ``name`` of this struct, of the type that it has there; NULL where the struct is.
+        ``col("place").field("city")`` of ``{"city": "Oslo"}`` is ``"Oslo"``.
+        """
+        return self._apply_function("field", Arguments("field").text("name", name, "city"))
+
+    def item(self, place: int | str) -> "Expr":
+        """The item at ``place`` of this list, from 0 on, or from the end if that is negative (-1: the last); the value
+        of this key of a map. NULL where there is none.
+        ``col("words").item(-1)`` of ``["a", "b"]`` is ``"b"``, ``col("marks").item("art")`` of ``{"art": 1}`` is ``1``.
+        """
+        is_key = isinstance(place, str)
+        return self._apply_function(
+            "item", place if is_key else checked_place(Arguments("item"), "place", place, "item")
+        )
+
+    def slice(self, start: int, length: int | None = None) -> "Expr":
+        """The list of ``length`` items from place ``start`` on, or all, as ``substring`` takes characters.
+        ``col("words").slice(1)`` of ``["a", "b", "c"]`` is ``["b", "c"]``.
+        """
+        return self._apply_function("slice", *part_bounds(Arguments("slice"), start, length, "item"))
 
     def _apply_function(self, name: str, *constants: data_types.Scalar) -> "Expr":
         return Function(name, (self, *map(lit, constants)))

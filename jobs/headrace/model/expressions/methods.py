@@ -205,7 +205,9 @@ class TextMethods(ExpressionMethods[Expr]):
         return self._apply_function("strptime", format)
 
     def length(self) -> "Expr":
-        """How many characters this string has, or items this list. ``col("text").length()`` of ``"Oslo"`` is ``4``."""
+        """How many characters this string has, items this list, or keys this map.
+        ``col("text").length()`` of ``"Oslo"`` is ``4``.
+        """
         return self._apply_function("length")
 
     def substring(self, start: int, length: int | None = None) -> "Expr":
@@ -215,10 +217,10 @@ class TextMethods(ExpressionMethods[Expr]):
         end: ``substring(-3)`` is the last three, or all if there are fewer.
         ``col("text").substring(0, 2)`` of ``"Oslo"`` is ``"Os"``.
         """
-        return self._apply_function("substring", *_part_bounds(Arguments("substring"), start, length, "character"))
+        return self._apply_function("substring", *part_bounds(Arguments("substring"), start, length, "character"))
 
     def contains(self, text: "Scalar | datetime") -> "Expr":
-        """Whether ``text`` is anywhere in this string; or whether an item of this list equals it, then of any type.
+        """Whether ``text`` is anywhere in this string, an item of this list, then of any type, or a key of this map.
 
         Items that are NULL equal nothing.
         ``col("text").contains("sl")`` of ``"Oslo"`` is ``True``.
@@ -341,7 +343,7 @@ def _json_steps(arguments: Arguments, path: object) -> list[str | int]:
             "path", path, 'write the names that lead to it, such as "user.id" or ["items", 0, "price"]'
         )
     return [
-        _checked_place(arguments, "path", step, "item")
+        checked_place(arguments, "path", step, "item")
         if isinstance(step, int)
         else arguments.text("path", step, "user.id")
         for step in steps
@@ -368,35 +370,19 @@ def _regex_captures(arguments: Arguments, regex: str) -> Captures:
         raise arguments.refusal("regex", regex, str(error)) from None
 
 
-def _checked_place(arguments: Arguments, name: str, place: int, what: str) -> int:
+def checked_place(arguments: Arguments, name: str, place: object, what: str) -> int:
+    """A ``place``, from the end if it is negative, that 64 bits hold. Raises the error of ``arguments``."""
     if isinstance(place, bool) or not isinstance(place, int) or not -(2**63) <= place < 2**63:
         raise arguments.refusal(name, place, f"write a whole number: 0 is the first {what}, -1 the last")
     return place
 
 
-def _part_bounds(arguments: Arguments, start: int, length: int | None, what: str) -> "list[Scalar]":
+def part_bounds(arguments: Arguments, start: int, length: int | None, what: str) -> "list[Scalar]":
     """Where a part begins and, unless it goes to the end, how long it is."""
     return [
-        _checked_place(arguments, "start", start, what),
+        checked_place(arguments, "start", start, what),
         *([] if length is None else [arguments.whole_number("length", length, least=0)]),
     ]
-
-
-@method_keywords
-class ListMethods(ExpressionMethods[Expr]):
-    """Functions of a list: of a column that holds one, or of ``split``. Places count from 0."""
-
-    def item(self, place: int) -> "Expr":
-        """The item at ``place``, from the end if that is negative (-1: the last); NULL where there is none.
-        ``col("words").item(-1)`` of ``["a", "b"]`` is ``"b"``.
-        """
-        return self._apply_function("item", _checked_place(Arguments("item"), "place", place, "item"))
-
-    def slice(self, start: int, length: int | None = None) -> "Expr":
-        """The list of ``length`` items from place ``start`` on, or all, as ``substring`` takes characters.
-        ``col("words").slice(1)`` of ``["a", "b", "c"]`` is ``["b", "c"]``.
-        """
-        return self._apply_function("slice", *_part_bounds(Arguments("slice"), start, length, "item"))
 
 
 class TimeUnit(StrEnum):

@@ -185,10 +185,13 @@ def kind_of(expr: Expr, schema: data_types.Schema) -> AnyKind:
 def _kind_of_function(expr: Expr, name: str, values: Sequence[Expr], schema: data_types.Schema) -> AnyKind:
     first, *others = values
     own, kinds = kind_of(first, schema), [type_of(other, schema) for other in others]
-    if isinstance(own, data_types.ListType):
-        return _type_over_list(expr, name, own, kinds)
-    if isinstance(own, data_types.NestedType):
-        return _type_over_object(expr, name, own)
+    match own:
+        case data_types.ListType():
+            return _type_over_list(expr, name, own, kinds)
+        case data_types.StructType():
+            return _type_over_struct(expr, name, own, others)
+        case data_types.MapType():
+            return _type_over_map(expr, name, own, kinds)
     return _function_type(expr, name, [own, *kinds])
 
 
@@ -206,10 +209,16 @@ def row_type(name: str, expr: Expr, schema: data_types.Schema) -> data_types.Col
 
 
 def _what_reads(kind: data_types.NestedType) -> str:
-    return _READS_LISTS if isinstance(kind, data_types.ListType) else _READS_OBJECTS
+    match kind:
+        case data_types.StructType():
+            return _READS_STRUCTS
+        case data_types.MapType():
+            return _READS_MAPS
+    return _READS_LISTS
 
 
-_READS_OBJECTS = "is_null reads it, rows take it along, and a source has a field of it by hr.field"
+_READS_STRUCTS = "field and is_null read a struct, and rows take it along"
+_READS_MAPS = "item, contains, length and is_null read a map, and rows take it along"
 _READS_LISTS = "length, contains, item, slice and is_null read a list, and so does a transform, which may explode it"
 
 
@@ -223,19 +232,44 @@ def _type_over_list(expr: Expr, name: str, kind: data_types.ListType, others: li
             _unify_types(expr, [kind.item, *others])
             return _B
         case "item":
+            if others != [_I]:
+                raise _type_error(
+                    expr, "the items of a list have places, not names: item(0) is the first, item(-1) the last"
+                )
             return kind.item
         case "slice":
             return kind
-    raise _type_error(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_LISTS}")
+    raise _does_not_take(expr, name, kind)
 
 
-def _type_over_object(expr: Expr, name: str, kind: data_types.NestedType) -> AnyKind:
-    match name:
-        case "bucket":
-            return _I
-        case "is_null":
+def _type_over_struct(expr: Expr, name: str, kind: data_types.StructType, others: Sequence[Expr]) -> AnyKind:
+    match name, others:
+        case "is_null", _:
             return _B
-    raise _type_error(expr, f"{name} does not take a {data_types.in_words(kind)}; {_READS_OBJECTS}")
+        case "field", [Literal(wanted)]:
+            fields = dict(kind.fields)
+            if wanted not in fields:
+                hint = did_you_mean(str(wanted), fields)
+                raise _type_error(expr, f"there is no field {wanted!r}; {hint}the fields are {', '.join(fields)}")
+            return fields[str(wanted)]
+    raise _does_not_take(expr, name, kind)
+
+
+def _type_over_map(expr: Expr, name: str, kind: data_types.MapType, others: list[Kind]) -> AnyKind:
+    if name in {"item", "contains"} and others != [_S]:
+        raise _type_error(expr, f'the keys of a map are text: write {name}("a key"), found {others[0] or "NULL"}')
+    match name:
+        case "length":
+            return _I
+        case "is_null" | "contains":
+            return _B
+        case "item":
+            return kind.value
+    raise _does_not_take(expr, name, kind)
+
+
+def _does_not_take(expr: Expr, name: str, kind: data_types.NestedType) -> PipelineError:
+    return _type_error(expr, f"{name} does not take a {data_types.in_words(kind)}; {_what_reads(kind)}")
 
 
 def _type_error(expr: Expr, why: str) -> PipelineError:
@@ -322,7 +356,7 @@ def _function_type(expr: Expr, name: str, args: list[Kind]) -> AnyKind:
     # What else there is are constants, checked when it is written; but contains also takes items of lists.
     for arg in args if name in _OF_OPERANDS else args[:1]:
         if arg is not None and arg not in accepted_types:
-            raise _type_error(expr, f"{name} takes {' or '.join(accepted_types) or 'a list'}, found {arg}")
+            raise _type_error(expr, f"{name} takes {' or '.join(accepted_types) or _PART_OPERANDS[name]}, found {arg}")
     if name in ("plus_us", "plus_days") and args[1] not in (_I, None):
         raise _type_error(expr, f"a {args[0] or _T} moves by an int, found {args[1]}")
     return result or args[0]
@@ -338,6 +372,9 @@ def _cast_type(expr: Expr, source: Kind, target: data_types.DataType) -> data_ty
 
 _OF_OPERANDS = frozenset({"concat", "contains", "power", "log", "bit_and", "bit_or", "bit_xor"})
 """Functions whose other arguments are of the types of the first; those of the rest are checked when it is written."""
+
+_PART_OPERANDS = {"field": "a struct", "item": "a list or a map", "slice": "a list"}
+"""What those take that take no value."""
 
 _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     "not": ((_B,), _B),
@@ -355,7 +392,7 @@ _SIGNATURES: dict[str, tuple[tuple[data_types.DataType, ...], AnyKind]] = {
     "plus_days": ((_T, _D), None),
     **dict.fromkeys(("regexp_extract", "regexp_replace"), ((_S,), _S)),
     "split": ((_S,), data_types.ListType(_S)),
-    **dict.fromkeys(("item", "slice"), ((), None)),
+    **dict.fromkeys(("field", "item", "slice"), ((), None)),
     **dict.fromkeys(("sqrt", "ln", "log10", "log", "exp", "power"), (data_types.NUMERIC, _F)),
     **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "shift_left", "shift_right"), ((_I,), _I)),
     **dict.fromkeys(("md5", "sha256"), ((_S, _Y), _S)),
