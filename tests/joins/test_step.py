@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -22,22 +23,49 @@ from headrace.kernel.joins import step
 from headrace.kernel.joins.sides import CompiledJoin, in_epoch
 from headrace.kernel.joins.step import merge_side, newest_kept, step_join
 from headrace.model.changelog import SignedBy
-from headrace.model.expressions.data_types import DataType
+from headrace.model.expressions.data_types import DataType, ListType, MapType, Schema, StructType
 from headrace.model.expressions.expr import Column
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.joins import Join
 from headrace.program import columns as c
+from headrace_lab.reference.contents import known
 from headrace_lab.reference.joins import JoinRun, Row
 from headrace_lab.sizes import set_sizes
 
 EXAMPLES = int(os.environ.get("HEADRACE_EXAMPLES", "300"))
-LEFT = {"k": DataType.INT, "a": DataType.STRING}
+LEFT: Schema = {"k": DataType.INT, "a": DataType.STRING}
 RIGHT = {"k2": int, "v": str, "seq": int, "gone": bool, "at": datetime, "sign": int}
 
 
-def right_input(*, signed: bool) -> hr.Input:
+@dataclass(frozen=True)
+class SideColumns:
+    """What rows of both sides bring along: of the types ``left`` and ``right``, the least values first."""
+
+    left: Any
+    right: Any
+    left_values: tuple[Any, ...]
+    right_values: tuple[Any, ...]
+
+
+TEXT = SideColumns(DataType.STRING, str, ("x", "y"), (None, "p", "q"))
+LISTS = SideColumns(ListType(DataType.INT), list[str], (None, [1], [1, None]), (None, [], ["p"], ["p", "q"]))
+MAPS = SideColumns(
+    StructType((("n", ListType(DataType.INT)), ("m", MapType(DataType.INT)))),
+    GenericAlias(dict, (str, {"v": float, "s": str})),
+    (None, {"n": None, "m": None}, {"n": [1], "m": [("p", 1), ("q", None)]}, {"n": [1], "m": [("p", 2)]}),
+    (None, [], [("p", None)], [("p", {"v": None, "s": None})], [("p", {"v": 0.0, "s": "a"}), ("q", None)]),
+)
+STRUCTS = SideColumns(
+    MapType(ListType(DataType.STRING)),
+    {"v": str, "n": {"x": int}},
+    (None, [], [("a", None)], [("a", ["b"])]),
+    (None, {"v": None, "n": None}, {"v": None, "n": {"x": None}}, {"v": "a", "n": {"x": 1}}),
+)
+
+
+def right_input(*, signed: bool, kind: Any = str) -> hr.Input:
     changelog = {"changelog": SignedBy(Column("sign"))} if signed else {}
-    return hr.json("landing/right", RIGHT, **changelog).event_time("at", bound="0s").named("right")
+    return hr.json("landing/right", {**RIGHT, "v": kind}, **changelog).event_time("at", bound="0s").named("right")
 
 
 def any_join(rng: random.Random, right: hr.Input, *, looks_up: bool) -> Join:
@@ -116,26 +144,29 @@ def drawn(rng: random.Random, around: int, side: tuple[list[Row], list[Row]], ma
     return rows
 
 
-def play(seed: int) -> int:
+def play(seed: int, side_columns: SideColumns = TEXT) -> int:
     rng = random.Random(seed)
     looks_up = rng.random() < 0.2
     signed_left, signed_right = (not looks_up and rng.random() < 0.4 for _ in range(2))
-    join = any_join(rng, right_input(signed=signed_right), looks_up=looks_up)
-    compiled = CompiledJoin(0, join, LEFT, join.lateness, signed_left)
-    reference = JoinRun(join, LEFT, join.lateness)
+    join = any_join(rng, right_input(signed=signed_right, kind=side_columns.right), looks_up=looks_up)
+    left_kinds = {**LEFT, "a": side_columns.left}
+    compiled = CompiledJoin(0, join, left_kinds, join.lateness, signed_left)
+    reference = JoinRun(join, left_kinds, join.lateness)
     files: tuple[list[File], list[File]] = ([], [])
     sides = tuple((list[Row](), list[Row]()) for _ in range(2))
     watermark, now, left_all = MIN_INSTANT, 3, 0
     key = lambda: rng.choice([1, 1, 2, 3, None])  # noqa: E731
     for number in range(rng.randrange(2, 9)):
-        lefts = drawn(rng, now, sides[0], lambda: {"k": key(), "a": rng.choice("xy")}, signed=signed_left)
+        lefts = drawn(
+            rng, now, sides[0], lambda: {"k": key(), "a": rng.choice(side_columns.left_values)}, signed=signed_left
+        )
         rights = drawn(
             rng,
             now,
             sides[1],
             lambda: {
                 "k2": key(),
-                "v": rng.choice([None, "p", "q"]),
+                "v": rng.choice(side_columns.right_values),
                 "seq": rng.choice([None, 1, 2]),
                 "gone": rng.choice([None, False, False, True]),
             },
@@ -198,18 +229,25 @@ def multiset(elements: pa.RecordBatch) -> Counter[Any]:
     names = ["k", "a", "v"]
     rows = zip(*(elements.column(name).to_pylist() for name in names), strict=True)
     times, signs = (as_numpy(elements.column(name)).tolist() for name in (c.EVENT_TIME, c.SIGN))
-    return Counter((at, *row, sign) for at, row, sign in zip(times, rows, signs, strict=True))
+    return Counter((at, *map(known, row), sign) for at, row, sign in zip(times, rows, signs, strict=True))
 
 
 def reference_multiset(rows: list[Row]) -> Counter[Any]:
     return Counter(
-        (int(r.timestamp), r.record["k"], r.record["a"], r.record["v"], -1 if r.is_retraction else 1) for r in rows
+        (int(r.timestamp), r.record["k"], known(r.record["a"]), known(r.record["v"]), -1 if r.is_retraction else 1)
+        for r in rows
     )
 
 
 @pytest.mark.hypothesis  # make fuzz plays as many as it plays of others
 def test_what_leaves_is_what_the_reference_says() -> None:
     assert sum(play(seed) for seed in range(EXAMPLES)) > 300
+
+
+@pytest.mark.hypothesis
+@pytest.mark.parametrize("side_columns", [LISTS, MAPS, STRUCTS], ids=["lists", "maps", "structs"])
+def test_what_is_nested_leaves_and_goes_as_the_reference_says(side_columns: SideColumns) -> None:
+    assert sum(play(seed, side_columns) for seed in range(EXAMPLES // 3)) > 100
 
 
 @pytest.mark.hypothesis

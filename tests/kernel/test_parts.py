@@ -35,7 +35,7 @@ PLAIN = st.sampled_from(list(DataType))
 KINDS: st.SearchStrategy[ColumnType] = st.recursive(
     PLAIN | PLAIN.map(ListType), lambda inner: structs(inner) | inner.map(MapType), max_leaves=5
 )
-NESTED = structs(KINDS) | KINDS.map(MapType)
+OBJECT_KINDS = structs(KINDS) | KINDS.map(MapType)
 
 
 def values_of(kind: ColumnType) -> st.SearchStrategy[Any]:
@@ -100,7 +100,7 @@ def paths(draw: st.DrawFn, kind: ColumnType, expr: Expr) -> Expr:
 @examples(600)
 @given(data=st.data())
 def test_what_is_in_a_column(data: st.DataObject) -> None:
-    kind = data.draw(NESTED)
+    kind = data.draw(OBJECT_KINDS)
     values = data.draw(st.lists(values_of(kind), max_size=6))
     hidden_values = data.draw(st.lists(values_of(kind), max_size=2))
     cut = data.draw(st.integers(0, len(values)))

@@ -22,11 +22,11 @@ __all__ = ["orders"]
 
 ADDRESS, TAGS, PRICES = col("address"), col("tags"), col("prices")
 CITY, PLACE = ADDRESS.field("city"), ADDRESS.field("place")
-X, SEEN, FIRST = PLACE.field("x"), PLACE.field("seen"), PLACE.field("names").item(0)
+X, SEEN_AT, FIRST = PLACE.field("x"), PLACE.field("seen"), PLACE.field("names").item(0)
 PRICE = PRICES.item("a")
-AMOUNT, BY = PRICE.field("amount"), PRICE.field("by").item("é")
+AMOUNT, BY_KEY = PRICE.field("amount"), PRICE.field("by").item("é")
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
-HOUR, ALWAYS = hr.FixedWindows("1h"), hr.GlobalWindows()
+HOUR, ALL_TIME = hr.FixedWindows("1h"), hr.GlobalWindows()
 
 
 def pipeline(source: Any, **parts: Any) -> hr.Pipeline:
@@ -36,7 +36,7 @@ def pipeline(source: Any, **parts: Any) -> hr.Pipeline:
 PIPELINES: dict[str, Any] = {
     "columns": lambda: pipeline(
         SIGNED,
-        rows={"id": col("id"), "city": CITY.upper(), "place": PLACE, "x": X * 2, "seen": SEEN, "price": PRICE},
+        rows={"id": col("id"), "city": CITY.upper(), "place": PLACE, "x": X * 2, "seen": SEEN_AT, "price": PRICE},
         filter=TAGS.length().is_null() | (TAGS.length() < 3),
     ),
     "filter": lambda: pipeline(SIGNED, rows=["id", "tags"], filter=(TAGS.item("a") == 1) | PRICES.contains("b")),
@@ -45,17 +45,17 @@ PIPELINES: dict[str, Any] = {
         key={"city": CITY},
         null_keys=True,
         what={
-            "n": hr.count().where(SEEN > MOMENT),
+            "n": hr.count().where(SEEN_AT > MOMENT),
             "first": FIRST.mode(),
             "tags": TAGS.item("a").sum(),
             "most": AMOUNT.max(),
-            "by": BY.collect(),
+            "by": BY_KEY.collect(),
             "when": X.max_by(TAGS.item("b")),
         },
         where=HOUR,
     ),
     "trigger": lambda: pipeline(
-        PLAIN, key="id", what={"n": hr.count()}, where=ALWAYS, when=hr.Repeatedly(hr.AfterPunctuation(CITY == "Oslo"))
+        PLAIN, key="id", what={"n": hr.count()}, where=ALL_TIME, when=hr.Repeatedly(hr.AfterPunctuation(CITY == "Oslo"))
     ),
     "newest": lambda: pipeline(
         PLAIN, key={"city": CITY}, null_keys=True, rows=["id", "tags"], take=hr.newest(TAGS.item("a"))
@@ -85,7 +85,7 @@ def test_the_kernel_reads_what_the_reference_reads(name: str, landed_orders: lis
     ("where", "ids"),
     [
         (CITY == "Oslo", ["a"]),
-        (SEEN.is_null() & TAGS.contains("y"), ["a"]),
+        (SEEN_AT.is_null() & TAGS.contains("y"), ["a"]),
         (TAGS.item("y") == 1, ["a"]),
         (TAGS.length() == 0, ["b"]),
         (PRICE.is_null() & ADDRESS.is_null(), ["b", "c"]),
@@ -106,7 +106,7 @@ def test_a_condition_that_does_not_fit(orders: Orders) -> None:
 def test_another_pipeline_reads_parts(orders: Orders) -> None:
     read = hr.published("orders", {"address": SCHEMA["address"], "tags": SCHEMA["tags"]})
     reader_below = hr.Pipeline(
-        "below", read, key={"city": CITY}, what={"y": TAGS.item("y").sum()}, where=ALWAYS, when=hr.on_update(),
+        "below", read, key={"city": CITY}, what={"y": TAGS.item("y").sum()}, where=ALL_TIME, when=hr.on_update(),
         null_keys=True, executor="local",
     )  # fmt: skip
     orders.run(nested(), *STEPS[0])

@@ -25,7 +25,7 @@ from headrace.model.expressions.columns import (
     key_columns,
     require_expression,
 )
-from headrace.model.expressions.data_types import DataType, Schema, in_words
+from headrace.model.expressions.data_types import ColumnType, DataType, Schema, in_words
 from headrace.model.expressions.expr import Column, Expr, Literal, render
 from headrace.model.expressions.typing import columns_of, kind_of, type_of
 from headrace.model.time import Duration
@@ -176,10 +176,10 @@ class Join(Suggesting):
 
     def joined_types(self) -> Schema:
         """The types of the columns that come along. Raises PipelineError for one that has none."""
-        types: dict[str, DataType] = {}
+        types: dict[str, ColumnType] = {}
         for name, expr in self.columns.items():
             kind = kind_of(expr, self.right.source.columns)
-            if not isinstance(kind, DataType):
+            if not isinstance(kind, ColumnType):
                 what = "always NULL" if kind is None else f"a {in_words(kind)}"
                 raise self.wrong(f"columns[{name!r}]", f"it is {what}; name a column that holds a value")
             types[name] = kind
@@ -492,7 +492,7 @@ def _uncompared_columns(source: Source, exprs: Iterable[Expr | None]) -> list[st
     """The columns that come along where nothing else is said: none that is one of ``exprs``, key and event time."""
     names = {expr.name for expr in exprs if isinstance(expr, Column)}
     names |= source.different_in_withdrawals | source.columns_beside
-    return [name for name, kind in source.columns.items() if name not in names and isinstance(kind, DataType)]
+    return [name for name, kind in source.columns.items() if name not in names and isinstance(kind, ColumnType)]
 
 
 def _spread(arguments: Arguments, spread: object) -> int:
@@ -552,15 +552,15 @@ def joined_schema(joins: Sequence[Join], schema: Schema) -> Schema:
     return columns
 
 
-def payload_of(inputs: Sequence[Input], schema: Schema) -> dict[str, DataType]:
-    """The columns of ``schema`` that left rows bring along: those that hold one value each, and that a withdrawal has
-    in common with the row that it withdraws.
+def payload_of(inputs: Sequence[Input], schema: Schema) -> dict[str, ColumnType]:
+    """The columns of ``schema`` that left rows bring along: those that a withdrawal has in common with the row that it
+    withdraws.
     """
     different = set[str]()
     for input_ in inputs:
         own = input_.source.different_in_withdrawals
         different |= {name for name, expr in input_.expressions(schema).items() if columns_of(expr) & own}
-    return {name: kind for name, kind in schema.items() if isinstance(kind, DataType) and name not in different}
+    return {name: kind for name, kind in schema.items() if isinstance(kind, ColumnType) and name not in different}
 
 
 def lateness_of(joins: Sequence[Join], own: Duration | None, minimum: Duration | None) -> tuple[Duration | None, ...]:
@@ -640,7 +640,7 @@ def _check_sides(join: Join, left: Schema) -> None:
         except PipelineError as error:
             raise join.wrong("on", str(error)) from None
         if kind is not left[name] or kind is DataType.FLOAT:
-            why = f"{name!r} is {left[name]} on the left and {kind} on the right"
+            why = f"{name!r} is {in_words(left[name])} on the left and {kind} on the right"
             raise join.wrong("on", f"{why}: both are of one type, which compares exactly; cast one of them")
     for what, part in (("deleted", join.deleted), ("where", join.where)):
         if part is not None and (kind := type_of(part, right)) is not DataType.BOOL:

@@ -444,12 +444,13 @@ def _columns_asked(state: StageState, columns: Schema, key: Given) -> dict[str, 
     rows = state.stage.stage.aggregation.rows
     ids = [rows[name] for name in state.pipeline.id]
     names = [*key] if isinstance(key, Mapping) else [expr.name for expr in ids if isinstance(expr, Column)]
-    kinds = {name: kind for name in names if isinstance(kind := columns.get(name), DataType)}
+    plain = {name: kind for name, kind in columns.items() if isinstance(kind, DataType)}
+    kinds = {name: plain[name] for name in names if name in plain}
     whose = f"joined rows of {state.pipeline.name}"
     if not kinds or len(kinds) < len(names):
         raise ExplainError(
             f"key={short_repr(key)} does not name {whose}: write values by the names of columns, such as "
-            f'{{"{next(iter(columns))}": ...}}; they have {", ".join(columns)}'
+            f'{{"{next(iter(plain), "id")}": ...}}; they have {", ".join(plain)}'
         )
     return typed_key(kinds, key, whose, null_keys=True)
 

@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy
+from headrace.kernel.aggregates.group_rows import to_comparable
+from headrace.kernel.columns import Ints, arrow_type, as_numpy
 from headrace.kernel.expressions.evaluation import column_apart
 from headrace.kernel.joins.sides import CompiledJoin, CompiledJoins, Words
 from headrace.kernel.joins.step import LEFT_ROW, MET_AT, find_partners, newest_kept
@@ -174,7 +175,7 @@ class AskedRows:
     def among(self, join: CompiledJoin, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that are asked for, of ``rows``."""
         for name, value in self.values.items():
-            rows = rows.filter(equals_value(rows.column(name), pa.scalar(value, ARROW_TYPES[join.left[name]])))  # type: ignore[index]
+            rows = rows.filter(equals_value(rows.column(name), pa.scalar(value, arrow_type(join.left[name]))))
         times = as_numpy(rows.column(c.EVENT_TIME))
         is_asked = np.ones(len(times), np.bool_)
         if self.begin is not None:
@@ -203,7 +204,7 @@ class AskedRows:
         expr = join.join.computed.get(name)
         if not ({name} if expr is None else columns_of(expr)) <= self.values.keys():
             return None
-        kinds = {own: ARROW_TYPES[join.left[own]] for own in self.values}  # type: ignore[index]
+        kinds = {own: arrow_type(join.left[own]) for own in self.values}
         columns = {own: pa.array([self.values[own]], kind) for own, kind in kinds.items()}
         return columns[name] if expr is None else column_apart(expr, columns, join.left, 1)[0]
 
@@ -273,9 +274,9 @@ class _Kept:
             rows = newest_kept(self.join, pa.concat_batches(rows_asked), MIN_INSTANT)
             rows = rows.filter(pc.greater(rows.column(c.COUNT), 0))
             number += rows.num_rows
-            newest = pa.concat_tables([newest, pa.Table.from_batches([rows])]).sort_by(self._order("descending"))
+            newest = self._sort_rows(pa.concat_tables([newest, pa.Table.from_batches([rows])]), "descending")
             newest = newest.slice(0, SHOWN_ROWS)
-        shown_rows = newest.sort_by(self._order("ascending")).combine_chunks()
+        shown_rows = self._sort_rows(newest, "ascending").combine_chunks()
         if not len(shown_rows):
             return [], 0
         return self._with_partners(shown_rows.to_batches()[0]), number - len(shown_rows)
@@ -285,9 +286,11 @@ class _Kept:
         completions = self.join.left_completion(as_numpy(rows.column(c.EVENT_TIME)))
         return rows.filter(pa.array(~self.join.late_mask(completions, self._watermark)))
 
-    def _order(self, direction: str) -> list[tuple[str, str]]:
-        """By event time, then by their columns, whatever order files have them in."""
-        return [(name, direction) for name in (c.EVENT_TIME, *self.join.left)]
+    def _sort_rows(self, rows: pa.Table, direction: str) -> pa.Table:
+        """``rows`` by event time, then by their columns, whatever order files have them in."""
+        names = (c.EVENT_TIME, *self.join.left)
+        keys = pa.table({name: to_comparable(rows.column(name).combine_chunks()) for name in names})
+        return rows.take(pc.sort_indices(keys, sort_keys=[(name, direction) for name in names]))
 
     def _parts(self, table: str, asked_rows: AskedRows) -> Sequence[KeyGroupRange]:
         """The parts of the keys in which asked rows may be, each of which fits into memory."""

@@ -2,7 +2,6 @@
 stand for good yet is joined again (semantics 16). A row that looks up meets what has come, once and for good (16.9).
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ from headrace.model.expressions.data_types import Schema
 from headrace.model.time import EARLIEST, MAX_INSTANT, MIN_INSTANT, Duration, Instant
 from headrace.pipeline.joins import Join, Meets, joined_schema
 from headrace.pipeline.pipeline import Pipeline
+from headrace_lab.reference.contents import known
 from headrace_lab.reference.evaluate import OverflowsInRecordError, Record, evaluate, evaluate_of, ordered
 from headrace_lab.reference.windows import assign
 
@@ -46,14 +46,11 @@ class _Right:
         return (_place(self.order), self.is_deleted, *map(_place, self.carried))
 
 
-def _one_nan(value: Any) -> Any:
-    """``value``; of NaN the one that equals itself."""
-    return math.nan if isinstance(value, float) and math.isnan(value) else value
-
-
-def _place(value: Any) -> tuple[bool, Any]:
-    """Where a value is in order: NULL is below all."""
-    return value is not None, 0 if value is None else ordered(value)
+def _place(value: Any) -> tuple[Any, ...]:
+    """Where a value is in order: NULL is below all; what is nested goes by its parts, one after another."""
+    if value is None:
+        return (0,)
+    return (1, tuple(map(_place, value)) if isinstance(value, tuple) else ordered(value))
 
 
 class JoinRun:
@@ -133,7 +130,7 @@ class JoinRun:
         return window.start, window.end
 
     def _values(self, row: Row) -> Values:
-        return tuple(_one_nan(row.record.get(name)) for name in self.schema)
+        return tuple(known(row.record.get(name)) for name in self.schema)
 
     def _key(self, row: Row) -> Values:
         return key_of(self.join, row.record, self.schema)
@@ -148,7 +145,7 @@ class JoinRun:
         key = tuple(value(expr) for expr in self.join.on.values())
         if None in key or (self.join.where is not None and value(self.join.where) is not True):
             return None
-        carried = tuple(_one_nan(value(expr)) for expr in self.join.columns.values())
+        carried = tuple(known(value(expr)) for expr in self.join.columns.values())
         return _Right(key, row.timestamp, value(self.join.order), value(self.join.deleted) is True, carried)
 
     def _looked_up(self) -> list[Row]:

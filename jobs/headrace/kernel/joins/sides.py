@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy, of_ids, run_begins, true_mask
+from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, of_ids, run_begins, true_mask
 from headrace.kernel.delta import Accounting, Columns, Disposition, fates_of, reject_overflows
 from headrace.kernel.expressions.evaluation import Overflow, column_apart
 from headrace.kernel.keys import group_by_key, hash_keys
@@ -110,7 +110,7 @@ class CompiledJoin:
         exprs |= {f"_c{number}": expr for number, expr in enumerate(self.join.columns.values())}
         exprs |= {} if self.join.order is None else {ORDER: self.join.order}
         exprs |= {} if self.join.deleted is None else {DELETED: self.join.deleted}
-        return {name: (expr, ARROW_TYPES[kind_of(expr, self.right)]) for name, expr in exprs.items()}  # type: ignore[index]
+        return {name: (expr, arrow_type(kind_of(expr, self.right))) for name, expr in exprs.items()}  # type: ignore[arg-type]
 
     @cached_property
     def right_keys(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class CompiledJoin:
     @cached_property
     def left_schema(self) -> pa.Schema:
         """A left row, as it travels and is stored."""
-        columns = {name: ARROW_TYPES[kind] for name, kind in self.left_columns.items()}  # type: ignore[index]
+        columns = {name: arrow_type(kind) for name, kind in self.left_columns.items()}
         return _of_side({**columns, **self._place})
 
     @cached_property
@@ -139,7 +139,9 @@ class CompiledJoin:
         """
         side_columns = dict(columns)
         if self.join.spread > 1:
-            digests = hash_keys([times, *(columns[name] for name in self.left)], len(times))
+            # what is nested has no hash that stays; rows that differ in it alone are at one place
+            plain = (columns[name] for name in self.left if not is_nested(columns[name].type))
+            digests = hash_keys([times, *plain], len(times))
             side_columns[PLACE] = pa.array((digests % np.uint64(self.join.spread)).astype(np.int64))
         return side_rows(self.left_schema, self.keys, times, side_columns, signs)
 
@@ -369,7 +371,7 @@ class CompiledJoins:
         for name, (expr, kind) in join.right_columns.items():
             values, overflows = column_apart(expr, rows, join.right, length)
             rejects = reject_overflows(rejects, f"{join.join.made_by} {join.join.name}", overflows)
-            columns[_right_column_name(side, name)] = values.cast(kind)
+            columns[_right_column_name(side, name)] = values if values.type == kind else values.cast(kind)
         keys = (name for name in join.right_keys if name != PLACE)
         is_admitted = has_key([columns[_right_column_name(side, name)] for name in keys], length)
         if join.join.where is not None:
@@ -380,7 +382,7 @@ class CompiledJoins:
 
     @cached_property
     def _kinds(self) -> dict[str, pa.DataType]:
-        kinds = {name: ARROW_TYPES[kind] for name, kind in self.joins[0].left_columns.items()}  # type: ignore[index]
+        kinds = {name: arrow_type(kind) for name, kind in self.joins[0].left_columns.items()}
         for join in self.joins:
             own = join.right_columns.items()
             kinds |= {_right_column_name(join.number + 1, name): kind for name, (_, kind) in own}

@@ -22,8 +22,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from headrace.kernel.aggregates.group_rows import rank_rows, to_comparable
 from headrace.kernel.aggregates.ordering import code_values
-from headrace.kernel.columns import ARROW_TYPES, Ints, as_numpy, run_begins, true_mask, valid_mask
+from headrace.kernel.columns import Ints, arrow_type, as_numpy, is_nested, run_begins, true_mask, valid_mask
 from headrace.kernel.joins import sides
 from headrace.kernel.keys import group_by_key, hash_keys, is_shared
 from headrace.model.expressions.data_types import DataType
@@ -139,7 +140,17 @@ def newest_kept(join: sides.CompiledJoin, rows: pa.RecordBatch, watermark: Insta
         holds_in_order = holds if groups.order is None else holds[groups.order]
         oldest_needed = groups.reduce(np.maximum, holds_in_order, 0)[groups.of_each]
         rows = rows.take(pa.array(np.flatnonzero(times >= oldest_needed)))
-    return rows.take(pa.array(sides.in_order(*(as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME)))))
+    return rows.take(pa.array(_settled_order(rows, names)))
+
+
+def _settled_order(rows: pa.RecordBatch, names: Sequence[str]) -> Ints:
+    """The order of (hash, event time) of ``rows``, and of those of one place one that the others have no part in."""
+    hashes, times = (as_numpy(rows.column(name)) for name in (c.HASH, c.EVENT_TIME))
+    columns = [rows.column(name) for name in names]
+    if not any(is_nested(column.type) for column in columns):  # they are in the order of their hashes
+        return sides.in_order(hashes, times)
+    order: Ints = np.lexsort((rank_rows(columns, rows.num_rows), times, hashes))
+    return order
 
 
 def _are_hidden(join: sides.CompiledJoin, rows: pa.RecordBatch) -> bool:
@@ -203,14 +214,14 @@ def find_partners(join: sides.CompiledJoin, left: pa.RecordBatch, right: Sequenc
 
 
 def _no_elements(join: sides.CompiledJoin) -> pa.RecordBatch:
-    columns = {name: ARROW_TYPES[kind] for name, kind in join.left.items()}  # type: ignore[index]
+    columns = {name: arrow_type(kind) for name, kind in join.left.items()}
     columns |= {name: join.right_schema.field(column).type for column, name in join.carried.items()}
     return pa.RecordBatch.from_pylist([], schema=pa.schema({**columns, c.EVENT_TIME: pa.int64(), c.SIGN: pa.int64()}))
 
 
 def _added_up(rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
     """``rows`` with how often each is there: those that are not there are left out."""
-    columns = [rows.column(name) for name in names]
+    columns = [to_comparable(rows.column(name)) for name in names]
     groups = group_by_key(hash_keys(columns, rows.num_rows), columns)
     counts = as_numpy(rows.column(c.COUNT))
     total = groups.reduce(np.add, counts if groups.order is None else counts[groups.order], 0)
@@ -236,7 +247,7 @@ class _Side:
         counts_before, counts_after = np.where(is_old, counts, 0), counts
         if not is_signed:
             return cls(rows, counts_before, counts_after)
-        columns = [rows.column(name) for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
+        columns = [to_comparable(rows.column(name)) for name in rows.schema.names if name not in (c.HASH, c.COUNT)]
         groups = group_by_key(hash_keys(columns, rows.num_rows), columns)
         order = slice(None) if groups.order is None else groups.order
         sums = [groups.reduce(np.add, values[order], 0) for values in (counts_before, counts_after)]
@@ -633,9 +644,8 @@ class _Matches:
         """By what comes along of them right rows look the same; and what looks the same as nothing."""
         carried_columns = [self.right.rows.column(name) for name in self.join.carried]
         count = self.right.rows.num_rows
-        codes = (
-            group_by_key(hash_keys(carried_columns, count), carried_columns).of_each if count else np.zeros(0, np.int64)
-        )
+        columns = [to_comparable(column) for column in carried_columns]
+        codes = group_by_key(hash_keys(columns, count), columns).of_each if count else np.zeros(0, np.int64)
         is_null = np.logical_and.reduce(
             [np.ones(count, np.bool_), *(~valid_mask(column) for column in carried_columns)]
         )
@@ -685,6 +695,7 @@ def _added_up_pairs(left: Ints, right_rows: Ints, number: Ints) -> tuple[Ints, I
 
 def _rank_values(values: pa.Array) -> Ints:
     """The places of ``values`` in order, NULL below all."""
+    values = to_comparable(values)
     is_there = valid_mask(values)
     ranks = np.full(len(values), np.iinfo(np.int64).min)
     ranks[is_there] = code_values(values.drop_null()).codes
