@@ -213,6 +213,9 @@ PIPELINES: dict[str, Callable[[], hr.Pipeline]] = {
         "ended": hr.Rows(["user", "share"], of="all", join=[hr.as_of("ends", "user", lateness="1h", outer=True)]),
     }),
     "rows of a function": lambda: taking(hr.function("scoring:visits", {"score": int, "event_time": datetime})),
+    "structs and maps of a function": lambda: taking(hr.function(
+        "scoring:visits", {"tags": dict[str, int], "place": {"city": str}, "words": list[str], "event_time": datetime},
+    )),
     "rows of a query": lambda: taking(hr.query("select amount, event_time from rows"), rows=["amount"]),
     "a chain": lambda: build(then=[hr.Aggregation(key="n", what={"users": hr.count()}, where=hr.FixedWindows("1d"))]),
 }  # fmt: skip

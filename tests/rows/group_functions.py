@@ -136,3 +136,32 @@ def locked(rows: pa.Table) -> pa.Table:
     """What holds something that cannot be copied."""
     with lock:
         return summed(rows)
+
+
+def nested_summary(rows: pa.Table) -> pa.Table:
+    """One row of all that a group has in structs and maps, with keys that descend and zeros with a sign."""
+    tags = [tag for one in rows.column("tags").to_pylist() for tag in one or ()]
+    cities = sorted({one["city"] for one in rows.column("address").to_pylist() if one and one["city"]})
+    last = dict(sorted(tags, key=str, reverse=True))
+    kind = pa.map_(pa.string(), pa.struct([("n", pa.int64()), ("zero", pa.float64())]))
+    entries = [(key, {"n": value, "zero": -0.0}) for key, value in last.items()]
+    columns = {
+        "cities": pa.array([cities], pa.list_(pa.string())),
+        "tags": pa.array([entries], kind),
+        "first": rows.column("address").combine_chunks().slice(0, 1),
+        "event_time": rows.column("event_time").combine_chunks().slice(0, 1),
+    }
+    return pa.table(columns)
+
+
+def keyed_twice(rows: pa.Table) -> pa.Table:
+    """A map in which a key stands twice."""
+    tags = pa.array([[("a", 1), ("a", 2)]] * rows.num_rows, pa.map_(pa.string(), pa.int64()))
+    return pa.table({"tags": tags, "event_time": rows.column("event_time")})
+
+
+def far_ahead(rows: pa.Table) -> pa.Table:
+    """A struct with a time that no calendar has."""
+    times = pa.array([{"at": 2**61}] * rows.num_rows, pa.struct([("at", pa.int64())]))
+    at = times.cast(pa.struct([("at", pa.timestamp("us", "UTC"))]))
+    return pa.table({"tags": at, "event_time": rows.column("event_time")})

@@ -316,8 +316,13 @@ def test_a_query_that_may_give_something_else_is_refused(sql: Any, said: str) ->
     [
         ({"sql": "select cost, event_time from rows"}, '"cost" not found.*columns of rows are shop, id, price, event'),
         ({"sql": "select id, id, event_time from rows"}, "it gives column 'id' twice"),
-        ({"sql": "select list(price) as all, max(event_time) as event_time from rows"}, "cast it to one of VARCHAR"),
+        (
+            {"sql": "select list({'a': id}) as x, max(event_time) as event_time from rows"},
+            "cast it to one of VARCHAR",
+        ),
         ({"sql": "select (price * 1.5)::decimal(20, 12) as x, event_time from rows"}, "cast it to one of VARCHAR"),
+        ({"sql": "select map([price], [id]) as x, event_time from rows"}, r"to a STRUCT or a MAP.VARCHAR, \.\.\.."),
+        ({"sql": "select row(price, id) as x, event_time from rows"}, "cast it to one of VARCHAR"),
         ({"sql": "select null as x, event_time from rows"}, "cast it to one of VARCHAR"),
         ({"sql": "select sum(price) as total from rows"}, "gives no column event_time"),
         ({"sql": "select price as event_time from rows"}, "it gives event_time as int, and that is a timestamp"),
@@ -341,7 +346,8 @@ def test_mistakes_of_a_query_say_what_to_write(arguments: dict[str, Any], said: 
     [
         ("summed", {"total": int}, "gives no column event_time"),
         ("summed", {}, "name the columns and their types"),
-        ("summed", {"total": list[int]}, "returns"),
+        ("summed", {"total": dict[int, int]}, "the keys of a map are text"),
+        ("summed", {"total": list[int], "event_time": list[datetime]}, "gives event_time as list of timestamp"),
         ("summed", {"_total": int, "event_time": datetime}, "names that start with _"),
         ("", {"total": int}, "write module:function"),
     ],

@@ -7,7 +7,7 @@ something else when they were written, or were not there yet.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -430,6 +430,36 @@ def canonical_values(values: pa.Array, kind: ColumnType) -> pa.Array:
     if isinstance(kind, StructType | MapType):
         return map_leaves(_in_order_of_keys(values, kind), kind, _without_signed_zero)
     return values
+
+
+def checked_values(values: pa.Array, kind: ColumnType) -> tuple[pa.Array, tuple[int, str] | None]:
+    """``canonical_values`` of what a user's own code gave; and the first row that no column holds, with what is wrong
+    with it.
+    """
+    canonical = canonical_values(values, kind)
+    known = map_leaves(canonical, kind, _without_foreign_times)
+    for made, what in ((canonical, "a map in which a key stands twice"), (known, _FOREIGN_TIME)):
+        lost = np.flatnonzero(valid_mask(values) & ~valid_mask(made))
+        if len(lost):
+            return canonical, (int(lost[0]), what)
+    return canonical, None
+
+
+CALENDAR: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""The years 1 to 9999."""
+_DAY: Final = 86_400_000_000
+_FOREIGN_TIME: Final = "a time outside of the years 1 to 9999"
+
+
+def _without_foreign_times(values: pa.Array, kind: DataType) -> pa.Array:
+    if kind is DataType.TIMESTAMP:
+        numbers, (first, last) = values.cast(pa.int64()), CALENDAR
+    elif kind is DataType.DATE:
+        numbers, (first, last) = values.cast(pa.int32()), (end // _DAY for end in CALENDAR)
+    else:
+        return values
+    is_known = pc.and_(pc.greater_equal(numbers, arrow_scalar(first)), pc.less_equal(numbers, arrow_scalar(last)))
+    return pc.if_else(is_known, values, pa.scalar(None, values.type))
 
 
 def _without_signed_zero(values: pa.Array, kind: DataType) -> pa.Array:

@@ -32,8 +32,8 @@ from headrace.model.expressions.data_types import (
     NestedType,
     Schema,
     in_words,
+    nested_schema,
     schema_of,
-    stored_schema,
 )
 from headrace.model.expressions.expr import Column, Expr, Literal
 from headrace.model.expressions.typing import columns_of, is_same_expression, type_of
@@ -138,10 +138,10 @@ class BatchFunction(OwnFunction):
 
     It may add, change, drop and repeat rows, each on its own: where batches end is nobody's business. The column
     ``_row`` numbers the rows of a batch; a row that is given says by it which one it was made of. ``returns`` are the
-    other columns that it gives, whose types may be lists (``list[str]``). The module lies beside the pipeline's file,
-    or is installed. ``deterministic``: equal rows always give equal rows, which is looked at for some rows of each
-    batch. If not, a replay may come out otherwise. ``package`` says which folder is meant by "beside": that of the
-    file which is being imported.
+    other columns that it gives, also lists (``list[str]``), structs and maps, as in a schema. The module lies beside
+    the pipeline's file, or is installed. ``deterministic``: equal rows always give equal rows, which is looked at for
+    some rows of each batch. If not, a replay may come out otherwise. ``package`` says which folder is meant by
+    "beside": that of the file which is being imported.
 
     >>> hr.BatchFunction("cleaning:split_lines", {"word": str}, deterministic=True).name
     'cleaning:split_lines'
@@ -150,7 +150,7 @@ class BatchFunction(OwnFunction):
     noun: ClassVar[str] = "batch function"
 
     def _returned_schema(self, arguments: Arguments) -> Schema:
-        return stored_schema(arguments, "returns", self.returns)
+        return nested_schema(arguments, "returns", self.returns)
 
 
 class Source(Suggesting, ABC):

@@ -16,12 +16,22 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME
 from headrace.model.arguments import Arguments
-from headrace.model.expressions.data_types import PRECISION, SCALE, DataType
+from headrace.model.expressions.data_types import (
+    PRECISION,
+    SCALE,
+    ColumnType,
+    DataType,
+    ListType,
+    MapType,
+    PairsType,
+    StructType,
+    ValueType,
+)
 
 if TYPE_CHECKING:
     import duckdb
 
-Kinds = Mapping[str, DataType]
+Kinds = Mapping[str, ColumnType]
 
 GROUP: Final = "_group"
 """The column that says of which group a row is."""
@@ -37,6 +47,21 @@ SQL_TYPES: Final = {
     DataType.DECIMAL: f"DECIMAL({PRECISION},{SCALE})",
 }
 """Types as DuckDB writes them."""
+
+
+def sql_type(kind: ValueType) -> str:
+    """The type ``kind`` as DuckDB writes it."""
+    match kind:
+        case ListType(item):
+            return f"{SQL_TYPES[item]}[]"
+        case PairsType(left, right):
+            return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
+        case StructType(fields):
+            return f"STRUCT({', '.join(f'{_quote_name(name)} {sql_type(own)}' for name, own in fields)})"
+        case MapType(value):
+            return f"MAP(VARCHAR, {sql_type(value)})"
+    return SQL_TYPES[kind]
+
 
 _ALSO: Final = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "INTEGER", "HUGEINT"), DataType.INT),
@@ -228,7 +253,7 @@ class BoundQuery:
 
     @property
     def _casts(self) -> str:
-        return ", ".join(f"{_quote_name(name)}::{SQL_TYPES[kind]}" for name, kind in self.columns.items())
+        return ", ".join(f"{_quote_name(name)}::{sql_type(kind)}" for name, kind in self.columns.items())
 
     @property
     def _own_rows(self) -> str:
@@ -314,7 +339,7 @@ def bind_query(text: str, rows: Kinds) -> BoundQuery:
 
 
 @lru_cache(maxsize=256)
-def _bind_rows(text: str, rows: tuple[tuple[str, DataType], ...]) -> BoundQuery:
+def _bind_rows(text: str, rows: tuple[tuple[str, ColumnType], ...]) -> BoundQuery:
     query, schema = parse_query(text), dict(rows)
     with open_sandbox() as connection:
         connection.execute(f"create temp table rows ({_column_declarations(schema)})")
@@ -335,40 +360,54 @@ def _bind_rows(text: str, rows: tuple[tuple[str, DataType], ...]) -> BoundQuery:
         )
 
 
-def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kinds) -> dict[str, DataType]:
+def _query_columns(connection: "duckdb.DuckDBPyConnection", text: str, rows: Kinds) -> dict[str, ColumnType]:
     """The columns that the query ``text`` gives. Raises GroupQueryError."""
     import duckdb
 
     arguments = Arguments("query", GroupQueryError)
     try:
         relation = connection.sql(text)
-        names, kinds = relation.columns, [str(kind) for kind in relation.types]
+        names, kinds = relation.columns, relation.types
         connection.sql(f"select {_quote_names(names)} from ({text}\n)")
     except duckdb.Error as error:
         problem = str(error).splitlines()[0]
         raise arguments.refusal("sql", text, f"{problem} The columns of rows are {', '.join(rows)}") from None
-    columns: dict[str, DataType] = {}
+    columns: dict[str, ColumnType] = {}
     for name, kind in zip(names, kinds, strict=True):
         if name in columns:
             raise arguments.refusal("sql", text, f"it gives column {name!r} twice; rename one of them with as")
-        columns[name] = _column_type(arguments, text, name, kind)
+        if (own := _column_type(kind)) is None:
+            column_types = ", ".join(SQL_TYPES.values())
+            raise arguments.refusal(
+                "sql",
+                text,
+                f"column {name!r} is {kind}, which columns of results are not: cast it to one of {column_types}, to a "
+                "list of one, or to a STRUCT or a MAP(VARCHAR, ...) of these",
+            )
+        columns[name] = own
     return columns
 
 
 _OURS: Final = {**_ALSO, **{kind: own for own, kind in SQL_TYPES.items()}}
 
 
-def _column_type(arguments: Arguments, text: str, name: str, kind: str) -> DataType:
-    if kind.startswith("DECIMAL(") and int(kind.removesuffix(")").partition(",")[2]) <= SCALE:
+def _column_type(kind: Any) -> ColumnType | None:
+    """What a column of DuckDB's type ``kind`` becomes; None if it is none of a result."""
+    match kind.id:
+        case "list":
+            item = _column_type(kind.children[0][1])
+            return ListType(item) if isinstance(item, DataType) else None
+        case "struct":
+            fields = [(name, _column_type(own)) for name, own in kind.children]
+            known = tuple((name, own) for name, own in fields if own is not None)
+            return StructType(known) if len(known) == len(fields) else None
+        case "map":
+            key, value = (_column_type(own) for _, own in kind.children)
+            return MapType(value) if key is DataType.STRING and value is not None else None
+    text = str(kind)
+    if text.startswith("DECIMAL(") and int(text.removesuffix(")").partition(",")[2]) <= SCALE:
         return DataType.DECIMAL
-    if (own := _OURS.get(kind)) is None:
-        column_types = ", ".join(SQL_TYPES.values())
-        raise arguments.refusal(
-            "sql",
-            text,
-            f"column {name!r} is {kind}, which columns of results are not: cast it to one of {column_types}",
-        )
-    return own
+    return _OURS.get(text)
 
 
 # --- what SQL leaves open -------------------------------------------------------------------------------------------
@@ -498,7 +537,7 @@ def _last_orders(window: Mapping[str, Any], number: int) -> list[str]:
 
 
 def _column_declarations(kinds: Kinds) -> str:
-    return ", ".join(f"{_quote_name(name)} {SQL_TYPES[kind]}" for name, kind in kinds.items())
+    return ", ".join(f"{_quote_name(name)} {sql_type(kind)}" for name, kind in kinds.items())
 
 
 def _quote_names(names: Sequence[str] | Kinds) -> str:

@@ -18,7 +18,7 @@ from headrace.model.accumulation import EVENT_TIME, Accumulation, How, discardin
 from headrace.model.arguments import REQUIRED, Arguments, Suggesting, check_keywords, register_word
 from headrace.model.changelog import Versions
 from headrace.model.expressions.columns import Key, key_columns, require_expression
-from headrace.model.expressions.data_types import DataType, DeclaredColumns, schema_of
+from headrace.model.expressions.data_types import ColumnType, Schema, WrittenSchema, nested_schema
 from headrace.model.expressions.expr import Aggregate, Column, Expr, Function
 from headrace.model.expressions.typing import is_same_expression, to_json
 from headrace.model.time import Duration
@@ -184,7 +184,7 @@ class Take(Suggesting):
         """Whether it makes other rows of those of a group."""
         return False
 
-    def computed_columns(self, rows: Mapping[str, DataType]) -> Mapping[str, DataType] | None:
+    def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         """The columns that it makes of ``rows``; None: these leave as they are."""
         del rows
         return None
@@ -253,9 +253,12 @@ class GroupFunction(OwnFunction, Take):
     def computes(self) -> bool:
         return True
 
-    def computed_columns(self, rows: Mapping[str, DataType]) -> Mapping[str, DataType]:
+    def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
         del rows
-        return schema_of(Arguments("function"), "returns", self.returns)
+        return nested_schema(Arguments("function"), "returns", self.returns)
+
+    def _returned_schema(self, arguments: Arguments) -> Schema:
+        return nested_schema(arguments, "returns", self.returns)
 
 
 @register_word("query", sql=REQUIRED)
@@ -269,10 +272,10 @@ class GroupQuery(Take):
     def computes(self) -> bool:
         return True
 
-    def computed_columns(self, rows: Mapping[str, DataType]) -> Mapping[str, DataType]:
+    def computed_columns(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType]:
         return self.bind_to(rows).columns
 
-    def bind_to(self, rows: Mapping[str, DataType]) -> "BoundQuery":
+    def bind_to(self, rows: Mapping[str, ColumnType]) -> "BoundQuery":
         """The query over ``rows``. Raises GroupQueryError."""
         from headrace.pipeline.queries import bind_query  # which few pipelines need
 
@@ -322,7 +325,7 @@ def distinct() -> Take:
 
 
 @check_keywords
-def function(name: str, returns: DeclaredColumns) -> Take:
+def function(name: str, returns: WrittenSchema) -> Take:
     """What a function of your own makes of the rows of each group: it gets a pyarrow Table and gives one with the
     columns ``returns``. ``name`` is ``module:function``.
 
@@ -335,7 +338,7 @@ def function(name: str, returns: DeclaredColumns) -> Take:
     >>> visits = hr.function("scoring:visits", returns={"score": int})
     >>> scored = hr.Rows(key="user", where=hr.Sessions("30m"), take=visits)
     """
-    types = schema_of(Arguments("function"), "returns", returns)
+    types = nested_schema(Arguments("function"), "returns", returns)
     return GroupFunction(name, types, deterministic=True)
 
 
@@ -445,7 +448,7 @@ class GroupRows(Selection):
     def taken_unless(self) -> Expr | None:
         return None if self.take is None else self.take.unless
 
-    def computed(self, rows: Mapping[str, DataType]) -> Mapping[str, DataType] | None:
+    def computed(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         return None if self.take is None else self.take.computed_columns(rows)
 
     def id_columns(self, given: Arguments, id_: object) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from headrace.model.accumulation import (
 )
 from headrace.model.arguments import Arguments, Suggesting, check_keywords, kinds_by_word
 from headrace.model.expressions.columns import Key, check_reads, in_order, key_columns, require_expression, result_types
-from headrace.model.expressions.data_types import DataType, PairsType, Schema, ValueType
+from headrace.model.expressions.data_types import ColumnType, DataType, PairsType, Schema, ValueType
 from headrace.model.expressions.expr import Aggregate, Column, Expr, count, render
 from headrace.model.expressions.typing import columns_of, output_type, readable_types, row_type, type_of
 from headrace.model.triggers import Trigger
@@ -176,7 +176,7 @@ class Aggregation(Suggesting):
         """Where it is TRUE, one of these counts and does not leave."""
         return None
 
-    def computed(self, rows: Mapping[str, DataType]) -> Mapping[str, DataType] | None:
+    def computed(self, rows: Mapping[str, ColumnType]) -> Mapping[str, ColumnType] | None:
         """The columns that are computed of all ``rows`` of a group; None: these leave as they are, if any do."""
         del rows
         return None
@@ -328,12 +328,12 @@ class Stage:
         return {name: row_type(name, expr, self.schema) for name, expr in self.row_columns.items()}
 
     @cached_property
-    def given_types(self) -> Mapping[str, DataType]:
+    def given_types(self) -> Mapping[str, ColumnType]:
         """The columns that a function of a group, or a query, gets."""
-        return {**{name: kind for name, kind in self.row_types.items() if isinstance(kind, DataType)}, **_ROW_TIME}
+        return {**{name: kind for name, kind in self.row_types.items() if isinstance(kind, ColumnType)}, **_ROW_TIME}
 
     @cached_property
-    def computed_types(self) -> Mapping[str, DataType] | None:
+    def computed_types(self) -> Mapping[str, ColumnType] | None:
         """The columns that it gives; None: rows leave as they were made of elements."""
         return self.aggregation.computed(self.given_types)
 

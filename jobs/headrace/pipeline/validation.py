@@ -25,7 +25,7 @@ from headrace.model.accumulation import (
 )
 from headrace.model.arguments import kinds_by_word
 from headrace.model.event_time import Deduplicate, EventTime, Punctuated, SplitStrategy, WatermarkStrategy
-from headrace.model.expressions.data_types import DataType, NestedType, PairsType, Schema, in_words, is_text
+from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, PairsType, Schema, in_words, is_text
 from headrace.model.expressions.expr import Aggregate, Column, Expr, render
 from headrace.model.expressions.typing import columns_of, kind_of, output_type, too_large, tree_extent, type_of
 from headrace.model.triggers import Trigger
@@ -428,7 +428,7 @@ def _check_rows(stage: Stage) -> None:
     _check_names(stage.row_columns, (*ROW_COLUMNS, *ends), "a column of every row")
     _check_names(stage.leaving_types, (*ROW_COLUMNS, *ends), "a column of every row")
     for name, kind in stage.row_types.items() if stage.computed_types is not None else ():
-        if not isinstance(kind, DataType):
+        if not isinstance(kind, ColumnType):
             why = f"it is a {in_words(kind)}, which no function of a group gets; take a value of it"
             raise PipelineError(f"rows[{name!r}]: {why}")
     if stage.is_stateless:
@@ -459,11 +459,12 @@ def _check_computed(stage: Stage) -> None:
     for name in stage.aggregation.key:
         if computed_types.get(name) not in (None, stage.row_types[name]):
             raise PipelineError(
-                f"take: it gives column {name!r} as {computed_types[name]}, and that is the key, which is "
+                f"take: it gives column {name!r} as {in_words(computed_types[name])}, and that is the key, which is "
                 f"{stage.row_types[name]}, and which rows have by itself; give it another name"
             )
     if computed_types.get(EVENT_TIME) not in (None, DataType.TIMESTAMP):
-        raise PipelineError(f"take: it gives {EVENT_TIME} as {computed_types[EVENT_TIME]}, and that is a timestamp")
+        kind = in_words(computed_types[EVENT_TIME])
+        raise PipelineError(f"take: it gives {EVENT_TIME} as {kind}, and that is a timestamp")
     if EVENT_TIME not in computed_types and not stage.shows_windows:
         raise PipelineError(
             f"take: it gives no column {EVENT_TIME}, and the rows of a window have its end as their event time, which "

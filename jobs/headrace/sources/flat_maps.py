@@ -13,8 +13,17 @@ import pyarrow.compute as pc
 
 from headrace.errors import FixConfigError, HeadraceError
 from headrace.formats.file_format import ScannedRecords
-from headrace.kernel.columns import Ints, arrow_scalar, arrow_type, as_numpy, list_numbers, take_rows, valid_mask
-from headrace.model.expressions.data_types import in_words
+from headrace.kernel.columns import (
+    Ints,
+    arrow_scalar,
+    arrow_type,
+    as_numpy,
+    checked_values,
+    list_numbers,
+    take_rows,
+    valid_mask,
+)
+from headrace.model.expressions.data_types import MapType, StructType, in_words
 from headrace.pipeline.endpoints import BatchFunction, Source
 from headrace.pipeline.loading.code_digests import load_function
 from headrace.pipeline.sources import IS_RETRACTION
@@ -185,7 +194,13 @@ class _BatchCall:
         for problem in self._result_problems(result, given.num_rows):
             raise wrong(problem)
         schema = _schema_of(self.function)
-        return _in_order(pa.RecordBatch.from_arrays([result.column(name) for name in schema.names], schema=schema))
+        columns = {name: result.column(name) for name in schema.names}
+        for name, kind in self.function.returns.items():
+            if isinstance(kind, StructType | MapType):
+                columns[name], foreign_row = checked_values(columns[name], kind)
+                if foreign_row is not None:
+                    raise wrong(f"gave {foreign_row[1]} in column {name}")
+        return _in_order(pa.RecordBatch.from_arrays([*columns.values()], schema=schema))
 
     def check_again(self, given: pa.RecordBatch, result: pa.RecordBatch) -> None:
         """Hold the ``result`` for records that begin with those ``given`` to what it makes of these in two parts."""

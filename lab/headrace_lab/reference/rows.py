@@ -7,18 +7,19 @@ DuckDB, for one group at a time.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC
 from typing import Any
 
 import duckdb
 
 from headrace.errors import PipelineError
 from headrace.model.accumulation import EVENT_TIME, WINDOW_END, WINDOW_START, Pane, Timing
-from headrace.model.expressions.data_types import DataType
-from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite
+from headrace.model.expressions.data_types import ColumnType, DataType, ListType, MapType, StructType
+from headrace.model.time import GLOBAL_WINDOW_END, MIN_INSTANT, Instant, is_finite, to_instant
 from headrace.model.triggers import Signal
 from headrace.model.windows import Window
 from headrace.pipeline.loading.code_digests import load_function
-from headrace.pipeline.queries import SQL_TYPES
+from headrace.pipeline.queries import sql_type
 from headrace.pipeline.rows import Distinct, Every, GroupFunction, GroupQuery, GroupRows, Top
 from headrace.pipeline.stages import Stage
 from headrace_lab.reference.chain import Chain
@@ -130,12 +131,35 @@ def compute_rows(stage: Stage, take: GroupFunction | GroupQuery) -> Callable[[Co
 def _fill(connection: duckdb.DuckDBPyConnection, stage: Stage, rows: Sequence[tuple[Any, ...]]) -> None:
     """Give the database the table ``rows``."""
     kinds = stage.given_types
-    declared = ", ".join(f'"{name}" {SQL_TYPES[kind]}' for name, kind in kinds.items())
+    declared = ", ".join(f'"{name}" {sql_type(kind)}' for name, kind in kinds.items())
     connection.execute(f"create table rows ({declared})")
-    marks = ", ".join("make_timestamp(?)" if kind is DataType.TIMESTAMP else "?" for kind in kinds.values())
     for _, at, _, columns in rows:
         event_time = at if at < GLOBAL_WINDOW_END - 1 else None
-        connection.execute(f"insert into rows values ({marks})", [*columns, event_time])
+        values: list[Any] = []
+        pairs = zip([*columns, event_time], kinds.values(), strict=True)
+        marks = ", ".join(_marks(value, kind, values) for value, kind in pairs)
+        connection.execute(f"insert into rows values ({marks})", values)
+
+
+def _marks(value: Any, kind: ColumnType, values: list[Any]) -> str:
+    """``value`` in SQL, with marks for what is added to ``values``. A struct is the tuple, or the dict, of its fields;
+    a map is its pairs.
+    """
+    if value is None:
+        return f"null::{sql_type(kind)}"
+    match kind:
+        case ListType(item):
+            return f"[{', '.join(_marks(one, item, values) for one in value)}]::{sql_type(kind)}"
+        case StructType(fields):
+            parts = zip(value.values() if isinstance(value, dict) else value, fields, strict=True)
+            named = (f'"{name}" := {_marks(one, own, values)}' for one, (name, own) in parts)
+            return f"struct_pack({', '.join(named)})"
+        case MapType(own):
+            keys = _marks([key for key, _ in value], ListType(DataType.STRING), values)
+            items = ", ".join(_marks(one, own, values) for _, one in value)
+            return f"map({keys}, [{items}]::{sql_type(own)}[])"
+    values.append(value)
+    return "make_timestamp(?)" if kind is DataType.TIMESTAMP else "?"
 
 
 def _made(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFunction | GroupQuery) -> Iterator[Any]:
@@ -147,14 +171,31 @@ def _made(connection: duckdb.DuckDBPyConnection, stage: Stage, take: GroupFuncti
     else:
         connection.register("made", load_function(take, PipelineError)(connection.sql("from rows").to_arrow_table()))
         source = "made"
-    read = ", ".join(_read(name, kind) for name, kind in kinds.items())
+    read = ", ".join(f'"{name}"::{sql_type(kind)}::{_zoneless(kind)}' for name, kind in kinds.items())
     for row in connection.execute(f"select {read} from {source}").fetchall():
-        yield zip(kinds, row, strict=True)
+        pairs = zip(row, kinds.values(), strict=True)
+        yield zip(kinds, (_written_alike(value, kind) for value, kind in pairs), strict=True)
 
 
-def _read(name: str, kind: DataType) -> str:
-    value = f'"{name}"::{SQL_TYPES[kind]}'
-    return f"epoch_us({value})" if kind is DataType.TIMESTAMP else value
+def _zoneless(kind: ColumnType) -> str:
+    """The type of ``kind`` in SQL, in which times are of no zone: Python has them by itself."""
+    return sql_type(kind).replace(sql_type(DataType.TIMESTAMP), "TIMESTAMP")
+
+
+def _written_alike(value: Any, kind: ColumnType, *, is_part: bool = False) -> Any:
+    """``value`` as equal ones are: keys of maps ascend, in structs and maps 0.0 has no sign, times are Instants."""
+    if value is None:
+        return None
+    match kind:
+        case StructType(fields):
+            return {name: _written_alike(value[name], own, is_part=True) for name, own in fields}
+        case MapType(own):
+            return [(key, _written_alike(value[key], own, is_part=True)) for key in sorted(value)]
+        case ListType(item):
+            return [_written_alike(one, item, is_part=is_part) for one in value]
+        case DataType.TIMESTAMP:
+            return to_instant(value.replace(tzinfo=UTC))
+    return value + 0.0 if kind is DataType.FLOAT and is_part else value
 
 
 def _columns(row: Mapping[str, Any], stage: Stage) -> tuple[Any, ...]:

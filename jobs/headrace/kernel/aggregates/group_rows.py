@@ -19,11 +19,13 @@ from headrace.errors import HeadraceError, PipelineError
 from headrace.kernel.aggregates.ordering import changed_rows, code_values, distinct_pairs, in_order
 from headrace.kernel.aggregates.sums import AccumulatorPart, Elements
 from headrace.kernel.columns import (
-    ARROW_TYPES,
+    CALENDAR,
     Groups,
     Ints,
     arrow_scalar,
+    arrow_type,
     as_numpy,
+    checked_values,
     entries_of,
     is_nested,
     of_ids,
@@ -33,7 +35,7 @@ from headrace.kernel.columns import (
     valid_mask,
 )
 from headrace.model.accumulation import EVENT_TIME
-from headrace.model.expressions.data_types import DataType, in_words
+from headrace.model.expressions.data_types import ColumnType, DataType, NestedType, in_words
 from headrace.model.expressions.expr import Expr
 from headrace.model.time import EARLIEST, LATEST
 from headrace.pipeline.loading.code_digests import load_function
@@ -165,8 +167,8 @@ class ComputedRowsPart(RowsPart):
     """
 
     take: GroupFunction | GroupQuery
-    columns: Mapping[str, DataType]
-    returns: Mapping[str, DataType]
+    columns: Mapping[str, ColumnType]
+    returns: Mapping[str, ColumnType]
     keys: int
 
     @classmethod
@@ -177,8 +179,8 @@ class ComputedRowsPart(RowsPart):
         row: Expr,
         kind: pa.DataType,
         *,
-        columns: Mapping[str, DataType],
-        returns: Mapping[str, DataType],
+        columns: Mapping[str, ColumnType],
+        returns: Mapping[str, ColumnType],
         keys: int,
         withdrawable: bool,
     ) -> "ComputedRowsPart":
@@ -201,8 +203,8 @@ class ComputedRowsPart(RowsPart):
     @property
     def leaving_type(self) -> pa.ListType:
         """The type of ``emitted_rows``. The event time is NULL where it is that of the window's end."""
-        kinds = [ARROW_TYPES[self.columns[name]] for name in self.key_names]
-        kinds = [pa.int64(), *kinds, *(ARROW_TYPES[self.returns[name]] for name in self._own_names)]
+        kinds = [arrow_type(self.columns[name]) for name in self.key_names]
+        kinds = [pa.int64(), *kinds, *(arrow_type(self.returns[name]) for name in self._own_names)]
         return pa.list_(pa.struct([*zip(_field_names(len(kinds)), kinds, strict=True)]))
 
     @property
@@ -292,7 +294,7 @@ def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints
             continue
         is_event_time, unit = field.name == EVENT_TIME, 1 if pa.types.is_timestamp(field.type) else _DAY_MICROSECONDS
         instants = _combine_chunks(table.column(field.name)).cast(pa.int64() if unit == 1 else pa.int32())
-        first, last = (EARLIEST, LATEST) if is_event_time else _CALENDAR
+        first, last = (EARLIEST, LATEST) if is_event_time else CALENDAR
         is_in_range = pc.and_(
             pc.greater_equal(instants, arrow_scalar(first // unit)), pc.less_equal(instants, arrow_scalar(last // unit))
         )
@@ -304,9 +306,25 @@ def _check_times(take: GroupFunction | GroupQuery, table: pa.Table, of_row: Ints
             raise GroupFailedError(int(of_row[row]), take, f"gave {wrong_value} as {field.name}")
 
 
-_CALENDAR: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-"""The years 1 to 9999."""
 _DAY_MICROSECONDS: Final = 86_400_000_000
+
+
+def _canonical_table(
+    take: GroupFunction | GroupQuery, returns: Mapping[str, ColumnType], table: pa.Table, of_row: Ints
+) -> pa.Table:
+    """``table``, made of the groups that ``of_row`` numbers, with equal values written alike. Raises GroupFailedError
+    for a map in which a key stands twice, and for a time that no calendar has.
+    """
+    _check_times(take, table, of_row)
+    for name, kind in returns.items():
+        if isinstance(kind, NestedType):
+            canonical, foreign_row = checked_values(_combine_chunks(table.column(name)), kind)
+            if foreign_row is not None:
+                row, what = foreign_row
+                raise GroupFailedError(int(of_row[row]), take, f"gave {what} in column {name}")
+            table = table.set_column(table.schema.get_field_index(name), table.schema.field(name), canonical)
+    return table
+
 
 _CHECKED_ROWS: Final = 256
 """Groups of so many rows, at least one, are asked for twice."""
@@ -324,7 +342,7 @@ def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> t
     of_row = np.repeat(which, np.array([len(table) for table in results], np.int64))
     # the empty table gives the columns where no group has rows
     all_rows = pa.concat_tables([checked_function.schema.empty_table(), *results])
-    _check_times(part.take, all_rows, of_row)
+    all_rows = _canonical_table(part.take, part.returns, all_rows, of_row)
     sample_size = max(1, int(np.searchsorted(np.cumsum(groups.sizes[which]), _CHECKED_ROWS, "right")))
     # in another order than at first, which shows a function that keeps something between calls
     for number in reversed(range(min(sample_size, len(which)))):
@@ -338,13 +356,13 @@ class _CheckedFunction:
 
     function: GroupFunction
     call: Callable[[pa.Table], object]
-    returns: Mapping[str, DataType]
+    returns: Mapping[str, ColumnType]
     keys: frozenset[str]
 
     @property
     def schema(self) -> pa.Schema:
         """What it declares."""
-        return pa.schema([(name, ARROW_TYPES[kind]) for name, kind in self.returns.items()])
+        return pa.schema([(name, arrow_type(kind)) for name, kind in self.returns.items()])
 
     def apply_to_group(self, group: int, rows: pa.Table) -> pa.Table:
         """What it makes of the ``rows`` of a ``group``. Raises GroupFailedError, and what HeadraceErrors it raises."""
@@ -365,7 +383,7 @@ class _CheckedFunction:
     def check_again(self, group: int, rows: pa.Table, made: pa.Table) -> None:
         """Hold what it ``made`` of a group to what it makes now. Raises GroupFailedError."""
         second_result = self.apply_to_group(group, rows)
-        _check_times(self.function, second_result, np.repeat(group, len(second_result)))
+        _canonical_table(self.function, self.returns, second_result, np.repeat(group, len(second_result)))
         first_rows, second_rows = (
             sorted(map(str, table.to_pylist())) for table in (made, second_result)
         )  # NaN equals itself as text
@@ -387,8 +405,8 @@ class _CheckedFunction:
         for name, kind in self.returns.items():
             if name not in names:
                 yield f"declares column {name}, and did not give it"
-            elif (actual_type := result.schema.field(name).type) != ARROW_TYPES[kind]:
-                type_text = f"{in_words(kind)}, which is {ARROW_TYPES[kind]} in Arrow"
+            elif (actual_type := result.schema.field(name).type) != arrow_type(kind):
+                type_text = f"{in_words(kind)}, which is {arrow_type(kind)} in Arrow"
                 yield f"declares column {name} as {type_text}, and gave {actual_type}: cast it"
         for name in names:
             if name not in self.returns and name not in self.keys:
@@ -412,7 +430,7 @@ def _asked_query(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tupl
 
     assert isinstance(part.take, GroupQuery)
     query = part.take.bind_to({**part.columns, EVENT_TIME: DataType.TIMESTAMP})
-    schema = pa.schema([(GROUP, pa.int64()), *((name, ARROW_TYPES[kind]) for name, kind in query.columns.items())])
+    schema = pa.schema([(GROUP, pa.int64()), *((name, arrow_type(kind)) for name, kind in query.columns.items())])
     if not rows.num_rows:
         return schema.empty_table(), np.empty(0, np.int64)
 
@@ -422,8 +440,7 @@ def _asked_query(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> tupl
     with query.open_answers(rows.append_column(GROUP, pa.array(groups.of_row))) as answers:
         answer = answers.answer_groups([int(group) for group in np.flatnonzero(groups.sizes)], failure_of_group)
     answer, of_row = answer.cast(schema), as_numpy(answer.column(GROUP))
-    _check_times(part.take, answer, of_row)
-    return answer, of_row
+    return _canonical_table(part.take, query.columns, answer, of_row), of_row
 
 
 def _combine_chunks(column: pa.ChunkedArray) -> pa.Array:

@@ -103,6 +103,9 @@ def decimal_text(value: Decimal) -> str:
 DeclaredColumns = Mapping[str, type | DataType]
 """Types of columns by name."""
 
+WrittenSchema = Mapping[str, "WrittenType"]
+"""Types of columns by name, which may be nested, as users write them."""
+
 PYTHON_TYPES: Mapping[type, DataType] = {
     str: DataType.STRING,
     int: DataType.INT,
@@ -121,10 +124,10 @@ def schema_of(arguments: Arguments, name: str, value: object) -> dict[str, DataT
     return {column: data_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
 
 
-def stored_schema(arguments: Arguments, name: str, value: object) -> dict[str, Union[DataType, "ListType"]]:
-    """The columns of ``value``, some of which may be lists, in order. Raises PipelineError."""
+def nested_schema(arguments: Arguments, name: str, value: object) -> dict[str, "ColumnType"]:
+    """The columns of ``value``, some of which may be nested, in order. Raises PipelineError."""
     kinds = _named_kinds(arguments, name, value)
-    return {column: stored_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
+    return {column: column_type(arguments, f"{name}[{column!r}]", kind) for column, kind in kinds.items()}
 
 
 def _named_kinds(arguments: Arguments, name: str, value: object) -> Mapping[str, object]:

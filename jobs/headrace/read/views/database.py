@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from headrace.errors import FixConfigError
-from headrace.model.expressions.data_types import ListType, MapType, PairsType, StructType, ValueType
-from headrace.pipeline.queries import SQL_TYPES, left_open_in_a_fork
+from headrace.model.expressions.data_types import ValueType
+from headrace.pipeline.queries import left_open_in_a_fork, sql_type
 from headrace.this_process import shown_size, size_in
 
 if TYPE_CHECKING:
@@ -182,26 +182,13 @@ def _resource_errors(limit: int, folder: Path) -> Iterator[None]:
 
 def sql_types(columns: Mapping[str, ValueType]) -> dict[str, str]:
     """The types of ``columns``, as DuckDB writes them."""
-    return {name: _sql_type(kind) for name, kind in columns.items()}
+    return {name: sql_type(kind) for name, kind in columns.items()}
 
 
 def no_rows(columns: Mapping[str, ValueType]) -> str:
     """A query of ``columns`` that finds nothing."""
     nulls = (f"null::{kind} as {sql_identifier(name)}" for name, kind in sql_types(columns).items())
     return f"select {', '.join(nulls)} where false"
-
-
-def _sql_type(kind: ValueType) -> str:
-    match kind:
-        case ListType(item):
-            return f"{SQL_TYPES[item]}[]"
-        case PairsType(left, right):
-            return f'STRUCT("left" {SQL_TYPES[left]}, "right" {SQL_TYPES[right]})[]'
-        case StructType(fields):
-            return f"STRUCT({', '.join(f'{sql_identifier(name)} {_sql_type(own)}' for name, own in fields)})"
-        case MapType(value):
-            return f"MAP(VARCHAR, {_sql_type(value)})"
-    return SQL_TYPES[kind]
 
 
 def sql_literal(text: str) -> str:
