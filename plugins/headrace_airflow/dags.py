@@ -32,7 +32,7 @@ from headrace.pipeline.deployment import AirflowOptions, Backfill, Schedule, Sch
 from headrace.pipeline.loading.registry import RegisteredFiles
 from headrace.pipeline.scheduling import DAG_FAMILIES, MAINTAIN, is_retention, owner_of, retention_dag_name, split_id
 from headrace.runs.reporting.results import redact_secrets
-from headrace.this_process import escape_invisible, without_collection
+from headrace.this_process import collect_seldom, escape_invisible, without_collection
 from headrace_airflow import decisions
 from headrace_airflow.connection import forget_connections, reaching_store, without_connections
 from headrace_airflow.failures import TypedTaskError, error_of_exit_code, headrace_errors
@@ -541,6 +541,7 @@ def asked_for(file: str | None = None) -> Mapping[str, DAG]:
         for root in roots_served.roots:
             of_root = built(root, dag_file)
             dags |= {**of_root.dags, **decision_dags(root, of_root.pipelines)}
+    collect_seldom()  # Airflow makes of all of them what it stores, and then this process ends
     return dags
 
 
@@ -561,7 +562,7 @@ def raise_broken() -> None:
     if get_parsing_context().dag_id is not None:
         return
     roots_served = served_roots()
-    with without_connections(roots_served.roots):
+    with without_connections(roots_served.roots), without_collection():
         problems = [
             *roots_served.problems,
             *(problem for root in roots_served.roots for problem in broken_files(root).values()),

@@ -143,19 +143,22 @@ class HeadraceOperator(SparkSubmitOperator):
     shown_in = "overview"
     """The view of the pipeline's page that shows what is wrong if the task fails."""
 
+    action: Action
+    """What is run. Subclasses say so here: each ``__init__`` costs Airflow as much again when it parses DAGs."""
+
     def __init__(
         self,
         *,
         rooted: RootedPipeline,
-        action: RunAction,
+        action: RunAction | None = None,
         flags: dict[str, str] | None = None,
         **kwargs: Any,
     ) -> None:
-        options = options_of(rooted)
+        options, action = options_of(rooted), action or self.action
         super().__init__(
             application=str(SUBMIT),
             conn_id=options.conn_id or spark_connection(),
-            env_vars=dict(options.env),
+            env_vars=dict(options.env) or None,  # Airflow stores no template that is None
             name=f"headrace {rooted.qualified} {action}",
             driver_memory=driver_memory(),
             deploy_mode=_DEPLOY_MODE,  # whatever Spark's settings on the worker say

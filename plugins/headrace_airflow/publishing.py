@@ -250,11 +250,12 @@ class AuditOperator(HeadraceOperator):
     """
 
     shown_in = "quality"
+    action = "audit"
 
     def __init__(
         self, *, rooted: RootedPipeline, of_backfill: bool = False, output: str | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(rooted=rooted, action="audit", **kwargs)
+        super().__init__(rooted=rooted, **kwargs)
         self.of_backfill, self.of_output = of_backfill, output
 
     def branch(self, context: Context) -> str:

@@ -33,7 +33,6 @@ from headrace_airflow.forms import (
     done_already,
     earlier_try,
     missing_reason_warnings,
-    option_flags,
 )
 from headrace_airflow.markdown import Proposal
 from headrace_airflow.operators import HeadraceOperator, Summary, is_dry_run, result_summary, skip_after_telling
@@ -73,9 +72,7 @@ class _BackfillOperator(HeadraceOperator):
     run was due, so that every attempt takes the same.
     """
 
-    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
-        super().__init__(rooted=rooted, action="backfill", flags=flags, **kwargs)
+    action = "backfill"
 
     def branch(self, context: Context) -> str:
         """The branch that the form names, or one of this DAG run's own."""

@@ -160,13 +160,14 @@ def backfill_dag(rooted: RootedPipeline) -> DAG:
     params: dict[str, Any] = {name: fields.pop(name) for name in ("output", "from", "to") if name in fields}
     params |= {"promote": promote, **fields, DRY_RUN: dry_run_field("replay"), REASON: reason_field()}
     schedule = None if regular is None else regular.schedule
+    flags = option_flags("backfill", rooted.pipeline, without=("start", "end", "patch"))
     with new_dag(rooted, "backfill", backfill_dag.__doc__, schedule=schedule, params=params) as dag:
         chain(
             PreconditionsOperator(task_id="preconditions", rooted=rooted, form=Form(rooted.pipeline, tuple(params))),
-            ReplayOperator(task_id="replay", rooted=rooted),
+            ReplayOperator(task_id="replay", rooted=rooted, flags=flags),
             AuditOperator(task_id="audit", rooted=rooted, of_backfill=True),
             BackfillApprovalOperator(rooted=rooted),
-            CutOverOperator(task_id="cut_over", rooted=rooted, pool=rooted.pool),
+            CutOverOperator(task_id="cut_over", rooted=rooted, flags=flags, pool=rooted.pool),
         )
     return dag
 

@@ -202,8 +202,7 @@ class ApproveRecoveryOperator(AskingOperator):
 class RecoverOperator(HeadraceOperator):
     """Go back to the snapshot that the rehearsal has looked at, and read again what came after it."""
 
-    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        super().__init__(rooted=rooted, action="recover", **kwargs)
+    action = "recover"
 
     def begin_snapshot(self, context: Context) -> str | None:
         """The snapshot to which main goes back. Raises NotRehearsedError."""
@@ -253,8 +252,7 @@ class ProcessOperator(HeadraceOperator):
     The id of the recovery's run follows from the snapshot that is broken, and Airflow makes a run of one id once.
     """
 
-    def __init__(self, *, rooted: RootedPipeline, **kwargs: Any) -> None:
-        super().__init__(rooted=rooted, action="process", **kwargs)
+    action = "process"
 
     def act(self, context: Context) -> Summary:
         """The task; raises the error of the run all the same, whatever was started because of it. A dry run is skipped,
