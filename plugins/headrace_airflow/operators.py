@@ -143,7 +143,7 @@ class HeadraceOperator(SparkSubmitOperator):
     shown_in = "overview"
     """The view of the pipeline's page that shows what is wrong if the task fails."""
 
-    action: Action
+    action: RunAction
     """What is run. Subclasses say so here: each ``__init__`` costs Airflow as much again when it parses DAGs."""
 
     def __init__(

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+import msgspec
+
 from headrace_snapshots import names as object_names
 from headrace_snapshots.format.codec import BrokenObjectError, JsonRecord, StoredObject, seal_fields, unseal_fields
 from headrace_snapshots.store import ObjectNotFoundError, ObjectStore, is_there
@@ -131,8 +133,7 @@ class ReaderHold:
         store.write(self.path(upstream), seal_fields(document))
 
 
-@dataclass(frozen=True)
-class DamagedHold:
+class DamagedHold(msgspec.Struct, frozen=True):
     """The hold at ``path``, which ``reader`` has put, and what is ``wrong`` with it."""
 
     path: str

@@ -19,6 +19,7 @@ from enum import Enum
 from itertools import islice, takewhile
 from typing import Any, ClassVar, cast
 
+import msgspec
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from headrace.errors import RetryError
@@ -142,8 +143,7 @@ class LostEntry:
         return {"number": self.number, "kind": "lost", "message": self.problem}
 
 
-@dataclass(frozen=True)
-class End:
+class End(msgspec.Struct, frozen=True):
     """Where the log ends: the highest number that is known to have been given, and the newest entry that can be read.
 
     ``lost``: what is wrong with objects that should be there. None: the entry is the last one, and it can be trusted.

@@ -25,6 +25,8 @@ from enum import Enum, StrEnum
 from hashlib import sha256
 from urllib.parse import quote
 
+import msgspec
+
 MAIN, PUBLISHED, TAGS = "main", "published", "tags/"
 """The branch that runs are on, what readers of it see, and what the ref of a tag begins with."""
 
@@ -242,8 +244,7 @@ def _audits_folder(pipeline: str, output: str = "") -> str:
     return object_folder(pipeline, ObjectKind.AUDITS) + (f"{output}/" if output else "")
 
 
-@dataclass(frozen=True)
-class AuditedRange:
+class AuditedRange(msgspec.Struct, frozen=True):
     """What an object below ``audits`` is about: an ``output`` ("": the one without a name), and the snapshots
     (``begin``, ``end``]. ``begin`` is None for the beginning. Figures of versions are of their end alone.
     """
@@ -315,8 +316,7 @@ their records.
 _RELANDED = re.compile(rf"({AGAIN})?(?P<view>late|rejected)-(?P<dropped>\d{{8}}-{SNAPSHOT})")
 
 
-@dataclass(frozen=True)
-class RelandedFile:
+class RelandedFile(msgspec.Struct, frozen=True):
     """A file of records that landed again: the ``view`` that had them, and the epoch and the snapshot that ``dropped``
     them.
     """

@@ -131,6 +131,25 @@ def test_a_small_run_imports_what_it_needs(tmp_path: Path, executor: str, monkey
     assert len([name for name in found if name.startswith("headrace")]) < 213, "each module takes time to import"
 
 
+@pytest.mark.slow
+def test_a_small_run_makes_few_dataclasses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each takes as long to make as a module of medium size takes to import; a struct takes a thirtieth of that."""
+    monkeypatch.chdir(tmp_path)
+    modules_after("new", "shop")
+    command = ["run", "shop/shop.py", "--root", (tmp_path / "shop/data").as_uri(), "--executor", "local"]
+    code = (
+        "import sys\nfrom headrace.cli.main import app\n"
+        f"try:\n    app({command!r})\n"
+        "except SystemExit as end:\n    assert not end.code, end.code\n"
+        "ours = [(name, vars(module)) for name, module in sys.modules.items() if name.startswith('headrace')]\n"
+        "made = {kind for name, names in ours for kind in names.values() if isinstance(kind, type)"
+        " and kind.__module__ == name and '__dataclass_fields__' in vars(kind)}\n"
+        "print(len(made), file=sys.stderr)"
+    )
+    ended_process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 100 < int(ended_process.stderr.split()[-1]) < 290
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_help_that_ends_with_an_example_that_parses(name: str) -> None:
     told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -73,6 +74,9 @@ def _unshared(value: Any) -> Any:
     """A copy of a value of which no two parts are one object."""
     if isinstance(value, DataFile):
         return value.replace(sha256="".join(list(value.sha256)))
+    if isinstance(value, msgspec.Struct):
+        unshared = {name: _unshared(getattr(value, name)) for name in value.__struct_fields__}
+        return msgspec.structs.replace(value, **unshared)
     if isinstance(value, tuple):
         return tuple(_unshared(each) for each in value)
     if hasattr(value, "__dataclass_fields__"):

@@ -16,6 +16,8 @@ from datetime import datetime
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from headrace.audit.range import UnpublishedRange, audited_files, counts_of, released_again, released_panes
 from headrace.model import time as model_time
 from headrace.pipeline.pipeline import Pipeline
@@ -139,8 +141,7 @@ def _share_finding(
     )
 
 
-@dataclass(frozen=True)
-class AgeMeasurement:
+class AgeMeasurement(msgspec.Struct, frozen=True):
     """What an age is measured from: a time (MIN_INSTANT: there is none yet; MAX_INSTANT: the input has ended), and for
     people ``what`` that is.
     """

@@ -29,6 +29,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from headrace.model.time import is_finite, render, to_instant
 from headrace.pipeline.quality import ExpectationView
 from headrace.read.snapshots.progress import StoredProgress
@@ -86,8 +88,7 @@ def shown_value(value: Any) -> str | int | float | bool | None:
     return text if len(text) <= _LONGEST_VALUE else f"{text[:_LONGEST_VALUE]}..."
 
 
-@dataclass(frozen=True)
-class UnpublishedRange:
+class UnpublishedRange(msgspec.Struct, frozen=True):
     """What a branch has and readers have not: the snapshots after ``after`` (None: the beginning) up to ``until``."""
 
     after: str | None
@@ -260,8 +261,7 @@ def released_panes(catalog: Catalog, columns: ViewColumns) -> Iterator[ReleasedP
             yield ReleasedPanes(release, files, own)
 
 
-@dataclass(frozen=True)
-class ReleasedEpochs:
+class ReleasedEpochs(msgspec.Struct, frozen=True):
     """What log entry ``entry`` released: the counts of its epochs together, and how far the watermark went meanwhile,
     in microseconds (None: nobody can say).
     """

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
+
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import Frame, ReleasedPanes
 from headrace.audit.store import AuditOutcome, Finding, is_publishable, write_audit
@@ -116,8 +118,7 @@ def run_audit(
     return outcome
 
 
-@dataclass(frozen=True)
-class _LookedAt:
+class _LookedAt(msgspec.Struct, frozen=True):
     """What was found: by expectations, beside history; ``rows`` of each view that was looked at."""
 
     findings: tuple[Finding, ...]

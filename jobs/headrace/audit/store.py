@@ -32,6 +32,8 @@ from fractions import Fraction
 from itertools import islice
 from typing import Any, Final
 
+import msgspec
+
 from headrace.audit.limits import LimitFinding
 from headrace.audit.range import ShownRow
 from headrace.errors import FixConfigError, FixDataError, RestoreError
@@ -119,8 +121,7 @@ class HistoryDamagedError(RestoreError, code="restore.history_damaged"):
     """The figures of earlier versions are not what was written."""
 
 
-@dataclass(frozen=True)
-class VersionHistory:
+class VersionHistory(msgspec.Struct, frozen=True):
     """The versions up to snapshot ``against``, oldest first; none if that is None."""
 
     against: str | None = None

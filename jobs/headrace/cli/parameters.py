@@ -11,7 +11,6 @@ Whatever goes wrong here offers nothing: a shell has no place for an error, and 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from inspect import Parameter, signature
 from itertools import islice
@@ -20,6 +19,7 @@ from types import NoneType
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import click
+import msgspec
 
 from headrace.installed import EntryPointGroup
 from headrace.pipeline.scheduling import AUTO, EXECUTORS
@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Completion = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(msgspec.Struct, frozen=True):
     """An argument: what comes without a name, in the order of the signature."""
 
     help: str
@@ -42,8 +41,7 @@ class Argument:
     complete: Completion | None = None
 
 
-@dataclass(frozen=True)
-class Option:
+class Option(msgspec.Struct, frozen=True):
     """An option, called as its parameter unless ``name`` says otherwise; without a default it must be given.
 
     ``min`` and ``max`` are inclusive bounds of a number; ``envvar`` is the variable that gives the value where the

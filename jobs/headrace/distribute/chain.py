@@ -17,6 +17,8 @@ from itertools import pairwise
 from operator import add
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.kernel.stage import CompiledStage
 from headrace.model.time import MIN_INSTANT, Instant
 from headrace.pipeline.endpoints import SparkFunction
@@ -77,8 +79,7 @@ class StageClocks:
         return replace(self, output_watermark=output_watermark)
 
 
-@dataclass(frozen=True)
-class ChainState:
+class ChainState(msgspec.Struct, frozen=True):
     """A chain between two epochs: the ``clocks`` of each stage, the layers of each table of state, by its name."""
 
     clocks: tuple[StageClocks, ...]
@@ -215,8 +216,7 @@ this number, in a chain that has no loop.
 """
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """One job. ``stages``: those that it computes of each chain, by the number of the chain; the loop of a chain is one
     of them (``LOOP``), and so are joins. First stages of all chains are side by side at its first step, and so on.
     ``looped``: the chains that have a loop.

@@ -7,9 +7,11 @@ over as it is.
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, ParamSpec, TypeVar
+
+import msgspec
 
 from headrace.distribute.epoch import Attempts
 from headrace.distribute.process import Stop, stated_tasks
@@ -36,8 +38,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@dataclass(frozen=True)
-class _Level:
+class _Level(msgspec.Struct, frozen=True):
     """A level under way, number ``level`` of the job of ``plan`` from 0: ``ended`` is what those of its
     ``tasks`` say that are done.
     """
@@ -45,7 +46,7 @@ class _Level:
     plan: EpochPlan
     level: int
     tasks: int
-    ended: list[Message] = field(default_factory=list)
+    ended: list[Message] = msgspec.field(default_factory=list)
 
 
 @dataclass

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -244,8 +245,7 @@ def in_arrival_order(pipeline: Pipeline, files: ByInput) -> list[Piece]:
     ]
 
 
-@dataclass(frozen=True)
-class ReadShare:
+class ReadShare(msgspec.Struct, frozen=True):
     """The judged ``records`` of some files, None if there are none; the newest event time of those that are handed on
     to a user's own code.
     """

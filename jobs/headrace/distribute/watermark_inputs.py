@@ -12,6 +12,7 @@ bins are aligned at 0: those of pieces of a file, made as wide as the whole need
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,8 +38,7 @@ _FIRST_BITS, _FURTHER_BITS = 12, 7
 """Event times are sorted into so many bins at first (a power of two), and each of few into so many more."""
 
 
-@dataclass(frozen=True)
-class FileTimes:
+class FileTimes(msgspec.Struct, frozen=True):
     """How the event times of a file's elements lie, or of some of them: bins of ``2**width`` microseconds that have
     any, by the earliest event time in each (``begins``, as bytes of 64-bit integers) and how many are there
     (``numbers``). ``newest`` is the latest that was not too far ahead of the clock.
@@ -156,13 +156,12 @@ def lags_of(distances: Ints) -> Ints:
     return rounded_lags
 
 
-@dataclass(frozen=True)
-class SplitStats:
+class SplitStats(msgspec.Struct, frozen=True):
     """Facts by split. ``ahead``: how many records lay too far ahead of processing time to say anything, the first of
     which is the row ``first_ahead``.
     """
 
-    splits: Mapping[str, SplitFacts] = field(default_factory=dict)
+    splits: Mapping[str, SplitFacts] = msgspec.field(default_factory=dict)
     ahead: int = 0
     first_ahead: int | None = None
 
@@ -265,8 +264,7 @@ class InputObservations:
         return tuple(lacking.values())
 
 
-@dataclass(frozen=True)
-class ObservationContext:
+class ObservationContext(msgspec.Struct, frozen=True):
     """What the records of an epoch are held against: the ``clocks`` and the ``newest`` event time that the last epoch
     left, processing time, and the percentile watermarks that triggers look at.
     """
@@ -464,8 +462,7 @@ def _describe_rejections(records: Records, rows: Ints) -> tuple[str, ...]:
     return tuple(f"{file} record {position}: {reason}" for file, position, reason in places)
 
 
-@dataclass(frozen=True)
-class WatermarkUpdate:
+class WatermarkUpdate(msgspec.Struct, frozen=True):
     """The clocks of the inputs after an epoch, and ``combined`` as one; the ``hold`` that they do not pass."""
 
     inputs: Mapping[str, SourceClock]

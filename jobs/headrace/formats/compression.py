@@ -7,11 +7,11 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
 from typing import Final
 
+import msgspec
 import pyarrow as pa
 
 from headrace.formats.file_format import UnreadableFileError
@@ -96,8 +96,7 @@ def _is_text(head: bytes) -> bool:
 # --- compressions
 
 
-@dataclass(frozen=True)
-class _Packing:
+class _Packing(msgspec.Struct, frozen=True):
     name: str
     begins: re.Pattern[bytes]
     unpack: Callable[[bytes], bytes]

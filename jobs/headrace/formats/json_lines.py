@@ -18,6 +18,7 @@ from datetime import date
 from decimal import Decimal
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -331,8 +332,7 @@ def _nested_schema(fields: SourceFields) -> pa.Schema:
     return pa.schema(member_fields(objects, ()))
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(msgspec.Struct, frozen=True):
     columns: dict[str, pa.Array]
     unparsed: pa.Array
 

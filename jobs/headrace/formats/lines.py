@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -294,8 +295,7 @@ class TextLines:
         return TextLines(self.text[:count], self.position[:count], self.is_utf8[:count])
 
 
-@dataclass(frozen=True)
-class JoinedLines:
+class JoinedLines(msgspec.Struct, frozen=True):
     """Lines of several files, one file behind the other. ``lengths`` says how many each file has; the ``position`` of a
     line counts in its file.
     """

@@ -10,10 +10,10 @@ of the new state, ``FINISHED`` and ``DEADLINE``, NULL where there was no call; o
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import compress, pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -87,8 +87,7 @@ def _make_window(start: int, end: int) -> Window:
     return Window(Instant(start), Instant(end))
 
 
-@dataclass(frozen=True)
-class TriggerBatches:
+class TriggerBatches(msgspec.Struct, frozen=True):
     """The methods of ``trigger``. Arguments after the columns of a call: of ``on_element`` the elements of a bundle in
     order of arrival, structs of ``AT`` and ``RECORD``; of ``on_signals`` whether each of its signals came; of
     ``on_merge`` the progress in each merged window, in order of windows, structs of state and ``FINISHED``.

@@ -14,6 +14,7 @@ from enum import IntEnum
 from functools import cached_property, reduce
 from operator import is_
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -275,14 +276,13 @@ def _latest_time(times: Sequence[Instant | None]) -> Instant | None:
     return max((instant for instant in times if instant is not None), default=None)
 
 
-@dataclass(frozen=True)
-class AggregatedBundle:
+class AggregatedBundle(msgspec.Struct, frozen=True):
     """A bundle, aggregated and counted: ``delta`` is None if nothing of it was accepted. ``late`` are the judged rows
     that were dropped, with the windows that they were too late for (None: none were).
     """
 
     delta: pa.RecordBatch | None = None
-    accounting: Accounting = field(default_factory=Accounting)
+    accounting: Accounting = msgspec.field(default_factory=Accounting)
     late: AssignedRows | None = None
 
 

@@ -6,9 +6,9 @@ aggregates over the contents of its window, and what is computed of them; ``havi
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -131,8 +131,7 @@ def lets_out(stage: CompiledStage, panes: pa.StructArray, rows: Columns, which: 
     return true_mask(_ResultRows.from_values(stage, rows, which, values).compute_column("having", condition))
 
 
-@dataclass(frozen=True)
-class _ResultRows:
+class _ResultRows(msgspec.Struct, frozen=True):
     """Rows of results, one for each of ``windows`` that ``which`` names: the columns that expressions read."""
 
     stage: CompiledStage
@@ -229,8 +228,7 @@ Datum = Any
 """A column, or a scalar that stands for a column of equal values."""
 
 
-@dataclass(frozen=True)
-class FiringProgram:
+class FiringProgram(msgspec.Struct, frozen=True):
     """The program ``outcome`` of ``stage``, with what its results need of it."""
 
     stage: CompiledStage
@@ -259,8 +257,7 @@ def _clock_values(clocks: FiringClocks) -> dict[str, Datum]:
     return {name: pa.scalar(int(value), pa.int64()) for name, value in values.items()}
 
 
-@dataclass(frozen=True)
-class FiringResult:
+class FiringResult(msgspec.Struct, frozen=True):
     """What the program found, for each of ``length`` windows."""
 
     stage: CompiledStage
@@ -290,8 +287,7 @@ _LIVE_IN_STATE, _NONE_LIVE = -1, -2
 """Where the live panes of a window are: those of the state, or none; else the moment whose pane is live."""
 
 
-@dataclass(frozen=True)
-class Emission:
+class Emission(msgspec.Struct, frozen=True):
     """Emitted records in order. ``row`` is the window that emitted a record, ``moment`` when in the epoch, ``sequence``
     its place among the records of the window; ``panes`` are structs of ``CompiledStage.pane_type``.
     ``live``, where panes are remembered, has the live panes of each window after the epoch.
@@ -303,7 +299,7 @@ class Emission:
     is_retraction: NDArray[np.bool_]
     panes: pa.StructArray
     live: pa.Array | None = None
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
 def emit_panes(stage: CompiledStage, rows: Mapping[str, pa.Array], fired: FiringResult) -> Emission:
@@ -409,8 +405,7 @@ class _Emitting:
         return to_lists(pa.concat_arrays(items).take(pa.array(order)), Groups(offsets.astype(np.int64)))
 
 
-@dataclass(frozen=True)
-class _Records:
+class _Records(msgspec.Struct, frozen=True):
     """Records of one moment; ``place`` orders those of a window."""
 
     row: Ints
@@ -420,8 +415,7 @@ class _Records:
     is_retraction: bool
 
 
-@dataclass(frozen=True)
-class _Joined:
+class _Joined(msgspec.Struct, frozen=True):
     row: Ints
     moment: Ints
     place: Ints

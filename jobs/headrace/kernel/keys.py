@@ -15,11 +15,11 @@ Different keys may have the same hash: every look-up and every grouping by it al
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -380,8 +380,7 @@ NUMBERS_OF_A_ROW: Final = Size(2)
 _ROWS_LOOKED_AT = 1 << 14
 
 
-@dataclass(frozen=True)
-class KeyGroups:
+class KeyGroups(msgspec.Struct, frozen=True):
     """Rows by key, and by what they are within: the ``hashes`` and ``keys`` of groups, for each of them one of the
     ``rows`` that are within the same, and which rows are in which. ``numbered``: the same by number, if they have one.
     """
@@ -401,8 +400,7 @@ class KeyGroups:
         return self.ordered
 
 
-@dataclass(frozen=True)
-class _DifferentKeys:
+class _DifferentKeys(msgspec.Struct, frozen=True):
     """The different keys of rows, with their ``hashes``, no two of which are equal; ``order`` is theirs by hash, and
     ``of_row`` says which of them each row has.
     """

@@ -3,8 +3,9 @@ whose values are the rows of a group.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,15 +24,14 @@ TASK_BITS = 40
 """A task numbers its rows in so many bits: two rows of an epoch have two numbers."""
 
 
-@dataclass(frozen=True)
-class LeavingRows:
+class LeavingRows(msgspec.Struct, frozen=True):
     """What leaves of some elements: ``rows`` as ``CompiledStage.pane_schema`` says, None if nothing does; and what
     became of all.
     """
 
     rows: pa.RecordBatch | None = None
-    accounting: Accounting = field(default_factory=Accounting)
-    counts: Counts = field(default_factory=Counts)
+    accounting: Accounting = msgspec.field(default_factory=Accounting)
+    counts: Counts = msgspec.field(default_factory=Counts)
 
 
 def select_rows(

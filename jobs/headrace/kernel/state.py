@@ -18,6 +18,7 @@ from enum import IntEnum
 from functools import cached_property, reduce
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -261,8 +262,7 @@ class Sides:
         return flags
 
 
-@dataclass(frozen=True)
-class MatchedWindows:
+class MatchedWindows(msgspec.Struct, frozen=True):
     """Rows of both sides by the window that they become. ``start`` and ``end`` have an entry for each group."""
 
     groups: Groups

@@ -7,6 +7,7 @@ for each window: its state, merged where windows merged, and what the delta brin
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,8 +28,7 @@ from headrace.program.firing import FiringClocks
 from headrace.program.triggers import ColumnMerge, Measure
 
 
-@dataclass(frozen=True)
-class CombinedWindows:
+class CombinedWindows(msgspec.Struct, frozen=True):
     """A row for each window that an epoch may change. ``gone`` are the state rows of open windows that became part of
     another one.
     """
@@ -223,8 +223,7 @@ class Counts:
         return cls(**{kind: sum(count[kind] for count in counters) for kind in counters[0]}) if counters else None
 
 
-@dataclass(frozen=True)
-class EmittedPanes:
+class EmittedPanes(msgspec.Struct, frozen=True):
     """Panes as ``elements`` of the next stage: the columns of ``Stage.pane_schema`` with ``_event_time`` (granules) and
     ``_sign``. ``order``: columns by which they are in the order in which they are emitted: by moment, window and key
     (semantics 3.2, 12.1).

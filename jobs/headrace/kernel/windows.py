@@ -7,6 +7,7 @@ a slice are late for the same ones. Windows of a key may become one together (se
 
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -204,8 +205,7 @@ def _running_maximum(ends: Ints, same_key: Flags) -> Ints:
     return reach
 
 
-@dataclass(frozen=True)
-class InWindows:
+class InWindows(msgspec.Struct, frozen=True):
     """The rows of a bundle in their ``windows``, whose ``row`` is that of the bundle, which has so many ``rows``."""
 
     windows: AssignedRows
@@ -226,8 +226,7 @@ class InWindows:
         return self.windows.where(which)
 
 
-@dataclass(frozen=True)
-class InSlices:
+class InSlices(msgspec.Struct, frozen=True):
     """The rows of a bundle by slice: ``windows`` are those of slices, in the order of their ``starts``, and ``place``
     says the slice of each row; a row that takes no part has one behind the last.
     """

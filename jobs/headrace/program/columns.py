@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import and_, or_
 
+import msgspec
+
 from headrace.model import changelog
 from headrace.model.expressions.data_types import DataType, Schema
 from headrace.model.expressions.expr import Binary, Column, Expr, Function, Literal, to_expression
@@ -148,8 +150,7 @@ def choose(condition: Expr, then: Expr | int | bool | None, otherwise: Expr | in
     return Function("if", (condition, yes, no))
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(msgspec.Struct, frozen=True):
     """One projection: what it computes, and which earlier columns must be carried along that later ones read."""
 
     computes: Mapping[str, Expr]

@@ -7,9 +7,11 @@ both: coalescing them is wrong. A batch has only the second.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
+
+import msgspec
 
 from headrace.model.accumulation import Accumulation, Firing, How, TimestampCombiner, Timing
 from headrace.model.expressions.columns import coalesce, greatest, least
@@ -22,8 +24,7 @@ from headrace.program.columns import FALSE, TRUE, Program, all_of, any_of, choos
 from headrace.program.triggers import Bundle, Moment, Node, columns, fresh_state, next_deadline
 
 
-@dataclass(frozen=True)
-class FiringClocks:
+class FiringClocks(msgspec.Struct, frozen=True):
     """The clocks inside one epoch (semantics 12.1), and the processing time of the epoch before. Percentile watermarks
     (9.2) are before and after, and never below the watermark.
     """
@@ -32,7 +33,7 @@ class FiringClocks:
     watermark_after: Instant
     previous_processing_time: Instant
     processing_time: Instant
-    percentiles: Mapping[float, tuple[Instant, Instant]] = field(default_factory=dict)
+    percentiles: Mapping[float, tuple[Instant, Instant]] = msgspec.field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ The results of all pipelines under a root, by name, without the files that defin
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from headrace.model.arguments import Suggesting
 from headrace.model.time import render, to_instant
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
     from headrace.read.snapshots.snapshot_refs import At
 
 
-@dataclass(frozen=True)
-class PipelinePosition:
+class PipelinePosition(msgspec.Struct, frozen=True):
     """How far a pipeline has come: the epochs of main and of what is published, and the watermark of main. None: there
     is no snapshot yet. ``outputs``: where each of several is.
     """
@@ -42,8 +42,7 @@ class PipelinePosition:
         return fields | ({"outputs": [output.to_json() for output in self.outputs]} if self.outputs else {})
 
 
-@dataclass(frozen=True)
-class ListedPipeline:
+class ListedPipeline(msgspec.Struct, frozen=True):
     """A pipeline. ``description`` and ``source`` are None for one that has results and is not registered; ``position``
     is None if no root was asked for.
     """
@@ -63,8 +62,7 @@ class ListedPipeline:
         }
 
 
-@dataclass(frozen=True)
-class PipelineList:
+class PipelineList(msgspec.Struct, frozen=True):
     """The pipelines, and why each of the files that cannot be used cannot."""
 
     pipelines: tuple[ListedPipeline, ...]

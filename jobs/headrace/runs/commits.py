@@ -23,9 +23,11 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final, Self
+
+import msgspec
 
 from headrace.distribute.epoch import Attempt, Attempts, ComputedEpoch, counts_with
 from headrace.distribute.process import BackgroundThread, Stop
@@ -62,13 +64,12 @@ _MOST_NAMES_ROWS = 16_000_000
 """Rows of one names file: Arrow holds two GB of names in one array."""
 
 
-@dataclass(frozen=True)
-class NamesFiles:
+class NamesFiles(msgspec.Struct, frozen=True):
     """Writes those of the ``inputs`` that are files. What was ``seen`` of them replaces what was known."""
 
     catalog: Catalog
     inputs: Collection[str]
-    seen: NamesSeen = field(default_factory=NamesSeen)
+    seen: NamesSeen = msgspec.field(default_factory=NamesSeen)
 
     def update_log(self, log: snapshot_files.FileLog, folder: str) -> snapshot_files.FileLog:
         """``log`` with names files, put into a ``folder`` that nobody else has, of what it says by now."""
@@ -190,8 +191,7 @@ class Folds:
         self._beside.close()
 
 
-@dataclass(frozen=True)
-class SnapshotIdentity:
+class SnapshotIdentity(msgspec.Struct, frozen=True):
     """The ``fingerprint`` and ``definition`` of a snapshot, and the fingerprint of each output. ``standing``: the
     schemas of outputs that stay as they were.
     """
@@ -199,7 +199,7 @@ class SnapshotIdentity:
     fingerprint: str
     definition: Mapping[str, Any]
     fingerprints: Mapping[str, str]
-    standing: Mapping[str, Any] = field(default_factory=dict)
+    standing: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     @classmethod
     def from_base(cls, pipeline: Pipeline, base: format_manifest.Manifest | None, standing: Collection[str]) -> Self:
@@ -496,8 +496,7 @@ class Committer:
                 logs[name] = self.catalog.append_record(logs[name], snapshot_files.FileRecord(epoch, tuple(files)))
 
 
-@dataclass(frozen=True)
-class _OutputResults:
+class _OutputResults(msgspec.Struct, frozen=True):
     """What readers see of an output while its branch is written: its columns, and its ``current``, which is folded."""
 
     names: format_manifest.OutputTables

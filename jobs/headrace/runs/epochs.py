@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from headrace.distribute.epoch import ComputedEpoch
 from headrace.errors import HeadraceError, RestoreError
 from headrace.ext.executors import Engine
@@ -216,8 +218,7 @@ class RunContext:
         return decision
 
 
-@dataclass(frozen=True)
-class PlannedEpoch:
+class PlannedEpoch(msgspec.Struct, frozen=True):
     """An epoch that a run is to compute. ``wait_for_merges``: no other may follow soon, so it leaves no merge running.
     ``is_recorded``: its files are to be as they were recorded; one that has changed is an error.
     """

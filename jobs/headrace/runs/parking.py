@@ -16,10 +16,12 @@ epochs in which they would have come. One attempt a run; if it fails again, the 
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import PurePosixPath
 from typing import Final
+
+import msgspec
 
 from headrace.distribute.epoch import ComputedEpoch, DivergedError, RecomputedEpoch
 from headrace.errors import FixConfigError, FixDataError, GiveUpError, HeadraceError, RetryError
@@ -87,16 +89,15 @@ class OutputHeldError(FixDataError, code="data.output_held"):
     """An output has been parked for so long that no epoch goes on without it."""
 
 
-@dataclass(frozen=True)
-class CaughtUp:
+class CaughtUp(msgspec.Struct, frozen=True):
     """Where outputs stand at the head of a branch once those that could have caught up: their ``clocks``, and the
     layers of their ``tables``. ``since``: the epochs in which those stood that have caught up. ``epochs``: what these
     missed, to be committed with the next epoch.
     """
 
-    clocks: Mapping[str, ChainClocks] = field(default_factory=dict)
-    tables: Mapping[str, tuple[Layer, ...]] = field(default_factory=dict)
-    since: Mapping[str, int] = field(default_factory=dict)
+    clocks: Mapping[str, ChainClocks] = msgspec.field(default_factory=dict)
+    tables: Mapping[str, tuple[Layer, ...]] = msgspec.field(default_factory=dict)
+    since: Mapping[str, int] = msgspec.field(default_factory=dict)
     epochs: tuple[ComputedEpoch, ...] = ()
 
 

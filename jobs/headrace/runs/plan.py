@@ -13,6 +13,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headrace.ext.executors import Engine
 from headrace.ext.sources import SourcePosition
 from headrace.model.time import to_instant
@@ -40,8 +42,7 @@ if TYPE_CHECKING:  # which few runs need
     from headrace.sources.landed.lander import LandedPortions
 
 
-@dataclass(frozen=True)
-class PreparedRun:
+class PreparedRun(msgspec.Struct, frozen=True):
     """A run that may be performed or looked at: its ``context``, how it is planned, and what it is called."""
 
     context: RunContext

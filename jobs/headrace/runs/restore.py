@@ -23,8 +23,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
+
+import msgspec
 
 from headrace.errors import FixConfigError, FixDataError, RestoreError
 from headrace.pipeline.identity import fingerprint
@@ -166,8 +167,7 @@ class InputGoneError(FixDataError, code="data.input_gone"):
     """A fall-back, recovery, replay or backfill would read input again that is not there any more, or not as it was."""
 
 
-@dataclass(frozen=True)
-class RestoredRun:
+class RestoredRun(msgspec.Struct, frozen=True):
     """What a run starts from: its claim and the head of its branch. ``warning``: why that is not the head it found."""
 
     claim: Claim

@@ -5,9 +5,10 @@ a part is in memory at a time.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from headrace.ext.sources import SourceSplit
 from headrace.sources.progress import KnownVersion
@@ -21,17 +22,16 @@ AT_ONCE: Final = Size(10_000)
 """So many names of a listing are looked up together."""
 
 
-@dataclass(frozen=True)
-class KnownNames:
+class KnownNames(msgspec.Struct, frozen=True):
     """``recent`` files, as they were read, by name; and many more that are ``stored``, as contents of names files,
     oldest first.
 
     ``confirmed`` takes files in that have another ETag and the content that they had, as they are now.
     """
 
-    recent: Mapping[str, SourceSplit] = field(default_factory=dict)
+    recent: Mapping[str, SourceSplit] = msgspec.field(default_factory=dict)
     stored: Sequence[bytes] = ()
-    confirmed: MutableMapping[str, SourceSplit] = field(default_factory=dict)
+    confirmed: MutableMapping[str, SourceSplit] = msgspec.field(default_factory=dict)
 
     def find_news(self, listing: Iterable[ObjectInfo]) -> Iterator[tuple[ObjectInfo, KnownVersion | None]]:
         """What in a ``listing`` was never read, with None; and what is listed otherwise than it was, with that."""

@@ -9,6 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+import msgspec
+
 from headrace.model import event_time as model_event_time
 from headrace.model.time import MAX_INSTANT, MIN_INSTANT, NEVER, Instant
 from headrace.pipeline.pipeline import Pipeline
@@ -101,15 +103,14 @@ class SourceClock:
         )
 
 
-@dataclass(frozen=True)
-class SourceWatermarks:
+class SourceWatermarks(msgspec.Struct, frozen=True):
     """The least of all inputs: watermark (of those that are not idle), percentile watermarks, the processing time at
     which a split falls idle; and who holds the watermark back. ``by_time``: as far as the watermark goes without any
     record, by the passing of time, which is what inputs by time of arrival go by; -inf if there are none.
     """
 
     watermark: Instant = MIN_INSTANT
-    percentiles: Mapping[float, Instant] = field(default_factory=dict)
+    percentiles: Mapping[float, Instant] = msgspec.field(default_factory=dict)
     idle_deadline: Instant = MIN_INSTANT
     held_back_by: HeldBack | None = None
     by_time: Instant = MIN_INSTANT

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,8 +45,7 @@ ISOLATED = (PipelineError, ValueOverflowError)
 """Errors of expressions, and of users' own code, which are of one chain."""
 
 
-@dataclass(frozen=True)
-class ParkedChains:
+class ParkedChains(msgspec.Struct, frozen=True):
     """Which chains are ``parked``, by number: of these only what they take is looked at. ``isolates``: an error of one
     chain is kept beside what others make of the records.
     """

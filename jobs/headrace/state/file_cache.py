@@ -25,11 +25,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -408,8 +408,7 @@ RUN_BYTES: Final = Size(32 * 1024 * 1024)
 """What the rows of one file take in memory: three times as much is held while it is written, or read."""
 
 
-@dataclass(frozen=True)
-class StoredRun:
+class StoredRun(msgspec.Struct, frozen=True):
     """A file of a layer, and its rows, mapped."""
 
     file: DataFile

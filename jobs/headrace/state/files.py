@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -104,8 +105,7 @@ def _stored_hash(rows: pa.RecordBatch) -> Hashes:
     return hashes
 
 
-@dataclass(frozen=True)
-class EncodedFile:
+class EncodedFile(msgspec.Struct, frozen=True):
     """The content of a data file, and what a manifest says of it."""
 
     data: bytes

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -113,8 +114,7 @@ def _madvise_function() -> Any:
 RowNumbers = NDArray[np.uint32]
 
 
-@dataclass(frozen=True)
-class DeadlineIndex:
+class DeadlineIndex(msgspec.Struct, frozen=True):
     """Times of rows in their order: ascending ``times``, and the row of each, ``begin`` the first one that counts and
     ``length`` how many do. What is said of times alone holds for all rows, so for some it is a bound.
     """
@@ -157,8 +157,7 @@ class DeadlineIndex:
         return Instant(first) if first < GLOBAL_WINDOW_END else NEVER
 
 
-@dataclass(frozen=True)
-class Deadlines:
+class Deadlines(msgspec.Struct, frozen=True):
     """What the rows of a run want and hold: watermarks and processing times at which they want an activation, holds."""
 
     event: DeadlineIndex

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from itertools import accumulate, chain, groupby
 from typing import ClassVar, Final, Never, Self
 
+import msgspec
+
 from headrace.this_process import Size
 from headrace_snapshots.format.codec import JSON, JsonRecord, NewerFormatError, StoredObject
 from headrace_snapshots.format.files import (
@@ -45,8 +47,7 @@ REJECTED = "rejected"
 _CURRENT = "current"
 
 
-@dataclass(frozen=True)
-class OutputTables:
+class OutputTables(msgspec.Struct, frozen=True):
     """The names of the tables and logs of one ``output``; "": the output without a name."""
 
     output: str = ""

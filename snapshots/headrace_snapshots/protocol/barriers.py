@@ -63,6 +63,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Generic, NamedTuple, TypeVar
 
+import msgspec
+
 from headrace.errors import GiveUpError
 
 ORDER: Final = -1
@@ -237,8 +239,7 @@ class Holds(StrEnum):
     EVERYTHING = "everything"
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """A protocol."""
 
     takes_at: TakesAt

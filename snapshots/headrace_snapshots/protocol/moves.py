@@ -137,20 +137,17 @@ class Head:
 # Intents: what somebody wants to append.
 
 
-@dataclass(frozen=True)
-class Init:
+class Init(msgspec.Struct, frozen=True):
     """Begin the log, with an empty main."""
 
 
-@dataclass(frozen=True)
-class ClaimBranch:
+class ClaimBranch(msgspec.Struct, frozen=True):
     """Become the only writer of ``branch``; makes it when there is none."""
 
     branch: str
 
 
-@dataclass(frozen=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """Move ``branch`` from ``parent`` to ``snapshot``, as the writer of ``generation``. ``renamed``: refs of what
     readers see of outputs, and what each was called before, newest first.
     """
@@ -159,11 +156,10 @@ class Commit:
     generation: int
     parent: str | None
     snapshot: str
-    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    renamed: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Publish:
+class Publish(msgspec.Struct, frozen=True):
     """Move what readers see of outputs forward: each ref in ``snapshots`` to its snapshot, or to nothing (None) if the
     output is gone. ``expected``: where refs were when this was decided, also of outputs that do not move. ``kind`` is
     PUBLISH or RELEASE, which moves nothing of what is newer already.
@@ -191,16 +187,14 @@ class Rollback:
     seen: Mapping[str, str | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Fork:
+class Fork(msgspec.Struct, frozen=True):
     """Make ``branch``, at ``snapshot`` or empty."""
 
     branch: str
     snapshot: str | None
 
 
-@dataclass(frozen=True)
-class Promote:
+class Promote(msgspec.Struct, frozen=True):
     """Let main, and what readers see of each output, be ``branch``, which ends; fences the writers of both.
 
     ``expected``: the snapshot at which it was found that the branch may; None: whatever it is at. ``outputs`` are those
@@ -213,20 +207,18 @@ class Promote:
     expected_main: str | None
     expected: str | None = None
     outputs: Collection[str] = ("",)
-    renamed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    renamed: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
     give_up_delivered: bool = False
 
 
-@dataclass(frozen=True)
-class Tag:
+class Tag(msgspec.Struct, frozen=True):
     """Keep ``snapshot`` under ``tags/name``."""
 
     name: str
     snapshot: str
 
 
-@dataclass(frozen=True)
-class Drop:
+class Drop(msgspec.Struct, frozen=True):
     """Remove a tag (``tags/name``) or a branch; fences the branch's writer. ``expected``: the entry at which it was
     found that nobody needs it; None for people, who say so.
     """
@@ -235,8 +227,7 @@ class Drop:
     expected: int | None = None
 
 
-@dataclass(frozen=True)
-class Expire:
+class Expire(msgspec.Struct, frozen=True):
     """Keep what ``horizon`` says, found at entry ``expected``. Ends ``tags``, fences the ``idle`` branches.
 
     ``past``: what is left of main's; None: all of it.
@@ -249,8 +240,7 @@ class Expire:
     past: Past | None = None
 
 
-@dataclass(frozen=True)
-class BeginDelivery:
+class BeginDelivery(msgspec.Struct, frozen=True):
     """Let rows up to ``snapshot``, which readers of ``output`` see, go to a ``sink`` that cannot take them back."""
 
     output: str
@@ -258,8 +248,7 @@ class BeginDelivery:
     snapshot: str
 
 
-@dataclass(frozen=True)
-class EndDelivery:
+class EndDelivery(msgspec.Struct, frozen=True):
     """Say that all rows up to ``snapshot``, where the delivery began, were handed over."""
 
     output: str
@@ -313,16 +302,14 @@ class Need:
     or_broken: bool = False
 
 
-@dataclass(frozen=True)
-class NeedKept:
+class NeedKept(msgspec.Struct, frozen=True):
     """Ask again with ``facts[(mark, snapshot)]``: whether the snapshot is there, and not in the mark."""
 
     mark: str
     snapshot: str
 
 
-@dataclass(frozen=True)
-class NeedNames:
+class NeedNames(msgspec.Struct, frozen=True):
     """Ask again with ``called[snapshot]`` of the rollback: what each output of its target is called in ``snapshot``,
     which has come from it; of an output None if it is gone there, instead of all None if nobody can tell.
     """
@@ -330,8 +317,7 @@ class NeedNames:
     snapshot: str
 
 
-@dataclass(frozen=True)
-class NeedSeen:
+class NeedSeen(msgspec.Struct, frozen=True):
     """Ask again with ``seen[output]`` of the rollback: the newest snapshot at or before its target that readers of an
     ``output`` of that could see, or that a person has released, when main went on to ``main``; None if none is kept.
     """
@@ -340,8 +326,7 @@ class NeedSeen:
     main: str | None
 
 
-@dataclass(frozen=True)
-class Fenced:
+class Fenced(msgspec.Struct, frozen=True):
     """Somebody else has the branch since entry ``by`` (None: the branch is gone, or its ref was moved)."""
 
     branch: str
@@ -349,22 +334,19 @@ class Fenced:
     reason: str
 
 
-@dataclass(frozen=True)
-class Conflict:
+class Conflict(msgspec.Struct, frozen=True):
     """The ref was moved meanwhile: look again, then decide again."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """Not possible in this state, and waiting will not change it."""
 
     reason: str
 
 
-@dataclass(frozen=True)
-class Unseen:
+class Unseen(msgspec.Struct, frozen=True):
     """Readers of ``outputs`` would be left with nothing: they could see no snapshot at or before ``to``."""
 
     outputs: tuple[str, ...]

@@ -7,11 +7,11 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 from click.exceptions import Exit
 
 from headrace.cli.app import DONE, FAILED_CASES, FormatOption, RootOption, command
@@ -40,8 +40,7 @@ class NewPipelineError(FixConfigError, code="config.new_pipeline"):
     """A name that a pipeline cannot have, or files that are in the way."""
 
 
-@dataclass(frozen=True)
-class Example:
+class Example(msgspec.Struct, frozen=True):
     """The files that were written, first the pipeline's, then that of its test; the root of its data."""
 
     files: tuple[Path, ...]

@@ -9,10 +9,10 @@ task does for it, and what the tables are with the layer that came of it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,8 +40,7 @@ PIECE_ROWS: Final = Size(1 << 18)
 """Rows of all layers in a piece, about."""
 
 
-@dataclass(frozen=True)
-class FoldPlan:
+class FoldPlan(msgspec.Struct, frozen=True):
     """``files`` to merge into new ones below ``prefix``: those ``numbers`` of so many ``parts`` of the keys.
     ``bottom``: nothing lies below them, and retractions go. ``names``: what the files call columns, by path, if not by
     their name. They are of the chain with that number.
@@ -139,8 +138,7 @@ MOST_LAYERS = 4 * FANOUT.value
 """Epochs wait for a merge where a table has more layers, and its steps are as long as it takes."""
 
 
-@dataclass(frozen=True)
-class MergeStep:
+class MergeStep(msgspec.Struct, frozen=True):
     """The ``parts`` of a ``merge`` that are done together, and the ``layers`` that are merged, oldest first."""
 
     merge: UnfinishedMerge
@@ -152,8 +150,7 @@ class MergeStep:
         return self.merge.with_next(files)
 
 
-@dataclass(frozen=True)
-class TableMerges:
+class TableMerges(msgspec.Struct, frozen=True):
     """What is being merged of one table, over several epochs: ``unfinished``, those of the oldest layers first."""
 
     unfinished: tuple[UnfinishedMerge, ...] = ()
@@ -207,8 +204,7 @@ def _row_count(layers: Sequence[Layer]) -> int:
     return sum(layer.rows for layer in layers)
 
 
-@dataclass(frozen=True)
-class MergePart:
+class MergePart(msgspec.Struct, frozen=True):
     """A ``part`` of a ``step`` of a merge of the ``table``."""
 
     table: str
@@ -216,8 +212,7 @@ class MergePart:
     part: int
 
 
-@dataclass(frozen=True)
-class MergePlan:
+class MergePlan(msgspec.Struct, frozen=True):
     """What to merge into files below ``prefix``, a task for each of the ``parts``. ``watermark``: that of the first
     stage, or of one behind it that takes what a loop makes of records.
     """

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import msgspec
+
 from headrace.distribute.chain import Chain, ChainState, Job, StageClocks, upstream_of
 from headrace.distribute.epoch import StageOutcome
 from headrace.distribute.tasks import plan as task_plan
@@ -261,8 +263,7 @@ def _of_loop(result: task_results.TaskResult) -> task_results.LoopOutput:
     return result.output
 
 
-@dataclass(frozen=True)
-class JobResults:
+class JobResults(msgspec.Struct, frozen=True):
     """A job of an epoch as it was planned, and what its tasks passed on, level by level: none if all of its chains are
     parked.
     """

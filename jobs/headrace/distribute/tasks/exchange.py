@@ -14,9 +14,10 @@ their text stays in its file, which is read again for the few of them that are d
 import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -140,12 +141,11 @@ _SHARE_BITS = 40
 _UNUSED = frozenset({c.SPLIT, c.MARK, c.ID, c.SEEN, c.REJECT, c.ADMITTED})
 
 
-@dataclass(frozen=True)
-class ShuffleInput:
+class ShuffleInput(msgspec.Struct, frozen=True):
     """A bundle aggregated, and what of it goes to which part."""
 
-    aggregated: AggregatedBundle = field(default_factory=AggregatedBundle)
-    parts: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+    aggregated: AggregatedBundle = msgspec.field(default_factory=AggregatedBundle)
+    parts: Mapping[int, pa.RecordBatch] = msgspec.field(default_factory=dict)
 
 
 def build_shuffle_input(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from headrace.distribute.chain import Chain, ChainState, Job, jobs_of, upstream_of
@@ -50,8 +51,7 @@ not grow with the epoch.
 """
 
 
-@dataclass(frozen=True)
-class PaneFiles:
+class PaneFiles(msgspec.Struct, frozen=True):
     """Files with panes of the chain of that number, which one task reads."""
 
     chain: int
@@ -352,8 +352,7 @@ class EpochTask:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class ChainPart:
+class ChainPart(msgspec.Struct, frozen=True):
     """A ``part`` of the keys of the chain with that number."""
 
     chain: int

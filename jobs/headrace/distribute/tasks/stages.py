@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -115,8 +116,7 @@ def map_side_of(upstream: tuple[task_results.TaskResult, ...]) -> tuple[task_res
     return upstream[0].history[0] if upstream[0].history else upstream
 
 
-@dataclass(frozen=True)
-class StagePart:
+class StagePart(msgspec.Struct, frozen=True):
     """One part of a stage, the chain's ``number``, in an epoch."""
 
     task: EpochTask

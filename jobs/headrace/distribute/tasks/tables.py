@@ -9,8 +9,9 @@ output gave, for those that read it (``map_output``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -200,8 +201,7 @@ def map_output(task: EpochTask) -> tuple[PanesOutput, Bundles]:
     return PanesOutput(accounting, rejected_files, rows, errors), bundles
 
 
-@dataclass(frozen=True)
-class _SidesOfPanes:
+class _SidesOfPanes(msgspec.Struct, frozen=True):
     """Panes of an output as ``rows`` of each side that it is on of the joins of a chain; what became of all of them;
     and dead ``letters``, those that the chain cannot take.
     """
@@ -309,8 +309,7 @@ def _order_in(task: EpochTask, panes: "_Panes", place: int) -> dict[str, pa.Arra
     return order
 
 
-@dataclass(frozen=True)
-class _Panes:
+class _Panes(msgspec.Struct, frozen=True):
     """Panes of a stage: the columns that another one reads, with their event time and sign; columns by which they are
     in the order in which they were emitted, where that is stored.
     """

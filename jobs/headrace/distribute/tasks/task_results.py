@@ -17,6 +17,7 @@ from enum import Enum, IntEnum, StrEnum
 from functools import singledispatch
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -28,7 +29,6 @@ from headrace.kernel.delta import Accounting, Disposition
 from headrace.kernel.step import Counts
 from headrace.model.time import MIN_INSTANT, NEVER, Instant
 from headrace.sources.validation import ISOLATED
-from headrace_snapshots.format.codec import JsonRecord
 from headrace_snapshots.format.files import DataFile
 
 
@@ -41,7 +41,7 @@ def canonical_digest(value: Any) -> bytes:
 
 @singledispatch
 def _encoded(value: Any) -> bytes:
-    if isinstance(value, JsonRecord):
+    if isinstance(value, msgspec.Struct):
         names = value.__struct_fields__
     elif is_dataclass(value):
         names = tuple(field.name for field in fields(value))
@@ -133,8 +133,7 @@ class DisagreementError(RetryError, code="retry.nondeterministic_task"):
     """Two tasks of an epoch got different results from a third, which ran twice: nothing of the epoch counts."""
 
 
-@dataclass(frozen=True)
-class StoredLayer:
+class StoredLayer(msgspec.Struct, frozen=True):
     """A layer of a table as far as one task stored it. ``expires``: the watermark that must be exceeded for it to count
     no more.
     """
@@ -254,8 +253,7 @@ class PanesOutput:
     errors: Mapping[int, "Failure"] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class MergedLayers:
+class MergedLayers(msgspec.Struct, frozen=True):
     """What a part of some layers became."""
 
     files: Files = ()
@@ -291,13 +289,12 @@ class TaskResult:
         return self.output.errors if isinstance(self.output, _OfChains) else NO_ERRORS
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """What ``task`` says to those of the level below: its ``result`` to all, ``bundles`` of rows to some parts."""
 
     task: int
     result: TaskResult
-    bundles: Mapping[int, pa.RecordBatch] = field(default_factory=dict)
+    bundles: Mapping[int, pa.RecordBatch] = msgspec.field(default_factory=dict)
 
     def to_blobs(self, parts: int) -> Iterator[pa.RecordBatch]:
         """Rows of blobs for an exchange to ``parts`` parts."""
@@ -361,8 +358,7 @@ def isolate_failure(failures: dict[int, Failure], chain: int, *, isolates: bool)
         failures[chain] = Failure.from_error(isolated_error)
 
 
-@dataclass(frozen=True)
-class UpstreamResults:
+class UpstreamResults(msgspec.Struct, frozen=True):
     """The ``results`` of all tasks of the level above, the ``digest`` of their messages, and their first ``error``.
     ``errors``: the first of each chain that any level above has nothing of, by its number.
     """
@@ -370,7 +366,7 @@ class UpstreamResults:
     results: tuple[TaskResult, ...]
     digest: bytes
     error: Failure | None
-    errors: Mapping[int, Failure] = field(default_factory=dict)
+    errors: Mapping[int, Failure] = msgspec.field(default_factory=dict)
 
     @classmethod
     def from_messages(cls, messages: Sequence[ReceivedMessage]) -> "UpstreamResults":

@@ -4,8 +4,8 @@ Combiners that cannot take a value back keep a bag of the values where values ca
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +32,7 @@ from headrace.program.columns import pair_values
 Columns = Mapping[str, pa.Array]
 
 
-@dataclass(frozen=True)
-class Accumulator:
+class Accumulator(msgspec.Struct, frozen=True):
     """The stored parts of one aggregate, and its result over them, by name."""
 
     parts: tuple[aggregates_sums.AccumulatorPart, ...]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -220,8 +221,7 @@ def sorted_pairs(left: Bag, right: Bag, outer: Outer | None, kind: pa.ListType) 
     return to_lists(pa.StructArray.from_arrays(sides, fields=list(kind.value_type)), pairs)
 
 
-@dataclass(frozen=True)
-class CombinerBatches:
+class CombinerBatches(msgspec.Struct, frozen=True):
     """The methods of ``combiner``, a row for each accumulator. NULL stands for the accumulator of no values."""
 
     combiner: CustomCombiner

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Final
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -350,8 +351,7 @@ def _asked_function(part: ComputedRowsPart, rows: pa.Table, groups: Groups) -> t
     return all_rows, of_row
 
 
-@dataclass(frozen=True)
-class _CheckedFunction:
+class _CheckedFunction(msgspec.Struct, frozen=True):
     """A ``function`` that is asked for what it makes of groups; it may give ``keys`` back."""
 
     function: GroupFunction

@@ -5,8 +5,7 @@ always do, all is done in these; beyond that comes arithmetic of eight limbs of 
 sum of fewer than 2^63 squares.
 """
 
-from dataclasses import dataclass
-
+import msgspec
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -30,8 +29,7 @@ _MASK = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(_BITS)
 
 
-@dataclass(frozen=True)
-class Wide:
+class Wide(msgspec.Struct, frozen=True):
     """Integers modulo 2^256: unsigned limbs of 32 bits, the least first, a column for each number."""
 
     limbs: NDArray[np.uint64]

@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,8 +39,7 @@ LAST = np.iinfo(np.int64).max
 """No smaller than any code."""
 
 
-@dataclass(frozen=True)
-class CodedValues:
+class CodedValues(msgspec.Struct, frozen=True):
     """Values of ``type`` as integers that are in the same order, and equal where the values are.
 
     ``alphabet`` has the distinct values in order, if codes are places in it; codes of numbers need none.

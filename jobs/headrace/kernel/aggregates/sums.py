@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,8 +33,7 @@ from headrace.kernel.expressions import decimals
 from headrace.model.expressions.expr import Expr
 
 
-@dataclass(frozen=True)
-class Elements:
+class Elements(msgspec.Struct, frozen=True):
     """Elements of a bundle: the values that a part reads (None: it counts elements), event times in granules, and 1 or
     -1 for an element that is withdrawn (None: none can be).
     """

@@ -10,10 +10,10 @@ costs nothing where all is well.
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from hashlib import md5, sha256
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -562,8 +562,7 @@ _MARGIN = 2.0**12
 """Products of 64-bit integers as doubles are wrong by less, where they are near 2^63."""
 
 
-@dataclass(frozen=True)
-class Overflow:
+class Overflow(msgspec.Struct, frozen=True):
     """The ``rows`` in which an expression leaves its type; ``why`` says which part of it, and ``error`` what it is."""
 
     rows: NDArray[np.bool_]

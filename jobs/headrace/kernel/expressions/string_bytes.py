@@ -13,12 +13,12 @@ import math
 import re
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
 from json import loads
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,8 +34,7 @@ _PAD = np.zeros(8, np.uint8)
 _ONES = np.uint64(2**64 - 1)
 
 
-@dataclass(frozen=True)
-class Octets:
+class Octets(msgspec.Struct, frozen=True):
     """The bytes of strings. ``words`` has a word for each place in memory: the eight bytes from there on, little
     endian. String ``i`` is ``lengths[i]`` bytes from place ``starts[i]`` on; eight before and after may be read.
     """

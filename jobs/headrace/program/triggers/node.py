@@ -11,10 +11,11 @@ From a trigger to its node: each node registers how its triggers compile where i
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import singledispatch
 from typing import Any, NamedTuple
+
+import msgspec
 
 from headrace.errors import PipelineError
 from headrace.model.expressions.data_types import DataType, Schema
@@ -36,8 +37,7 @@ class ColumnMerge(StrEnum):
     LIST = "list"
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """A state column: its type, its value in a fresh window, and how it merges."""
 
     name: str
@@ -47,8 +47,7 @@ class Field:
     is_deadline: bool = False
 
 
-@dataclass(frozen=True)
-class Measure:
+class Measure(msgspec.Struct, frozen=True):
     """A column of the delta that a node wants: ``input`` over the elements of a bundle, folded (SUM, MIN or MAX), or as
     an array in order of arrival (LIST). Without ``type`` and ``input`` it is a LIST of the elements themselves, with
     their records and event times (``custom_triggers``).
@@ -60,8 +59,7 @@ class Measure:
     fold: ColumnMerge
 
 
-@dataclass(frozen=True)
-class Sources:
+class Sources(msgspec.Struct, frozen=True):
     """A column of what a node's state is in each of the open windows that merge: an array of structs, in order of
     windows; ``fields`` maps their fields to state columns.
     """
@@ -70,26 +68,24 @@ class Sources:
     fields: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """What an evaluation may look at: whether the watermark passed the window's end, the processing-time clock, and
     whether each percentile watermark passed the end.
     """
 
     passed_end: Expr
     now: Expr
-    percentiles: Mapping[float, Expr] = field(default_factory=dict)
+    percentiles: Mapping[float, Expr] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """What one epoch brings to a window: how many elements and where (measures are columns of the row), or signals,
     each by its name and where it was heard.
     """
 
     count: Expr
     arrived: Expr
-    heard: Mapping[str, Expr] = field(default_factory=dict)
+    heard: Mapping[str, Expr] = msgspec.field(default_factory=dict)
 
     def where(self, condition: Expr) -> "Bundle":
         """The bundle for a child that learns of it only where ``condition`` holds."""

@@ -5,10 +5,12 @@ was landed, and which inputs no definition has any more, is told here too.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol, Self
+
+import msgspec
 
 from headrace.errors import FixConfigError
 from headrace.ext.sources import SourceSplit
@@ -152,16 +154,14 @@ of stores and runs may differ, and a new input is landed before the first snapsh
 """
 
 
-@dataclass(frozen=True)
-class _KeptSnapshot:
+class _KeptSnapshot(msgspec.Struct, frozen=True):
     """A kept snapshot: when it came, and up to which file it has read its inputs, by folder (None: nothing)."""
 
     came: int
     files: Mapping[str, LandedFile | None]
 
 
-@dataclass(frozen=True)
-class LandedReading:
+class LandedReading(msgspec.Struct, frozen=True):
     """What the kept snapshots have read; ``main``: the head of main. ``begins``: some branch has no snapshot yet, so it
     has read nothing, and of which definition it is nobody knows.
     """
@@ -225,8 +225,7 @@ def _landed_reader(pipeline: str, manifest: Manifest) -> _KeptSnapshot:
     return _KeptSnapshot(int(to_instant(datetime.fromisoformat(manifest.created_at))), files)
 
 
-@dataclass(frozen=True)
-class EpochFigures:
+class EpochFigures(msgspec.Struct, frozen=True):
     """One epoch. Instants are microseconds UTC (``watermark`` may be -inf); the event times are those of the elements
     that it accepted (None: none); ``counts`` are the manifest's. ``behind`` counts elements by how far they lay behind
     the newest event time of their input in the files before their own; of epochs of before 0.2.0, in the epochs before.
@@ -239,7 +238,7 @@ class EpochFigures:
     min_event_time: Instant | None
     max_event_time: Instant | None
     counts: Mapping[str, int]
-    behind: Mapping[Duration, int] = field(default_factory=dict)
+    behind: Mapping[Duration, int] = msgspec.field(default_factory=dict)
 
     @classmethod
     def from_manifest(cls, manifest: Manifest) -> "EpochFigures":

@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from headrace.ext.sources import FILES, SourcePosition, SourceSplit
 from headrace.model.accumulation import Accumulation
 from headrace.model.event_time import Split
@@ -67,8 +69,7 @@ def common_epoch(catalog: Catalog, one: Manifest, other: Manifest, columns: Coll
     return epoch if is_alike else -1
 
 
-@dataclass(frozen=True)
-class ListingPosition:
+class ListingPosition(msgspec.Struct, frozen=True):
     """Where the listing of an input starts, and how many files after that were read; of what ``kind`` its source is."""
 
     path: str
@@ -299,8 +300,7 @@ OWN = "own"
 """What stands for the name of a class of the user's own in a definition."""
 
 
-@dataclass(frozen=True)
-class MergingWindows:
+class MergingWindows(msgspec.Struct, frozen=True):
     """Windows that merge where they overlap; if they are ``touching``, already where one begins as another ends."""
 
     touching: bool
@@ -320,8 +320,7 @@ class RowOrigin(StrEnum):
     WAITING = "waiting"
 
 
-@dataclass(frozen=True)
-class LastStage:
+class LastStage(msgspec.Struct, frozen=True):
     """``lateness`` None: no window ever expires. ``own`` is the class of windows that are of the user's own;
     ``is_first``: it is the only one, and reads the input, without joins. ``made_of``: what its rows are made of; None:
     it is an aggregation. ``keys`` are columns of these. ``horizon``: for how long ids are remembered, None if none are.

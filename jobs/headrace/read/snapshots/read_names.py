@@ -25,6 +25,8 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Self
 
+import msgspec
+
 from headrace.ext.sources import SourceSplit
 from headrace.read.views.columns import LOG_OF_VIEW, View
 from headrace.sources.known_names import KnownNames
@@ -134,8 +136,7 @@ def dropped_files(catalog: Catalog, manifest: Manifest | None, view: View) -> di
     return files
 
 
-@dataclass(frozen=True)
-class DroppedBefore:
+class DroppedBefore(msgspec.Struct, frozen=True):
     """The epochs and snapshots that dropped records, up to some snapshot. Of epochs below ``first`` nobody knows any
     more.
     """
@@ -158,8 +159,7 @@ class DroppedBefore:
         return cls(names, min([horizon.floor, *map(_epoch_of_folder, names)]))
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(msgspec.Struct, frozen=True):
     """Landed copies that are no input for a run that continues from a snapshot: it reads their records in the original
     files (``copies``), or nobody can say whether it does (``unknown``).
     """

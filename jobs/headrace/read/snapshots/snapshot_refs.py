@@ -10,10 +10,11 @@ import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
+
+import msgspec
 
 from headrace.errors import FixConfigError
 from headrace_snapshots import names as object_names
@@ -30,8 +31,7 @@ _DAMAGE = (BrokenObjectError, MissingSnapshotError)
 _COMMAND = "`headrace rollback"
 
 
-@dataclass(frozen=True)
-class _Since:
+class _Since(msgspec.Struct, frozen=True):
     """From ``link`` on a line needs the object. ``why`` says so. ``replays``: a backfill does without the object."""
 
     link: Link
@@ -244,8 +244,7 @@ class NoSnapshotError(FixConfigError, code="config.no_snapshot"):
     """There is no snapshot at that name or time."""
 
 
-@dataclass(frozen=True)
-class ResolvedSnapshot:
+class ResolvedSnapshot(msgspec.Struct, frozen=True):
     """A snapshot, None where the branch has none yet; ``ref``: the branch or tag that it was found by, if any."""
 
     manifest: Manifest | None

@@ -9,9 +9,11 @@ has come to. From then on the run stays on Spark, whose start was what is dear.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+
+import msgspec
 
 from headrace.audit.range import AuditedFiles, Frame, ReleasedPanes, audited_files, unpublished_range
 from headrace.ext.executors import EXECUTORS, Engine, ExecutorRun
@@ -43,8 +45,7 @@ INPUT_VARIABLE: Final = "HEADRACE_AUTO_INPUT"
 STATE_VARIABLE: Final = "HEADRACE_AUTO_STATE"
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(msgspec.Struct, frozen=True):
     """Up to how many bytes of an epoch's input, and of stored state, AUTO does without Spark."""
 
     input: int = 256 * 2**20
@@ -57,8 +58,7 @@ class Bounds:
         return cls(**{name: size for name, size in sizes.items() if size is not None})
 
 
-@dataclass(frozen=True)
-class WorkEstimate:
+class WorkEstimate(msgspec.Struct, frozen=True):
     """What an epoch, an audit or a run has before it, in bytes: files that it is to read, state that it continues
     from.
     """

@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from itertools import islice
 from types import MappingProxyType
 from typing import Protocol, Self
+
+import msgspec
 
 from headrace.audit.limits import LimitFinding, check_limits
 from headrace.audit.range import UnpublishedRange, audited_files, going_on, released_panes, unpublished_ranges
@@ -38,8 +39,7 @@ _SEARCHED = 1000
 """Entries of the log: an attempt that comes again comes soon."""
 
 
-@dataclass(frozen=True)
-class RefusalCheck:
+class RefusalCheck(msgspec.Struct, frozen=True):
     """``look`` raises one of ``refusals`` if that stands against the change; any other error is one of the look itself.
     ``is_relied_on``: what comes after it says nothing where it refuses.
     """
@@ -49,8 +49,7 @@ class RefusalCheck:
     is_relied_on: bool = False
 
 
-@dataclass(frozen=True)
-class Refusals:
+class Refusals(msgspec.Struct, frozen=True):
     """The ``errors`` with which a change would be refused, by nothing if there are none. ``is_over``: the last was
     relied on, so no more can be told.
     """
@@ -71,8 +70,7 @@ class Refusals:
         return Refusals(tuple(errors), self.is_over)
 
 
-@dataclass(frozen=True)
-class MadeChange:
+class MadeChange(msgspec.Struct, frozen=True):
     """What a change of what readers see has come to: ``head`` is what it has made of main, ``visible`` are the epochs
     of which readers had not seen something, newest first. ``audit`` is what was trusted, ``audits`` that of each
     output. ``published``: what readers of all outputs see now.
@@ -83,7 +81,7 @@ class MadeChange:
     visible: Sequence[Manifest]
     published: str | None
     audit: AuditOutcome | None = None
-    audits: Mapping[str, AuditOutcome | None] = field(default_factory=dict)
+    audits: Mapping[str, AuditOutcome | None] = msgspec.field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 
 
@@ -107,8 +105,7 @@ class ReadersChange(Protocol):
         """Make it, for the run ``run_id``; ``message`` says in the log who decided it, and why."""
 
 
-@dataclass(frozen=True)
-class MadeBefore:
+class MadeBefore(msgspec.Struct, frozen=True):
     """A change that an attempt before this one has ``made``; ``finish`` does for a run what that attempt has left."""
 
     made: MadeChange
@@ -197,8 +194,7 @@ def _input_files(catalog: Catalog, manifest: Manifest | None) -> Iterator[InputF
         yield from (file for file in record.files if isinstance(file, InputFile))
 
 
-@dataclass(frozen=True)
-class HandedOver:
+class HandedOver(msgspec.Struct, frozen=True):
     """Rows of an ``output`` ("": the one without a name) up to a ``snapshot``, which a ``sink`` has got."""
 
     output: str
@@ -248,8 +244,7 @@ def _lacking_deliveries(catalog: Catalog, now: Head, manifest: Manifest | None) 
             yield rows
 
 
-@dataclass(frozen=True)
-class BranchAudits:
+class BranchAudits(msgspec.Struct, frozen=True):
     """``outcomes``: the audit of each output, None where there is nothing to audit. ``limits``: what was found beside
     those of each output.
     """

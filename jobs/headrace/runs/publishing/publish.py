@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from headrace.audit.store import AuditOutcome, audit_error, read_audit
 from headrace.errors import FixConfigError, FixDataError, RetryError
 from headrace.model.time import render
@@ -36,14 +38,13 @@ from headrace_snapshots.store import open_store
 NOTHING_YET = -1
 
 
-@dataclass(frozen=True)
-class OutputVersions:
+class OutputVersions(msgspec.Struct, frozen=True):
     """``published``: the epoch that readers of an output see. ``passed``: epochs of main after it up to which an audit
     from there on succeeded. ``of``: the outputs that it is computed of; none: of records.
     """
 
     published: int = NOTHING_YET
-    passed: frozenset[int] = field(default_factory=frozenset)
+    passed: frozenset[int] = msgspec.field(default_factory=frozenset)
     of: tuple[str, ...] = ()
 
 

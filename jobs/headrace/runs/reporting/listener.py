@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, Protocol, TypeVar, runtime_checkable
 
@@ -156,8 +155,7 @@ def wrap_listener(listener: Listener | None) -> GuardedListener:
     return listener if isinstance(listener, GuardedListener) else GuardedListener(listener or Silent())
 
 
-@dataclass(frozen=True)
-class Where:
+class Where(msgspec.Struct, frozen=True):
     """How a person asks for what a run made: ``reference`` names the pipeline as the command line takes it."""
 
     reference: str

@@ -17,7 +17,6 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -426,8 +425,7 @@ def summary_of(data: bytes) -> PipelineSummary | None:
         return None
 
 
-@dataclass(frozen=True)
-class _Refs:
+class _Refs(msgspec.Struct, frozen=True):
     """Manifests behind the refs that a summary is about."""
 
     main: Manifest | None
