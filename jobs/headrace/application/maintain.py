@@ -1,8 +1,7 @@
-"""What the task *maintain* runs in a process of its own: old snapshots of pipelines go, and it checks that nothing is
-missing.
+"""What the task *maintain* runs: old snapshots of pipelines go, and a check finds whether anything is missing.
 
-A worker of Airflow is a fork of a process with threads, in which a lock may be held for ever by a thread that is not
-there; so what opens stores and starts threads has a process that was not forked.
+A worker of Airflow is a fork of a process with threads. A thread that is not there may hold a lock in it for ever. So
+what opens stores and starts threads has a process of its own, which was not forked.
 """
 
 import argparse

@@ -1,10 +1,7 @@
-"""What programs that tasks run in processes of their own have in common: how they speak, and how they end.
+"""What programs that tasks run in processes of their own have in common: how they end, and how they write to the log.
 
-The end of a process that does not take down, object by object, what was imported: that takes up to a second of CPU.
-
-Import this before what may have things to do at the exit: Python does them in reverse order, so this comes last.
-
-What programs that tasks run in processes of their own have in common: how they speak, and when they end.
+Import this module before what may register something to do at the exit: Python does these things in reverse order, so
+the end comes last.
 """
 
 import atexit
@@ -21,7 +18,9 @@ _codes: list[int] = []
 
 
 def exit_with(code: int) -> NoReturn:
-    """End this process as ``sys.exit`` does: its threads end, and what was registered with ``atexit`` is done."""
+    """End this process as ``sys.exit`` does: its threads end, and what was registered with ``atexit`` is done. Nothing
+    takes down, object by object, what was imported: that takes up to a second of CPU.
+    """
     _codes.append(code)
     sys.exit(code)
 
