@@ -1,7 +1,4 @@
-"""The rows that an audit looks at as a table in this process, and figures of its columns.
-
-The rows that an audit looks at, as a table in this process: what Spark's frames are where there is no Spark.
-"""
+"""The rows that an audit looks at as a table in this process, where there is no Spark; figures of its columns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +19,7 @@ from headrace_snapshots.store import ObjectStore
 
 @dataclass(frozen=True)
 class ArrowFrame:
-    """A table with what an audit asks of a frame."""
+    """A table with what an audit asks of a frame: it takes the place of a frame of Spark's."""
 
     table: pa.Table
 

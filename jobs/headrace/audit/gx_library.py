@@ -1,9 +1,10 @@
 """Great Expectations as an audit uses it: imported when it is first asked for, and no more of it than that needs.
 
-Its import takes seconds of CPU, more than half of them for sources of rows that an audit does not have. SQLAlchemy and
-boto3 are left out, and pyspark where no frame of Spark's is looked at: it does without what is not installed.
+Modules that only some uses need get stand-ins, which import them for the first use (``imported_later``).
 
-Imports that wait until somebody uses what they bring.
+The import of Great Expectations takes seconds of CPU, more than half of them for sources of rows that an audit does not
+have. SQLAlchemy and boto3 are left out, and pyspark where nobody looks at a frame of Spark's: it does without what is
+not installed.
 """
 
 import logging

@@ -1,11 +1,13 @@
-"""Limits of a pipeline: what is found beside each, as values that are kept with the audit, and the checks that find it.
+"""Limits of a pipeline: the checks that find what lies beside each, and what they find, as values kept with the audit.
 
-A check holds what the catalog and the landing prefix say against a limit. It starts nothing, and reads no rows, but to
-find ids that two rows have where ``id=`` says that they are unique. Limits
-of records are about the epochs that readers have not seen, together: the range that an audit is of. A record that a
-person has released does not count again where its file is read again, after a recovery for one; nor does an id of which
-no other rows stand than those that were released. Ages are about main
-alone: a branch is computed again, or compared, and nobody waits for it.
+A check holds what the catalog and the landing prefix say against a limit. It starts nothing. It reads rows only to find
+ids that two rows have where ``id=`` says that they are unique.
+
+Limits of records are about the epochs that readers have not seen, together: the range that an audit is of. A record
+that a person has released does not count again where its file is read again, after a recovery for one. Nor does an id
+count if no other rows have it than those that were released.
+
+Ages are about main alone: a branch is computed again, or compared, and nobody waits for it.
 """
 
 from collections import Counter

@@ -1,24 +1,22 @@
 """What an audit is about: the snapshots that readers have not seen, their rows, and those that a person has released.
 
-The rows that an audit looks at: a frame of Spark's, or a table in this process.
+A ``Frame`` has rows that an audit looks at: one of Spark's, or a table in this process. ``shown_value`` gives values of
+rows as they are kept with a finding, and shown to people.
 
-Rows as they are kept with a finding, and shown to people.
+An ``UnpublishedRange`` has the snapshots that readers have not seen, ``AuditedFiles`` the files that their epochs
+wrote.
 
-What an audit is about: the snapshots that readers have not seen, and the files that their epochs wrote.
+A release is an entry of the log that moved ``published`` over a range although an audit failed on its rows. It is a
+decision about rows: a row of another range with the same key, window and values was decided too. So a recovery, a
+backfill or a patch that computes it again need not ask again. A decision ends when a person rolls ``published`` back to
+before it. A rollback does not end it if a replay follows of what it gave up (a recovery, a fallback to a whole
+snapshot).
 
-Releases that hold: which rows a person has let readers see although an audit failed on them.
+The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept. It also holds only
+while its entry is among the last ones of the log, which are looked through only when an audit fails.
 
-A release is an entry of the log that moved ``published`` over a range. It is a decision about rows: a row of another
-range with the same key, window and values was decided too, so a recovery, a backfill or a patch that computes it again
-need not ask again. A decision ends when a person rolls ``published`` back to before it. A rollback that is followed by
-a replay of what it gave up (a recovery, a fallback to a whole snapshot) does not end it.
-
-The rows of a release are read from its snapshot, so it holds for as long as that snapshot is kept, and while its entry
-is among the last ones of the log, which are looked through only when an audit fails.
-
-Epochs that a person has released and that were computed again: what they counted was decided already.
-
-A release holds for an audited range where the range has read all files of the released one, after a recovery for one.
+``ReleasedEpochs`` were released and then computed again: what they counted was decided already. A release holds for an
+audited range that has read all files of the released one, after a recovery for one.
 """
 
 import math

@@ -1,28 +1,22 @@
 """What audits leave beside the snapshots: what they found, and what they measured of each version.
 
-What is measured of a version: a few numbers, kept with its audit. Pure values.
+This module needs neither Great Expectations nor Spark, since publish imports it. What is measured and found are values.
 
-A version is a range of epochs that became visible together, or is to. Earlier versions are known by these numbers
-alone, so that no data is read again.
+A version is a range of epochs that became visible together, or is to. A few numbers are measured of it and kept with
+its audit (``VersionMeasure``). Earlier versions are known by these numbers alone, so no data is read again.
 
-What earlier versions were like, by their figures alone: a small object beside the audit of each.
-
-History is a line, not a calendar. The object named after a snapshot has the figures of the versions that lead to it,
-the last of which it ends. A version that begins with snapshot A goes by the object of A. If A lies within a version
-(after a recovery), or no audit measured it (a patch, a release), there is none. Then the object of the newest snapshot
-before A that has one counts. So a branch goes by the history of where it was forked, a rollback forgets what it took
-back, and no clock is read.
+History (``VersionHistory``) is a small object beside each audit: a line, not a calendar. The object named after a
+snapshot has the figures of the versions that lead to it, the last of which it ends. A version that begins with snapshot
+A goes by the object of A. If A lies within a version (after a recovery), or no audit measured it (a patch, a release),
+there is none. Then the object of the newest snapshot before A that has one counts. So a branch goes by the history of
+where it was forked, a rollback forgets what it took back, and no clock is read.
 
 A branch that begins with nothing goes by what readers see when it is first audited. The result of an audit names the
 snapshot whose object it went by, and another audit of the same range goes by the same.
 
-What was found beside each check against history: pure values, kept with the audit and in the result of the run.
-
-What an audit found, and where it is kept beside the snapshots.
-
-Publish imports this: it needs neither Great Expectations nor Spark.
-
-An audit belongs to a range of snapshots (``from_snapshot``, ``to_snapshot``]; None is the beginning.
+An audit (``AuditOutcome``) belongs to a range of snapshots (``from_snapshot``, ``to_snapshot``]; None is the beginning.
+It keeps what each expectation found (``Finding``), and each check against history (``UsualFinding``), which the result
+of the run has, too.
 """
 
 import json

@@ -1,14 +1,10 @@
-"""An audit by history: what is measured of a range, held beside earlier versions.
+"""The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
 
-A version beside earlier ones: pure functions of what was measured of them.
+``compare_with_history`` is a pure function of what was measured. What is usual is the median, of each figure by itself,
+so that one odd version changes nothing. All is reckoned in fractions: neither the order of values nor the executor
+changes a verdict.
 
-What is usual is the median, of each figure by itself, so that one odd version changes nothing. All is reckoned in
-fractions: neither the order of values nor the executor changes a verdict.
-
-The part of an audit that goes by history: what is measured of a range, and held beside earlier versions.
-
-What is measured of the rows that an audit looks at: the same figures of a table in this process and of a frame of
-Spark's.
+``measure_columns`` gives the same figures of a table in this process and of a frame of Spark's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
