@@ -1,19 +1,16 @@
-"""The application ``headrace``: its group of commands, how a function becomes one, its exit codes.
+"""The application ``headrace``: its exit codes, its group of commands, and how a function becomes one.
 
-The exit codes of ``headrace``: what the caller of a command should do next, as in the tree of headrace.errors.
+Exit codes say what the caller of a command should do next, as in the tree of headrace.errors.
 
-The group of commands ``headrace``: Headrace's own, and those that other packages add.
-
-A package adds a command as an entry point of the group ``headrace.commands``: a ``click.Command``, by its name. It may
-make one with ``headrace.cli.app.separate_command``, of a function like Headrace's own commands::
+The group (``CommandGroup``) has Headrace's own commands, and those that other packages add. A package adds one as an
+entry point of the group ``headrace.commands``: a ``click.Command``, by its name. It may make one with
+``headrace.cli.app.separate_command``, of a function like Headrace's own commands::
 
     [project.entry-points."headrace.commands"]
     simulate = "headrace_lab.commands.simulate:simulate"
 
-It is looked for when somebody types its name, so that nothing else waits for it: ``headrace --help`` does not list it.
-One that nobody has is a wrong command line; one that cannot be loaded is the error config.entry_point.
-
-The application ``headrace``, how a function becomes one of its commands, and the arguments that several have.
+Such a command is looked for when somebody types its name, so that nothing else waits for it: ``headrace --help`` does
+not list it. One that nobody has is a wrong command line; one that cannot be loaded is the error config.entry_point.
 """
 
 from collections.abc import Callable, Iterator

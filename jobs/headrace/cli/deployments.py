@@ -1,9 +1,4 @@
-"""What commands over a root have in common: the names that their words mean, and deliveries that they leave to do.
-
-What the words of a command line name: a root, a pipeline under it.
-
-What a command that moves what readers see leaves to do: the delivery to sinks. It imports little.
-"""
+"""What commands over a root have in common: the root and pipeline that their words name, and deliveries left to do."""
 
 from headrace.cli.output import Format, print_notice
 from headrace.errors import FixConfigError, HeadraceError
@@ -75,7 +70,9 @@ def handle_to_run(pipeline: str, root: str, *, create: bool = False) -> Pipeline
 
 
 def say_what_is_due(handle: "PipelineHandle", reference: str, root: str, output: Format) -> None:
-    """Sinks hold what readers saw until somebody delivers; a DAG does so where there is Airflow."""
+    """Tell what a command that moves what readers see leaves to do: the delivery to sinks. They hold what readers saw
+    until somebody delivers; a DAG does so where there is Airflow.
+    """
     try:
         definition = handle.definition()
     except HeadraceError:  # its file is broken, which is nothing to what was done

@@ -1,13 +1,4 @@
-"""What a terminal shows while a run lasts and when it has ended, and what a difference looks like.
-
-A run in this terminal: what it tells while it lasts, and how it ended.
-
-The progress of a run in a terminal: a bar of landed files with epochs, rows and rate, and lines above it.
-
-A run in this terminal: what it tells while it lasts, how it ended, and how to go on.
-
-What a difference between two snapshots looks like in a terminal.
-"""
+"""What a terminal shows while a run lasts, how it ended and how to go on, and what a difference looks like."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +31,9 @@ if TYPE_CHECKING:
 
 
 class Bar:
-    """A listener of a run in a terminal. The rate is that of all rows since the first epoch began."""
+    """A listener of a run in a terminal: a bar of landed files with epochs, rows and rate, and lines above it. The rate
+    is that of all rows since the first epoch began.
+    """
 
     def __init__(self, bar: "Progress") -> None:
         self._bar = bar

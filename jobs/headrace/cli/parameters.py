@@ -1,13 +1,11 @@
 """What a command takes, and what a shell offers for it while somebody types.
 
-What a command takes, said by the signature of its function and by the declarations of a run's options, for Click.
+A command takes what the signature of its function says, and what the declarations of a run's options say, as parameters
+of Click. ``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows
+that form too, but imports pydantic to convert values, which takes longer than all else that most commands do.
 
-``limit: Annotated[int, Option(min=1, help="Entries to print.")] = 20`` is the option ``--limit``. Typer knows that form
-too, but imports pydantic to convert values, which takes longer than all else that most commands do.
-
-What a shell offers while somebody types: names of pipelines, branches, tags and snapshots.
-
-Whatever goes wrong here offers nothing: a shell has no place for an error, and the command itself will tell it.
+A shell offers names of pipelines, branches, tags and snapshots. Whatever goes wrong with that offers nothing: a shell
+has no place for an error, and the command itself will tell it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

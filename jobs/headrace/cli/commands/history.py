@@ -1,6 +1,7 @@
-"""The commands that compare snapshots, move in their history, and explain it: diff, fork, rollback, promote, plan.
+"""Commands about snapshots and what led to them: explain, plan, diff, fork, rollback, promote.
 
-The commands that explain what windows wait for and what a run would do: explain, plan.
+``explain`` says what windows wait for, ``plan`` what a run would do. The others compare snapshots, and move in their
+history.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
-"""The commands about pipelines as they are written: new, check, pipelines, test.
+"""The commands about pipelines as they are written: new, test, pipelines, lineage, check.
 
-``headrace new``: a pipeline, its unit test, and sample data that run at once, for the user to change.
-
-``headrace test``: the tests beside pipelines, a line for each, and every difference from what they expect.
+``new`` writes a pipeline, its unit test, and sample data that run at once, for the user to change. ``test`` runs the
+tests beside pipelines: a line for each, and every difference from what they expect.
 """
 
 import shlex
