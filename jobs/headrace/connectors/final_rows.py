@@ -1,9 +1,4 @@
-"""A function of the user's that gets rows once they are final, as a sink.
-
-A function that gets final rows, as a sink: what a definition says of it.
-
-The kind of sink ``final_rows``: a function of the user's that sends what cannot be taken back.
-"""
+"""The sink ``final_rows``: a function of the user's gets rows once they are final, and sends what cannot come back."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,7 +15,7 @@ from headrace.pipeline.loading.modules import current_package
 
 @dataclass(frozen=True)
 class FinalRowsSink(FunctionSink):
-    """A function that gets final rows."""
+    """A function that gets final rows: what a definition says of it."""
 
     kind: ClassVar[str] = "final_rows"
     gets_final_rows: ClassVar[bool] = True

@@ -1,11 +1,10 @@
-"""What the log of a Delta table says of commits since our last one.
+"""A Delta table that holds ``current``: what its log says since our last commit, and the commit that takes a change.
 
-A Delta table that holds ``current``. One commit takes a change, and says with it which snapshot the table holds.
-
-The snapshot is the version of an application transaction, which stays in the table's state whatever is compacted,
-vacuumed or forgotten of its log. Whose rows these are, and their columns, is said in the schema, by the metadata of a
-column: it changes only where all rows are replaced, in the same commit. A commit is tried once: if the table has got
-another one since it was opened, it is refused.
+One commit takes a change, and says with it which snapshot the table holds. The snapshot is the version of an
+application transaction, which stays in the table's state whatever is compacted, vacuumed or forgotten of its log. The
+metadata of a column, in the schema, says whose rows these are, and their columns. It changes only where all rows are
+replaced, in the same commit. A commit is tried once: if the table has got another one since it was opened, it is
+refused.
 """
 
 import json

@@ -1,14 +1,11 @@
-"""Columns as Iceberg has them.
+"""An Iceberg table that holds ``current``: its columns, its data files, and the commit that takes a change.
 
-Data files of an Iceberg table: their rows, and new ones that a commit names, or that go if it does not.
+One commit takes a change, and makes one snapshot, which says which of ours it is. Files with rows that change are
+written again without them, and rows come in files beside these. Files of other days are not looked at. A commit is
+tried once, and only goes through if the main branch is where it was when the table was opened.
 
-An Iceberg table that holds ``current``. One commit takes a change, and makes one snapshot, which says which of ours
-it is.
-
-Files with rows that change are written again without them, and rows come in files beside these. Files of other days are
-not looked at. What the table holds is what the newest of our snapshots in the line of its main branch says: so a table
-that somebody has taken back is found where it is, and one that was compacted is not changed by that. A commit is tried
-once, and only goes through if the main branch is where it was when the table was opened.
+The newest of our snapshots in the line of the main branch says what the table holds. So a table that somebody has taken
+back is found where it is, and a compaction does not change what it holds.
 """
 
 import json

@@ -1,8 +1,7 @@
-"""Topics of Kafka: what a definition says of one, as a source and as a sink.
+"""Topics of Kafka as a source and as a sink: what a definition says of one, and what can be wrong with it.
 
-How the values of a topic are written in Avro: what a definition says of it.
-
-What can be wrong with a topic, or with the registry of its schemas.
+``AvroValues`` says how the values of a topic are written in Avro. Errors are about a topic, or about the registry of
+its schemas.
 """
 
 import json

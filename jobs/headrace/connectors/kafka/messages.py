@@ -1,12 +1,11 @@
-"""The values of messages as records, and the registry that says with which schema one was written.
+"""What messages of Kafka mean: their values as records, by the schema that each was written with, keys and headers.
 
-A registry of Avro schemas, by Confluent's protocol: what number stands for which schema never changes.
+A registry of Avro schemas is asked by Confluent's protocol: what number stands for which schema never changes. What is
+fetched of a topic keeps the schemas of its values with it, in the metadata of the table. So does what is landed: nobody
+is asked for them when it is read again.
 
-What is fetched of a topic keeps the schemas of its values with it, in the metadata of the table, and so does what is
-landed: to read it again nobody is asked.
-
-What messages of Kafka mean: their values as records, and what Kafka says of them as columns asked for by name. Where
-records are versions of rows, one without a value deletes the row that its key says.
+``scan_messages`` gives values as records, and what Kafka says of them as columns asked for by name. Where records are
+versions of rows, one without a value deletes the row that its key says.
 """
 
 import json

@@ -1,11 +1,10 @@
-"""Offsets of a topic: how far it was read, and the batches of records that come next.
+"""Offsets of a topic: the records of their batches, how far it was read, and the ranges that come next.
 
-Records of Kafka's batches as columns, all at once: format 2, which brokers write since 0.11.
+Batches become columns, all at once (``as_table``), from format 2, which brokers write since 0.11. A batch has its
+records one after the other, each with its length before it. Their beginnings are found for all batches side by side,
+record by record; all else is read of all records at once. So Python sees batches, and no records.
 
-A batch has its records one after the other, each with its length before it. Their beginnings are found for all batches
-side by side, record by record; all else is read of all records at once. So Python sees batches, and no records.
-
-Offsets of a topic: how far it was read, and the ranges that come next, partitions in turns.
+Ranges that come next take the partitions in turns (``in_turns``).
 """
 
 import json

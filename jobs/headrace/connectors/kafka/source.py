@@ -1,7 +1,4 @@
-"""Clients that stay connected as long as something lasts which asks a cluster often: a run, a task.
-
-Topics of Kafka as a source: a split is a range of offsets of one partition, a position what comes next in each.
-"""
+"""Topics of Kafka as a source: a split is a range of offsets of one partition, a position what comes next in each."""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class KeptClients:
-    """The clients of this process, one for each connection, for all of its threads."""
+    """The clients of this process, one for each connection, for all of its threads. They stay connected as long as
+    something lasts that asks a cluster often: a run, a task.
+    """
 
     def __init__(self) -> None:
         self._forget_clients()

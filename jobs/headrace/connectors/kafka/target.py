@@ -1,20 +1,11 @@
-"""A topic that is written: changes in transactions, and what of them it holds.
+"""A topic as a sink: it gets what happens to ``current``, change by change, and says what it holds.
 
-The changes that a topic has, as columns: a part of a partition at a time, and no Python sees a record.
-
-A transaction of Kafka that waits for no broker for ever.
-
-The producer of aiokafka tries again without end while a broker is away: for its id, for each batch, for the end of a
-transaction, and for all of them once more as it stops.
-
-A topic that gets what happened to ``current``, change by change.
-
-What a delivery sends is one transaction, and in it what the topic holds then: a record of a topic beside it,
+A delivery sends one transaction, and in it what the topic holds then. That is a record of a topic beside it,
 ``headrace.deliveries.TOPIC``, whose newest record counts. The transactions of all deliveries to a topic have one id. So
-who begins one ends what another one has begun and not committed, and that one can commit nothing any more.
+a delivery that begins one ends what another has begun and not committed, and the other can commit nothing any more.
 
-Topics have one of their own, since nobody reads what stands behind a transaction that is open: one that was killed
-would hide for minutes what others hold.
+Each topic has such a topic of its own, since nobody reads what stands behind a transaction that is open. In one for
+all, a transaction of a killed delivery would hide for minutes what other topics hold.
 """
 
 import asyncio
@@ -71,7 +62,8 @@ def stored_changes(
     client: KafkaClient, topic: Topic, partitions: Mapping[int, Partition], columns: Mapping[str, ValueType]
 ) -> pa.RecordBatchReader:
     """All records of ``partitions`` that were committed, with ``columns`` and what StoredRecords says of each; those
-    that the topic lets go meanwhile are left out. Raises ComparedColumnsError for lists of pairs.
+    that the topic lets go meanwhile are left out. They come as columns, a part of a partition at a time, and Python
+    sees no record. Raises ComparedColumnsError for lists of pairs.
     """
     record_columns = {
         sink_ports.RECORD_PLACE: DataType.INT,
@@ -175,7 +167,10 @@ Result = TypeVar("Result")
 
 
 class Patience:
-    """How long a cluster is waited for, which a ``connection`` names."""
+    """How long a cluster is waited for, which a ``connection`` names. The producer of aiokafka tries again without end
+    while a broker is away. It does so for its id, for each batch, for the end of a transaction, and for all of them
+    once more as it stops.
+    """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,13 +1,6 @@
-"""Tables of PostgreSQL: one that holds rows, one that holds what happened, and how both are read.
+"""Tables of PostgreSQL as sinks: one that holds rows, one that holds what happened, and how both are read.
 
-Rows of any table of PostgreSQL, as text: COPY gives CSV, and Arrow reads it as it comes.
-
-A table of PostgreSQL that holds ``current``: a change deletes rows and writes others over those that are there.
-
-A table of PostgreSQL that gets what happened to ``current``, and nothing else: each change is a row, which stays.
-
-Deliveries take turns, so numbers become visible in their order: who has read up to one reads on from there and misses
-nothing.
+Rows of any table are read as text: COPY gives CSV, and Arrow reads it as it comes (``rows_as_text``).
 """
 
 import io
@@ -80,7 +73,7 @@ def rows_as_text(server: "psycopg.Connection", table: str, columns: Sequence[str
 
 
 class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
-    """A table of rows."""
+    """A table of rows, which holds ``current``: a change deletes rows and writes others over those that are there."""
 
     def apply(
         self, changes: sink_ports.Changes, before: sink_ports.SinkState | None, after: sink_ports.SinkState
@@ -262,7 +255,11 @@ class PostgresTable(target.PostgresTarget, sink_ports.OpenSink):
 
 
 class PostgresChanges(target.PostgresTarget, sink_ports.OpenChangeLog):
-    """A table of changes."""
+    """A table of changes, which gets what happened to ``current``, and nothing else: each change is a row, which stays.
+
+    Deliveries take turns, so numbers become visible in their order: a reader that has read up to one reads on from
+    there and misses nothing.
+    """
 
     def append(
         self, records: sink_ports.ChangeRecords, before: sink_ports.SinkState | None, after: sink_ports.SinkState

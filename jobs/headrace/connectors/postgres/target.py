@@ -1,20 +1,12 @@
-"""What tables of rows and of changes have in common: sessions, types, rows, and what is at the target.
+"""What PostgreSQL's tables of rows and of changes have in common: sessions, types, rows, and what is at the target.
 
-Sessions of PostgreSQL in which values mean what we say, whatever the environment, the role, the database and the
-server have set: PGCLIENTENCODING, PGOPTIONS, ``alter role ... set``, ``alter database ... set``, postgresql.conf.
+Values mean what we say in a session, whatever the environment, the role, the database and the server have set:
+PGCLIENTENCODING, PGOPTIONS, ``alter role ... set``, ``alter database ... set``, postgresql.conf. What other people's
+triggers may go by (search_path, TimeZone) is left as it is where we write.
 
-What other people's triggers may go by (search_path, TimeZone) is left as it is where we write.
-
-Texts that a database cannot hold: those with U+0000, and where it is not UTF-8 those with characters that its
-encoding lacks, or takes for others (EUC_JP has one wave for two).
-
-Rows as PostgreSQL's COPY reads them (CSV): NULL is nothing, everything else is quoted. No Python sees a row.
-
-What a table of PostgreSQL and a table of changes have in common: a row beside them that says what each holds.
-
-One transaction takes a change: it locks that row and compares it, changes the table, and writes that row again. So
-readers see one published state or the next, two deliveries take turns, and one that went out from another snapshot than
-the table holds changes nothing.
+A row beside a table says what the table holds (``PostgresTarget``). One transaction takes a change: it locks that row
+and compares it, changes the table, and writes that row again. So readers see one published state or the next, and two
+deliveries take turns. A delivery that went out from another snapshot than the table holds changes nothing.
 """
 
 import hashlib
@@ -105,7 +97,11 @@ _TEXTS_OF_A_QUERY: Final = 10_000
 
 
 class ServerEncoding:
-    """The encoding of the database that ``server`` is connected to, which is asked itself what it keeps."""
+    """The encoding of the database that ``server`` is connected to, which is asked itself what it keeps.
+
+    No database holds texts with U+0000. One that is not UTF-8 does not hold characters that its encoding lacks, or
+    takes for others (EUC_JP has one wave for two).
+    """
 
     def __init__(self, server: psycopg.Connection) -> None:
         self._server = server
@@ -231,7 +227,9 @@ def long_key(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueTyp
 
 
 def csv_of(batches: "Iterator[pa.RecordBatch]", columns: Mapping[str, ValueType]) -> Iterator[tuple[int, bytes]]:
-    """The rows of each batch as CSV, in the order of ``columns``, and how many these are."""
+    """The rows of each batch as CSV that COPY reads, in the order of ``columns``, and how many these are. NULL is
+    nothing, everything else is quoted; Python sees no row.
+    """
     import pyarrow as pa
     from pyarrow import csv
 

@@ -1,8 +1,6 @@
-"""What readers see of another pipeline, as an input: what a definition says of it.
+"""What readers see of another pipeline as an input, which follows it wherever it goes, also back: its definition.
 
-The source that is what readers see of another pipeline: its name, its columns, and the sign of its panes.
-
-What readers see of another pipeline as an input, which follows it wherever it goes, also back.
+A ``PublishedSource`` says the name of that pipeline, its columns, and the sign of its panes.
 """
 
 from dataclasses import dataclass, field

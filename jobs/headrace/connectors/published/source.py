@@ -1,8 +1,7 @@
 """Another pipeline as a source: the port of sources over its catalog and its files.
 
-What there is to read of an upstream since the snapshot that was consumed, as steps from one to the next.
-
-The elements of a step: panes of the upstream with their signs, in the order in which they were emitted.
+A step is what there is to read from one snapshot of the upstream to the next, beginning with the one that was consumed.
+Its elements are panes of the upstream with their signs, in the order in which they were emitted.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

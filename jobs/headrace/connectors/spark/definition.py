@@ -1,10 +1,7 @@
-"""What Spark reads or writes by a user's code: what a definition says of it, as a source and as a sink.
+"""What Spark reads or writes by a user's code: what a definition says of it, as a source and as a sink; errors.
 
-Whatever Spark can read as a source of records: what a definition says of a user's class that reads ranges.
-
-A target that Spark reaches, as a sink: what a definition says of it.
-
-What can be wrong with a source that Spark reads, by what the caller does.
+A source is whatever Spark can read, by a user's class that reads ranges (``SparkSource``). A sink is a target that
+Spark reaches (``SparkSink``). What can be wrong with a source is told apart by what the caller does.
 """
 
 from dataclasses import dataclass, field

@@ -1,20 +1,13 @@
-"""Ranges as a user's class reads them: its columns, its calls, and the files that a job of Spark writes of one.
+"""Ranges as a user's class reads them: its session, its errors, its columns, its calls, and the files that land.
 
-Whether a DataFrame has the columns that a source says, before anything of it is landed.
+A ``ConnectedSession`` is what code of users gets that reads or writes through Spark: a connection, and a session once
+it asks for one.
 
-The object of a user that says which ranges there are, and reads them. What it raises becomes an error by name.
+``named_failures`` tells what goes wrong behind Spark in words for a person: in a user's code, in Spark, and in the
+systems that they ask. What is raised becomes an error by what the caller does, with the name of the source, and without
+the secrets of its connection. ``answer_of_database`` finds what a database has said to Java's driver, or to Python's.
 
-The job that writes the rows of a DataFrame as files of some 64 MB as Arrow: each task as many as its partition
-takes. A task that runs twice writes twice, under names of its own; those of the one that Spark counts are reported.
-
-What code of users gets that reads or writes through Spark: a connection, and a session once it asks for one.
-
-What goes wrong behind Spark, in words for a person: in a user's code, and in the systems that it asks.
-
-What a database has said to code of users that reaches it through Spark: to Java's driver, or to Python's.
-
-What the code of a source that Spark reads raises, and Spark and the database behind it: errors by what the caller
-does, with the name of the source, and without the secrets of its connection.
+``check_columns`` looks whether a DataFrame has the columns that a source says, before anything of it is landed.
 """
 
 import os
@@ -211,7 +204,7 @@ def _misfit_reasons(schema: pa.Schema, source: definition.SparkSource) -> Iterat
 
 
 class Ranges(Protocol):
-    """What the function of a source gives."""
+    """What the function of a source gives: an object of the user's that says which ranges there are, and reads them."""
 
     def ends(self, begin: str | None) -> Iterable[str]:
         """Where ranges end that are new behind ``begin``, in order, each where the next begins; None: from the start.
@@ -288,6 +281,9 @@ _WRITTEN_SCHEMA: Final = "partition int, number int, path string, size long, dig
 def write_frame(spark: SparkSession, frame: DataFrame, root: str, folder: str) -> list[SourceSplit]:
     """Write the rows of ``frame`` as Parquet files in a ``folder`` below ``root``, which tasks reach by that URI. What
     they are, in the order of its partitions; the ETag of each is the digest of its content.
+
+    Each task writes as many files of some 64 MB as Arrow as its partition takes. A task that runs twice writes twice,
+    under names of its own; those of the one that Spark counts are reported.
     """
     bring_packages(spark)
     write = partial(_write_partition, root, scheme_of(root).settings(os.environ), folder)
