@@ -1,8 +1,6 @@
-"""A pipeline in words: its inputs, and of each aggregation what, where, when and how.
+"""A pipeline in words and as a graph: its inputs, and of each aggregation what, where, when and how.
 
-Where in words: a window as an example, with the times at which it fires and expires.
-
-A loop in words.
+*Where* is told by an example of the windows, with the times at which it fires and expires (``example_window_lines``).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
