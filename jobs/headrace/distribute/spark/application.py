@@ -1,13 +1,11 @@
 """A Spark application as the tasks of epochs see it: types, its jobs by name, and what tasks must be brought.
 
-A job has a name in Spark's own pages, and tells which of its stages run now. Sessions are classic ones and those of
-Spark Connect alike.
+Sessions are classic ones and those of Spark Connect alike. A job has a name in Spark's own pages, and tells which of
+its stages run now (``EpochJob``).
 
-What tasks are sent, once for all epochs.
-
-Users' own modules travel to tasks by value: those need not be able to import them.
-
-What the tasks of a pipeline are sent, once for all epochs, and what they make of it in their processes.
+Tasks are brought all they need once for all epochs. Users' own modules travel to tasks by value, so those need not be
+able to import them (``ship_module``). A ``TaskPayload`` is what the tasks of a pipeline are sent, and what they make of
+it in their processes.
 """
 
 import atexit

@@ -1,7 +1,6 @@
 """Epochs of one pipeline in a Spark application: each a small job, whose plan is the same in every epoch.
 
-The tasks of an epoch as one small Spark job, whose plan is the same in every epoch: what an exchange carries is
-repartitioned by part, and no row of it is anything but a blob to Spark.
+An exchange repartitions what it carries by part, and no row of it is anything but a blob to Spark.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -1,11 +1,12 @@
-"""Rows as DataFrames: data files of a snapshot, views over them, figures of their columns, and what users' functions
-make.
+"""Rows as DataFrames: data files of a snapshot, views over them, figures of columns, and what users' functions make.
 
-Files of a local root Spark reads by itself. All others its Python workers read as readers do: through the store,
-against lengths and checksums, and without the jars that Spark would need for S3. Figures are exact, and the same as
-those of a table in one process.
+Spark reads files of a local root by itself. Its Python workers read all others as readers do: through the store, and
+against lengths and checksums. So they do without the jars that Spark would need for S3.
 
-A user's own Spark code is named ``module:function``: it is found, called, and held to what it declares.
+Figures (``SparkColumns``) are exact, and the same as those of a table in one process.
+
+A user's own Spark code is named ``module:function``: it is found, called, and held to what it declares
+(``apply_function``).
 """
 
 import os

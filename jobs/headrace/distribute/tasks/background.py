@@ -1,11 +1,10 @@
-"""Work beside the epochs: layers of state are merged, and those of ``current`` folded.
+"""Work beside the epochs, a part of the keys at a time: layers of ``current`` are folded, and those of state merged.
 
-Layers of the view ``current`` merged, a part of the keys at a time.
+Folds are of the view ``current``. A task holds all rows of its part once. What it takes beside them to find the newest
+is that of a piece of the part.
 
-A task holds all rows of its part once. What it takes beside them to find the newest is that of a piece of the part.
-
-Layers of the tables of state merged beside the epochs, a part of the keys at a time: which layers become one, what a
-task does for it, and what the tables are with the layer that came of it.
+Merges are of the tables of state. A merge says which layers become one, what a task does for it, and what the tables
+are with the new layer.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The results of the tasks of an epoch, put together: of inputs and ids, and of each chain of aggregations.
-
-The results of the tasks of an epoch for a chain of aggregations, put together: its clocks, its tables, its files.
-"""
+"""The results of the tasks of an epoch, put together: of inputs and ids, and each chain's clocks, tables and files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,13 +1,13 @@
 """The levels of tasks of an epoch, and their functions where an exchange lies between tasks.
 
-Duplicates told apart: a task for each part of the ids sees all records of an id (semantics 12.10).
+Duplicates are told apart by a task for each part of the ids, which sees all records of an id (semantics 12.10).
 
-The levels of tasks of an epoch: the map side, the parts of the ids where duplicates are told, the parts of each
-stage. Each task is told what all tasks of the level above said, and says something to all of the level below; what the
-last level says goes to the driver, as to the only part of a level below.
+The levels are the map side, the parts of the ids where duplicates are told, and the parts of each stage. Each task is
+told what all tasks of the level above said, and says something to all of the level below. What the last level says goes
+to the driver, as to the only part of a level below.
 
-The levels of tasks (``levels``), merges and folds where an exchange lies between tasks: functions from its rows to
-those of the next one, for an engine that runs tasks in processes of its own.
+``map_level`` and the functions after it, also for merges and folds, turn rows of one exchange into those of the next
+one. An engine calls them that runs tasks in processes of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

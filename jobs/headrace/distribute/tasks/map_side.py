@@ -1,8 +1,9 @@
-"""The map side: a share of an epoch's input read, judged, and aggregated for the keys of the first stage, or sent to
-the tasks that tell duplicates.
+"""The map side: a share of an epoch's input is read and judged, then aggregated by key or sent to tell duplicates.
+
+What is aggregated is for the keys of the first stage; what is sent goes to the tasks that tell duplicates.
 
 Records of an input that goes through a user's own Spark code are only read here (``read_rows``), but for those that do
-not parse; what that code makes of the others comes back (``map_rows``).
+not parse. What that code makes of the others comes back (``map_rows``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,11 +1,10 @@
 """The tables of a snapshot as a task sees them, and panes on their way to a later job.
 
-The tables of a snapshot as a task sees them: the layers of its part of the keys opened, and put on top of.
+Tables are layers, of which a task opens what its part of the keys needs, and puts its own on top.
 
-Panes on their way to a stage in a later job: stored by the tasks of the stage that gave them, and read again.
-
-They are read as rows for a user's own Spark code, and what that made of them comes back (``map_panes``); or as what an
-output gave, for those that read it (``map_output``).
+Panes go to a stage in a later job: the tasks of the stage that gave them store them, and others read them again. They
+are read as rows for a user's own Spark code, and what that made of them comes back (``map_panes``). Or they are read as
+what an output gave, for those that read it (``map_output``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

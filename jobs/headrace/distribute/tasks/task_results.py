@@ -1,10 +1,6 @@
 """What tasks tell those below them, and at last the driver: counts, clocks, and the files that they stored.
 
-Digests of values by a canonical encoding: equal values have one encoding, in every process and however they share
-objects; values of different types never have the same.
-
-Pickles have neither property: an object that occurs twice is written once and referred to, so equal values differ by
-which of their parts are the same object.
+Digests of results show whether a task that ran twice has said the same (``canonical_digest``).
 """
 
 import hashlib
@@ -35,6 +31,10 @@ from headrace_snapshots.format.files import DataFile
 def canonical_digest(value: Any) -> bytes:
     """SHA-256 of the encoding of ``value``. A DataFile counts by its rows, length and checksum: its name is new in each
     run of a task. Raises TypeError for a type that has no encoding.
+
+    Equal values have one encoding, in every process and however they share objects; values of different types never
+    have the same. Pickles have neither property: an object that occurs twice is written once and referred to. So
+    pickles of equal values differ by which of their parts are the same object.
     """
     return hashlib.sha256(_encoded(value)).digest()
 
