@@ -1,9 +1,9 @@
-"""Numbers and pieces in a buffer of bytes, read at many places at once: zigzag integers of seven bits a byte, bytes
-behind their length. Avro and Kafka write both alike.
+"""Data of one Avro schema, side by side: the same field of all is read at once, where each of them has come to.
 
-Data of one Avro schema, side by side: the same field of all of them is read at once, where each of them has come to.
+Numbers and pieces are read at many places of a buffer at once. ``read_varints`` reads zigzag integers of seven bits a
+byte, ``slice_bytes`` bytes behind their length. Avro and Kafka write both alike.
 
-A datum that is cut, or says what cannot be, is *bad*: what is read of it counts for nothing, and it stays at its end.
+A datum is *bad* that is cut, or says what cannot be. What is read of it counts for nothing, and it stays at its end.
 """
 
 from abc import ABC, abstractmethod

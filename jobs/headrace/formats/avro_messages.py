@@ -1,6 +1,7 @@
-"""Schemas of Avro, as those who wrote a message had them: text of JSON (the specification of Avro 1.12).
+"""Messages that are data of Avro, one each: their schemas, and their columns, judged as rows of Parquet are.
 
-Messages that are data of Avro, one each: columns of a source, judged as rows of Parquet are (docs/judging.md).
+A schema is text of JSON, as the writer of a message had it (the specification of Avro 1.12). Messages become columns of
+a source, and docs/judging.md says how they are judged.
 """
 
 import json

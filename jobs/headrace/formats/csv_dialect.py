@@ -1,13 +1,13 @@
 """The dialect of a CSV file: how it quotes, its header, and whether its body is in what a source says.
 
-Fields of one record of CSV, and which records the parser of blocks reads as the rules say (docs/judging.md).
+``Quoting`` says which fields one record has, ``JudgedLines`` which records the parser of blocks reads as the rules say
+(docs/judging.md).
 
-The header of a CSV file: its names, where the columns of the source are; and which dialect it seems to be of, where
-it names none of them.
+A header has names, which say where the columns of the source are. Where it names none of them, an error says which
+dialect it seems to be of (``header_of``).
 
-What the first records of a CSV file say of its dialect, where its header says nothing: an encoding, quotes.
-
-A file is judged at its beginning, whichever piece of it is read. One that is bad in part keeps its dead letters.
+``check_body`` tells what the first records say of the dialect where the header says nothing: an encoding, quotes. A
+file is judged at its beginning, whichever piece of it is read. One that is bad in part keeps its dead letters.
 """
 
 import codecs

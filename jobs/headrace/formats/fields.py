@@ -1,10 +1,11 @@
 """Columns of text read as what the schema says, and records as the text that dead letters show.
 
-Records that never were text, as text: what dead letters and late records show of them.
+JSON is read value by value: what one text holds, whether a column takes it, and as what. It never goes by way of a
+double.
 
-Columns of text read as what the schema says: one that does not read makes its record unparsed.
+Records that never were text are written as text: dead letters and late records show them so (``as_json``).
 
-JSON, value by value: what one text holds, whether a column takes it, and as what. Never by way of a double.
+``typed`` reads columns of text: a value that does not read makes its record unparsed.
 """
 
 import json

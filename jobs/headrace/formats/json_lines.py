@@ -1,12 +1,10 @@
-"""JSON: lines, and files of other shapes. A record is one JSON object.
+"""JSON lines: a record is one JSON object on one line (docs/judging.md). Files of JSON in other shapes are refused.
 
-JSON that is not lines of one record each: arrays, records over several lines or one behind the other, other
-encodings. Such a file is refused, since its records would be one dead letter together, or one for each line.
+Other shapes are arrays, records over several lines or one behind the other, and other encodings. The records of such a
+file would be one dead letter together, or one for each line (``check_json_lines``).
 
-JSON lines: a record is one JSON object on one line (docs/judging.md).
-
-A block of lines is parsed at once. Where that fails it is cut in half, down to the lines that are to blame, each of
-which is then looked at for its reason: so Python sees the lines that do not parse, and few others.
+A block of lines is parsed at once. Where that fails it is cut in half, down to the lines that are to blame. Each of
+these is then looked at for its reason: so Python sees the lines that do not parse, and few others.
 """
 
 import codecs

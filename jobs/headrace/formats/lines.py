@@ -1,13 +1,17 @@
-"""Formats of text, whose records are lines: decompressed, and cut before anybody parses them, so that one bad line
-never fails a block. A layout says how lines are told apart: encoding, what comes before the first, and quotes.
+"""Formats of text, whose records are lines: decompressed, and cut into lines before anybody parses them.
 
-In quotes a line break ends no record (RFC 4180, 2.6): the line goes on behind it, and is numbered like the one where it
-begins. A quote opens at the beginning of a field alone, and the next one that is not doubled closes it, as in Python's
-``csv`` and wherever else CSV is read: one inside a field that has none at its beginning is a character like others. So
-a run of quotes says what it does by the byte before it and by its length. An even one leaves open what is open, and
+So one bad line never fails a block. A layout says how lines are told apart: encoding, what comes before the first, and
+quotes (``TextLayout``).
+
+A line break in quotes ends no record (RFC 4180, 2.6). The line goes on behind it, and is numbered like the one where it
+begins. A quote opens at the beginning of a field alone, and the next one that is not doubled closes it. Python's
+``csv`` and all else that reads CSV does so. A quote inside a field that has none at its beginning is a character like
+others.
+
+A run of quotes says what it does by the byte before it and by its length. An even one leaves open what is open, and
 closed what is closed. An odd one at the beginning of a field opens if nothing is open, and closes if something is; an
 odd one elsewhere closes. So what is open behind a run is a sum over those since the last that closes, wherever a piece
-of a file begins, and Python looks at no byte.
+of a file begins. Python looks at no byte.
 """
 
 import codecs
