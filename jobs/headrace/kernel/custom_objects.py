@@ -1,12 +1,12 @@
-"""Users' own windows and triggers over Arrow batches.
+"""Users' own windows and triggers over Arrow batches: their methods are called, and what they give becomes columns.
 
-A user's own window function over columns (semantics 2.6): its methods are called, row by row or key by key.
+A user's own window function (semantics 2.6) is called row by row, or key by key (``assigned_windows``,
+``merged_custom``).
 
-A user's own trigger over Arrow batches (semantics 9.3): its methods, a row for each window.
-
-Columns of a call: whether there is to be one, start and end of the window, the processing time, whether the end is
-passed, whether the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct
-of the new state, ``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
+A user's own trigger (semantics 9.3) has a row for each window (``TriggerBatches``). Columns of a call are whether there
+is to be one, start and end of the window, and the processing time. Then come whether the end is passed, whether the
+trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct of the new state,
+``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping

@@ -1,11 +1,10 @@
 """An epoch's elements: judged for a stage, then aggregated per (key, window) before they meet the state.
 
-A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules),
-``_evaluate_filter``
-(whether the filter is TRUE), and the key columns, whether it comes from a source or is a pane. It has the inputs of
-aggregates and triggers (``CompiledStage.inputs``), and ``_sign`` where elements can be withdrawn, ``_record`` for
-users' own window functions and triggers. Rows stand in their order of arrival. Those that become no part of an
-aggregate are counted by what became of them.
+A judged row has ``_reject`` (why it takes no part, NULL if it does), ``_event_time`` (int64, granules), and
+``_admitted`` (whether the filter is TRUE). It has the key columns, whether it comes from a source or is a pane. It has
+the inputs of aggregates and triggers (``CompiledStage.inputs``), and ``_sign`` where elements can be withdrawn,
+``_record`` for users' own window functions and triggers. Rows stand in their order of arrival. Those that become no
+part of an aggregate are counted by what became of them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

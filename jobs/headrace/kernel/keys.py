@@ -1,6 +1,7 @@
 """Keys: their hash, which never changes between versions, and rows grouped by them.
 
-XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed 0 over rows of 64-bit words, all at once.
+``xxh64_of_columns`` and ``xxh64_of_lists`` are XXH64 (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md) with seed
+0 over rows of 64-bit words, all at once.
 
 The hash of a key is XXH64 with seed 0 over these bytes, made of little-endian words of 64 bits:
 

@@ -1,12 +1,10 @@
-"""State rows of several layers as one, and which of them an epoch's delta touches.
+"""State rows of several layers as one: the newest of each (key, window), and which of them an epoch's delta touches.
 
-State rows of several layers as one: which of them an epoch may change, and the newest of each (key, window).
+Rows of a layer stand in the order of (hash, window). Of several rows of one (key, window) the one of the newest layer
+counts.
 
-The rows of a layer stand in the order of (hash, window). Of several rows of one (key, window) the one of the newest
-layer counts.
-
-What an epoch brings beside what is stored: which state rows and which rows of the delta become one window, with what
-becomes of them (semantics 2.4, 3.1, 3.5, 12.15).
+``match_rows`` tells which state rows and rows of the delta become one window, with what becomes of them (semantics 2.4,
+3.1, 3.5, 12.15). ``rows_with_signal`` finds those that a signal of the epoch touches.
 """
 
 from base64 import b64decode

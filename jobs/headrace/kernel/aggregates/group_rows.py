@@ -1,9 +1,10 @@
-"""Rows of a group as a part of its contents, and those that leave: the newest, the first few, the distinct of them; or
-what a function, or a query, makes of all of them.
+"""Rows of a group as a part of its contents, and those that leave: the newest, first few, distinct, or computed ones.
 
-A row is a struct of what it goes by, if by anything, whether it is deleted, where that is asked, and its columns, with
-its event time. It is kept with how often it is there, which is below 0 where it is withdrawn before it came. Where no
-row can be withdrawn, those that can never leave any more are not kept.
+A function, or a query, makes computed rows of all rows of the group (``ComputedRowsPart``).
+
+A row is a struct: what it goes by, if by anything; whether it is deleted, where that is asked; its columns, with its
+event time. It is kept with how often it is there, which is below 0 where it is withdrawn before it came. Where no row
+can be withdrawn, those that can never leave any more are not kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,16 +1,15 @@
 """Values in order: rows sorted within groups, quantiles by rank, extremes, and one value of a group out of several.
 
-Values in order: every type that sorts as 64-bit integers, and rows sorted within their groups by them.
+Every type sorts as 64-bit integers (``CodedValues``), and rows are sorted within their groups by them. NaN equals
+itself and lies above every number, -0.0 is 0.0, strings are ordered by code point, bytes by byte.
 
-NaN equals itself and lies above every number, -0.0 is 0.0, strings are ordered by code point, bytes by
-byte.
+A quantile is by nearest rank: the smallest value with a part ``q`` of all values at or below it (``nearest_rank``).
 
-Quantiles by nearest rank: the smallest value with a part ``q`` of all values at or below it.
+Extremes are the smallest and largest values, also by event time, and the k largest, where no value can be withdrawn
+(from ``ExtremePart`` on).
 
-Smallest and largest values, also by event time, and the k largest, where no value can be withdrawn.
-
-One value of a group out of several: sums, smallest and largest values, any and all. NULLs count for nothing; what is
-folded of no value is NULL.
+``fold`` makes one value of a group out of several: sums, smallest and largest values, any and all. NULLs count for
+nothing; what is folded of no value is NULL.
 """
 
 import math

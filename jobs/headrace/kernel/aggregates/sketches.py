@@ -1,32 +1,27 @@
-"""Sketches: how many values differ, and quantiles, in bounded state.
+"""Sketches: how many values differ, and quantiles, in bounded state; and as bytes, which readers merge over rows.
 
-How many values differ, in bounded state: their hashes while they are few, then HyperLogLog.
-
+``DistinctSketchPart`` tells how many values differ: by their hashes while they are few, then by HyperLogLog.
 HyperLogLog is by Flajolet, Fusy, Gandouet and Meunier (AofA 2007). It is read by the estimator of Ertl (2017,
 arXiv:1702.01284), which needs no other for small numbers: relative standard error 1.04 / sqrt(2^12).
 
-A mergeable sketch of numbers for quantiles: the compactors of Manku, Rajagopalan and Lindsay (SIGMOD 1998), as KLL
-(Karnin, Lang and Liberty, FOCS 2016) stacks them.
+``QuantileSketchPart`` is a mergeable sketch of numbers. It has the compactors of Manku, Rajagopalan and Lindsay (SIGMOD
+1998), as KLL (Karnin, Lang and Liberty, FOCS 2016) stacks them. A value of level h stands for 2^h values. A level of
+more than ``CAPACITY`` values is sorted, and every other value goes up. That moves a rank by at most 2^h. So the error
+of n values, in whatever order and parts, is at most log2(n / CAPACITY) / CAPACITY. That is 0.018 for a million, less
+than ``RANK_ERROR``; mostly a tenth of that, as the errors of different levels and bundles fall on both sides. It is
+deterministic: which of two values goes up, a hash of all of them says.
 
-A value of level h stands for 2^h values. A level of more than ``CAPACITY`` values is sorted, and every other value goes
-up. That moves a rank by at most 2^h, so the error of n values in whatever order and parts is at most
-log2(n / CAPACITY) / CAPACITY: 0.018 for a million, less than ``RANK_ERROR``; mostly a tenth of that, as the errors of
-different levels and bundles fall on both sides. It is deterministic: which of two values goes up, a hash of all of
-them says.
-
-Sketches as bytes, which readers merge over rows: how many values differ, and quantiles.
-
-A sketch begins with three letters, HRD of how many values differ or HRQ of quantiles, and the number of its format,
-which is 1. Numbers are little-endian.
+A sketch as bytes begins with three letters: HRD of how many values differ, or HRQ of quantiles. Then comes the number
+of its format, which is 1. Numbers are little-endian.
 
 HRD goes on with 0 and, in order, the 63-bit hashes of up to 512 values, eight bytes each (``kernel.keys`` says what is
-hashed; the lowest bit is left out); of more values with 1 and the 4,096 registers of HyperLogLog, a byte each: of a
-hash the lowest 12 bits say which, and the zeros before the first one of the 51 others, and one more, are its rank; the
-greatest rank of a register counts, 0 stands for none.
+hashed; the lowest bit is left out). HRD of more values goes on with 1 and the 4,096 registers of HyperLogLog, a byte
+each. The lowest 12 bits of a hash say which register; the zeros before the first one of the 51 others, and one more,
+are its rank. The greatest rank of a register counts, 0 stands for none.
 
-HRQ goes on with the type of its values (0 int, 1 float, 2 decimal), how many there are in four bytes, the level of each
-in a byte, and the values: eight bytes each, of decimals sixteen, billionths. A value of level h stands for 2^h values.
-They are in the order of levels, then of values.
+HRQ goes on with the type of its values (0 int, 1 float, 2 decimal), and how many there are in four bytes. Then come the
+level of each in a byte, and the values. A value has eight bytes, a decimal sixteen, billionths. Values are in the order
+of levels, then of values.
 """
 
 import struct

@@ -1,10 +1,8 @@
-"""Numbers with digits after the point: decimals on Arrow columns, and floats rounded as Python rounds them.
+"""Decimals on Arrow columns, 38 digits of which 9 are after the point; and floats rounded as Python rounds them.
 
-Decimals on Arrow columns: 38 digits, 9 of them after the point (``model.expressions.decimals``).
-
-What may need more digits on its way is done in 256 bits. Arrow's rules for the digits of a result ask for more than
-there are; so operands say that they have fewer than they may (``_reinterpret_decimal``), which no kernel of Arrow's
-checks.
+``model.expressions.decimals`` says what decimals are. What may need more digits on its way is done in 256 bits. Arrow's
+rules for the digits of a result ask for more than there are. So operands say that they have fewer than they may
+(``_reinterpret_decimal``), which no kernel of Arrow's checks.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,4 @@
-"""Strings as bytes, a column at a time: their words, their checksums, whether they are UTF-8, automata over them.
-
-The bytes of a column of strings, eight at a time, and CRC-32 over them.
-
-Values in texts that hold JSON.
-
-Which bytes are UTF-8, a column at a time (RFC 3629).
-
-Automata that walk over lists of codes, all rows at once.
-"""
+"""Strings as bytes, a column at a time: words, checksums, values in JSON, whether they are UTF-8, automata."""
 
 import math
 import re
@@ -35,8 +26,9 @@ _ONES = np.uint64(2**64 - 1)
 
 
 class Octets(msgspec.Struct, frozen=True):
-    """The bytes of strings. ``words`` has a word for each place in memory: the eight bytes from there on, little
-    endian. String ``i`` is ``lengths[i]`` bytes from place ``starts[i]`` on; eight before and after may be read.
+    """The bytes of a column of strings, eight at a time. ``words`` has a word for each place in memory: the eight bytes
+    from there on, little endian. String ``i`` is ``lengths[i]`` bytes from place ``starts[i]`` on; eight before and
+    after may be read.
     """
 
     words: Words
@@ -273,7 +265,7 @@ def text_of(values: pa.Array) -> pa.Array:
 
 
 def are_text(values: pa.Array) -> NDArray[np.bool_]:
-    """Which values of a binary column are UTF-8; NULL is."""
+    """Which values of a binary column are UTF-8 (RFC 3629); NULL is."""
     joined_bytes = pc.binary_join_element_wise(values.cast(pa.binary()).fill_null(b""), _PADDING_BYTES, b"")
     offsets = np.frombuffer(joined_bytes.buffers()[1], np.int32)[
         joined_bytes.offset : joined_bytes.offset + len(joined_bytes) + 1
@@ -302,8 +294,8 @@ _SHORT_TEXT = 64
 
 
 def walk_automata(states: pa.Array, codes: pa.Array, moves: Ints) -> pa.Array:
-    """Where automata are that were at ``states`` and saw the lists ``codes``; ``moves[state, code]`` says where a code
-    leads.
+    """Where automata are that were at ``states`` and saw the lists ``codes``, all rows at once; ``moves[state, code]``
+    says where a code leads.
     """
     items, groups = of_lists(codes)
     symbols = as_numpy(items).astype(np.int64, copy=False)

@@ -1,5 +1,4 @@
-"""One epoch of one join: what may change is looked up, matched as it was before and as it is after, and the difference
-leaves.
+"""One epoch of one join: what may change is matched as it was and as it is, and the difference leaves.
 
 ``step_join`` is a pure function of Arrow tables. Its cost is in what is affected: the left rows of the epoch, and those
 that right rows of the epoch reach; of the right side what these may meet. A key is never read whole: stored rows are in
