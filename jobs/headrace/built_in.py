@@ -1,10 +1,11 @@
 """Where things are: Headrace's own parts, by kind and name, and names that were elsewhere in 0.1 and 0.2.
 
-Headrace's own parts, all of them: the group, the name by which users ask for a part, and its place.
+``BUILT_IN`` has all of Headrace's own parts: the group, the name by which users ask for a part, and its place. One more
+part is a line here.
 
 ``headrace`` gives this table to the registries, which know others' parts by the metadata of installed distributions. So
-own parts come in by the same door, no module names one that stands above it, none is imported before it is asked for,
-and they are found in the archive that is sent to a cluster, which has no metadata. One more part is a line here.
+own parts come in by the same door. No module names one that stands above it, and none is imported before it is asked
+for. They are also found in the archive that is sent to a cluster, which has no metadata.
 
 ``headrace.moved`` reads where names were that code of others imports; that goes with 0.4.
 """
