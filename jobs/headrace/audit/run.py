@@ -1,5 +1,4 @@
-"""Audit: what the epochs of a range wrote, held against the pipeline's expectations and against history; kept for
-publish.
+"""Audit: what the epochs of a range wrote, held against expectations and history, and what was found kept for publish.
 
 Great Expectations is imported only when there is something to expect.
 """
