@@ -1,4 +1,5 @@
-"""An SQL catalog of Iceberg, in PostgreSQL or SQLite, that two may begin at once; and that does not wait for ever:
+"""An SQL catalog of Iceberg, in PostgreSQL or SQLite, that two may begin at once, and that does not wait for ever.
+
 PostgreSQL that stops answering inside a statement is given up.
 """
 

@@ -1,5 +1,6 @@
-"""Sources that Spark reads, on the driver and in tasks. Only a driver that finds something new needs Spark: what is
-landed is read without it.
+"""Sources that Spark reads, on the driver and in tasks.
+
+Only a driver that finds something new needs Spark: what is landed is read without it.
 """
 
 import json
