@@ -3,8 +3,8 @@
 ``StageClocks`` say where the clocks of a stage go in an epoch, by what is above it. They say the same wherever it is
 worked out: in every task of the stage, and where the epoch is committed.
 
-A pipeline has once what is apart from its chains: inputs with their clocks (``input_clocks``), processing time, and the
-ids by which duplicates are told.
+A pipeline has once what is apart from its chains: inputs with their clocks (``stages.input_clocks``), processing time,
+and the ids by which duplicates are told.
 
 The jobs of an epoch come one after another (``jobs_of``). The first one reads the input; each later one reads what
 earlier ones stored: panes that go through a user's own code, or panes of outputs that others read.

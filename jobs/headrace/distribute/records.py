@@ -1,6 +1,4 @@
-"""Files of all inputs as judged records in their order of arrival (semantics 12.9 to 12.11): the whole input of an
-epoch, or a share of it.
-"""
+"""Files of all inputs of an epoch, or a share of it, as judged records in arrival order (semantics 12.9 to 12.11)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
