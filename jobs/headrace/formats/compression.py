@@ -1,5 +1,6 @@
-"""What a text file is by its first bytes, whatever it is called: text, a compression that is read, or something that
-holds no lines. Each compression is held to what it carries to check itself by: lengths and checksums.
+"""What a text file is by its first bytes, whatever it is called: text, compressed text, or something without lines.
+
+Each compression is held to what it carries to check itself by: lengths and checksums.
 """
 
 import codecs

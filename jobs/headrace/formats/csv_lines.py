@@ -1,6 +1,4 @@
-"""CSV: a record is a line with as many fields as the header has, which goes on behind line breaks in quotes
-(docs/judging.md).
-"""
+"""CSV: a record is a line with as many fields as the header has, also over line breaks in quotes (docs/judging.md)."""
 
 import csv
 import io

@@ -1,7 +1,7 @@
 """Formats of text, whose records are lines: decompressed, and cut into lines before anybody parses them.
 
-So one bad line never fails a block. A layout says how lines are told apart: encoding, what comes before the first, and
-quotes (``TextLayout``).
+Cutting them first keeps a bad line from failing its block. A layout says how lines are told apart: encoding, what comes
+before the first, and quotes (``TextLayout``).
 
 A line break in quotes ends no record (RFC 4180, 2.6). The line goes on behind it, and is numbered like the one where it
 begins. A quote opens at the beginning of a field alone, and the next one that is not doubled closes it. Python's
