@@ -4,8 +4,8 @@ A user's own window function (semantics 2.6) is called row by row, or key by key
 ``merged_custom``).
 
 A user's own trigger (semantics 9.3) has a row for each window (``TriggerBatches``). Columns of a call are whether there
-is to be one, start and end of the window, and the processing time. Then come whether the end is passed, whether the
-trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct of the new state,
+is to be one, start and end of the window, and the processing time. The next ones are whether the end is passed, whether
+the trigger has finished, the fields of its state, and perhaps arguments. What comes back is a struct of the new state,
 ``FINISHED`` and ``DEADLINE``, NULL where there was no call; of ``ready`` a bool.
 """
 

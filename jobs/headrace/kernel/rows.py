@@ -1,5 +1,6 @@
-"""Rows that leave: of judged elements each by itself, without a key and without state; or of the panes of a stage,
-whose values are the rows of a group.
+"""Rows that leave: of judged elements each by itself, without key and state, or of the panes of a stage.
+
+The values of such a pane are the rows of a group.
 """
 
 from collections.abc import Sequence

@@ -8,20 +8,20 @@ arXiv:1702.01284), which needs no other for small numbers: relative standard err
 1998), as KLL (Karnin, Lang and Liberty, FOCS 2016) stacks them. A value of level h stands for 2^h values. A level of
 more than ``CAPACITY`` values is sorted, and every other value goes up. That moves a rank by at most 2^h. So the error
 of n values, in whatever order and parts, is at most log2(n / CAPACITY) / CAPACITY. That is 0.018 for a million, less
-than ``RANK_ERROR``; mostly a tenth of that, as the errors of different levels and bundles fall on both sides. It is
-deterministic: which of two values goes up, a hash of all of them says.
+than ``combiners.RANK_ERROR``; mostly a tenth of that, as the errors of different levels and bundles fall on both sides.
+It is deterministic: which of two values goes up, a hash of all of them says.
 
-A sketch as bytes begins with three letters: HRD of how many values differ, or HRQ of quantiles. Then comes the number
-of its format, which is 1. Numbers are little-endian.
+A sketch as bytes begins with three letters: HRD of how many values differ, or HRQ of quantiles. The number of its
+format, which is 1, is next. Numbers are little-endian.
 
 HRD goes on with 0 and, in order, the 63-bit hashes of up to 512 values, eight bytes each (``kernel.keys`` says what is
 hashed; the lowest bit is left out). HRD of more values goes on with 1 and the 4,096 registers of HyperLogLog, a byte
 each. The lowest 12 bits of a hash say which register; the zeros before the first one of the 51 others, and one more,
 are its rank. The greatest rank of a register counts, 0 stands for none.
 
-HRQ goes on with the type of its values (0 int, 1 float, 2 decimal), and how many there are in four bytes. Then come the
-level of each in a byte, and the values. A value has eight bytes, a decimal sixteen, billionths. Values are in the order
-of levels, then of values.
+HRQ goes on with the type of its values (0 int, 1 float, 2 decimal), and how many there are in four bytes. The level of
+each in a byte, and the values, are next. A value has eight bytes, a decimal sixteen, billionths. Values are in the
+order of levels, then of values.
 """
 
 import struct
