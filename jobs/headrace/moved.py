@@ -1,5 +1,6 @@
-"""Names that code of others imports from a module where they no longer are: they go on until 0.4, with a warning that
-says where they are now. It goes with them.
+"""Names that code of others imports from a module where they no longer are.
+
+They go on until 0.4, with a warning that says where they are now. This module goes with them.
 """
 
 import sys
