@@ -1,8 +1,7 @@
-"""What windows emit, and how refinements relate (semantics, sections 3 and 5).
+"""What a window emits, panes with the names of their columns; and how refinements relate (semantics 3 and 5).
 
-What a window emits: panes and their timing (semantics, section 5), and the names of their columns in every sink.
-
-How refinements relate: accumulation, lateness and the behaviours at the end of a window (semantics, section 5).
+A pane's column has the same name in every sink. ``How`` is accumulation, lateness, and the behaviours at the end of a
+window.
 """
 
 from dataclasses import dataclass, replace

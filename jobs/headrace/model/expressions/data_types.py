@@ -1,15 +1,11 @@
 """The types of columns, of constants and of values of panes; schemas as users write them.
 
-Decimals: numbers of 38 digits, 9 of them after the point, between -10^29 and 10^29.
+Decimals have 38 digits, 9 of them after the point, and lie between -10^29 and 10^29. They add, subtract and leave
+remainders exactly; products, quotients and means are rounded to the 9th digit, half to even. What does not fit is an
+error. All of it is arithmetic of whole numbers: of billionths.
 
-They add, subtract and leave remainders exactly; products, quotients and means are rounded to the 9th digit, half to
-even. What does not fit is an error. All of it is arithmetic of whole numbers: of billionths.
-
-Schemas as users write them: a Python type, or a DataType, for each column.
-
-Types of the values of panes: those of columns, and lists, which few expressions read.
-
-Types of columns that hold several values: lists, structs and maps. Maps have keys of text, which ascend.
+A schema has a Python type, or a DataType, for each column. A column may hold several values: lists, structs and maps,
+whose keys are text and ascend. Values of panes have the types of columns, or are lists, which few expressions read.
 """
 
 import json

@@ -1,10 +1,9 @@
-"""Triggers that look into elements, and patterns over them (semantics 9.4, 9.6, 12.7).
+"""Triggers that look into elements, and patterns over elements (semantics 9.4, 9.6, 12.7).
 
-Patterns over elements: regular expressions whose letters name predicates (semantics 9.6).
-
-A letter stands for one element that satisfies its predicate; an element may satisfy several, or none. ``.`` is any
-element, ``[ab]`` one that satisfies a or b, ``[^ab]`` one that satisfies neither; ``|``, ``*``, ``+``, ``?``, ``{3}``,
-``{2,4}``, ``{2,}`` and parentheses are as usual. A match may begin at any element.
+A pattern is a regular expression whose letters name predicates. A letter stands for one element that satisfies its
+predicate; an element may satisfy several, or none. ``.`` is any element, ``[ab]`` one that satisfies a or b, ``[^ab]``
+one that satisfies neither; ``|``, ``*``, ``+``, ``?``, ``{3}``, ``{2,4}``, ``{2,}`` and parentheses are as usual. A
+match may begin at any element.
 
 ``compile_pattern`` makes the table of a deterministic automaton: a code per element (bit i: it satisfies the i-th
 predicate) moves one state number, so that an engine can fold over an array of codes.
