@@ -1,9 +1,6 @@
-"""How late the data of some epochs was: quantiles, counts, and what ``headrace plot`` shows of them.
+"""How late the data of some epochs was, from manifests and files of late rows: ``headrace plot``.
 
-How late data was, as ``headrace plot`` tells it, from manifests and from the files of late rows: quantiles from
-which to choose a bound of out-of-orderness and an allowed lateness.
-
-``headrace plot``: how late the data of some epochs was, and the picture of it.
+Quantiles are there to choose from them a bound of out-of-orderness and an allowed lateness.
 """
 
 from bisect import bisect_left
