@@ -1,10 +1,8 @@
-"""How a pipeline runs in Airflow: options of its DAGs, what runs beside them, and schedules.
+"""How a pipeline runs in Airflow: options of its DAGs, schedules, and what runs beside it. Checked without Airflow.
 
-What the DAGs of a pipeline are to Airflow: owner, tags, retries, limits of time, pools, notifications.
-
-Schedules that are more than a cron expression in UTC. Checked without Airflow.
-
-What is done beside the runs of a pipeline on a schedule of its own: backfills, and letting its history expire.
+``airflow`` says what the DAGs are to Airflow: owner, tags, retries, limits of time, pools, notifications. Schedules are
+more than a cron expression in UTC: by the clock of a time zone, by assets, by files. ``Backfill`` and ``Retention``
+have schedules of their own.
 """
 
 import re

@@ -1,13 +1,11 @@
-"""Users' own functions that a definition names, and digests of their code.
+"""What users' own code says: digests of the definitions that named functions and own objects reach; the functions.
 
-What users' own code says: a digest of the definitions that each named function and own object reaches.
-
-The fingerprint knows own objects by their class and fields, and functions by their names; this is what lies
-behind the names, as far as it is written in the same folder (or, of an installed package, in that package): the
-definition, and what it reads of its module and of those that this imports. Comments, docstrings and layout do not
+The fingerprint knows own objects by their class and fields, and functions by their names. A digest is of what lies
+behind the names: the definition, and what it reads of its module and of those that this imports. It goes as far as that
+is written in the same folder or, of an installed package, in that package. Comments, docstrings and layout do not
 count.
 
-A user's own function, which a definition names ``module:function``.
+``NamedFunction`` is a function of a user's own, which a definition names ``module:function``.
 """
 
 import ast

@@ -1,18 +1,15 @@
-"""Modules of users: where they are found, and how what they raise, or how long they take, is held.
+"""Modules of users: executed in limited time, found beside a pipeline's file, with notes on what each has run.
 
-Executing what somebody else wrote: it ends in time, and whatever it raises is its own, but for what a person did.
+``limit_time`` sets a timer of the process (SIGALRM), as Airflow's own is for a whole DAG file. So it holds in the main
+thread alone, and code that never comes back to Python is past its reach. Whatever code of users raises is its own, but
+for what a person did (``InterruptedByUser``).
 
-The limit is a timer of the process (SIGALRM), as Airflow's own is for a whole DAG file, so it holds in the main thread
-alone, and code that never comes back to Python is past its reach.
+Every folder is in memory a package of its own, so that two folders may each hold a ``parsing.py``. ``import parsing``
+in a file of a folder means the ``parsing.py`` beside it, and else what is installed; Python's own modules and Headrace
+come before both. Only imports that such files write themselves are looked at.
 
-Modules beside a pipeline's file: in memory every folder is a package of its own, so that two folders may each hold a
-``parsing.py``.
-
-``import parsing`` in a file of a folder means the ``parsing.py`` beside it, and else what is installed; Python's own
-modules and Headrace come before both. Only imports that such files write themselves are looked at.
-
-What a file has run is noted meanwhile: as long as that is the same, so is what the file defines, unless it asks about
-what is written elsewhere.
+``RunCode`` is what a file has run. As long as that is the same, so is what the file defines, unless it asks about what
+is written elsewhere.
 """
 
 import builtins
