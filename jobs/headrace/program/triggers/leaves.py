@@ -1,6 +1,6 @@
-"""Triggers without children, also those that users write.
+"""Triggers without children as nodes, those that users write among them.
 
-Triggers that users write (semantics 9.3): their states are columns, their methods calls.
+``CustomNode`` is a trigger of a user's own (semantics 9.3): its states are columns, its methods calls.
 """
 
 from collections.abc import Mapping

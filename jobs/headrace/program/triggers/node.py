@@ -1,12 +1,10 @@
-"""From a trigger to its node: what trigger nodes have in common, and how each compiles.
-
-What trigger nodes have in common: their state as columns, and what an evaluation may look at.
+"""What trigger nodes have in common: state as columns, what evaluations may look at; and how triggers compile to them.
 
 A node's state is a few columns and each of its rules a column expression (the table of semantics 4.2). Merging is 12.8:
 every state column folds over all merged open windows at once (``ColumnMerge``), then ``after_merge`` walks from the
 root down and resets what the table says. Nodes never look at each other's columns.
 
-From a trigger to its node: each node registers how its triggers compile where it is defined.
+``compile_trigger`` goes from a trigger to its node. Each node registers how its triggers compile where it is defined.
 """
 
 from abc import ABC, abstractmethod
