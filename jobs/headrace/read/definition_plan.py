@@ -1,9 +1,8 @@
-"""What a run would do with a pipeline as it is written now, and what has changed of it since a snapshot was made.
+"""What has changed of a pipeline since a snapshot was made, and what a run would do about it.
 
-Definitions that have changed since a snapshot was made: which parts of them, and what each means for state.
-
-What a run would do with a pipeline as it is written now: continue from a snapshot, with its state or a migrated one,
-or refuse because that state means something else.
+``definition_changes`` names the parts that are not what they were, and what each means for state. A ``Plan`` follows
+from these: continue from the snapshot, with its state or a migrated one, or refuse because that state means something
+else.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,4 @@
-"""The pipelines under a root: those that have results, by name, and how far each has come.
-
-The results of all pipelines under a root, by name, without the files that define them.
-"""
+"""The pipelines under a root, by name: how far each has come, and its results, without the files that define them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime

@@ -1,10 +1,7 @@
-"""Why the windows of a key have fired or not: found out from a snapshot, and said in words.
+"""Why the windows of a key have fired or not: from its state, its panes and what was dropped as late, in words.
 
-Rows that ``having`` withholds (semantics 9.10): which they are, and why.
-
-Finding out why the windows of a key have fired or not: from its state, its panes, and what was dropped as late.
-
-The rows of one key in views of the output, read from the files that may have some.
+``Withheld`` says which rows ``having`` withholds (semantics 9.10), and why. ``KeyRows`` reads the rows of one key in
+views of the output from the files that may have some.
 """
 
 import json

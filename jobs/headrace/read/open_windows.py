@@ -1,13 +1,12 @@
 """Open windows: what their state holds, what they wait for, and the view of them.
 
-The state of one aggregation in a snapshot: its windows, and the clocks under which they wait.
+``StageState`` is the state of one aggregation in a snapshot: its windows, and the clocks under which they wait.
 
-What open windows wait for: each node of their trigger, whether it is ready, and what would make it so.
+``condition`` says of each node of a trigger whether it is ready, and what would make it so. Whether it is ready is
+asked of the program that epochs run (``Readiness``); here are only the words.
 
-Whether a node is ready is asked of the program that epochs run; this module only has the words.
-
-The view ``state``: what open windows hold, have emitted, and wait for. No result: readers who rely on it would rely
-on what may still change.
+``OpenWindows`` is the view ``state``: what open windows hold, have emitted, and wait for. It is no result: readers who
+rely on it would rely on what may still change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,14 +1,11 @@
-"""What a run of a pipeline would find to do, seen from outside.
+"""What a run of a pipeline would find to do, seen from outside: files and records that no run has read, a due timer.
 
-Whether a source beside files has something that no run has read, seen from outside: what landers have claimed says
-how far they have come, and the source what there is behind that.
+``SplitWatch`` looks at a source beside files. What landers have claimed says how far they have come, and the source
+what there is behind that. A watcher loads no pipeline: it makes the source again from what is written of it, its class
+and its own fields.
 
-A watcher loads no pipeline. It makes the source again from what is written of it: its class and its own fields.
-
-What a run of a pipeline would find to do, seen from outside: files and records of topics that no run has read, a
-timer that is due.
-
-A watcher asks again and again. What main has read is the position from which it looks, so it keeps none of its own.
+``WorkFinder`` looks at all of a pipeline, again and again. What main has read is the position from which it looks, so
+it keeps none of its own.
 """
 
 import json

@@ -1,8 +1,7 @@
 """Roots, and the results of one pipeline under one: what its snapshots and its log say of it.
 
-Roots: what has run under one; and those that are not there, since a typing mistake makes none.
-
-The definition of a pipeline that has results: given, by its file, or registered under its name.
+A root that does not exist is an error (``check_root``), since a typing mistake makes none. The definition of a pipeline
+that has results is given, by its file, or registered under its name (``definition_of``).
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,8 +1,6 @@
-"""Values as people are shown them: in JSON, and as tables of a notebook.
+"""Values of rows, keys and aggregates as people are shown them: in JSON, and as tables of a notebook.
 
-Values of rows, keys and aggregates in JSON: for the command line and for pages.
-
-Tables as notebooks show them: small, and text whatever the data holds.
+JSON is for the command line and for pages. Tables are small, and text whatever the data holds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,13 +1,10 @@
 """Another pipeline as its readers follow it: how far one has come, the steps it takes, and the catalog that it reads.
 
-How far a reader has come with an upstream: the snapshot that it has consumed, as its manifests record it.
+``UpstreamPosition`` is the snapshot that a reader has consumed, as its manifests record it. Manifests, one of each
+pipeline, are a consistent cut if each records of its upstream no more than the other one holds.
 
-A set of manifests, one of each pipeline, is a consistent cut if each records of its upstream no more than the other one
-holds.
-
-A step of a reader along its upstream, from one published snapshot to another, as a split whose name says all.
-
-The pipeline that is read: its catalog, as its output that is read sees it, and whether what it gives can be read.
+``UpstreamStep`` leads from one published snapshot to another, as a split whose name says all. ``ReadPipeline`` is the
+catalog that is read, as its output sees it, and says whether what it gives can be read.
 """
 
 import json

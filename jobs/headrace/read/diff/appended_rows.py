@@ -1,31 +1,26 @@
 """What targets get of ``current`` that only append: what happened to it, in order, or rows once they are final.
 
-What happened to ``current`` between two published states, in order; or the panes of it, where each counts by itself.
+``panes_apart`` is for pipelines that discard, whose rows of ``current`` are not all that was given: each pane counts by
+itself. A target holds the sum of panes. So a move back is the inverse of the panes that are given up. A move to another
+line is first the inverse of the panes that only the old one has, newest first. The panes that only the new one has
+follow.
 
-Panes that lead a target from one published state to another where each pane counts by itself: of pipelines that
-discard, whose rows of ``current`` are not all that was given.
+``records_between`` tells what happened, change by change and in order. Between an ancestor and what follows it these
+are the panes and retractions of each epoch. Where ``published`` went back or to another line, it depends on what a pane
+holds:
 
-A target holds the sum of panes. So a move back is the inverse of the panes that are given up, and a move to another
-line that of the panes which only the old one has, newest first, and then the panes which only the new one has.
+* A pipeline that discards takes back the panes that are given up (``SummedPanes``). The sum of all records is then that
+  of the panes that readers see.
+* Else the rows that differ count: each is withdrawn as it was, and put in place as it is. Then the newest record of a
+  key and window says what its row is. The sum is what readers see, if panes withdraw what they replace
+  (``retracting``).
 
-What happened to ``current`` between two published states, change by change and in order: for targets that can only
-append.
+``final_rows_between`` gives rows whose windows have expired, so that no record can change them any more. Between two
+snapshots these are the rows whose windows have expired meanwhile. Rows of windows that had expired before come too if
+they are others now, by a patch or since the output was computed again.
 
-Between an ancestor and what follows it these are the panes and retractions of each epoch. Where ``published`` went back
-or to another line, it depends on what a pane holds. Of a pipeline that discards each pane counts by itself: those that
-are given up are taken back (``summed_panes``), and the sum of all records is that of the panes that readers see. Else
-the rows that differ are: each is withdrawn as it was, and put in place as it is. Then the newest record of a key and
-window says what its row is; and the sum is what readers see, if panes withdraw what they replace (``retracting``).
-
-What cannot change any more: final rows, and complete windows.
-
-Rows that are final: their windows have expired, so that no record can change them any more.
-
-Between two snapshots these are the rows whose windows have expired meanwhile, and those of windows that had expired
-before and are others now, by a patch or since the output was computed again.
-
-Which windows of what readers see are complete, and which of them have other rows since that was said last: for those
-who do something once for each window, such as a DAG that Airflow runs for each partition.
+``window_news`` says which windows of what readers see are complete, and which of them have other rows since that was
+said last. It serves those who do something once for each window, such as a DAG that Airflow runs for each partition.
 
 A window is complete once the watermark that comes to the last aggregation has passed its end. Late data, a promotion, a
 patch or a rollback may give a complete window other rows: then it is corrected.

@@ -1,8 +1,6 @@
-"""What two snapshots of a pipeline do not have in common: found, and as values for people.
+"""What differs between two snapshots as one output sees them: their manifests and rows compared, as values for people.
 
-Two snapshots as one output sees them, which may have another name in either.
-
-What differs between two snapshots: their manifests compared, and their rows.
+The output may have another name in either snapshot (``compared_sides``).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,16 +1,14 @@
 """Layered tables of two snapshots: their files, panes of later epochs, and the rows that they do not have in common.
 
-Which rows of a layered table two snapshots do not have in common, found by DuckDB in bounded memory.
+``ComparedTable`` finds these rows by DuckDB in bounded memory. A row that both have comes from records that both name.
+So only identities count of which a file has a record that just one of the two names. Neighbours are compared at the
+cost of what lies between them.
 
-A row that both have comes from records that both name, so only identities count of which a file has a record that just
-one of the two names: neighbours are compared at the cost of what lies between them.
+``current_rows`` and ``open_windows`` count the rows that the layered tables of a snapshot stand for. Manifests count a
+row once for each layer that has it; here the newest of each counts, as where rows are read. No definition is needed for
+that.
 
-The files of a layered table that a manifest names, and how those of ``current`` become rows.
-
-How many rows the layered tables of a snapshot stand for. Manifests count a row once for each layer that has it; here
-the newest of each counts, as where rows are read. No definition is needed for that.
-
-The panes that a snapshot names of epochs after another one, and the files that have them.
+``LaterPanes`` are the panes that a snapshot names of epochs after another one.
 """
 
 from collections.abc import Callable, Mapping, Sequence

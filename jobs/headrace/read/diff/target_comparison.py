@@ -1,15 +1,13 @@
 """What readers see beside what a target holds: any table, or records that are only appended.
 
-What readers see beside any table: which rows only one of the two has, and which have other values.
+Both sides go through DuckDB, which spills what does not fit into memory.
 
-The table comes as Arrow batches, and both go through DuckDB, which spills what does not fit into memory. Columns of
-text where readers have another type are read as that type.
+``compare_with_table`` finds which rows only one side has, and which have other values. The table comes as Arrow
+batches. Columns of text where readers have another type are read as that type.
 
-What readers see beside the records of a target that only appends: what consumers make of them.
-
-Of pipelines that discard or retract all records are summed, row by row. Of others the newest record of each key and
-window says what its row is; so it is of a topic from which a compaction has taken older ones. Records pass through
-DuckDB, which spills what does not fit into memory.
+``compare_with_records`` compares with what consumers make of the records of a target that only appends. Of pipelines
+that discard or retract all records are summed, row by row. Of others the newest record of each key and window says what
+its row is; so it is of a topic from which a compaction has taken older ones.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,20 +1,17 @@
-"""Pipelines that read each other: their inputs and their readers, and one consistent cut over all.
+"""One consistent cut over pipelines that read each other, in several roots; their inputs, and their readers.
 
-Pipelines in several roots, and their stores.
+``consistent_cut`` is taken while all pipelines run. It follows the rule of Chandy and Lamport, with snapshots as
+markers. The head of a pipeline is read before the heads of those that it reads. What a head has consumed of another
+pipeline was published before that head was committed. So a head of the other one that is read later has it, unless the
+other one has gone back.
 
-A consistent cut over pipelines that read each other, taken while all of them run.
+``positions_of`` tells the inputs of a pipeline that are other pipelines, and how far each has come: also where nothing
+was read yet.
 
-It is the rule of Chandy and Lamport, with snapshots as markers: the head of a pipeline is read before the heads of
-those that it reads. What a head has consumed of another pipeline was published before that head was committed. So a
-head of the other one that is read later has it, unless the other one has gone back.
-
-The inputs of a pipeline that are other pipelines, and how far each has come: also where nothing was read yet.
-
-The readers of pipelines, as far as they can be known.
-
-A pipeline knows its readers by what they hold, and a reader that may not write there holds nothing. So roots are looked
-through as well: the one that is asked about, those that are named, and those that the environment names. A reader under
-any other root, without a hold, is seen by nobody.
+``known_readers`` finds the readers of pipelines, as far as they can be known. A pipeline knows its readers by what they
+hold, and a reader that may not write there holds nothing. So roots are looked through as well: the one that is asked
+about, those that are named, and those that the environment names. A reader under any other root, without a hold, is
+seen by nobody.
 """
 
 import os

@@ -1,9 +1,7 @@
 """Where pipelines that read each other have come, in one consistent cut: all of them, or what is near one.
 
-What one pipeline reads of others, and its readers: the part of the lineage that a page of it shows.
-
-Readers are those that hold something. So it costs a listing, and a head for each neighbour, however many pipelines
-there are.
+``neighbours_of`` is what the page of one pipeline shows: what it reads of others, and its readers. Readers are here
+those that hold something. So it costs a listing, and a head for each neighbour, however many pipelines there are.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,12 +1,10 @@
-"""What is in flight between pipelines, who waits for whom, and an overview of several roots.
+"""What is in flight between pipelines, who waits for whom, and an overview of several roots, each from one cut.
 
-What is in flight between pipelines, and who waits for whom: stable properties of one consistent cut.
+``find_waits`` tells stable properties of a consistent cut: once nothing is in flight, that stays true until input lands
+or a person acts. The head of each pipeline is older than those of the pipelines that it reads, also of those of which
+it has read nothing yet. So what these have published since would show as unread.
 
-That nothing is in flight stays true until input lands or a person acts: the head of each pipeline is older than those
-of the pipelines that it reads, also of those of which it has read nothing yet. So what these have published since would
-show as unread.
-
-All pipelines of several roots in one consistent cut, for people who look at them: what cannot be read is told, and
+``lineage_overview`` has all pipelines of several roots for people who look at them: what cannot be read is told, and
 hides nothing else.
 """
 

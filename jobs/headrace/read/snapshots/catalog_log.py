@@ -1,11 +1,10 @@
 """The catalog's log as people read it: its entries, and its snapshots as a graph.
 
-Snapshots drawn below each other, newest first, each in the lane of what was made from it. (A snapshot has one
-parent, so lanes join and never cross out of one another.)
+``Lanes`` draws snapshots below each other, newest first, each in the lane of what was made from it. A snapshot has one
+parent, so lanes join and never cross out of one another.
 
-The snapshots of a catalog's log as a graph: what each was made from, what points to it, what people did to them.
-
-All of it stands in the entries of the log, so a graph costs a request for each entry and reads no manifest.
+``SnapshotGraph`` says what each snapshot was made from, what points to it, and what people did to it. All of it stands
+in the entries of the log, so a graph costs a request for each entry and reads no manifest.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,14 +1,13 @@
 """How far a pipeline had come after an epoch: what a snapshot says, which panes it names, where each output is.
 
-Which panes a snapshot names: those of epochs that an expiry let go are left out of what is committed after it; and
-from which epoch on two snapshots name panes of their own.
+``has_panes`` tells which panes a snapshot names: those of epochs that an expiry let go are left out of what is
+committed after it. From ``common_epoch`` on two snapshots name panes of their own.
 
-What a manifest says of the last aggregation of the definition that made it: which of its windows have expired, and
-whether they can change what others are.
+``LastStage`` is what a manifest says of the last aggregation of its definition. It tells which windows have expired,
+and whether they can change what others are.
 
-Where each output of a pipeline is: what its readers see, how far that is behind main, and why it stands still.
-
-Outputs that main has not any more, or not yet: of branches, tags and older snapshots.
+``output_positions`` tells where each output is: what its readers see, how far that is behind main, and why it stands
+still. ``has_had`` knows outputs that main has not any more, or not yet: of branches, tags and older snapshots.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set

@@ -1,16 +1,12 @@
 """The names of files that were read up to a snapshot, and of copies that were landed again.
 
-The names of all files that were read up to a snapshot, as its log of inputs has them.
+``ReadNames`` has them as the log of inputs does. Names files have the names of the first files of a long log; the log
+itself has the others. Names files repeat what the log says: if one is lost, the log is read.
 
-Names files have those of the first files of a long log; the log itself has the others. Names files repeat what the log
-says: if one is lost, the log is read.
-
-Files of late records and dead letters that were landed again where the pipeline reads: which runs read them as
-input.
-
-The original files hold these records as well. So a copy is input only for a run that continues from the snapshot that
-dropped its records. A backfill, batch or rollback reads the original files and ignores the copies, and so does any
-other pipeline that reads there: each record counts once.
+``left_out`` finds copies of late records and dead letters that lie where the pipeline reads and are no input. The
+original files hold these records as well. So a copy is input only for a run that continues from the snapshot that
+dropped its records. A backfill, batch or rollback reads the original files and ignores the copies. So does any other
+pipeline that reads there: each record counts once.
 
 The log of the view says which snapshots dropped what. An expiry removes that log up to the oldest kept snapshot, whose
 own log still has it. Once that snapshot has expired too, nobody can say whether such a file is input.

@@ -1,26 +1,21 @@
-"""Which rows of a view a reader wants, and which files these need.
+"""Which rows of a view a reader wants, by a condition in SQL or an expression, and which files these need.
 
-Pruning: a condition's comparisons of keys, windows and epochs with constants say which files and chunks can have
-rows for which it is true. No others are read.
-
-It must never leave out a row that would be found. So a comparison counts only if all rows must fulfil it (it stands
-alone, or between ANDs), and only if the constant is of the type of the column, where equal values have equal hashes.
-Whatever else a condition says is not looked at here: it is applied to all rows that were read.
+``needed_parts`` prunes: a condition's comparisons of keys, windows and epochs with constants say which files and chunks
+can have rows for which it is true. No others are read. Pruning must never leave out a row that would be found. So a
+comparison counts only if all rows must fulfil it: it stands alone, or between ANDs. The constant must be of the type of
+the column, where equal values have equal hashes. Whatever else a condition says is not looked at there: it is applied
+to all rows that were read.
 
 ``current`` is folded from records, of which the newest of a key and window counts. All records of a key and window have
 the same key and the same window: what leaves out one of them by these leaves out all. The epoch is another matter: a
 record of a later epoch may replace or withdraw an earlier one. So no record is left out of ``current`` because it is
 newer than what is asked for; one that is older cannot be found, and hides nothing.
 
-What a condition in SQL says of single columns (``pruning.Said``), by DuckDB's own syntax tree of it.
+``said_in`` finds what a condition in SQL says of single columns, by DuckDB's own syntax tree of it. ``parse_condition``
+and ``order_by`` parse what users write in DuckDB's SQL before it becomes part of a statement. Words of SQL may also be
+names of columns (``at``, ``end``, ``order``). Where one cannot be the word, it is the column.
 
-Conditions and orders that users write in DuckDB's SQL: parsed before they become part of a statement.
-
-Words of SQL may also be names of columns (``at``, ``end``, ``order``). Where one cannot be the word, it is the column.
-
-Which rows of a view a reader wants: a condition in SQL, or an expression of Headrace.
-
-Only for an expression are Arrow and the kernel imported: reading takes half the time to start without them.
+``RowCondition`` imports Arrow and the kernel only for an expression: reading takes half the time to start without them.
 """
 
 import json

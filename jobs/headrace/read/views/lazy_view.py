@@ -1,7 +1,4 @@
-"""Views that are read when their rows are asked for, and the few of them that are looked at.
-
-Views that are read when their rows are asked for, and never whole unless one asks for that.
-"""
+"""Views that are read when their rows are asked for, and never whole unless one asks for that; rows of them shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager

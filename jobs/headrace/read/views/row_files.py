@@ -1,12 +1,9 @@
 """The rows of data files: opened where they lie, held against their checksums, as SQL, and folded into ``current``.
 
-The rows of local Parquet files as SQL: a query over many files, some of which call columns otherwise.
-
-Data files as DuckDB can open them: where they are if the root is local; else copies, or of the rows that are needed.
-
-Each is held against its length and checksum first.
-
-``current``, folded from its files: the newest record of a key and window counts, if it is not a retraction.
+``rows_of`` is a query over many files, some of which call columns otherwise. ``local_paths`` gives data files as DuckDB
+can open them: where they are if the root is local; else copies, or of the rows that are needed. Each is held against
+its length and checksum first. ``newest_of`` folds: the newest record of a key and window counts, if it is not a
+retraction.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
