@@ -1,5 +1,6 @@
-"""The panes of one key as the Dataflow paper draws them: over which window and in which epoch each was emitted, and
-where the watermark stood; and the keys of which there are panes.
+"""The panes of one key as the Dataflow paper draws them, and the keys of which there are panes.
+
+A picture shows over which window and in which epoch each pane was emitted, and where the watermark stood.
 
 Only the newest epochs are looked at, and of them only files of panes, so the answer takes as long after 100,000 epochs
 as after a hundred.
