@@ -1,5 +1,6 @@
-"""Joins of records with those of other inputs: for each row on the left an interval of event times on the right, and
-which of the rows there it meets.
+"""Joins of records with those of other inputs: which rows on the right a row on the left meets, and when.
+
+For each row on the left there is an interval of event times on the right, and a choice of the rows there.
 
 The version of a table that held (as of), all events within an interval, those of the same window, the next event, what
 is known when a row comes (lookup): one operator. What comes out is a multiset of rows at the time of the left row, and
